@@ -1,0 +1,1 @@
+"""The extension module; only ``acstor.dataplane`` imports it."""

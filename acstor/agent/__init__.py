@@ -1,0 +1,1 @@
+"""The control process of a compute host."""

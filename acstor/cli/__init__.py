@@ -1,0 +1,1 @@
+"""The acstor command line."""

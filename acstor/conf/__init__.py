@@ -1,0 +1,1 @@
+"""Configuration options, one file per group."""

@@ -1,0 +1,1 @@
+"""The Horizon plugin (a later step fills it)."""

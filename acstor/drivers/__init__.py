@@ -1,0 +1,1 @@
+"""Adapters to Nova and Cinder."""

@@ -1,0 +1,1 @@
+"""The Cinder volume driver (a later step fills it)."""

@@ -1,0 +1,1 @@
+"""The origin: the central store that everything can be re-read from."""

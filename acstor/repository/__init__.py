@@ -1,0 +1,1 @@
+"""Images in the origin: registration, verification, removal, garbage collection."""

@@ -1,0 +1,1 @@
+"""Nova and Cinder filters and weighers (a later step fills it)."""

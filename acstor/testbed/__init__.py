@@ -1,0 +1,1 @@
+"""Compute hosts as network namespaces of one machine, with shaped links and real guests."""

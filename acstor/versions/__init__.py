@@ -1,0 +1,1 @@
+"""Version control of disks (a later step fills it)."""

@@ -1,0 +1,1 @@
+//! Read-only low-level FUSE server for registered images.

@@ -1,0 +1,1 @@
+//! The peer protocol: chunks between hosts by digest.

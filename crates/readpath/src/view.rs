@@ -1,0 +1,93 @@
+//! What a front end sees of a disk: its size, its bytes as segments, its holes.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use acstor_store::ChunkGuard;
+use bytes::Bytes;
+
+use crate::ReadError;
+
+/// A piece of an answer; the pieces of a read, in order, are exactly the bytes asked for.
+#[derive(Debug)]
+pub enum Segment {
+    /// This many zero bytes.
+    Zeros(usize),
+    /// A range of a chunk in the mapped slot file. Only the kernel may read the mapping (writev,
+    /// sendmsg): a file truncated under it gives EFAULT there and SIGBUS in user space.
+    Mapped {
+        /// Keeps the slot from being reused.
+        chunk: ChunkGuard,
+        /// First byte of the chunk that belongs to the answer.
+        start: usize,
+        /// Number of bytes.
+        len: usize,
+    },
+    /// Verified bytes in memory.
+    Bytes(Bytes),
+}
+
+impl Segment {
+    /// Number of bytes that the segment stands for.
+    pub fn len(&self) -> usize {
+        match self {
+            Segment::Zeros(len) | Segment::Mapped { len, .. } => *len,
+            Segment::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Returns whether the segment stands for no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What `lseek` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// The next byte that may be other than zero.
+    Data,
+    /// The next byte of a hole; the end of the disk is one.
+    Hole,
+}
+
+/// The outcome of a read that must not wait.
+#[derive(Debug)]
+pub enum TryRead {
+    /// Every byte was at hand.
+    Ready(Vec<Segment>),
+    /// Something must be fetched or read from the origin: use [`BlockView::read`].
+    WouldWait,
+}
+
+/// A read of a view that may wait for peers and the origin.
+pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<Segment>, ReadError>> + Send>>;
+
+/// A disk as a front end (FUSE, NBD) sees it.
+///
+/// The caller guarantees nothing about offsets: a read past the end is cut, one that starts there
+/// is empty. The implementation must return exactly the bytes of the disk or an error, and must
+/// answer or fail by the deadline that it was configured with.
+pub trait BlockView: Send + Sync + 'static {
+    /// Size of the disk, bytes; never changes.
+    fn size_bytes(&self) -> u64;
+
+    /// Returns the bytes when all of them are on this host; never waits for a network.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the bytes cannot be had at all.
+    fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError>;
+
+    /// Returns the bytes, from wherever they can be had before the deadline.
+    ///
+    /// # Cancel safety
+    /// Dropping the future abandons this read only; a fetch that others wait for goes on.
+    fn read(&self, offset: u64, len: usize) -> ReadFuture;
+
+    /// Returns the offset of the next extent of `kind` at or after `offset`, or `None` when there
+    /// is none before the end (for [`ExtentKind::Hole`] the end itself is the answer).
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64>;
+
+    /// Returns how many bytes of the disk this host's chunk store holds, for `st_blocks`.
+    fn cached_bytes(&self) -> u64;
+}

@@ -1,0 +1,1 @@
+//! Weighted consistent hashing of OIDs onto hosts.

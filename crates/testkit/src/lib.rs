@@ -1,0 +1,1 @@
+//! Reference models, fault injectors and seeded data for tests.

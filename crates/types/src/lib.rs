@@ -1,0 +1,27 @@
+//! The words that every other crate uses: digests, OIDs, manifests, packs, error kinds, limits.
+//!
+//! Nothing here does I/O, starts threads or reads configuration. Byte layouts live here and only
+//! here; each has a page in the documentation (`reference/formats`), a version constant and a
+//! golden file under `tests/golden` that Rust and Python both read.
+
+mod bytes_le;
+mod chunk_size;
+mod digest;
+mod disk_id;
+mod error_kind;
+pub mod limits;
+mod manifest;
+mod manifest_builder;
+mod oid;
+mod pack;
+mod zero;
+
+pub use chunk_size::ChunkSize;
+pub use digest::{Digest, ParseDigestError};
+pub use disk_id::{DiskId, ParseDiskIdError};
+pub use error_kind::ErrorKind;
+pub use manifest::{ChunkLocation, Entry, MANIFEST_VERSION, Manifest, ManifestError};
+pub use manifest_builder::ManifestBuilder;
+pub use oid::Oid;
+pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId};
+pub use zero::is_zero;

@@ -1,0 +1,21 @@
+"""Build ACStor: metadata and files by pbr from setup.cfg, the extension by setuptools-rust."""
+
+import setuptools
+import setuptools_rust.setuptools_ext
+
+
+class Distribution(setuptools.Distribution):
+    """A distribution that keeps the Rust extension.
+
+    pbr replaces ``cmdclass`` after setuptools-rust has patched it, and the extension then
+    silently stays out of the wheel; reading pyproject.toml once more restores it.
+    ``tests/functional/test_wheel.py`` fails when this stops working.
+    """
+
+    def finalize_options(self) -> None:
+        """Finalize as usual, then apply ``[tool.setuptools-rust]`` again."""
+        super().finalize_options()
+        setuptools_rust.setuptools_ext.pyprojecttoml_config(self)
+
+
+setuptools.setup(setup_requires=["pbr>=7.0.0"], pbr=True, distclass=Distribution)
