@@ -1,0 +1,141 @@
+"""Check the layout rules of CONTRIBUTING.md that no other tool checks.
+
+Prints one line per finding and exits with 1 when there is any.
+"""
+
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 600
+BLOB_BYTES_MAX = 200_000
+BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
+CRATE_ARROWS = {
+    "types": set(),
+    "ring": {"types"},
+    "store": {"types"},
+    "peer": {"types"},
+    "readpath": {"types", "ring", "store", "peer"},
+    "fuse": {"types", "readpath"},
+    "testkit": {"types"},
+    "pyext": {"types", "ring", "store", "peer", "readpath", "fuse"},
+}
+NEIGHBOURS = {
+    "nova",
+    "cinder",
+    "glance",
+    "horizon",
+    "openstack_dashboard",
+    "ceilometer",
+    "os_brick",
+}
+MAY_IMPORT_NEIGHBOURS = ("acstor/drivers/", "acstor/scheduler/", "acstor/dashboard/")
+
+
+def tracked_files() -> list[pathlib.Path]:
+    """Return the files that git tracks or would track."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the absolute names of the modules that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def check_size(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about a file's size."""
+    if path.suffix in {".py", ".rs"}:
+        lines = path.read_text().count("\n")
+        if lines > FILE_LINES_MAX:
+            yield f"{name}: {lines} lines; split it by what it is for (at most {FILE_LINES_MAX})"
+    if path.name != "Cargo.lock" and path.stat().st_size > BLOB_BYTES_MAX:
+        yield f"{name}: larger than {BLOB_BYTES_MAX} bytes"
+
+
+def check_name(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about a file's or folder's name."""
+    for part in [*path.relative_to(ROOT).parts[:-1], path.stem]:
+        if part.lower() in BANNED_NAMES:
+            yield f"{name}: nothing is called {part!r}; name it after its concept"
+
+
+def check_markers(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about work left for later."""
+    if path.suffix not in {".py", ".rs", ".sh"} or name.startswith(("tests/", "tools/tidy")):
+        return
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if re.search(r"\b(TODO|FIXME|XXX|HACK)\b|unimplemented!|todo!\(", line):
+            yield f"{name}:{number}: work left for later"
+
+
+def check_python_imports(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about what a Python file imports."""
+    if path.suffix != ".py" or not name.startswith("acstor/"):
+        return
+    for module in sorted(set(imported_modules(ast.parse(path.read_text())))):
+        if module.split(".")[0] in NEIGHBOURS and not name.startswith(MAY_IMPORT_NEIGHBOURS):
+            yield f"{name}: imports {module}; only drivers and scheduler import a neighbour"
+        if module == "acstor._dataplane" and name != "acstor/dataplane.py":
+            yield f"{name}: imports acstor._dataplane; only acstor/dataplane.py does"
+        if module.split(".")[0] == "eventlet":
+            yield f"{name}: imports eventlet"
+
+
+def check_crate_arrows(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about what a crate depends on."""
+    if path.name != "Cargo.toml" or path.parent.parent.name != "crates":
+        return
+    dependencies = path.read_text().partition("[dev-dependencies]")[0]
+    found = set(re.findall(r"^acstor-(\w+)", dependencies, re.MULTILINE))
+    for extra in sorted(found - CRATE_ARROWS.get(path.parent.name, set())):
+        yield f"{name}: {path.parent.name} must not depend on {extra}"
+    if "pyo3" in dependencies and path.parent.name != "pyext":
+        yield f"{name}: only pyext knows PyO3"
+
+
+def check_format_pages() -> Iterator[str]:
+    """Yield findings about formats without a page or a golden file."""
+    pages = ROOT / "doc/source/reference/formats"
+    golden = [path.name for path in (ROOT / "tests/golden").iterdir()]
+    for page in sorted(pages.glob("*.rst")):
+        stem = page.stem
+        if stem != "index" and not any(name.startswith(stem) for name in golden):
+            yield f"doc/source/reference/formats/{stem}.rst: no golden file tests/golden/{stem}*"
+
+
+def main() -> int:
+    """Run every check."""
+    findings = list(check_format_pages())
+    for path in tracked_files():
+        name = str(path.relative_to(ROOT))
+        for check in (
+            check_size,
+            check_name,
+            check_markers,
+            check_python_imports,
+            check_crate_arrows,
+        ):
+            findings.extend(check(name, path))
+    for finding in findings:
+        print(finding)  # noqa: T201 - this is the program's output
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
