@@ -1,0 +1,77 @@
+"""Options of the data-plane process and its FUSE file system."""
+
+from oslo_config import cfg
+
+GROUP = "dataplane"
+
+OPTIONS = [
+    cfg.StrOpt(
+        "mount_point",
+        default="$state_path/images",
+        help=(
+            "Directory where the images appear as <uuid>.raw. Created when missing; must be on a "
+            "mount that libvirt and Nova see too, so not in a private mount namespace."
+        ),
+    ),
+    cfg.StrOpt(
+        "admin_socket",
+        default="/run/acstor/dataplane.sock",
+        help="Unix socket (mode 0600) on which the data plane answers the agent and acstor.",
+    ),
+    cfg.StrOpt(
+        "holder_socket",
+        default="/run/acstor/holder.sock",
+        help=(
+            "Unix datagram socket on which acstor-holder keeps descriptors for the data plane "
+            "where there is no systemd."
+        ),
+    ),
+    cfg.IntOpt(
+        "fuse_threads",
+        default=2,
+        min=1,
+        max=64,
+        help="Threads that answer FUSE requests, all on one descriptor.",
+    ),
+    cfg.IntOpt(
+        "runtime_threads",
+        default=2,
+        min=1,
+        max=64,
+        help="Threads for peers and misses.",
+    ),
+    cfg.IntOpt(
+        "origin_threads",
+        default=4,
+        min=1,
+        max=16,
+        help="Threads that read from the origin: reads of the origin under way at a time.",
+    ),
+    cfg.IntOpt(
+        "read_ahead_kb",
+        default=1024,
+        min=0,
+        max=16384,
+        help=(
+            "Read-ahead of the kernel on the mount, KiB, set after mounting. 0 leaves the "
+            "kernel's own default (128)."
+        ),
+    ),
+    cfg.BoolOpt(
+        "allow_other",
+        default=True,
+        help="Whether users other than the data plane's (libvirt, Nova) may read the images.",
+    ),
+    cfg.FloatOpt(
+        "stop_timeout",
+        default=5.0,
+        min=0.1,
+        max=60.0,
+        help="Seconds that stopping may take before the process exits anyway.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[dataplane]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

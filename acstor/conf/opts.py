@@ -1,0 +1,40 @@
+"""All options of ACStor, for the programs and for oslo-config-generator."""
+
+from types import ModuleType
+
+from oslo_config import cfg
+
+from acstor.conf import (
+    agent,
+    coordination,
+    dataplane,
+    default,
+    peer,
+    readpath,
+    store,
+)
+
+MODULES: tuple[ModuleType, ...] = (
+    default,
+    store,
+    dataplane,
+    readpath,
+    peer,
+    coordination,
+    agent,
+)
+
+
+def register_all(conf: cfg.ConfigOpts) -> None:
+    """Register the options of every group."""
+    for module in MODULES:
+        module.register_opts(conf)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return (group, options) pairs in the order of the sample file."""
+    return [(module.GROUP, list(module.OPTIONS)) for module in MODULES]
+
+
+def set_defaults() -> None:
+    """Change no default of any library (entry point of oslo-config-generator)."""

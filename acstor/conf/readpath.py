@@ -1,0 +1,99 @@
+"""Options of the read path: deadlines, placement, hedging, prefetch."""
+
+from oslo_config import cfg
+
+from acstor.conf import types
+
+GROUP = "readpath"
+
+OPTIONS = [
+    cfg.FloatOpt(
+        "read_deadline",
+        default=30.0,
+        min=0.1,
+        max=600.0,
+        help="Seconds after which a read that could not be served fails with EIO.",
+    ),
+    cfg.FloatOpt(
+        "origin_deadline",
+        default=10.0,
+        min=0.05,
+        max=600.0,
+        help="Seconds that one attempt to read the origin may take; at most read_deadline.",
+    ),
+    cfg.FloatOpt(
+        "peer_deadline",
+        default=2.0,
+        min=0.01,
+        max=600.0,
+        help="Seconds that one peer may take to answer; at most read_deadline.",
+    ),
+    cfg.StrOpt(
+        "placement",
+        default="oid",
+        choices=[
+            ("oid", "by disk and chunk index, in runs of placement_span_chunks"),
+            ("digest", "by content"),
+        ],
+        help="What decides which host of the ring owns a chunk. Must be equal on all hosts.",
+    ),
+    cfg.IntOpt(
+        "placement_span_chunks",
+        default=16,
+        min=1,
+        max=4096,
+        help=(
+            "Chunks of a disk in a row that have one owner, so that neighbouring misses leave the "
+            "origin in one call. Must be equal on all hosts; used with placement = oid."
+        ),
+    ),
+    cfg.StrOpt(
+        "keep",
+        default="second-touch",
+        choices=[
+            ("never", "only owners keep chunks, as in the ACStor paper"),
+            ("second-touch", "keep a chunk when it is fetched for the second time"),
+            ("always", "keep every chunk"),
+        ],
+        help="Whether a host keeps a chunk that it fetched from a peer.",
+    ),
+    cfg.BoolOpt(
+        "hedge_enabled",
+        default=True,
+        help="Whether the next candidate is asked too when a peer is later than its own p99.",
+    ),
+    cfg.FloatOpt(
+        "hedge_min",
+        default=0.02,
+        min=0.001,
+        max=60.0,
+        help="Seconds before which a request is never hedged.",
+    ),
+    cfg.Opt(
+        "prefetch_max",
+        type=types.ByteSize(0, 256 * types.MIB),
+        default="4MiB",
+        help="Bytes that are prefetched ahead of a sequential reader. 0: no prefetch.",
+    ),
+    cfg.IntOpt(
+        "peer_inflight_max",
+        default=64,
+        min=1,
+        max=4096,
+        help="Chunks that may be in flight from one peer; more wait or take the next candidate.",
+    ),
+    cfg.IntOpt(
+        "distance_threshold",
+        min=0,
+        max=(1 << 31) - 1,
+        help=(
+            "Candidates that are farther away than this are skipped (ACStor, Algorithm 1). "
+            "Unset: no candidate is too far."
+        ),
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[readpath]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

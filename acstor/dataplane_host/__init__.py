@@ -1,0 +1,1 @@
+"""The data-plane process: everything of it that is Python, around the Rust runtime."""

@@ -1,0 +1,141 @@
+"""What the Rust runtime is told: plain values, checked by the configuration before."""
+
+import os
+import socket
+from typing import TypedDict
+
+from oslo_config import cfg
+
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, never bound
+
+
+class DataPlaneSettings(TypedDict):
+    """The ``config`` of :class:`acstor._dataplane.DataPlane`; all keys are always present.
+
+    Names are those of the options with their group in front and the unit behind; paths are
+    absolute; durations are whole milliseconds (``_ms``), sizes bytes (``_bytes``).
+    """
+
+    host: str
+    """Name of this host in the ring."""
+    version: str
+    """Release of ACStor."""
+    state_path: str
+    """Existing directory where the runtime may keep small files of its own."""
+    origin_posix_root: str | None
+    """Directory of a POSIX origin, read natively; None: the Python origin is called."""
+    store_path: str
+    store_capacity_bytes: int
+    store_eviction: str
+    """s3fifo, fifo, lru or lfu."""
+    chunk_size: int
+    """Chunk size of the repository, bytes, a power of two."""
+    mount_point: str
+    """Existing directory."""
+    fuse_threads: int
+    runtime_threads: int
+    origin_threads: int
+    read_ahead_kb: int
+    """KiB; 0 leaves the kernel's default."""
+    allow_other: bool
+    read_deadline_ms: int
+    origin_deadline_ms: int
+    peer_deadline_ms: int
+    placement: str
+    """oid or digest."""
+    placement_span_chunks: int
+    keep: str
+    """never, second-touch or always."""
+    hedge_enabled: bool
+    hedge_min_ms: int
+    prefetch_max_bytes: int
+    peer_inflight_max: int
+    """Chunks in flight per peer."""
+    distance_threshold: int | None
+    """None: no candidate is too far."""
+    peer_listen_address: str
+    peer_listen_port: int
+    """0: any free port."""
+    peer_advertise_address: str
+    """IP address without port."""
+    tls_enabled: bool
+    tls_ca_file: str
+    tls_cert_file: str
+    tls_key_file: str
+    """PEM files; only read when tls_enabled."""
+    peer_connect_timeout_ms: int
+    peer_idle_timeout_ms: int
+    peer_connections_max: int
+    peer_requests_inflight_max: int
+    peer_bytes_inflight_max: int
+    log_directives: str
+    """Which events reach the log channel, as for set_log_level."""
+
+
+def advertised_address(conf: cfg.ConfigOpts) -> str:
+    """Return the IP address under which peers reach this host.
+
+    :raises OSError: when no address is configured and the host's name does not resolve.
+    """
+    if conf.peer.advertise_address:
+        return str(conf.peer.advertise_address)
+    if conf.peer.listen_address not in _WILDCARDS:
+        return str(conf.peer.listen_address)
+    address = socket.getaddrinfo(conf.host, None, type=socket.SOCK_STREAM)[0][4][0]
+    return str(address)
+
+
+def from_conf(
+    conf: cfg.ConfigOpts, *, version: str, chunk_size: int, origin_posix_root: str | None
+) -> DataPlaneSettings:
+    """Return the runtime's settings.
+
+    :param chunk_size: of the repository that the origin holds, bytes.
+    :param origin_posix_root: see :class:`DataPlaneSettings`.
+    :raises OSError: as :func:`advertised_address`.
+    """
+    read, peer = conf.readpath, conf.peer
+    return DataPlaneSettings(
+        host=conf.host,
+        version=version,
+        state_path=os.path.join(conf.state_path, "dataplane"),
+        origin_posix_root=origin_posix_root,
+        store_path=conf.store.path,
+        store_capacity_bytes=conf.store.capacity,
+        store_eviction=conf.store.eviction,
+        chunk_size=chunk_size,
+        mount_point=conf.dataplane.mount_point,
+        fuse_threads=conf.dataplane.fuse_threads,
+        runtime_threads=conf.dataplane.runtime_threads,
+        origin_threads=conf.dataplane.origin_threads,
+        read_ahead_kb=conf.dataplane.read_ahead_kb,
+        allow_other=conf.dataplane.allow_other,
+        read_deadline_ms=_milliseconds(read.read_deadline),
+        origin_deadline_ms=_milliseconds(read.origin_deadline),
+        peer_deadline_ms=_milliseconds(read.peer_deadline),
+        placement=read.placement,
+        placement_span_chunks=read.placement_span_chunks,
+        keep=read.keep,
+        hedge_enabled=read.hedge_enabled,
+        hedge_min_ms=_milliseconds(read.hedge_min),
+        prefetch_max_bytes=read.prefetch_max,
+        peer_inflight_max=read.peer_inflight_max,
+        distance_threshold=read.distance_threshold,
+        peer_listen_address=peer.listen_address,
+        peer_listen_port=peer.listen_port,
+        peer_advertise_address=advertised_address(conf),
+        tls_enabled=peer.tls_enabled,
+        tls_ca_file=peer.ca_file,
+        tls_cert_file=peer.cert_file,
+        tls_key_file=peer.key_file,
+        peer_connect_timeout_ms=_milliseconds(peer.connect_timeout),
+        peer_idle_timeout_ms=_milliseconds(peer.idle_timeout),
+        peer_connections_max=peer.connections_max,
+        peer_requests_inflight_max=peer.requests_inflight_max,
+        peer_bytes_inflight_max=peer.bytes_inflight_max,
+        log_directives="debug" if conf.debug else "info",
+    )
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
