@@ -2,7 +2,13 @@
 //!
 //! Importing it does no I/O, starts no threads and reads no configuration.
 
+mod errors;
+mod log_channel;
+
 use pyo3::prelude::*;
 
 #[pymodule]
-mod _dataplane {}
+mod _dataplane {
+    #[pymodule_export]
+    use crate::errors::{DataPlaneError, StaleDescriptorError};
+}
