@@ -1,0 +1,187 @@
+"""The origin's interface: immutable objects under keys, and refs that change by compare-and-swap.
+
+Callers guarantee that a name is never both an object (or ref) and the folder of another one.
+Implementations guarantee, whatever is killed at whatever moment:
+
+* an object is visible with all its bytes or not at all, and never changes;
+* what ``put_if_absent`` or ``swap_ref`` reported is still there after a power failure;
+* two callers that swap the same ref with the same token cannot both succeed;
+* an object or ref that exists while ``list`` or ``list_refs`` runs from its start to its end is
+  in the result.
+
+All methods may be called from several threads at once and may block. Every method may raise
+:class:`~acstor.exception.UnavailableError` (the store cannot be reached or answered with an I/O
+error: try again later), and those that write
+:class:`~acstor.exception.ExhaustedError` (no space). After an error of a writing method the
+caller does not know whether the write took place.
+"""
+
+import abc
+import collections.abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from acstor import exception
+
+Buffer = bytes | bytearray | memoryview
+"""What is written: any contiguous run of bytes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ref:
+    """What a ref holds at one moment."""
+
+    token: str
+    """Names this state of the ref; no other state of it has the same token."""
+    content: bytes
+
+
+class Origin(abc.ABC):
+    """The central store that everything can be re-read from."""
+
+    @abc.abstractmethod
+    def put_if_absent(self, key: str, buffers: Sequence[Buffer]) -> bool:
+        """Store an object: the buffers' bytes, one after the other.
+
+        The buffers must not change until the call returns; they are not copied where the
+        implementation can avoid it.
+
+        :returns: True when this call stored it, False when the key was there already (the
+            buffers are then not compared with what is stored).
+        :raises InvalidError: when the key is malformed.
+        """
+
+    @abc.abstractmethod
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from ``offset`` (bytes, from the object's start) into ``buffer``.
+
+        :returns: bytes read; may be fewer than asked for, 0 only at or past the end.
+        :raises NotFoundError: when there is no such object.
+        :raises InvalidError: when the key is malformed or the offset is negative.
+        """
+
+    @abc.abstractmethod
+    def size(self, key: str) -> int:
+        """Return the size of an object in bytes.
+
+        :raises NotFoundError: when there is no such object.
+        :raises InvalidError: when the key is malformed.
+        """
+
+    @abc.abstractmethod
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys of all objects in the folder ``prefix``, in no particular order.
+
+        :param prefix: ends with ``/``, or is empty for all objects.
+        :raises InvalidError: when the prefix is malformed.
+        """
+
+    @abc.abstractmethod
+    def delete(self, key: str) -> bool:
+        """Delete an object; deleting what is not there is no error.
+
+        :returns: whether this call deleted it.
+        :raises InvalidError: when the key is malformed.
+        """
+
+    @abc.abstractmethod
+    def get_ref(self, name: str) -> Ref | None:
+        """Return the ref's present state, or None when there is no such ref.
+
+        :raises InvalidError: when the name is malformed.
+        """
+
+    @abc.abstractmethod
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        """Change a ref if it still is what the caller has seen.
+
+        :param expected: the token of the state that the caller has seen; None: no such ref.
+        :param content: the new content, at most :data:`REF_SIZE_MAX` bytes; None: remove the ref.
+        :returns: the new state's token, None after a removal.
+        :raises ConflictError: when the ref is in another state; nothing is changed.
+        :raises InvalidError: when the name is malformed or the content too long.
+        """
+
+    @abc.abstractmethod
+    def list_refs(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of all refs in the folder ``prefix``, in no particular order.
+
+        :raises InvalidError: when the prefix is malformed.
+        """
+
+    def sweep(self) -> int:
+        """Remove what crashed writers left behind, where it is old enough that none still runs.
+
+        :returns: number of leftovers removed.
+        """
+        return 0
+
+    def close(self) -> None:  # noqa: B027 - most implementations hold nothing
+        """Release what the origin holds; it must not be used afterwards."""
+
+    def read_exactly(self, key: str, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset`` on.
+
+        :raises CorruptError: when the object ends before the buffer is full.
+        :raises NotFoundError: when there is no such object.
+        """
+        view = buffer.cast("B") if buffer.format != "B" or buffer.ndim != 1 else buffer
+        done = 0
+        while done < len(view):
+            count = self.readinto(key, offset + done, view[done:])
+            if count == 0:
+                raise exception.CorruptError(
+                    f"object {key} ends at byte {offset + done}, "
+                    f"{len(view) - done} more were expected"
+                )
+            done += count
+
+    def get_range(self, key: str, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on.
+
+        :raises CorruptError: when the object ends before that.
+        :raises NotFoundError: when there is no such object.
+        """
+        content = bytearray(size)
+        self.read_exactly(key, offset, memoryview(content))
+        return bytes(content)
+
+    def get(self, key: str, size_max: int) -> bytes:
+        """Return a whole object of at most ``size_max`` bytes.
+
+        :raises InvalidError: when it is larger.
+        :raises NotFoundError: when there is no such object.
+        """
+        size = self.size(key)
+        if size > size_max:
+            raise exception.InvalidError(f"object {key} has {size} bytes, more than {size_max}")
+        return self.get_range(key, 0, size)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is such an object."""
+        try:
+            self.size(key)
+        except exception.NotFoundError:
+            return False
+        return True
+
+
+REF_SIZE_MAX = 64 << 20
+"""Largest content of a ref, bytes (a binary ring of 65,536 v-nodes has well below 1 MiB)."""
+
+
+def check_ref_content(name: str, content: bytes | None) -> None:
+    """Refuse content that is too long for a ref.
+
+    :raises InvalidError: when it is.
+    """
+    if content is not None and len(content) > REF_SIZE_MAX:
+        raise exception.InvalidError(
+            f"content of ref {name} is {len(content)} bytes long, at most {REF_SIZE_MAX} may be"
+        )
+
+
+def as_views(buffers: Sequence[Buffer]) -> collections.abc.Sequence[memoryview]:
+    """Return the buffers as flat byte views, empty ones left out."""
+    views = (memoryview(buffer).cast("B") for buffer in buffers)
+    return [view for view in views if len(view)]
