@@ -1,0 +1,146 @@
+//! The ring in use, swapped without a lock on the read path, fenced by generation.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::{Ring, RingError};
+
+/// The ring in use and the one before it, whose owners are asked before the origin.
+#[derive(Clone, Debug, Default)]
+pub struct RingView {
+    /// The ring in use; `None` until the first one arrives.
+    pub current: Option<Arc<Ring>>,
+    /// The ring that was in use before.
+    pub previous: Option<Arc<Ring>>,
+}
+
+/// What [`RingHandle::set`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingSet {
+    /// The offered ring is in use now.
+    Replaced,
+    /// The very same ring was in use already.
+    Unchanged,
+}
+
+/// Holds the ring in use; shared by reference between threads.
+#[derive(Debug, Default)]
+pub struct RingHandle(ArcSwap<RingView>);
+
+impl RingHandle {
+    /// Starts with `ring`.
+    pub fn new(ring: Ring) -> RingHandle {
+        let view = RingView { current: Some(Arc::new(ring)), previous: None };
+        RingHandle(ArcSwap::from_pointee(view))
+    }
+
+    /// Starts without a ring.
+    pub fn empty() -> RingHandle {
+        RingHandle::default()
+    }
+
+    /// Returns the rings in use. Wait-free; hold the guard only for a lookup.
+    pub fn load(&self) -> Guard<Arc<RingView>> {
+        self.0.load()
+    }
+
+    /// Returns the rings in use, to be held for as long as the caller likes.
+    pub fn load_full(&self) -> Arc<RingView> {
+        self.0.load_full()
+    }
+
+    /// Returns the generation in use, or 0 where there is none.
+    pub fn generation(&self) -> u64 {
+        self.load().current.as_ref().map_or(0, |ring| ring.generation())
+    }
+
+    /// Puts a newer ring to use. Setting the very same ring again is no error, so that an
+    /// announcement may come twice.
+    ///
+    /// # Errors
+    /// [`RingError::Fenced`] when the generation in use is higher, or equal with other content:
+    /// then two builders believe they lead, and the caller must fetch the published ring again.
+    pub fn set(&self, ring: Ring) -> Result<RingSet, RingError> {
+        let ring = Arc::new(ring);
+        loop {
+            let view = self.0.load();
+            if let Some(current) = &view.current {
+                if **current == *ring {
+                    return Ok(RingSet::Unchanged);
+                }
+                if ring.generation() <= current.generation() {
+                    return Err(RingError::Fenced {
+                        offered: ring.generation(),
+                        current: current.generation(),
+                    });
+                }
+            }
+            let next = RingView { current: Some(ring.clone()), previous: view.current.clone() };
+            let seen = self.0.compare_and_swap(&*view, Arc::new(next));
+            if Arc::ptr_eq(&seen, &view) {
+                return Ok(RingSet::Replaced);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acstor_types::ErrorKind;
+
+    use super::*;
+    use crate::{Host, RingBuilder};
+
+    fn ring(generation: u64, seed: u64) -> Ring {
+        let hosts = ["a", "b"].map(|name| Host::new(name, "10.0.0.1:7800", 1));
+        RingBuilder::new(seed).vnodes(16).generation(generation).hosts(hosts).build().unwrap()
+    }
+
+    #[test]
+    fn newer_ring_replaces_and_the_replaced_one_stays_visible() {
+        let handle = RingHandle::empty();
+        assert_eq!(handle.generation(), 0);
+        assert_eq!(handle.set(ring(3, 1)), Ok(RingSet::Replaced));
+        assert_eq!(handle.set(ring(7, 1)), Ok(RingSet::Replaced));
+        let view = handle.load_full();
+        assert_eq!(view.current.as_deref(), Some(&ring(7, 1)));
+        assert_eq!(view.previous.as_deref(), Some(&ring(3, 1)));
+    }
+
+    #[test]
+    fn same_ring_again_changes_nothing() {
+        let handle = RingHandle::new(ring(1, 1));
+        handle.set(ring(2, 1)).unwrap();
+        assert_eq!(handle.set(ring(2, 1)), Ok(RingSet::Unchanged));
+        assert_eq!(handle.load().previous.as_deref(), Some(&ring(1, 1)));
+    }
+
+    #[test]
+    fn older_or_conflicting_ring_is_fenced() {
+        let handle = RingHandle::new(ring(5, 1));
+        for refused in [ring(4, 1), ring(5, 2)] {
+            let error = handle.set(refused).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Fenced);
+            assert_eq!(handle.load().current.as_deref(), Some(&ring(5, 1)));
+        }
+    }
+
+    #[test]
+    fn concurrent_setters_leave_the_highest_generation() {
+        let handle = RingHandle::empty();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let handle = &handle;
+                scope.spawn(move || {
+                    for generation in (1..100).filter(|generation| generation % 4 == thread) {
+                        let _ = handle.set(ring(generation, 1));
+                    }
+                });
+            }
+        });
+        let view = handle.load_full();
+        assert_eq!(view.current.as_ref().unwrap().generation(), 99);
+        assert!(view.previous.as_ref().unwrap().generation() < 99);
+    }
+}
