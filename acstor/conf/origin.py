@@ -1,0 +1,33 @@
+"""Options of the origin."""
+
+from oslo_config import cfg
+
+GROUP = "origin"
+
+OPTIONS = [
+    cfg.StrOpt(
+        "url",
+        default="posix:///var/lib/acstor/origin",
+        help=(
+            "Where everything can be re-read from. The scheme names the driver (entry points "
+            "'acstor.origin'): posix:///path is a directory on a local disk, NFS or CephFS that "
+            "all hosts see. NFS needs the mount options lookupcache=none,acdirmin=0,acdirmax=0."
+        ),
+    ),
+    cfg.FloatOpt(
+        "timeout",
+        default=30.0,
+        min=0.1,
+        max=3600.0,
+        help=(
+            "Seconds within which a call of the control plane to the origin is repeated while "
+            "the origin is unavailable. Reads of guests have their own, shorter deadline: "
+            "[readpath] read_deadline."
+        ),
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[origin]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

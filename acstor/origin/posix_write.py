@@ -1,0 +1,107 @@
+"""Atomic, durable creation and replacement of files in one directory tree.
+
+A file is written under a temporary name in the same file system and synchronised, then gets its
+name by link(2), which never overwrites, or by rename(2), which replaces in one step; then the
+directory is synchronised. A crash leaves at most a temporary file.
+"""
+
+import ctypes
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+
+IOVECS_MAX = 1024
+"""Most buffers of one writev call (Linux: IOV_MAX)."""
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+
+
+def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
+    """Write the views to a new file in ``folder``, synchronise it and return its path.
+
+    :raises OSError: when that fails; the file is then removed as far as possible.
+    """
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+    path = os.path.join(folder, name)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+    try:
+        try:
+            _write_all(descriptor, views)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        remove_if_there(path)
+        raise
+    return path
+
+
+def _write_all(descriptor: int, views: Sequence[memoryview]) -> None:
+    pending = list(views)
+    first = 0
+    while first < len(pending):
+        written = os.writev(descriptor, pending[first : first + IOVECS_MAX])
+        if written == 0:
+            raise OSError(errno.EIO, "a write wrote nothing")
+        while first < len(pending) and written >= len(pending[first]):
+            written -= len(pending[first])
+            first += 1
+        if written:
+            pending[first] = pending[first][written:]
+
+
+def give_name(temporary: str, path: str) -> bool:
+    """Move ``temporary`` to ``path`` unless something is there.
+
+    :returns: False when something was there; ``temporary`` is gone in both cases.
+    :raises OSError: when it cannot be done; ``temporary`` is then still there.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # Over NFS a link request that was answered, but whose answer was lost, is repeated and
+        # then finds its own work: the temporary file has two names.
+        is_ours = os.stat(temporary).st_nlink == 2
+        os.unlink(temporary)
+        return is_ours
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        return _rename_without_replacing(temporary, path)
+    os.unlink(temporary)
+    return True
+
+
+def _rename_without_replacing(temporary: str, path: str) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    status = libc.renameat2(
+        _AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(path), _RENAME_NOREPLACE
+    )
+    if status == 0:
+        return True
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
+        os.unlink(temporary)
+        return False
+    raise OSError(code, os.strerror(code), path)
+
+
+def remove_if_there(path: str) -> bool:
+    """Remove a file; return whether it was there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def synchronise_folder(path: str) -> None:
+    """Make the names in the folder ``path`` durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

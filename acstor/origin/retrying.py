@@ -1,0 +1,139 @@
+"""An origin whose calls are repeated, within a deadline, while the store is unavailable."""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import tenacity
+
+from acstor import exception
+from acstor.origin import base
+
+ATTEMPTS_MAX = 6
+"""Most attempts of one call."""
+WAIT_SECONDS_INITIAL = 0.05
+WAIT_SECONDS_MAX = 5.0
+
+Answer = TypeVar("Answer")
+
+
+class RetryingOrigin(base.Origin):
+    """Repeats what failed with a transient error.
+
+    Between attempts it waits for a random time below a doubling bound (full jitter), so that many
+    hosts do not come back at once. A call that blocks in the kernel is not interrupted: on NFS
+    the mount's own ``timeo`` and ``retrans`` bound that.
+
+    :param inner: the origin that does the work.
+    :param deadline_seconds: no attempt starts later than this after the call.
+    :param sleep: how to wait; a test may put its own.
+    """
+
+    def __init__(
+        self,
+        inner: base.Origin,
+        deadline_seconds: float,
+        *,
+        attempts_max: int = ATTEMPTS_MAX,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Wrap ``inner``."""
+        self.inner = inner
+        self._retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_transient),
+            stop=tenacity.stop_after_attempt(attempts_max)
+            | tenacity.stop_before_delay(deadline_seconds),
+            wait=tenacity.wait_random_exponential(WAIT_SECONDS_INITIAL, WAIT_SECONDS_MAX),
+            sleep=sleep,
+            reraise=True,
+        )
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        """Store an object.
+
+        :returns: False also when an earlier attempt stored it and its answer was lost.
+        :raises CorruptError: when a repeated attempt finds an object of another size.
+        """
+        outcomes: list[bool] = []
+
+        def attempt() -> bool:
+            is_first = not outcomes
+            outcomes.append(is_first)
+            is_new = self.inner.put_if_absent(key, buffers)
+            if not is_new and not is_first:
+                self._check_size(key, buffers)
+            return is_new
+
+        return self._retrying.copy()(attempt)
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from an object into ``buffer``."""
+        return self._repeat(functools.partial(self.inner.readinto, key, offset, buffer))
+
+    def size(self, key: str) -> int:
+        """Return the size of an object in bytes."""
+        return self._repeat(functools.partial(self.inner.size, key))
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys in the folder ``prefix``."""
+        yield from self._repeat(lambda: list(self.inner.list(prefix)))
+
+    def delete(self, key: str) -> bool:
+        """Delete an object; False also when an earlier attempt deleted it."""
+        return self._repeat(functools.partial(self.inner.delete, key))
+
+    def get_ref(self, name: str) -> base.Ref | None:
+        """Return the ref's present state."""
+        return self._repeat(functools.partial(self.inner.get_ref, name))
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        """Change a ref if it still is what the caller has seen.
+
+        When a repeated attempt finds the ref changed to exactly what it should become, an earlier
+        attempt did that, or someone with the same intention: both are success.
+        """
+        has_failed = False
+
+        def attempt() -> str | None:
+            nonlocal has_failed
+            try:
+                return self.inner.swap_ref(name, expected, content)
+            except exception.ConflictError:
+                present = self.inner.get_ref(name) if has_failed else None
+                if has_failed and (present.content if present else None) == content:
+                    return present.token if present else None
+                raise
+            except exception.AcstorError:
+                has_failed = True
+                raise
+
+        return self._retrying.copy()(attempt)
+
+    def list_refs(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of the refs in the folder ``prefix``."""
+        yield from self._repeat(lambda: list(self.inner.list_refs(prefix)))
+
+    def sweep(self) -> int:
+        """Remove leftovers."""
+        return self._repeat(self.inner.sweep)
+
+    def close(self) -> None:
+        """Close the origin that does the work."""
+        self.inner.close()
+
+    def _repeat(self, call: Callable[[], Answer]) -> Answer:
+        return self._retrying.copy()(call)
+
+    def _check_size(self, key: str, buffers: Sequence[base.Buffer]) -> None:
+        expected = sum(len(view) for view in base.as_views(buffers))
+        actual = self.inner.size(key)
+        if actual != expected:
+            raise exception.CorruptError(
+                f"object {key} has {actual} bytes, {expected} were stored",
+                hint="the origin shows partial objects: it must not be used",
+            )
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, exception.AcstorError) and error.is_transient
