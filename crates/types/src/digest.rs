@@ -21,6 +21,15 @@ impl Digest {
         Digest(*blake3::hash(content).as_bytes())
     }
 
+    /// Returns the digest of the parts' bytes, one after the other.
+    pub fn of_parts(parts: &[&[u8]]) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(part);
+        }
+        Digest(*hasher.finalize().as_bytes())
+    }
+
     /// Returns whether `content` is what this digest names.
     pub fn matches(&self, content: &[u8]) -> bool {
         Digest::of(content) == *self

@@ -23,5 +23,5 @@ pub use error_kind::ErrorKind;
 pub use manifest::{ChunkLocation, Entry, MANIFEST_VERSION, Manifest, ManifestError};
 pub use manifest_builder::ManifestBuilder;
 pub use oid::Oid;
-pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId};
+pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId, PackSalt};
 pub use zero::is_zero;

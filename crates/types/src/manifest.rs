@@ -13,7 +13,7 @@
 //! 32     disk size, bytes                      u64
 //! 40     chunk count = ceil(disk size / chunk size)   u64
 //! 48     pack count                            u32
-//! 52     zero                                  8
+//! 52     salt                                  u64
 //! 60     CRC-32 of bytes 0..60                 u32
 //! 64     BLAKE3 of everything from byte 96 on  32
 //! 96     pack ids                              pack count x 32
@@ -23,7 +23,9 @@
 //!          offset in the pack, bytes           u32
 //! ```
 //!
-//! An entry of a zero chunk is all zeros but for its pack index.
+//! An entry of a zero chunk is all zeros but for its pack index. The salt, chosen at random for
+//! every manifest that is stored, keeps a name from ever being used twice, so that a late deletion
+//! of a collected manifest cannot hit a new one (RFD 5); readers ignore it.
 
 use bytes::Bytes;
 
@@ -35,6 +37,7 @@ use crate::{ChunkSize, Digest, DiskId, ErrorKind, PackId, limits};
 pub const MANIFEST_VERSION: u32 = 1;
 
 pub(crate) const MAGIC: &[u8; 8] = b"ACSTMANI";
+pub(crate) const SALT_OFFSET: usize = 52;
 pub(crate) const CRC_OFFSET: usize = 60;
 pub(crate) const BODY_DIGEST_OFFSET: usize = 64;
 pub(crate) const BODY_OFFSET: usize = 96;

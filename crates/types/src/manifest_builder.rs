@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use crate::manifest::{
-    BODY_DIGEST_OFFSET, BODY_OFFSET, CRC_OFFSET, ENTRY_LEN, MAGIC, MANIFEST_VERSION, ZERO_PACK,
+    BODY_DIGEST_OFFSET, BODY_OFFSET, CRC_OFFSET, ENTRY_LEN, MAGIC, MANIFEST_VERSION, SALT_OFFSET,
+    ZERO_PACK,
 };
 use crate::{ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestError, PackId};
 
@@ -17,6 +18,7 @@ pub struct ManifestBuilder {
     disk_id: DiskId,
     chunk_size: ChunkSize,
     size_bytes: u64,
+    salt: u64,
     packs: Vec<PackId>,
     pack_numbers: HashMap<PackId, u32>,
     entries: Vec<u8>,
@@ -29,10 +31,16 @@ impl ManifestBuilder {
             disk_id,
             chunk_size,
             size_bytes,
+            salt: 0,
             packs: Vec::new(),
             pack_numbers: HashMap::new(),
             entries: Vec::new(),
         }
+    }
+
+    /// Sets the salt, which makes manifests of equal entries differ; 0 where none is set.
+    pub fn set_salt(&mut self, salt: u64) {
+        self.salt = salt;
     }
 
     /// Appends a zero chunk.
@@ -72,7 +80,9 @@ impl ManifestBuilder {
         bytes.extend_from_slice(&self.size_bytes.to_le_bytes());
         bytes.extend_from_slice(&chunk_count.to_le_bytes());
         bytes.extend_from_slice(&(self.packs.len() as u32).to_le_bytes());
-        bytes.resize(CRC_OFFSET, 0);
+        bytes.resize(SALT_OFFSET, 0);
+        bytes.extend_from_slice(&self.salt.to_le_bytes());
+        debug_assert_eq!(bytes.len(), CRC_OFFSET);
         let crc = crc32fast::hash(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.resize(BODY_OFFSET, 0);
@@ -124,9 +134,21 @@ mod tests {
     }
 
     #[test]
+    fn salt_changes_the_name_only() {
+        let mut builder = ManifestBuilder::new(DiskId::from_bytes([7; 16]), ChunkSize::DEFAULT, 1);
+        builder.push_zero();
+        builder.set_salt(5);
+        let salted = builder.finish().unwrap();
+        let mut builder = ManifestBuilder::new(DiskId::from_bytes([7; 16]), ChunkSize::DEFAULT, 1);
+        builder.push_zero();
+        let plain = builder.finish().unwrap();
+        assert_ne!(salted.digest(), plain.digest());
+        assert!(salted.entries().eq(plain.entries()));
+    }
+
+    #[test]
     fn too_few_entries_are_refused() {
-        let builder =
-            ManifestBuilder::new(DiskId::from_bytes([0; 16]), ChunkSize::DEFAULT, 65_536);
+        let builder = ManifestBuilder::new(DiskId::from_bytes([0; 16]), ChunkSize::DEFAULT, 65_536);
         assert_eq!(builder.finish().unwrap_err(), ManifestError::Range("chunk count"));
     }
 

@@ -7,17 +7,20 @@
 //! 8      version                               u32
 //! 12     chunk size, bytes                     u32
 //! 16     chunk count N                         u32
-//! 20     zero                                  40
+//! 20     salt                                  16
+//! 36     zero                                  24
 //! 60     CRC-32 of bytes 0..60                 u32
 //! 64     zero up to 4096
 //! 4096   N chunks, each of exactly chunk size
 //! then   N digests of 32 bytes, in the order of the chunks
 //! ```
 //!
-//! A pack's id is BLAKE3 of its digests, concatenated: the name follows from the content without
-//! hashing the content a second time, and equal packs have equal names.
+//! A pack's id is BLAKE3 of its digests, concatenated, followed by the salt unless that is zero:
+//! the name follows from the content without hashing the content a second time. The salt, chosen
+//! at random for every pack that is written, keeps a name from ever being used twice, so that a
+//! late deletion of a collected pack cannot hit a new one (RFD 5).
 
-use crate::bytes_le::u32_at;
+use crate::bytes_le::{array_at, u32_at};
 use crate::{ChunkSize, Digest, ErrorKind, limits};
 
 /// Version that this build writes; it reads this one only.
@@ -25,7 +28,11 @@ pub const PACK_VERSION: u32 = 1;
 /// Offset of the first chunk, bytes; a multiple of the page size so that chunks are aligned.
 pub const PACK_DATA_OFFSET: u64 = 4096;
 
+/// Random bytes that keep two packs of equal content from having equal names; zero: none.
+pub type PackSalt = [u8; 16];
+
 const MAGIC: &[u8; 8] = b"ACSTPACK";
+const SALT_OFFSET: usize = 20;
 const CRC_OFFSET: usize = 60;
 
 /// Name of a pack: BLAKE3-256 over its digests.
@@ -75,13 +82,19 @@ impl PackHeader {
     /// Bytes that `parse` needs.
     pub const LEN: usize = 64;
 
-    /// Returns the header padded to [`PACK_DATA_OFFSET`] bytes.
+    /// Returns the header without a salt, padded to [`PACK_DATA_OFFSET`] bytes.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_salted(&[0; 16])
+    }
+
+    /// Returns the header padded to [`PACK_DATA_OFFSET`] bytes.
+    pub fn encode_salted(&self, salt: &PackSalt) -> Vec<u8> {
         let mut bytes = vec![0; PACK_DATA_OFFSET as usize];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&PACK_VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.chunk_size.as_u32().to_le_bytes());
         bytes[16..20].copy_from_slice(&self.chunk_count.to_le_bytes());
+        bytes[SALT_OFFSET..SALT_OFFSET + 16].copy_from_slice(salt);
         let crc = crc32fast::hash(&bytes[..CRC_OFFSET]);
         bytes[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -118,6 +131,14 @@ impl PackHeader {
         Ok(header)
     }
 
+    /// Reads the salt from a header that [`PackHeader::parse`] accepts.
+    ///
+    /// # Errors
+    /// As [`PackHeader::parse`].
+    pub fn parse_salt(bytes: &[u8]) -> Result<PackSalt, PackError> {
+        PackHeader::parse(bytes).map(|_| array_at(bytes, SALT_OFFSET))
+    }
+
     /// Returns the offset of chunk `index` in the pack, bytes.
     pub fn chunk_offset(&self, index: u32) -> u64 {
         PACK_DATA_OFFSET + u64::from(index) * self.chunk_size.bytes() as u64
@@ -135,9 +156,17 @@ impl PackHeader {
 }
 
 impl PackId {
-    /// Returns the id of the pack whose digests, concatenated, are `digests`.
+    /// Returns the id of the pack without a salt whose digests, concatenated, are `digests`.
     pub fn of_digests(digests: &[u8]) -> PackId {
         PackId(Digest::of(digests))
+    }
+
+    /// Returns the id of the pack whose digests, concatenated, are `digests`.
+    pub fn of_salted(digests: &[u8], salt: &PackSalt) -> PackId {
+        if *salt == [0; 16] {
+            return PackId::of_digests(digests);
+        }
+        PackId(Digest::of_parts(&[digests, salt]))
     }
 }
 
@@ -161,6 +190,17 @@ mod tests {
             assert!(PackHeader::parse(&bytes).is_err(), "byte {position}");
         }
         assert_eq!(PackHeader::parse(&HEADER.encode()[..63]), Err(PackError::Truncated(63)));
+    }
+
+    #[test]
+    fn salt_changes_the_name_only() {
+        let salt = [7; 16];
+        let bytes = HEADER.encode_salted(&salt);
+        assert_eq!(PackHeader::parse(&bytes), Ok(HEADER));
+        assert_eq!(PackHeader::parse_salt(&bytes), Ok(salt));
+        assert_eq!(PackHeader::parse_salt(&HEADER.encode()), Ok([0; 16]));
+        assert_eq!(PackId::of_salted(b"digests", &[0; 16]), PackId::of_digests(b"digests"));
+        assert_ne!(PackId::of_salted(b"digests", &salt), PackId::of_digests(b"digests"));
     }
 
     #[test]
