@@ -26,9 +26,9 @@ OPTIONS = [
     ),
     cfg.Opt(
         "ring_vnodes",
-        type=types.PowerOfTwo(min=16, max=1 << 20),
-        default=16384,
-        help="Arcs (v-nodes) into which the ring is cut, a power of two; some 64 per host.",
+        type=types.PowerOfTwo(min=16, max=1 << 22),
+        default=65536,
+        help="Arcs (v-nodes) into which the ring is cut, a power of two; 128 per host or more.",
     ),
     cfg.StrOpt(
         "ring_weights",

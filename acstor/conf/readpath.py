@@ -85,9 +85,10 @@ OPTIONS = [
     cfg.IntOpt(
         "distance_threshold",
         min=0,
-        max=(1 << 31) - 1,
+        max=255,
         help=(
-            "Candidates that are farther away than this are skipped (ACStor, Algorithm 1). "
+            "Only candidates nearer than this are asked (ACStor, Algorithm 1): 1 is the host "
+            "itself, 3 the same rack, 5 the same pod, 7 every host of a three-level network. "
             "Unset: no candidate is too far."
         ),
     ),

@@ -1,0 +1,218 @@
+"""Reading the configuration, and saying clearly what is wrong with it.
+
+oslo.config checks a value when it is first used; a host process would then fail long after its
+start, and without the group or the range. :func:`load` looks at every value at once.
+"""
+
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oslo_config import cfg, types
+
+from acstor import exception
+from acstor.conf import opts
+from acstor.conf.types import ByteSize, PowerOfTwo
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_FILE = "/etc/acstor/acstor.conf"
+SOCKET_PATH_MAX = 107
+"""Longest path of a unix socket on Linux, bytes (unix(7))."""
+
+
+def load(
+    program: str,
+    arguments: Sequence[str],
+    register_more: Callable[[cfg.ConfigOpts], None] | None = None,
+) -> cfg.ConfigOpts:
+    """Return the configuration of one program, every value of it valid.
+
+    :param program: name for the usage text.
+    :param arguments: of the command line; ``--config-file`` may be given several times, later
+        files win. Without it :data:`DEFAULT_FILE` is read where it exists.
+    :param register_more: registers options of libraries (oslo.log) before anything is read.
+    :raises ConfigurationError: for the first wrong value: names group, option, value and what is
+        allowed; or for a file that cannot be read.
+    """
+    conf = cfg.ConfigOpts()
+    opts.register_all(conf)
+    if register_more is not None:
+        register_more(conf)
+    default_files = [DEFAULT_FILE] if os.access(DEFAULT_FILE, os.R_OK) else []
+    try:
+        conf(
+            list(arguments),
+            project="acstor",
+            prog=program,
+            default_config_files=default_files,
+            default_config_dirs=[],
+        )
+    except cfg.ConfigFilesNotFoundError as error:
+        raise exception.ConfigurationError(
+            f"configuration file {', '.join(error.config_files)} cannot be read",
+            hint="give an existing file with --config-file",
+        ) from error
+    except cfg.ConfigFilesPermissionDeniedError as error:
+        raise exception.ConfigurationError(
+            f"configuration file {', '.join(error.config_files)} may not be read by this user",
+            hint="run as a user who may read it",
+        ) from error
+    except cfg.ConfigFileParseError as error:
+        reason = " ".join(str(error).split())
+        raise exception.ConfigurationError(f"configuration file is malformed: {reason}") from error
+    except cfg.ConfigSourceValueError as error:
+        reason = " ".join(str(error).split())
+        raise exception.ConfigurationError(f"configuration: {reason}") from error
+    check(conf)
+    return conf
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Look at every value, then at what values must hold together.
+
+    :raises ConfigurationError: for the first wrong one.
+    """
+    for group, options in opts.list_opts():
+        for option in options:
+            _check_value(conf, group, option)
+    for rule in (_check_paths, _check_deadlines, _check_tls, _check_heartbeat):
+        rule(conf)
+
+
+def describe_allowed(kind: Any) -> str:
+    """Return in words which values an option's type allows."""
+    text = "a valid value"
+    match kind:
+        case ByteSize():
+            text = f"a size {kind.describe()}, such as 20GiB"
+        case types.Boolean():
+            text = "true or false"
+        case types.Number():
+            noun = "a number"
+            if isinstance(kind, PowerOfTwo):
+                noun = "a power of two"
+            elif isinstance(kind, types.Integer):
+                noun = "a whole number"
+            text = f"{noun} from {kind.min:g} to {kind.max:g}" if kind.max is not None else noun
+            if isinstance(kind, types.Integer) and kind.max is not None:
+                text = f"{noun} from {kind.min} to {kind.max}"
+        case types.HostAddress():
+            text = "an IP address or a host name"
+        case types.String(choices=choices) if choices:
+            text = "one of " + ", ".join(str(choice) for choice in choices)
+        case types.String(regex=regex) if regex is not None:
+            text = f"text that matches {regex.pattern.removesuffix(chr(92) + 'Z')}"
+    return text
+
+
+def _check_value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:
+    try:
+        value = conf[option.dest] if group == "DEFAULT" else conf[group][option.dest]
+    except (cfg.ConfigSourceValueError, ValueError) as error:
+        raise _wrong(conf, group, option) from error
+    except (cfg.TemplateSubstitutionError, cfg.NoSuchOptError) as error:
+        given, location = _given_value(conf, group, option)
+        raise exception.ConfigurationError(
+            f"[{group}] {option.name} = {given!r} refers to an option that does not exist{location}"
+        ) from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _wrong(conf, group, option)
+
+
+def _wrong(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> exception.ConfigurationError:
+    given, location = _given_value(conf, group, option)
+    return exception.ConfigurationError(
+        f"[{group}] {option.name} = {given!r} is not {describe_allowed(option.type)}{location}"
+    )
+
+
+def _given_value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str, str]:
+    """Return the text that the operator wrote, and where."""
+    for path in reversed(conf.config_file or []):
+        written = _sections(path).get(group, {})
+        for name in (option.name, option.dest):
+            if name in written:
+                return str(written[name][-1]), f" ({path})"
+    variable = f"OS_{group}__{option.dest}".upper()
+    return os.environ.get(variable, str(option.default)), " (not from a configuration file)"
+
+
+def _sections(path: str) -> dict[str, dict[str, list[str]]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, sections).parse()
+    return sections
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise exception.ConfigurationError(message)
+
+
+def _check_paths(conf: cfg.ConfigOpts) -> None:
+    for name, path in (
+        ("[DEFAULT] state_path", conf.state_path),
+        ("[store] path", conf.store.path),
+        ("[dataplane] mount_point", conf.dataplane.mount_point),
+        ("[dataplane] admin_socket", conf.dataplane.admin_socket),
+        ("[dataplane] holder_socket", conf.dataplane.holder_socket),
+    ):
+        _require(os.path.isabs(path), f"{name} = {path!r} is not an absolute path")
+    for name in ("admin_socket", "holder_socket"):
+        path = conf.dataplane[name]
+        _require(
+            len(os.fsencode(path)) <= SOCKET_PATH_MAX,
+            f"[dataplane] {name} = {path!r} is longer than {SOCKET_PATH_MAX} bytes",
+        )
+
+
+def _check_deadlines(conf: cfg.ConfigOpts) -> None:
+    whole = conf.readpath.read_deadline
+    for name in ("origin_deadline", "peer_deadline"):
+        part = conf.readpath[name]
+        _require(
+            part <= whole,
+            f"[readpath] {name} = {part:g} is more than read_deadline = {whole:g}",
+        )
+
+
+def _check_tls(conf: cfg.ConfigOpts) -> None:
+    if not conf.peer.tls_enabled:
+        return
+    for name in ("ca_file", "cert_file", "key_file"):
+        path = conf.peer[name]
+        _require(os.path.isabs(path), f"[peer] {name} = {path!r} is not an absolute path")
+
+
+def _check_heartbeat(conf: cfg.ConfigOpts) -> None:
+    interval, timeout = conf.coordination.heartbeat_interval, conf.coordination.member_timeout
+    _require(
+        2 * interval <= timeout,
+        f"[coordination] heartbeat_interval = {interval:g} is more than half of "
+        f"member_timeout = {timeout}",
+    )
+
+
+def warn_of_unknown(conf: cfg.ConfigOpts) -> list[str]:
+    """Log a warning for each option in the files that no program knows; return their names.
+
+    Only groups of ACStor are looked at: the file may hold options of libraries too.
+    """
+    known = {
+        (group, name)
+        for group, options in opts.list_opts()
+        for option in options
+        for name in (option.name, option.dest)
+    }
+    groups = {group for group, _ in known} - {"DEFAULT"}
+    unknown = []
+    for path in conf.config_file or []:
+        sections = _sections(path)
+        for group in sorted(groups & sections.keys()):
+            for name in sorted(sections[group]):
+                if (group, name) not in known:
+                    unknown.append(f"[{group}] {name}")
+                    LOG.warning("%s: there is no option [%s] %s; it is ignored", path, group, name)
+    return unknown

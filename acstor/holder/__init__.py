@@ -1,0 +1,1 @@
+"""The holder: supervises one process where there is no systemd and keeps its descriptors."""
