@@ -9,19 +9,25 @@ from acstor.conf import (
     coordination,
     dataplane,
     default,
+    gc,
+    origin,
     peer,
     readpath,
+    registration,
     store,
 )
 
 MODULES: tuple[ModuleType, ...] = (
     default,
+    origin,
     store,
     dataplane,
     readpath,
     peer,
     coordination,
     agent,
+    registration,
+    gc,
 )
 
 
