@@ -67,7 +67,7 @@ impl<'a> RingBuilder<'a> {
 
     /// Sets the number of v-nodes: a power of two from 2^4 to 2^22, [`limits::VNODES_DEFAULT`]
     /// where it is not set. A succeeding ring may have more than the previous one, not fewer: each
-    /// v-node is cut in equal parts, which moves nothing.
+    /// v-node is cut in equal parts, and only what the finer rounding forces moves.
     pub fn vnodes(mut self, count: u32) -> Self {
         self.vnode_count = count;
         self
