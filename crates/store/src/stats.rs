@@ -64,8 +64,9 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
+    /// Adds `count`; returns the new value.
+    pub(crate) fn add(&self, count: u64) -> u64 {
+        self.0.fetch_add(count, Ordering::Relaxed).wrapping_add(count)
     }
 
     pub(crate) fn get(&self) -> u64 {

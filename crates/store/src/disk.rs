@@ -1,0 +1,134 @@
+//! Files of the store as it uses them: the seam at which tests put in a faulty disk.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, pwritev};
+
+/// Opens the store's data file and record file.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Opens `path` for reading and writing, creating it when absent.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SlotFile>>;
+}
+
+/// A preallocated file that is read and written at offsets by many threads at once.
+///
+/// The caller guarantees that two writes never overlap in time and place. The implementation must
+/// read and write everything or fail, must make written bytes visible to later reads and to the
+/// mapping, and must keep them when the process is killed.
+pub trait SlotFile: fmt::Debug + Send + Sync {
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// The kernel's error; `UnexpectedEof` when the file ends before that.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `parts`, one after the other, from `offset` on; consumes the slices.
+    ///
+    /// # Errors
+    /// The kernel's error; any part of the range may have been written.
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()>;
+
+    /// Asks the kernel to start writing a range to the disk; a hint that does not wait.
+    fn start_writeback(&self, offset: u64, len: u64);
+
+    /// Size of the file, bytes.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn size_bytes(&self) -> io::Result<u64>;
+
+    /// Reserves disk space for the first `size_bytes` bytes and makes the file at least that long.
+    ///
+    /// # Errors
+    /// The kernel's error, `StorageFull` above all.
+    fn preallocate(&self, size_bytes: u64) -> io::Result<()>;
+
+    /// Cuts the file to `size_bytes` bytes.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn truncate(&self, size_bytes: u64) -> io::Result<()>;
+
+    /// Maps the first `size_bytes` bytes for the kernel to read from.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn map(&self, size_bytes: usize) -> io::Result<MmapRaw>;
+}
+
+/// The host's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostDisk;
+
+#[derive(Debug)]
+struct HostFile(File);
+
+impl Disk for HostDisk {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn SlotFile>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).mode(0o600).open(path)?;
+        Ok(Box::new(HostFile(file)))
+    }
+}
+
+impl SlotFile for HostFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let mut parts = parts;
+        let mut offset = offset;
+        while !parts.is_empty() {
+            match pwritev(&self.0, parts, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut parts, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        let fd = self.0.as_raw_fd();
+        // SAFETY: takes numbers only; the descriptor is open while `self` lives.
+        unsafe {
+            libc::sync_file_range(fd, offset as i64, len as i64, libc::SYNC_FILE_RANGE_WRITE);
+        }
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn preallocate(&self, size_bytes: u64) -> io::Result<()> {
+        loop {
+            match fallocate(&self.0, FallocateFlags::empty(), 0, size_bytes) {
+                Err(Errno::INTR) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    fn truncate(&self, size_bytes: u64) -> io::Result<()> {
+        self.0.set_len(size_bytes)
+    }
+
+    fn map(&self, size_bytes: usize) -> io::Result<MmapRaw> {
+        MmapOptions::new().len(size_bytes).map_raw_read_only(&self.0)
+    }
+}

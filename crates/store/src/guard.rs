@@ -1,0 +1,83 @@
+//! A chunk in its slot, kept from being reused while somebody reads it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::core::Core;
+
+/// A chunk in its slot. While a guard lives, the slot is not reused, even if the chunk is evicted
+/// from the index or the store is dropped. Cheap to clone.
+pub struct ChunkGuard {
+    core: Arc<Core>,
+    slot: u32,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a chunk is never empty")]
+impl ChunkGuard {
+    /// Takes over a guard that was counted on `slot`.
+    pub(crate) fn new(core: Arc<Core>, slot: u32) -> ChunkGuard {
+        ChunkGuard { core, slot }
+    }
+
+    /// Size of the chunk, bytes: the chunk size of the store.
+    pub fn len(&self) -> usize {
+        self.core.directory.geometry.chunk_size.bytes()
+    }
+
+    /// First byte of the chunk in the mapped slot file; [`ChunkGuard::len`] bytes are valid while
+    /// the guard lives.
+    ///
+    /// Only the kernel may read them (`writev`, `sendmsg`): if the file is truncated under the
+    /// mapping, or the disk fails, the kernel answers EFAULT where user space would get SIGBUS.
+    /// On EFAULT call [`ChunkGuard::to_bytes`], which finds out, frees the slot and says so.
+    pub fn mapped(&self) -> *const u8 {
+        let offset = self.core.directory.geometry.slot_offset(self.slot) as usize;
+        self.core.directory.mapping.as_ptr().wrapping_add(offset)
+    }
+
+    /// Fills `buffer` with the bytes of the chunk from `start` on, by `pread`.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the range is not inside the chunk. Else the kernel's error
+    /// (`UnexpectedEof` for a truncated file): the chunk is then out of the store, counted in
+    /// [`crate::StoreStats::read_errors`], and the caller goes to the next source.
+    pub fn read_at(&self, start: usize, buffer: &mut [u8]) -> io::Result<()> {
+        let end = start.checked_add(buffer.len());
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.core.read_slot(self.slot, start, buffer)
+    }
+
+    /// Returns a copy of the chunk.
+    ///
+    /// # Errors
+    /// As [`ChunkGuard::read_at`].
+    pub fn to_bytes(&self) -> io::Result<Bytes> {
+        let mut content = vec![0; self.len()];
+        self.core.read_slot(self.slot, 0, &mut content)?;
+        Ok(Bytes::from(content))
+    }
+}
+
+impl Clone for ChunkGuard {
+    fn clone(&self) -> ChunkGuard {
+        self.core.states.acquire_again(self.slot);
+        ChunkGuard { core: Arc::clone(&self.core), slot: self.slot }
+    }
+}
+
+impl Drop for ChunkGuard {
+    fn drop(&mut self) {
+        self.core.release(self.slot);
+    }
+}
+
+impl fmt::Debug for ChunkGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkGuard").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! The index: digest prefix → slot, 16 bytes per slot, no allocation after it was made.
+//!
+//! A chained hash table whose nodes are the slots themselves. A prefix (8 of the digest's 32
+//! bytes) belongs to one slot at most: a second digest with the same prefix is refused, and a
+//! reader compares the whole digest with the slot's record before it believes the index.
+
+/// Digest prefixes of the published slots.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// First slot of each chain, plus one; 0 ends a chain. Zero so that an empty store's arrays
+    /// are untouched pages.
+    heads: Vec<u32>,
+    /// Next slot of the chain, plus one.
+    nexts: Vec<u32>,
+    prefixes: Vec<u64>,
+    len: u32,
+}
+
+impl Index {
+    pub(crate) fn new(slot_count: u32) -> Index {
+        let slots = slot_count as usize;
+        Index { heads: vec![0; slots], nexts: vec![0; slots], prefixes: vec![0; slots], len: 0 }
+    }
+
+    /// Number of slots in the index.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns the slot of `prefix`.
+    pub(crate) fn find(&self, prefix: u64) -> Option<u32> {
+        let mut link = self.heads[self.chain(prefix)];
+        while link != 0 {
+            let slot = link - 1;
+            if self.prefixes[slot as usize] == prefix {
+                return Some(slot);
+            }
+            link = self.nexts[slot as usize];
+        }
+        None
+    }
+
+    /// Enters `slot`, which must not be in the index.
+    ///
+    /// # Errors
+    /// The slot that has this prefix already; the index is unchanged.
+    pub(crate) fn insert(&mut self, prefix: u64, slot: u32) -> Result<(), u32> {
+        if let Some(occupant) = self.find(prefix) {
+            return Err(occupant);
+        }
+        let chain = self.chain(prefix);
+        self.prefixes[slot as usize] = prefix;
+        self.nexts[slot as usize] = self.heads[chain];
+        self.heads[chain] = slot + 1;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes `slot` out; returns whether it was there.
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
+        let chain = self.chain(self.prefixes[slot as usize]);
+        let after = self.nexts[slot as usize];
+        let mut link = self.heads[chain];
+        if link == slot + 1 {
+            self.heads[chain] = after;
+            self.len -= 1;
+            return true;
+        }
+        while link != 0 {
+            let previous = (link - 1) as usize;
+            link = self.nexts[previous];
+            if link == slot + 1 {
+                self.nexts[previous] = after;
+                self.len -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the prefix under which `slot` was entered last.
+    pub(crate) fn prefix_of(&self, slot: u32) -> u64 {
+        self.prefixes[slot as usize]
+    }
+
+    /// Returns whether `slot` is in the index under `prefix`.
+    pub(crate) fn holds(&self, prefix: u64, slot: u32) -> bool {
+        self.find(prefix) == Some(slot)
+    }
+
+    fn chain(&self, prefix: u64) -> usize {
+        // Digests are uniform, so their high bits, scaled, are the hash.
+        ((u128::from(prefix) * self.heads.len() as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::Index;
+
+    #[test]
+    fn costs_16_bytes_per_slot() {
+        let index = Index::new(1000);
+        let bytes = 4 * index.heads.capacity() + 4 * index.nexts.capacity();
+        assert_eq!(bytes + 8 * index.prefixes.capacity(), 16_000);
+    }
+
+    #[test]
+    fn second_digest_of_a_prefix_is_refused() {
+        let mut index = Index::new(4);
+        assert_eq!(index.insert(7, 0), Ok(()));
+        assert_eq!(index.insert(7, 1), Err(0));
+        assert!(index.remove(0));
+        assert_eq!(index.insert(7, 1), Ok(()));
+        assert!(!index.remove(0));
+        assert!(index.holds(7, 1));
+    }
+
+    proptest! {
+        /// Any sequence of inserts and removals leaves what a `HashMap` would hold, even when
+        /// prefixes share chains.
+        #[test]
+        fn behaves_as_a_map(steps in prop::collection::vec((0u64..24, 0u32..16), 1..200)) {
+            let mut index = Index::new(16);
+            let mut model: HashMap<u64, u32> = HashMap::new();
+            for (key, slot) in steps {
+                let prefix = key << 59 | key; // 32 values, spread over few chains
+                let used = model.values().any(|other| *other == slot);
+                if used {
+                    model.retain(|_, other| *other != slot);
+                    prop_assert!(index.remove(slot));
+                } else if let Some(occupant) = model.get(&prefix) {
+                    prop_assert_eq!(index.insert(prefix, slot), Err(*occupant));
+                } else {
+                    model.insert(prefix, slot);
+                    prop_assert_eq!(index.insert(prefix, slot), Ok(()));
+                }
+                for key in 0u64..24 {
+                    let prefix = key << 59 | key;
+                    prop_assert_eq!(index.find(prefix), model.get(&prefix).copied());
+                }
+                prop_assert_eq!(index.len() as usize, model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The store's handle: what the read path and the registration of pins call.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use acstor_types::{ChunkSize, Digest};
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use crate::core::Core;
+use crate::directory::Directory;
+use crate::disk::{Disk, HostDisk};
+use crate::eviction::TouchFilter;
+use crate::guard::ChunkGuard;
+use crate::pins::Pins;
+use crate::recovery::recover;
+use crate::stats::Counters;
+use crate::{StoreConfig, StoreError, StoreStats, limits};
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Inserted {
+    /// The chunk was written and published.
+    New,
+    /// The chunk was there already.
+    Present,
+    /// No slot could be had: every one is pinned, guarded or being filled; or another digest with
+    /// the same first eight bytes has one. The chunk is not stored.
+    Refused,
+}
+
+/// The chunks that one host keeps on its disk. Cheap to clone; the lock on the directory is given
+/// up when the last clone and the last guard are dropped.
+///
+/// Any number of threads may call it. No call waits for another one's I/O, and a hit takes no
+/// exclusive lock (with the policies S3-FIFO and FIFO).
+#[derive(Clone, Debug)]
+pub struct ChunkStore {
+    core: Arc<Core>,
+}
+
+impl ChunkStore {
+    /// Opens the store, creating it when absent; reads every record (under a second per million).
+    ///
+    /// A changed capacity is taken over: a larger one adds slots, a smaller one drops the chunks
+    /// of the slots past the new end. A changed chunk size empties the store.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has it open, [`StoreError::Version`] when a
+    /// newer release wrote it, [`StoreError::Capacity`] when the size is out of range,
+    /// [`StoreError::Preallocate`] when the disk has no room for it, [`StoreError::Io`] else.
+    pub fn open(config: &StoreConfig) -> Result<ChunkStore, StoreError> {
+        ChunkStore::open_on(config, &HostDisk)
+    }
+
+    /// Opens the store with its two large files on `disk`: for tests with disks that fail.
+    ///
+    /// # Errors
+    /// As [`ChunkStore::open`].
+    pub fn open_on(config: &StoreConfig, disk: &dyn Disk) -> Result<ChunkStore, StoreError> {
+        let directory = Directory::open(config, disk)?;
+        let slot_count = directory.geometry.slot_count;
+        let policy = config.eviction.policy(slot_count);
+        let recovered = recover(&directory, &*policy);
+        let counters = Counters::default();
+        counters.corrupt.add(recovered.damaged);
+        counters.recovered.add(recovered.index.len().into());
+        tracing::info!(
+            path = %config.path.display(),
+            slots = slot_count,
+            chunks = recovered.index.len(),
+            damaged = recovered.damaged,
+            eviction = %config.eviction,
+            "chunk store open"
+        );
+        let core = Core {
+            directory,
+            states: recovered.states,
+            index: RwLock::new(recovered.index),
+            policy,
+            touch_filter: TouchFilter::new(),
+            pins: Mutex::new(Pins::new(slot_count)),
+            free: Mutex::new(recovered.free),
+            next_seq: AtomicU64::new(recovered.next_seq),
+            truncation_epoch: AtomicU64::new(0),
+            repair: Mutex::new(()),
+            counters,
+        };
+        Ok(ChunkStore { core: Arc::new(core) })
+    }
+
+    /// Returns the chunk, or `None` when the store does not have it.
+    ///
+    /// The first read of a slot after the store was opened hashes its content; content that is not
+    /// what the digest names, a record that is damaged and a read that fails are misses, counted
+    /// in [`StoreStats::corrupt`] and [`StoreStats::read_errors`], and the slot is freed.
+    ///
+    /// # Errors
+    /// None today: whatever a disk can do to a chunk makes it a miss.
+    pub fn get(&self, digest: &Digest) -> Result<Option<ChunkGuard>, StoreError> {
+        let Some(slot) = self.core.find_verified(digest) else {
+            self.core.counters.misses.add(1);
+            return Ok(None);
+        };
+        if self.core.touch_filter.is_new_use(slot) {
+            self.core.policy.touch(slot);
+        }
+        self.core.counters.hits.add(1);
+        Ok(Some(ChunkGuard::new(Arc::clone(&self.core), slot)))
+    }
+
+    /// Returns whether the store has the chunk; does not count as a use of it, and does not hash
+    /// its content.
+    pub fn contains(&self, digest: &Digest) -> bool {
+        self.core.contains(digest)
+    }
+
+    /// Stores a chunk. Once this returns `New` the chunk survives a kill of the process.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongSize`] or [`StoreError::WrongDigest`] when `content` is not the chunk
+    /// that `digest` names; [`StoreError::Io`] when the disk fails: nothing was published then.
+    pub fn insert(&self, digest: &Digest, content: &[u8]) -> Result<Inserted, StoreError> {
+        let outcomes = self.core.insert_batch(&[(digest, content)])?;
+        Ok(outcomes[0])
+    }
+
+    /// Stores chunks, neighbouring slots in one write; one outcome per chunk, in order.
+    ///
+    /// # Errors
+    /// The first error of [`ChunkStore::insert`]; the chunks published before it stay.
+    pub fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<Inserted>, StoreError> {
+        let step = (limits::BATCH_BYTES_MAX / self.chunk_size().bytes()).max(1);
+        let mut outcomes = Vec::with_capacity(chunks.len());
+        for step in chunks.chunks(step) {
+            let step: Vec<_> =
+                step.iter().map(|(digest, content)| (digest, content.as_ref())).collect();
+            outcomes.extend(self.core.insert_batch(&step)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Keeps the chunk of this digest from being evicted, now or once it is inserted. Counted:
+    /// each pin needs one [`ChunkStore::unpin`]. Not kept over a restart.
+    ///
+    /// # Errors
+    /// [`StoreError::PinLimit`] when a quarter of the slots would be exceeded.
+    pub fn pin(&self, digest: &Digest) -> Result<(), StoreError> {
+        let core = &self.core;
+        let mut pins = core.pins.lock();
+        let limit = pins.limit();
+        if pins.add(digest).ok_or(StoreError::PinLimit { limit })?
+            && let Some((slot, _)) = core.find(digest)
+        {
+            if core.states.set_pinned(slot, true) {
+                core.policy.remove(slot);
+            }
+            core.release(slot);
+        }
+        Ok(())
+    }
+
+    /// Takes back one [`ChunkStore::pin`] of this digest; one that is not pinned is ignored.
+    pub fn unpin(&self, digest: &Digest) {
+        let core = &self.core;
+        let mut pins = core.pins.lock();
+        if pins.take_back(digest)
+            && let Some((slot, _)) = core.find(digest)
+        {
+            if core.states.is_pinned(slot) && core.states.set_pinned(slot, false) {
+                core.policy.admit(slot, digest.prefix_u64());
+                if !core.states.phase(slot).is_published() {
+                    core.policy.remove(slot); // condemned meanwhile, maybe before we admitted it
+                }
+            }
+            core.release(slot);
+        }
+    }
+
+    /// Returns the counters and gauges.
+    pub fn stats(&self) -> StoreStats {
+        let core = &self.core;
+        let geometry = core.directory.geometry;
+        let counters = &core.counters;
+        let slots = u64::from(geometry.slot_count);
+        let inserted = counters.inserted.get();
+        let (pinned, pinned_max) = {
+            let pins = core.pins.lock();
+            (pins.len() as u64, pins.limit() as u64)
+        };
+        StoreStats {
+            slots,
+            slots_used: slots - u64::from(core.free.lock().len()),
+            pinned,
+            pinned_max,
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            inserted,
+            present: counters.present.get(),
+            refused: counters.refused.get(),
+            evicted: counters.evicted.get(),
+            verified: counters.verified.get(),
+            corrupt: counters.corrupt.get(),
+            read_errors: counters.read_errors.get(),
+            write_errors: counters.write_errors.get(),
+            truncations: counters.truncations.get(),
+            bytes_inserted: inserted * geometry.chunk_size.bytes() as u64,
+            recovered: counters.recovered.get(),
+        }
+    }
+
+    /// Returns the digests of the chunks held, in the order of their slots. Chunks that come or go
+    /// meanwhile may or may not be among them.
+    pub fn digests(&self) -> impl Iterator<Item = Digest> + '_ {
+        let slot_count = self.core.directory.geometry.slot_count;
+        let step = limits::SCAN_RECORDS as u32;
+        (0..slot_count)
+            .step_by(limits::SCAN_RECORDS)
+            .flat_map(move |first| self.core.digests_of(first, step.min(slot_count - first)))
+    }
+
+    /// Size of every chunk.
+    pub fn chunk_size(&self) -> ChunkSize {
+        self.core.directory.geometry.chunk_size
+    }
+
+    /// Identity of the store: made when its superblock was, kept over restarts.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.core.directory.store_id
+    }
+}
