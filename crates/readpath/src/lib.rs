@@ -12,3 +12,12 @@ pub enum ReadError {
     #[error("no source answered within {0} ms")]
     Deadline(u64),
 }
+
+impl ReadError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> acstor_types::ErrorKind {
+        match self {
+            ReadError::Deadline(_) => acstor_types::ErrorKind::Unavailable,
+        }
+    }
+}

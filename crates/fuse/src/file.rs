@@ -1,0 +1,108 @@
+//! One file of the mount: a disk under its name, and what the kernel holds of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use acstor_readpath::BlockView;
+use acstor_types::DiskId;
+use parking_lot::Mutex;
+
+use crate::inode::FileKey;
+use crate::limits::CACHED_BYTES_VALID;
+
+/// A file as the host process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStatus {
+    /// Name in the mount.
+    pub name: String,
+    /// The disk behind it.
+    pub disk: DiskId,
+    /// The kernel's numbers for it.
+    pub key: FileKey,
+    /// Size, bytes.
+    pub size_bytes: u64,
+    /// Whether the name can be found; false once detached while somebody had it open.
+    pub is_listed: bool,
+    /// Opens not yet closed that this process has seen.
+    pub opens: u64,
+}
+
+/// A disk under a name.
+pub(crate) struct File {
+    pub(crate) key: FileKey,
+    pub(crate) name: String,
+    pub(crate) disk: DiskId,
+    pub(crate) view: Arc<dyn BlockView>,
+    /// Shared with the file that replaces this one when the disk is attached again.
+    pub(crate) kernel: Arc<KernelUse>,
+    cached: Mutex<Option<(Instant, u64)>>,
+}
+
+/// What the kernel holds of an inode, as far as this process has seen; after a take-over it may
+/// hold more.
+#[derive(Debug, Default)]
+pub(crate) struct KernelUse {
+    pub(crate) opens: Count,
+    pub(crate) lookups: Count,
+}
+
+/// A count that never goes below zero, since closes and forgets of a former process's opens and
+/// lookups arrive too.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::AcqRel);
+    }
+
+    /// Takes `number` away and returns what is left.
+    pub(crate) fn take(&self, number: u64) -> u64 {
+        let less = |count: u64| Some(count.saturating_sub(number));
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
+            Ok(before) | Err(before) => before.saturating_sub(number),
+        }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl File {
+    pub(crate) fn new(
+        name: String,
+        disk: DiskId,
+        view: Arc<dyn BlockView>,
+        kernel: Arc<KernelUse>,
+    ) -> File {
+        let key = FileKey::of(disk);
+        File { key, name, disk, view, kernel, cached: Mutex::new(None) }
+    }
+
+    /// Bytes of the disk that are on this host, at most a second old.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        let mut cached = self.cached.lock();
+        match *cached {
+            Some((taken, bytes)) if taken.elapsed() < CACHED_BYTES_VALID => bytes,
+            _ => {
+                let bytes = self.view.cached_bytes();
+                *cached = Some((Instant::now(), bytes));
+                bytes
+            }
+        }
+    }
+
+    /// The same as last asked for, however long ago; never counts anew.
+    pub(crate) fn cached_bytes_known(&self) -> Option<u64> {
+        self.cached.lock().map(|(_, bytes)| bytes)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("name", &self.name).field("key", &self.key).finish()
+    }
+}

@@ -1,0 +1,152 @@
+//! The bodies of answers: attributes, entries, directories.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::file::File;
+use crate::inode::ROOT_INODE;
+use crate::limits::{ATTRIBUTES_VALID, NO_ENTRY_VALID};
+
+const FILE_MODE: u32 = libc::S_IFREG | 0o444;
+const ROOT_MODE: u32 = libc::S_IFDIR | 0o555;
+/// Unit of `st_blocks`, bytes.
+const SECTOR_BYTES: u64 = 512;
+const BLOCK_BYTES: u32 = 4096;
+
+/// What a file looks like. All times are now, so that Nova's image cache manager, which ages its
+/// base images by `st_mtime`, never takes an image for one that has been unused for a day.
+pub(crate) fn file_attributes(file: &File, cached_bytes: u64) -> abi::Attr {
+    let size = file.view.size_bytes();
+    // GNU tar takes a file without blocks for one hole, whatever it contains.
+    let blocks = cached_bytes.div_ceil(SECTOR_BYTES).max(u64::from(size > 0));
+    at_now(abi::Attr {
+        ino: file.key.inode,
+        size,
+        blocks,
+        mode: FILE_MODE,
+        nlink: 1,
+        blksize: BLOCK_BYTES,
+        ..Default::default()
+    })
+}
+
+/// What the root directory looks like.
+pub(crate) fn root_attributes() -> abi::Attr {
+    at_now(abi::Attr {
+        ino: ROOT_INODE,
+        mode: ROOT_MODE,
+        nlink: 2,
+        blksize: BLOCK_BYTES,
+        ..Default::default()
+    })
+}
+
+fn at_now(attributes: abi::Attr) -> abi::Attr {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, nanoseconds) = (now.as_secs(), now.subsec_nanos());
+    abi::Attr {
+        atime: seconds,
+        mtime: seconds,
+        ctime: seconds,
+        atimensec: nanoseconds,
+        mtimensec: nanoseconds,
+        ctimensec: nanoseconds,
+        ..attributes
+    }
+}
+
+/// The answer to GETATTR and SETATTR.
+pub(crate) fn attr_out(attr: abi::Attr) -> abi::AttrOut {
+    abi::AttrOut {
+        attr_valid: ATTRIBUTES_VALID.as_secs(),
+        attr_valid_nsec: ATTRIBUTES_VALID.subsec_nanos(),
+        dummy: 0,
+        attr,
+    }
+}
+
+/// The answer to LOOKUP of a file, and a file's part of READDIRPLUS.
+pub(crate) fn entry_out(file: &File, cached_bytes: Option<u64>) -> abi::EntryOut {
+    // Attributes with an unknown number of blocks are not to be kept.
+    let attr_valid = if cached_bytes.is_some() { ATTRIBUTES_VALID } else { Duration::ZERO };
+    abi::EntryOut {
+        nodeid: file.key.inode,
+        generation: u64::from(file.key.generation),
+        entry_valid: ATTRIBUTES_VALID.as_secs(),
+        attr_valid: attr_valid.as_secs(),
+        entry_valid_nsec: ATTRIBUTES_VALID.subsec_nanos(),
+        attr_valid_nsec: attr_valid.subsec_nanos(),
+        attr: file_attributes(file, cached_bytes.unwrap_or(0)),
+    }
+}
+
+/// The answer to LOOKUP of a name that does not exist: inode 0, to be remembered for a moment.
+pub(crate) fn no_entry_out() -> abi::EntryOut {
+    abi::EntryOut {
+        entry_valid: NO_ENTRY_VALID.as_secs(),
+        entry_valid_nsec: NO_ENTRY_VALID.subsec_nanos(),
+        ..Default::default()
+    }
+}
+
+/// An answer to READDIR or READDIRPLUS that grows up to the room the caller has.
+#[derive(Debug)]
+pub(crate) struct DirectoryWriter {
+    bytes: Vec<u8>,
+    room: usize,
+    plus: bool,
+}
+
+impl DirectoryWriter {
+    pub(crate) fn new(room: usize, plus: bool) -> DirectoryWriter {
+        DirectoryWriter { bytes: Vec::with_capacity(room), room, plus }
+    }
+
+    /// Adds `.` or `..`; returns whether there was room. The kernel looks neither of them up.
+    pub(crate) fn push_dot(&mut self, name: &[u8], cookie: u64) -> bool {
+        let kind = libc::S_IFDIR >> 12;
+        self.push(abi::EntryOut::default(), ROOT_INODE, name, cookie, kind)
+    }
+
+    /// Adds a file; returns whether there was room. With READDIRPLUS that is a lookup.
+    pub(crate) fn push_file(&mut self, file: &File) -> bool {
+        let entry = if self.plus {
+            entry_out(file, file.cached_bytes_known())
+        } else {
+            abi::EntryOut::default()
+        };
+        let kind = libc::S_IFREG >> 12;
+        let inode = file.key.inode;
+        self.push(entry, inode, file.name.as_bytes(), inode, kind)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn push(
+        &mut self,
+        entry: abi::EntryOut,
+        ino: u64,
+        name: &[u8],
+        cookie: u64,
+        kind: u32,
+    ) -> bool {
+        let head = if self.plus { size_of::<abi::EntryOut>() } else { 0 };
+        let length = (size_of::<abi::Dirent>() + name.len()).next_multiple_of(8);
+        if self.bytes.len() + head + length > self.room {
+            return false;
+        }
+        if self.plus {
+            self.bytes.extend_from_slice(entry.as_bytes());
+        }
+        let end = self.bytes.len() + length;
+        let dirent = abi::Dirent { ino, off: cookie, namelen: name.len() as u32, kind };
+        self.bytes.extend_from_slice(dirent.as_bytes());
+        self.bytes.extend_from_slice(name);
+        self.bytes.resize(end, 0);
+        true
+    }
+}
