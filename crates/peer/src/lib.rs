@@ -1,1 +1,37 @@
 //! The peer protocol: chunks between hosts by digest.
+//!
+//! A host that needs a chunk asks the host that the ring names, over TCP with mutual TLS. The
+//! protocol can only read: a request names a digest and gets exactly that chunk's bytes or a status.
+//! Frames are length-prefixed ([`frame`]), requests are pipelined and answered in any order.
+//! [`PeerServer`] answers out of a [`ChunkServer`] (the read path); [`PeerClient`] keeps a pool of
+//! connections per peer, notices peers that are down, slow or broken, and reports a [`PeerError`] that
+//! says what happened. Neither verifies content: the read path checks every chunk that came over a
+//! wire against its digest before anyone sees it.
+//!
+//! Described in `reference/protocols/peer` and `reference/state-machines/peer-connection`.
+
+mod client;
+mod close_reason;
+mod config;
+mod connection_state;
+mod error;
+pub mod frame;
+mod peer_health;
+mod request;
+mod server;
+mod status;
+mod stream;
+mod tls;
+mod version;
+
+pub use client::{ClientStats, PeerClient, PeerStats};
+pub use close_reason::CloseReason;
+pub use config::{ClientLimits, PeerConfig, Security, ServerLimits, TlsConfig};
+pub use connection_state::{ConnectionEvent, ConnectionState, InvalidTransition, TRANSITIONS};
+pub use error::PeerError;
+pub use peer_health::{HEALTH_TRANSITIONS, HealthEvent, PeerHealth};
+pub use request::{ChunkRequest, ChunkServer, ServeFuture};
+pub use server::{PeerServer, ServerStats};
+pub use status::PeerStatus;
+pub use tls::TlsFault;
+pub use version::{FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange};

@@ -1,0 +1,171 @@
+//! Receives answers: payloads go from the socket straight into a buffer of their own size.
+//!
+//! The receive that completes a payload also asks for what follows it, so that a busy connection needs
+//! one system call per chunk and no copy of it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+
+use super::pending::{Answer, PendingTable};
+use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header};
+use crate::stream::Stream;
+use crate::{CloseReason, PeerStatus};
+
+/// Bytes taken beyond a payload: some headers, and at most this much of the next payload is copied.
+const STAGING_CAPACITY: usize = 512;
+
+/// Something that came from the server.
+pub(super) enum Event {
+    /// The answer to a request.
+    Answer(u64, Answer),
+    /// The answer to a PING.
+    Pong,
+    /// No more requests, please.
+    Goodbye,
+}
+
+/// A chunk of which a part came.
+struct Payload {
+    request_id: u64,
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Payload {
+    fn missing(&self) -> usize {
+        self.len - self.bytes.len()
+    }
+}
+
+/// The receiving half of a connection.
+pub(super) struct Input {
+    /// Bytes after the last payload that are not looked at yet.
+    staging: Vec<u8>,
+    payload: Option<Payload>,
+    /// Bytes received since the beginning.
+    received: u64,
+}
+
+impl Input {
+    pub(super) fn new() -> Input {
+        Input { staging: Vec::with_capacity(STAGING_CAPACITY), payload: None, received: 0 }
+    }
+
+    /// Bytes received since the beginning.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Returns the next event; `pending` says which answers are expected and how large they are.
+    pub(super) fn poll_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+        pending: &PendingTable,
+    ) -> Poll<Result<Event, CloseReason>> {
+        loop {
+            if let Some(event) = self.take_event(pending)? {
+                return Poll::Ready(Ok(event));
+            }
+            ready!(self.poll_receive(cx, stream))?;
+        }
+    }
+
+    /// Returns an event that can be had from the bytes at hand.
+    fn take_event(&mut self, pending: &PendingTable) -> Result<Option<Event>, CloseReason> {
+        if let Some(payload) = self.payload.take_if(|payload| payload.missing() == 0) {
+            return Ok(Some(Event::Answer(payload.request_id, Ok(Bytes::from(payload.bytes)))));
+        }
+        if self.payload.is_some() {
+            return Ok(None);
+        }
+        let Some(head) = self.staging.first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let header = Header::decode(head).map_err(CloseReason::Malformed)?;
+        self.staging.drain(..HEADER_LEN);
+        match header.kind {
+            FrameKind::Data => {
+                self.begin_payload(&header, pending)?;
+                self.take_event(pending)
+            }
+            FrameKind::Status => {
+                let status = header.status.unwrap_or(PeerStatus::Internal);
+                if pending.get(header.request_id).is_none() {
+                    return Err(CloseReason::UnexpectedAnswer);
+                }
+                Ok(Some(Event::Answer(header.request_id, Err(status))))
+            }
+            FrameKind::Pong => Ok(Some(Event::Pong)),
+            FrameKind::Goodbye => Ok(Some(Event::Goodbye)),
+            FrameKind::Hello | FrameKind::Ping | FrameKind::Get | FrameKind::Unknown(_) => {
+                Err(CloseReason::Malformed(FrameError::Kind))
+            }
+        }
+    }
+
+    /// Reserves the buffer of a chunk, after its size was found to be the one that was asked for.
+    fn begin_payload(
+        &mut self,
+        header: &Header,
+        pending: &PendingTable,
+    ) -> Result<(), CloseReason> {
+        let expected = pending.get(header.request_id).map(|pending| pending.chunk_size);
+        if expected != Some(header.body_len) {
+            return Err(CloseReason::UnexpectedAnswer);
+        }
+        let len = header.body_len as usize;
+        let mut bytes = Vec::with_capacity(len);
+        let at_hand = self.staging.len().min(len);
+        bytes.extend_from_slice(&self.staging[..at_hand]);
+        self.staging.drain(..at_hand);
+        self.payload = Some(Payload { request_id: header.request_id, bytes, len });
+        Ok(())
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<Result<(), CloseReason>> {
+        let missing = self.payload.as_ref().map_or(0, Payload::missing);
+        let first: &mut [MaybeUninit<u8>] = match &mut self.payload {
+            Some(payload) => &mut payload.bytes.spare_capacity_mut()[..missing],
+            None => &mut [],
+        };
+        let second = self.staging.spare_capacity_mut();
+        let len = match ready!(stream.poll_receive(cx, first, second)) {
+            Ok(0) => return Poll::Ready(Err(self.end_of_stream())),
+            Ok(len) => len,
+            Err(error) => return Poll::Ready(Err(self.socket_failed(&error))),
+        };
+        self.received += len as u64;
+        let to_payload = len.min(missing);
+        if let Some(payload) = &mut self.payload {
+            // SAFETY: poll_receive initialised the first `to_payload` bytes of the spare capacity.
+            unsafe { payload.bytes.set_len(payload.bytes.len() + to_payload) };
+        }
+        // SAFETY: poll_receive initialised the first `len - to_payload` bytes of the spare capacity.
+        unsafe { self.staging.set_len(self.staging.len() + len - to_payload) };
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_of_stream(&self) -> CloseReason {
+        if self.payload.is_some() || !self.staging.is_empty() {
+            CloseReason::Truncated
+        } else {
+            CloseReason::PeerClosed
+        }
+    }
+
+    fn socket_failed(&self, error: &io::Error) -> CloseReason {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => self.end_of_stream(),
+            io::ErrorKind::InvalidData => CloseReason::TlsFailed,
+            _ => CloseReason::Io,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The client: a pool of connections per peer, bounded requests in flight, and a breaker for peers
+//! that are down.
+
+mod connection;
+mod connector;
+mod input;
+mod latency;
+mod link;
+mod peer;
+mod pending;
+mod stats;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tokio::time::Instant;
+
+use crate::tls::TlsFiles;
+use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, Security};
+use peer::Peer;
+use stats::CloseCounters;
+pub use stats::{ClientStats, PeerStats};
+
+/// Fetches chunks from peers. Clones share the connections; when the last clone is dropped, or at
+/// [`PeerClient::shutdown`], the connections end as soon as what was sent is answered.
+#[derive(Clone)]
+pub struct PeerClient {
+    peers: Arc<Peers>,
+}
+
+struct Peers {
+    shared: Arc<ClientShared>,
+    by_address: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    peers: HashMap<String, Arc<Peer>>,
+    is_shut_down: bool,
+}
+
+/// What all peers of a client share.
+struct ClientShared {
+    limits: ClientLimits,
+    tls: Option<TlsFiles>,
+    /// Ring names by address.
+    host_names: RwLock<HashMap<String, String>>,
+    closed: CloseCounters,
+}
+
+impl ClientShared {
+    fn host_name(&self, address: &str) -> Option<String> {
+        self.host_names.read().get(address).cloned()
+    }
+}
+
+impl PeerClient {
+    /// Returns a client that connects to peers as fetches need them.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] for a limit outside its range, [`PeerError::TlsFile`] for an unusable PEM
+    /// file.
+    pub fn new(config: &PeerConfig) -> Result<PeerClient, PeerError> {
+        config.client.validate()?;
+        let tls = match &config.security {
+            Security::Tls(files) => Some(TlsFiles::load(files)?),
+            Security::Plain => None,
+        };
+        let shared = Arc::new(ClientShared {
+            limits: config.client.clone(),
+            tls,
+            host_names: RwLock::default(),
+            closed: CloseCounters::new(),
+        });
+        Ok(PeerClient { peers: Arc::new(Peers { shared, by_address: RwLock::default() }) })
+    }
+
+    /// Fetches the chunk from the peer at `address` (`ip:port`). The content is **not** verified: the
+    /// caller compares it with the digest. Exactly `request.chunk_size` bytes come back.
+    ///
+    /// When the peer's slots are taken the fetch waits for one; a peer that is down fails it at
+    /// once; nothing is tried twice.
+    ///
+    /// # Errors
+    /// [`PeerError`]; its `kind()` says what the caller can do: `NotFound`, `Overloaded`,
+    /// `Unavailable` and so on mean another source.
+    ///
+    /// # Cancel safety
+    /// Dropping the future frees its slot; a late answer is discarded and counted.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time enabled.
+    pub async fn fetch(
+        &self,
+        address: &str,
+        request: ChunkRequest,
+        deadline: Instant,
+    ) -> Result<Bytes, PeerError> {
+        let peer = self.peer(address)?;
+        peer.fetch(request, deadline).await
+    }
+
+    /// Returns the latency that 99 of 100 recent answers of the peer kept, answers that came too late
+    /// included, or `None` when fewer than 20 are known.
+    pub fn latency_p99(&self, address: &str) -> Option<Duration> {
+        self.peers.by_address.read().peers.get(address).and_then(|peer| peer.latency_p99())
+    }
+
+    /// Returns what the client thinks of the peer; [`PeerHealth::Up`] when it was never asked.
+    pub fn health(&self, address: &str) -> PeerHealth {
+        let known = self.peers.by_address.read();
+        known.peers.get(address).map_or(PeerHealth::Up, |peer| peer.health())
+    }
+
+    /// Takes the ring's hosts as (name, address): the name is accepted in the certificate beside the
+    /// address, and peers at other addresses are forgotten, their connections closed.
+    pub fn set_hosts<I, N, A>(&self, hosts: I)
+    where
+        I: IntoIterator<Item = (N, A)>,
+        N: Into<String>,
+        A: Into<String>,
+    {
+        let names: HashMap<String, String> =
+            hosts.into_iter().map(|(name, address)| (address.into(), name.into())).collect();
+        self.peers.by_address.write().peers.retain(|address, peer| {
+            let stays = names.contains_key(address);
+            if !stays {
+                peer.close();
+            }
+            stays
+        });
+        *self.peers.shared.host_names.write() = names;
+    }
+
+    /// Counters since the start, and the state of every peer.
+    pub fn stats(&self) -> ClientStats {
+        let known = self.peers.by_address.read();
+        let mut peers: Vec<_> = known.peers.values().map(|peer| peer.stats()).collect();
+        peers.sort_by(|a, b| a.address.cmp(&b.address));
+        ClientStats { peers, connections_closed: self.peers.shared.closed.snapshot() }
+    }
+
+    /// Reads the TLS files again if they changed; without this call that happens within seconds when
+    /// a connection is made.
+    ///
+    /// # Errors
+    /// [`PeerError::TlsFile`]; the last good files stay in use.
+    pub fn reload_certificates(&self) -> Result<(), PeerError> {
+        self.peers.shared.tls.as_ref().map_or(Ok(()), TlsFiles::reload)
+    }
+
+    /// Ends every connection as soon as what was sent is answered; later fetches fail.
+    pub fn shutdown(&self) {
+        self.peers.shut_down();
+    }
+
+    fn peer(&self, address: &str) -> Result<Arc<Peer>, PeerError> {
+        if let Some(peer) = self.peers.by_address.read().peers.get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        self.peers.add(address)
+    }
+}
+
+impl Peers {
+    fn add(&self, address: &str) -> Result<Arc<Peer>, PeerError> {
+        let socket: SocketAddr =
+            address.parse().map_err(|_| PeerError::Address { address: address.to_owned() })?;
+        let mut known = self.by_address.write();
+        if known.is_shut_down {
+            return Err(PeerError::Shutdown);
+        }
+        if let Some(peer) = known.peers.get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        let limit = self.shared.limits.peers_max;
+        if known.peers.len() >= limit {
+            return Err(PeerError::TooManyPeers { limit });
+        }
+        let peer = Arc::new(Peer::new(address, socket, Arc::clone(&self.shared)));
+        known.peers.insert(address.to_owned(), Arc::clone(&peer));
+        Ok(peer)
+    }
+
+    fn shut_down(&self) {
+        let mut known = self.by_address.write();
+        known.is_shut_down = true;
+        for (_, peer) in known.peers.drain() {
+            peer.close();
+        }
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

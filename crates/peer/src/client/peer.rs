@@ -1,0 +1,364 @@
+//! One peer: its pool of connections, its slots, its health and its latency.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::ClientShared;
+use super::connection::Connection;
+use super::connector::{Greeted, Target};
+use super::latency::LatencyHistogram;
+use super::link::{Link, LinkStatus};
+use super::pending::Submission;
+use super::stats::{PeerCounters, PeerStats, add, get};
+use crate::peer_health::{Admission, Backoff, Breaker};
+use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth};
+
+/// Fetches on the least busy connection from which another connection is worth its cost.
+const LOAD_FOR_ANOTHER: usize = 4;
+/// How long no further connection is tried after one failed while others work.
+const ANOTHER_PAUSE: Duration = Duration::from_secs(1);
+
+/// One peer.
+pub(super) struct Peer {
+    address: String,
+    socket: SocketAddr,
+    client: Arc<ClientShared>,
+    slots: Semaphore,
+    waiting: AtomicUsize,
+    pool: Mutex<Pool>,
+    /// Notified when the pool got a connection or an attempt failed.
+    pool_changed: Notify,
+    latency: Mutex<LatencyHistogram>,
+    counters: PeerCounters,
+}
+
+struct Pool {
+    breaker: Breaker,
+    links: Vec<Link>,
+    connecting: usize,
+    another_after: Option<Instant>,
+    /// What failed last.
+    cause: Option<PeerError>,
+    is_closed: bool,
+}
+
+/// Counts a fetch that waits for a slot.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Peer {
+    pub(super) fn new(address: &str, socket: SocketAddr, client: Arc<ClientShared>) -> Peer {
+        let limits = &client.limits;
+        let backoff = Backoff { min: limits.backoff_min, max: limits.backoff_max };
+        Peer {
+            address: address.to_owned(),
+            socket,
+            slots: Semaphore::new(limits.requests_in_flight_max),
+            waiting: AtomicUsize::new(0),
+            pool: Mutex::new(Pool {
+                breaker: Breaker::new(backoff),
+                links: Vec::new(),
+                connecting: 0,
+                another_after: None,
+                cause: None,
+                is_closed: false,
+            }),
+            pool_changed: Notify::new(),
+            latency: Mutex::new(LatencyHistogram::new()),
+            counters: PeerCounters::default(),
+            client,
+        }
+    }
+
+    pub(super) fn limits(&self) -> &ClientLimits {
+        &self.client.limits
+    }
+
+    /// Fetches a chunk. Dropping the future frees its slot; its late answer is discarded.
+    pub(super) async fn fetch(
+        self: &Arc<Self>,
+        request: ChunkRequest,
+        deadline: Instant,
+    ) -> Result<Bytes, PeerError> {
+        let outcome = self.try_fetch(request, deadline).await;
+        self.counters.count_fetch(&outcome);
+        outcome
+    }
+
+    async fn try_fetch(
+        self: &Arc<Self>,
+        request: ChunkRequest,
+        deadline: Instant,
+    ) -> Result<Bytes, PeerError> {
+        let _slot = self.slot(deadline).await?;
+        let link = self.link(deadline).await?;
+        let (reply, answer) = oneshot::channel();
+        let submitted = Instant::now();
+        let _load = link.submit(Submission { request, deadline, submitted, reply });
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(chunk))) => Ok(chunk),
+            Ok(Ok(Err(status))) => {
+                Err(PeerError::Refused { address: self.address.clone(), status })
+            }
+            Ok(Err(_)) => {
+                let reason = link.status.reason();
+                Err(PeerError::Disconnected { address: self.address.clone(), reason })
+            }
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    fn too_late(&self) -> PeerError {
+        PeerError::Deadline { address: self.address.clone() }
+    }
+
+    /// Waits for one of the peer's slots, among a bounded number of others.
+    async fn slot(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, PeerError> {
+        if let Ok(slot) = self.slots.try_acquire() {
+            return Ok(slot);
+        }
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        if waiting >= self.limits().waiting_max {
+            return Err(PeerError::Busy { address: self.address.clone(), waiting });
+        }
+        match timeout_at(deadline, self.slots.acquire()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) => Err(PeerError::Shutdown),
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    /// Returns the least busy connection, or waits for the one that is being made.
+    async fn link(self: &Arc<Self>, deadline: Instant) -> Result<Link, PeerError> {
+        let mut waited = false;
+        loop {
+            let changed = self.pool_changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable(); // before the look at the pool, so that no change is missed
+            if let Some(link) = self.look(waited)? {
+                return Ok(link);
+            }
+            timeout_at(deadline, changed).await.map_err(|_| self.too_late())?;
+            waited = true;
+        }
+    }
+
+    /// Returns a connection if there is one, else starts to make one if that is allowed.
+    fn look(self: &Arc<Self>, waited: bool) -> Result<Option<Link>, PeerError> {
+        let now = Instant::now();
+        let mut pool = self.pool.lock();
+        if pool.is_closed {
+            return Err(PeerError::Shutdown);
+        }
+        if let Some(link) = pool.links.iter().min_by_key(|link| link.status.load()).cloned() {
+            if link.status.load() >= LOAD_FOR_ANOTHER && self.may_add(&pool, now) {
+                self.start_connecting(&mut pool);
+            }
+            return Ok(Some(link));
+        }
+        if pool.connecting > 0 && pool.breaker.health() == PeerHealth::Up {
+            return Ok(None);
+        }
+        // Who waited for an attempt that failed gets its error rather than making the next one.
+        let admission = match pool.breaker.health() {
+            PeerHealth::Down if waited => Admission::FailFast(pool.breaker.retry_in(now)),
+            _ => pool.breaker.admit(now),
+        };
+        match admission {
+            Admission::Connect => {
+                self.start_connecting(&mut pool);
+                Ok(None)
+            }
+            Admission::FailFast(_) if waited && pool.breaker.health() == PeerHealth::Probing => {
+                Ok(None)
+            }
+            Admission::FailFast(retry_in) => Err(self.down(&pool, retry_in)),
+        }
+    }
+
+    fn down(&self, pool: &Pool, retry_in: Duration) -> PeerError {
+        let cause = pool.cause.clone().unwrap_or_else(|| PeerError::Disconnected {
+            address: self.address.clone(),
+            reason: CloseReason::Io,
+        });
+        PeerError::Down { address: self.address.clone(), retry_in, cause: Box::new(cause) }
+    }
+
+    fn may_add(&self, pool: &Pool, now: Instant) -> bool {
+        pool.connecting == 0
+            && pool.links.len() < self.limits().connections_per_peer_max
+            && pool.another_after.is_none_or(|at| now >= at)
+    }
+
+    fn start_connecting(self: &Arc<Self>, pool: &mut Pool) {
+        pool.connecting += 1;
+        let peer = Arc::clone(self);
+        // A task of its own: the connection must come about when the fetch that wanted it is dropped.
+        tokio::spawn(async move {
+            let attempt = Attempt(Some(Arc::clone(&peer)));
+            let outcome = peer.connect().await;
+            attempt.settle();
+            if let Some(connection) = peer.connected(outcome) {
+                connection.run().await;
+            }
+        });
+    }
+
+    async fn connect(&self) -> Result<Greeted, PeerError> {
+        let target = Target {
+            address: &self.address,
+            socket: self.socket,
+            host_name: self.client.host_name(&self.address),
+            identity: self.client.tls.as_ref().map(|files| files.current()),
+            requests_in_flight_max: self.limits().requests_in_flight_max,
+        };
+        let limit = self.limits().connect_timeout;
+        tokio::time::timeout(limit, target.connect()).await.unwrap_or_else(|_| {
+            let text = format!("no connection within {} ms", limit.as_millis());
+            let cause = Arc::new(std::io::Error::new(std::io::ErrorKind::TimedOut, text));
+            Err(PeerError::Connect { address: self.address.clone(), cause })
+        })
+    }
+
+    /// Notes how an attempt ended; returns the connection that its task shall run.
+    fn connected(self: &Arc<Self>, outcome: Result<Greeted, PeerError>) -> Option<Connection> {
+        let now = Instant::now();
+        let mut pool = self.pool.lock();
+        pool.connecting -= 1;
+        let connection = match outcome {
+            Ok(_) if pool.is_closed => None,
+            Ok(greeted) => {
+                add(&self.counters.connects, 1);
+                let (link, submissions) = Link::new();
+                let status = Arc::clone(&link.status);
+                pool.links.push(link);
+                pool.breaker.connected();
+                Some(Connection::new(Arc::clone(self), status, submissions, greeted))
+            }
+            Err(error) => {
+                add(&self.counters.connect_failures, 1);
+                self.note_failure(&mut pool, now, error);
+                None
+            }
+        };
+        drop(pool);
+        self.pool_changed.notify_waiters();
+        connection
+    }
+
+    fn note_failure(&self, pool: &mut Pool, now: Instant, error: PeerError) {
+        if !pool.links.is_empty() {
+            pool.another_after = Some(now + ANOTHER_PAUSE);
+            return;
+        }
+        if pool.breaker.health() != PeerHealth::Down {
+            tracing::info!(%error, "peer is down");
+        }
+        pool.cause = Some(error);
+        pool.breaker.failed(now, rand::random());
+    }
+
+    /// Takes a connection out of the pool: it is given to no further fetch.
+    pub(super) fn retire(&self, status: &Arc<LinkStatus>) {
+        self.pool.lock().links.retain(|link| !Arc::ptr_eq(&link.status, status));
+    }
+
+    /// Notes the end of a connection.
+    pub(super) fn connection_ended(
+        &self,
+        status: &Arc<LinkStatus>,
+        reason: CloseReason,
+        was_of_use: bool,
+    ) {
+        self.client.closed.count(reason);
+        let mut pool = self.pool.lock();
+        pool.links.retain(|link| !Arc::ptr_eq(&link.status, status));
+        let is_failure = !reason.is_orderly() || (reason == CloseReason::PeerClosed && !was_of_use);
+        if is_failure && !pool.is_closed {
+            let error = PeerError::Disconnected { address: self.address.clone(), reason };
+            self.note_failure(&mut pool, Instant::now(), error);
+        }
+        drop(pool);
+        tracing::debug!(peer = self.address, %reason, "connection ended");
+    }
+
+    pub(super) fn first_answer(&self) {
+        self.pool.lock().breaker.answered();
+    }
+
+    pub(super) fn answered(&self, latency: Duration, is_late: bool) {
+        self.latency.lock().record(latency);
+        if is_late {
+            add(&self.counters.late_answers, 1);
+        }
+    }
+
+    pub(super) fn latency_p99(&self) -> Option<Duration> {
+        self.latency.lock().p99()
+    }
+
+    pub(super) fn health(&self) -> PeerHealth {
+        self.pool.lock().breaker.health()
+    }
+
+    /// Ends the peer: fetches that were sent get their answers, every other one fails.
+    pub(super) fn close(&self) {
+        let mut pool = self.pool.lock();
+        pool.is_closed = true;
+        pool.links.clear();
+        drop(pool);
+        self.slots.close();
+        self.pool_changed.notify_waiters();
+    }
+
+    pub(super) fn stats(&self) -> PeerStats {
+        let (health, connections) = {
+            let pool = self.pool.lock();
+            (pool.breaker.health(), pool.links.len())
+        };
+        let free = self.slots.available_permits();
+        PeerStats {
+            address: self.address.clone(),
+            health,
+            connections,
+            in_flight: self.limits().requests_in_flight_max.saturating_sub(free),
+            connects: get(&self.counters.connects),
+            connect_failures: get(&self.counters.connect_failures),
+            chunks: get(&self.counters.chunks),
+            bytes: get(&self.counters.bytes),
+            errors: self.counters.errors(),
+            late_answers: get(&self.counters.late_answers),
+            latency_p99: self.latency_p99(),
+        }
+    }
+}
+
+/// Takes an attempt to connect off the count when its task is dropped with its runtime.
+struct Attempt(Option<Arc<Peer>>);
+
+impl Attempt {
+    fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(peer) = &self.0 {
+            peer.pool.lock().connecting -= 1;
+        }
+    }
+}

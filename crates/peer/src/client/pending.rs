@@ -1,0 +1,130 @@
+//! The requests of one connection that wait for an answer, by request id.
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::{ChunkRequest, PeerStatus};
+
+/// A peer's answer.
+pub(super) type Answer = Result<Bytes, PeerStatus>;
+
+/// A request on its way to a connection.
+pub(super) struct Submission {
+    pub(super) request: ChunkRequest,
+    pub(super) deadline: Instant,
+    pub(super) submitted: Instant,
+    pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// A request that was sent.
+pub(super) struct Pending {
+    pub(super) chunk_size: u32,
+    pub(super) deadline: Instant,
+    pub(super) submitted: Instant,
+    pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// Requests by id. An id is a slot and the number of times that the slot was used, so that an answer
+/// to an earlier request is never taken for one to a later.
+#[derive(Default)]
+pub(super) struct PendingTable {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    uses: u32,
+    pending: Option<Pending>,
+}
+
+impl PendingTable {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether a request's deadline lies before `instant`.
+    pub(super) fn any_due_before(&self, instant: Instant) -> bool {
+        let mut waiting = self.slots.iter().filter_map(|slot| slot.pending.as_ref());
+        waiting.any(|pending| pending.deadline < instant)
+    }
+
+    /// Adds a request and returns its id.
+    pub(super) fn insert(&mut self, pending: Pending) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.uses = slot.uses.wrapping_add(1);
+        slot.pending = Some(pending);
+        u64::from(slot.uses) << 32 | u64::from(index)
+    }
+
+    /// Returns the request of `id`, or `None` when none waits under it.
+    pub(super) fn get(&self, id: u64) -> Option<&Pending> {
+        let slot = self.slots.get(id as u32 as usize)?;
+        slot.pending.as_ref().filter(|_| u64::from(slot.uses) == id >> 32)
+    }
+
+    /// Removes the request of `id`, or returns `None` when none waits under it.
+    pub(super) fn take(&mut self, id: u64) -> Option<Pending> {
+        self.get(id)?;
+        let index = id as u32;
+        let pending = self.slots.get_mut(index as usize)?.pending.take()?;
+        self.free.push(index);
+        Some(pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use tokio::sync::oneshot;
+    use tokio::time::Instant;
+
+    use super::{Pending, PendingTable};
+
+    fn pending(chunk_size: u32) -> Pending {
+        let now = Instant::now();
+        Pending { chunk_size, deadline: now, submitted: now, reply: oneshot::channel().0 }
+    }
+
+    proptest! {
+        /// The table is a map from ids that never repeat.
+        #[test]
+        fn proptest_pending_table_is_a_map(steps in prop::collection::vec(any::<Option<u16>>(), 1..300)) {
+            let mut table = PendingTable::default();
+            let mut model = HashMap::new();
+            let mut retired: Vec<u64> = Vec::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    None => {
+                        let id = table.insert(pending(number as u32));
+                        prop_assert!(!retired.contains(&id));
+                        prop_assert!(model.insert(id, number as u32).is_none());
+                    }
+                    Some(pick) if !model.is_empty() => {
+                        let mut ids: Vec<u64> = model.keys().copied().collect();
+                        ids.sort_unstable();
+                        let id = ids[pick as usize % ids.len()];
+                        prop_assert_eq!(table.take(id).map(|p| p.chunk_size), model.remove(&id));
+                        retired.push(id);
+                    }
+                    Some(pick) => prop_assert!(table.take(u64::from(pick)).is_none()),
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for id in &retired {
+                    prop_assert!(table.get(*id).is_none());
+                }
+            }
+        }
+    }
+}

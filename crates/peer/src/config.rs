@@ -1,0 +1,227 @@
+//! Configuration of the peer server and client, with the allowed range of every limit.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use acstor_types::limits::CHUNK_SIZE_MAX;
+
+use crate::PeerError;
+
+/// How connections are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS 1.3; both sides show a certificate of the cloud's CA.
+    Tls(TlsConfig),
+    /// No encryption and no authentication: for the demo and for networks that have their own.
+    Plain,
+}
+
+/// The PEM files of TLS. Read at the start and again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Certificates of the CAs whose certificates are accepted.
+    pub ca_file: PathBuf,
+    /// This host's certificate chain, its own certificate first; its subject alternative names must
+    /// hold the host's name in the ring or its address.
+    pub cert_file: PathBuf,
+    /// The private key of the certificate.
+    pub key_file: PathBuf,
+}
+
+/// What a [`crate::PeerServer`] grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Requests in flight, all connections.
+    pub requests_in_flight_max: usize,
+    /// Bytes of the chunks in flight, all connections: from the request to the last byte written.
+    pub bytes_in_flight_max: u64,
+    /// Requests in flight on one connection.
+    pub connection_requests_max: usize,
+    /// Bytes of the chunks in flight on one connection.
+    pub connection_bytes_max: u64,
+    /// Time for TLS and HELLO.
+    pub handshake_timeout: Duration,
+    /// A connection on which nothing is asked for this long is closed.
+    pub idle_timeout: Duration,
+    /// Time for the rest of a frame of which a part came.
+    pub read_timeout: Duration,
+    /// Time for the other side to take one frame.
+    pub write_timeout: Duration,
+    /// Longest deadline that a request may ask for; longer ones are cut.
+    pub deadline_max: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            connections_max: 4096,
+            requests_in_flight_max: 4096,
+            bytes_in_flight_max: 256 << 20,
+            connection_requests_max: 256,
+            connection_bytes_max: 32 << 20,
+            handshake_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(120),
+            read_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(10),
+            deadline_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a [`crate::PeerClient`] asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Connections to one peer; more than one is opened only under load.
+    pub connections_per_peer_max: usize,
+    /// Fetches in flight to one peer; the next ones wait for a slot.
+    pub requests_in_flight_max: usize,
+    /// Fetches that wait for a slot of one peer; the next ones fail at once.
+    pub waiting_max: usize,
+    /// Time for TCP, TLS and HELLO.
+    pub connect_timeout: Duration,
+    /// A connection that is not used for this long is closed.
+    pub idle_timeout: Duration,
+    /// Silence after which a peer that owes answers is sent a PING.
+    pub probe_after: Duration,
+    /// Silence after the PING after which the connection is given up.
+    pub probe_timeout: Duration,
+    /// How long a peer is down after its first failure; doubles with each further one.
+    pub backoff_min: Duration,
+    /// Longest time that a peer is down before it is tried again.
+    pub backoff_max: Duration,
+    /// Peers known at a time.
+    pub peers_max: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits {
+            connections_per_peer_max: 4,
+            requests_in_flight_max: 64,
+            waiting_max: 4096,
+            connect_timeout: Duration::from_secs(2),
+            idle_timeout: Duration::from_secs(60),
+            probe_after: Duration::from_secs(1),
+            probe_timeout: Duration::from_secs(2),
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(10),
+            peers_max: 65_536,
+        }
+    }
+}
+
+/// Configuration of one host's server and client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// How connections are secured.
+    pub security: Security,
+    /// What the server grants.
+    pub server: ServerLimits,
+    /// What the client asks for.
+    pub client: ClientLimits,
+}
+
+impl PeerConfig {
+    /// Returns the default limits with `security`.
+    pub fn new(security: Security) -> PeerConfig {
+        PeerConfig { security, server: ServerLimits::default(), client: ClientLimits::default() }
+    }
+
+    /// Checks every limit against its range.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] names the first limit outside its range.
+    pub fn validate(&self) -> Result<(), PeerError> {
+        self.server.validate()?;
+        self.client.validate()
+    }
+}
+
+/// Longest duration of any limit.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl ServerLimits {
+    pub(crate) fn validate(&self) -> Result<(), PeerError> {
+        let chunk = u64::from(CHUNK_SIZE_MAX);
+        count("connections_max", self.connections_max as u64, 1, 1 << 20)?;
+        count("requests_in_flight_max", self.requests_in_flight_max as u64, 1, 1 << 24)?;
+        count("bytes_in_flight_max", self.bytes_in_flight_max, chunk, 1 << 40)?;
+        count("connection_requests_max", self.connection_requests_max as u64, 1, 1 << 16)?;
+        count("connection_bytes_max", self.connection_bytes_max, chunk, 1 << 40)?;
+        duration("handshake_timeout", self.handshake_timeout)?;
+        duration("idle_timeout", self.idle_timeout)?;
+        duration("read_timeout", self.read_timeout)?;
+        duration("write_timeout", self.write_timeout)?;
+        duration("deadline_max", self.deadline_max)
+    }
+}
+
+impl ClientLimits {
+    pub(crate) fn validate(&self) -> Result<(), PeerError> {
+        count("connections_per_peer_max", self.connections_per_peer_max as u64, 1, 64)?;
+        count("requests_in_flight_max", self.requests_in_flight_max as u64, 1, 1 << 16)?;
+        count("waiting_max", self.waiting_max as u64, 0, 1 << 24)?;
+        duration("connect_timeout", self.connect_timeout)?;
+        duration("idle_timeout", self.idle_timeout)?;
+        duration("probe_after", self.probe_after)?;
+        duration("probe_timeout", self.probe_timeout)?;
+        duration("backoff_min", self.backoff_min)?;
+        duration("backoff_max", self.backoff_max)?;
+        if self.backoff_max < self.backoff_min {
+            return Err(PeerError::Limit {
+                name: "backoff_max",
+                value: milliseconds(self.backoff_max),
+                allowed: format!("{} ms (backoff_min) or more", milliseconds(self.backoff_min)),
+            });
+        }
+        count("peers_max", self.peers_max as u64, 1, 1 << 20)
+    }
+}
+
+fn count(name: &'static str, value: u64, min: u64, max: u64) -> Result<(), PeerError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(PeerError::Limit { name, value, allowed: format!("{min} to {max}") })
+}
+
+fn duration(name: &'static str, value: Duration) -> Result<(), PeerError> {
+    if value >= Duration::from_millis(1) && value <= DURATION_MAX {
+        return Ok(());
+    }
+    let allowed = format!("1 to {} ms", DURATION_MAX.as_millis());
+    Err(PeerError::Limit { name, value: milliseconds(value), allowed })
+}
+
+fn milliseconds(value: Duration) -> u64 {
+    u64::try_from(value.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{PeerConfig, Security};
+    use crate::PeerError;
+
+    #[test]
+    fn test_validate_defaults_are_allowed() {
+        PeerConfig::new(Security::Plain).validate().unwrap();
+    }
+
+    #[test]
+    fn test_validate_bad_limit_is_named_with_its_range() {
+        let mut config = PeerConfig::new(Security::Plain);
+        config.server.connections_max = 0;
+        let error = config.validate().unwrap_err();
+        assert!(matches!(error, PeerError::Limit { name: "connections_max", value: 0, .. }));
+        assert!(error.to_string().contains("1 to 1048576"), "{error}");
+
+        let mut config = PeerConfig::new(Security::Plain);
+        config.client.backoff_max = Duration::from_millis(1);
+        let error = config.validate().unwrap_err();
+        assert!(error.to_string().contains("100 ms (backoff_min) or more"), "{error}");
+    }
+}

@@ -1,0 +1,382 @@
+//! Frames: a 16-byte header and a body, all integers little-endian.
+//!
+//! ```text
+//!   0        4      5       6        8                16
+//!   +--------+------+-------+--------+----------------+------------------
+//!   | length | kind | flags | status | request id     | body: length bytes
+//!   | u32    | u8   | u8 =0 | u16    | u64            |
+//!   +--------+------+-------+--------+----------------+------------------
+//! ```
+//!
+//! Pure: no I/O, no allocation. A decoder says how many bytes a frame has before anything is
+//! reserved for them, and refuses lengths that its kind cannot have. The layout of HELLO is
+//! frozen for all versions; later versions may append fields to its body, which older ones skip.
+//! Described in `reference/protocols/peer`; golden file `tests/golden/peer-frames-v1.bin`.
+
+use acstor_types::{ChunkSize, Digest, DiskId, limits};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{ChunkRequest, PeerStatus, VersionRange};
+
+/// Bytes of a frame's header.
+pub const HEADER_LEN: usize = 16;
+/// Bytes of a GET's body.
+pub const GET_BODY_LEN: usize = 64;
+/// Fewest bytes of a HELLO's body: the fields of version 1.
+pub const HELLO_BODY_LEN_MIN: usize = 32;
+/// Most bytes of a HELLO's body, whatever its version.
+pub const HELLO_BODY_LEN_MAX: usize = 256;
+/// Most bytes of the body of a request that this build does not know and answers `Unsupported`.
+pub const UNKNOWN_BODY_LEN_MAX: usize = 4096;
+/// First bytes of a HELLO's body.
+pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// First frame in each direction: versions, features, limits.
+    Hello,
+    /// Client to server: are you there?
+    Ping,
+    /// Server to client: the answer to PING.
+    Pong,
+    /// Client to server: send this chunk.
+    Get,
+    /// Server to client: the chunk.
+    Data,
+    /// Server to client: the request's refusal.
+    Status,
+    /// Server to client: ask nothing more here, close when everything is answered.
+    Goodbye,
+    /// A kind of a newer version.
+    Unknown(u8),
+}
+
+impl FrameKind {
+    /// The code on the wire.
+    pub const fn code(self) -> u8 {
+        match self {
+            FrameKind::Hello => 1,
+            FrameKind::Ping => 2,
+            FrameKind::Pong => 3,
+            FrameKind::Get => 4,
+            FrameKind::Data => 5,
+            FrameKind::Status => 6,
+            FrameKind::Goodbye => 7,
+            FrameKind::Unknown(code) => code,
+        }
+    }
+
+    const fn from_code(code: u8) -> FrameKind {
+        match code {
+            1 => FrameKind::Hello,
+            2 => FrameKind::Ping,
+            3 => FrameKind::Pong,
+            4 => FrameKind::Get,
+            5 => FrameKind::Data,
+            6 => FrameKind::Status,
+            7 => FrameKind::Goodbye,
+            code => FrameKind::Unknown(code),
+        }
+    }
+}
+
+/// Why bytes are no frame; the connection they came on is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum FrameError {
+    /// A length that the frame's kind cannot have.
+    #[error("a frame of a length that its kind cannot have")]
+    Length,
+    /// Flags or a status where there is none, or no status where there must be one.
+    #[error("a frame with reserved bits set")]
+    Reserved,
+    /// A kind that this side never receives, or not at this point.
+    #[error("a frame of a kind that does not belong here")]
+    Kind,
+    /// A HELLO without the magic: another protocol.
+    #[error("the other side does not speak the peer protocol")]
+    Magic,
+    /// A HELLO whose version range or limits are impossible.
+    #[error("a HELLO with an impossible version range or limit")]
+    Hello,
+}
+
+impl FrameError {
+    /// Every error.
+    pub const ALL: [FrameError; 5] = [
+        FrameError::Length,
+        FrameError::Reserved,
+        FrameError::Kind,
+        FrameError::Magic,
+        FrameError::Hello,
+    ];
+
+    /// The label in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FrameError::Length => "malformed_length",
+            FrameError::Reserved => "malformed_reserved",
+            FrameError::Kind => "malformed_kind",
+            FrameError::Magic => "malformed_magic",
+            FrameError::Hello => "malformed_hello",
+        }
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    body_len: U32,
+    kind: u8,
+    flags: u8,
+    status: U16,
+    request_id: U64,
+}
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: FrameKind,
+    /// Bytes of the body; within the limits of the kind.
+    pub body_len: u32,
+    /// The refusal of a STATUS frame.
+    pub status: Option<PeerStatus>,
+    /// Chosen by the client, repeated in the answer.
+    pub request_id: u64,
+}
+
+impl Header {
+    /// Returns the header of a frame.
+    pub const fn new(kind: FrameKind, body_len: u32, request_id: u64) -> Header {
+        Header { kind, body_len, status: None, request_id }
+    }
+
+    /// Returns the header of a refusal.
+    pub const fn refusal(status: PeerStatus, request_id: u64) -> Header {
+        Header { kind: FrameKind::Status, body_len: 0, status: Some(status), request_id }
+    }
+
+    /// Writes the header.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let raw = RawHeader {
+            body_len: U32::new(self.body_len),
+            kind: self.kind.code(),
+            flags: 0,
+            status: U16::new(self.status.map_or(0, PeerStatus::code)),
+            request_id: U64::new(self.request_id),
+        };
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads a header and checks its length against its kind.
+    ///
+    /// # Errors
+    /// [`FrameError::Length`] or [`FrameError::Reserved`].
+    pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, FrameError> {
+        let raw: RawHeader = zerocopy::transmute!(*bytes);
+        let kind = FrameKind::from_code(raw.kind);
+        let body_len = raw.body_len.get();
+        let length = body_len as usize;
+        let possible = match kind {
+            FrameKind::Hello => (HELLO_BODY_LEN_MIN..=HELLO_BODY_LEN_MAX).contains(&length),
+            FrameKind::Get => length == GET_BODY_LEN,
+            FrameKind::Data => ChunkSize::new(body_len).is_some(),
+            FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => {
+                length == 0
+            }
+            FrameKind::Unknown(_) => length <= UNKNOWN_BODY_LEN_MAX,
+        };
+        if !possible {
+            return Err(FrameError::Length);
+        }
+        let status = PeerStatus::from_code(raw.status.get());
+        // A kind of a newer version may use flags and status as it likes.
+        let is_unknown = matches!(kind, FrameKind::Unknown(_));
+        if !is_unknown && (raw.flags != 0 || status.is_some() != (kind == FrameKind::Status)) {
+            return Err(FrameError::Reserved);
+        }
+        Ok(Header { kind, body_len, status, request_id: raw.request_id.get() })
+    }
+}
+
+/// What each side says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Versions that the sender speaks.
+    pub versions: VersionRange,
+    /// Largest chunk that the sender sends or takes, bytes.
+    pub chunk_size_max: u32,
+    /// Features that the sender knows, one bit each.
+    pub features: u64,
+    /// Server: requests in flight that it allows on the connection. Client: most it will have.
+    pub requests_in_flight_max: u32,
+    /// Server: it closes connections idle for this long, milliseconds; 0 when never. Client: 0.
+    pub idle_timeout_ms: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHello {
+    magic: [u8; 8],
+    version_min: U16,
+    version_max: U16,
+    chunk_size_max: U32,
+    features: U64,
+    requests_in_flight_max: U32,
+    idle_timeout_ms: U32,
+}
+
+impl Hello {
+    /// Writes the HELLO frame, header included.
+    pub fn encode(&self) -> [u8; HEADER_LEN + HELLO_BODY_LEN_MIN] {
+        let raw = RawHello {
+            magic: HELLO_MAGIC,
+            version_min: U16::new(self.versions.min),
+            version_max: U16::new(self.versions.max),
+            chunk_size_max: U32::new(self.chunk_size_max),
+            features: U64::new(self.features),
+            requests_in_flight_max: U32::new(self.requests_in_flight_max),
+            idle_timeout_ms: U32::new(self.idle_timeout_ms),
+        };
+        let body: [u8; HELLO_BODY_LEN_MIN] = zerocopy::transmute!(raw);
+        joined(&Header::new(FrameKind::Hello, HELLO_BODY_LEN_MIN as u32, 0), &body)
+    }
+
+    /// Reads a HELLO's body; bytes after the fields of version 1 are skipped.
+    ///
+    /// # Errors
+    /// [`FrameError::Length`], [`FrameError::Magic`] or [`FrameError::Hello`].
+    pub fn decode(body: &[u8]) -> Result<Hello, FrameError> {
+        let (raw, _appended) = RawHello::ref_from_prefix(body).map_err(|_| FrameError::Length)?;
+        if raw.magic != HELLO_MAGIC {
+            return Err(FrameError::Magic);
+        }
+        let hello = Hello {
+            versions: VersionRange { min: raw.version_min.get(), max: raw.version_max.get() },
+            chunk_size_max: raw.chunk_size_max.get(),
+            features: raw.features.get(),
+            requests_in_flight_max: raw.requests_in_flight_max.get(),
+            idle_timeout_ms: raw.idle_timeout_ms.get(),
+        };
+        let possible = hello.versions.min >= 1
+            && hello.versions.min <= hello.versions.max
+            && hello.chunk_size_max >= limits::CHUNK_SIZE_MIN
+            && hello.requests_in_flight_max >= 1;
+        if possible { Ok(hello) } else { Err(FrameError::Hello) }
+    }
+}
+
+/// A GET's body as it came: the request may still be one that no chunk can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// The chunk's name.
+    pub digest: Digest,
+    /// A disk that holds it.
+    pub disk_id: DiskId,
+    /// Where that disk holds it.
+    pub chunk_index: u64,
+    /// Bytes of the chunk; any number.
+    pub chunk_size: u32,
+    /// Time that the requester still waits, milliseconds.
+    pub deadline_ms: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawGet {
+    digest: [u8; 32],
+    disk_id: [u8; 16],
+    chunk_index: U64,
+    chunk_size: U32,
+    deadline_ms: U32,
+}
+
+impl Get {
+    /// Returns the GET for a request.
+    pub fn new(request: &ChunkRequest, deadline_ms: u32) -> Get {
+        Get {
+            digest: request.digest,
+            disk_id: request.disk_id,
+            chunk_index: request.chunk_index,
+            chunk_size: request.chunk_size.as_u32(),
+            deadline_ms,
+        }
+    }
+
+    /// Writes the GET frame, header included.
+    pub fn encode(&self, request_id: u64) -> [u8; HEADER_LEN + GET_BODY_LEN] {
+        let raw = RawGet {
+            digest: *self.digest.as_bytes(),
+            disk_id: *self.disk_id.as_bytes(),
+            chunk_index: U64::new(self.chunk_index),
+            chunk_size: U32::new(self.chunk_size),
+            deadline_ms: U32::new(self.deadline_ms),
+        };
+        let body: [u8; GET_BODY_LEN] = zerocopy::transmute!(raw);
+        joined(&Header::new(FrameKind::Get, GET_BODY_LEN as u32, request_id), &body)
+    }
+
+    /// Reads a GET's body.
+    pub fn decode(body: &[u8; GET_BODY_LEN]) -> Get {
+        let raw: RawGet = zerocopy::transmute!(*body);
+        Get {
+            digest: Digest::from_bytes(raw.digest),
+            disk_id: DiskId::from_bytes(raw.disk_id),
+            chunk_index: raw.chunk_index.get(),
+            chunk_size: raw.chunk_size.get(),
+            deadline_ms: raw.deadline_ms.get(),
+        }
+    }
+
+    /// Returns the request, or the status with which it is refused.
+    ///
+    /// # Errors
+    /// [`PeerStatus::Invalid`] when no chunk has that size.
+    pub fn request(&self) -> Result<ChunkRequest, PeerStatus> {
+        let chunk_size = ChunkSize::new(self.chunk_size).ok_or(PeerStatus::Invalid)?;
+        Ok(ChunkRequest {
+            digest: self.digest,
+            disk_id: self.disk_id,
+            chunk_index: self.chunk_index,
+            chunk_size,
+        })
+    }
+}
+
+/// A complete frame in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Its body, `header.body_len` bytes.
+    pub body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`FrameError`] as soon as the header is wrong, whether the body is there or not.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<Frame<'a>>, FrameError> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let header = Header::decode(head)?;
+        Ok(rest.get(..header.body_len as usize).map(|body| Frame { header, body }))
+    }
+
+    /// Bytes of the frame, header included.
+    pub fn wire_len(&self) -> usize {
+        HEADER_LEN + self.body.len()
+    }
+}
+
+fn joined<const B: usize, const N: usize>(header: &Header, body: &[u8; B]) -> [u8; N] {
+    const { assert!(HEADER_LEN + B == N, "a frame is its header and its body") };
+    let mut frame = [0; N];
+    frame[..HEADER_LEN].copy_from_slice(&header.encode());
+    frame[HEADER_LEN..].copy_from_slice(body);
+    frame
+}

@@ -1,0 +1,139 @@
+//! Whether a peer is worth trying: a circuit breaker with jittered exponential backoff.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What the client thinks of a peer.
+///
+/// ```text
+///            Failed                     RetryDue
+///     Up ------------->  Down  ----------------------> Probing
+///     ^ ^                 ^  |                          |   |
+///     | +-----Connected---|--+                          |   |
+///     |                   +------------Failed-----------+   |
+///     +---------------------Connected-----------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerHealth {
+    /// Connections are made as fetches need them.
+    Up,
+    /// Every fetch fails at once until the retry is due.
+    Down,
+    /// One connection attempt is under way; every other fetch fails at once.
+    Probing,
+}
+
+/// What happens to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthEvent {
+    /// A connection reached HELLO.
+    Connected,
+    /// An attempt failed, or a connection ended without order and no other is left.
+    Failed,
+    /// The backoff is over and a fetch wants the peer.
+    RetryDue,
+}
+
+/// Every transition; a pair that is not listed leaves the state as it is.
+pub const HEALTH_TRANSITIONS: [(PeerHealth, HealthEvent, PeerHealth); 6] = [
+    (PeerHealth::Up, HealthEvent::Failed, PeerHealth::Down),
+    (PeerHealth::Down, HealthEvent::RetryDue, PeerHealth::Probing),
+    // An attempt that began before the failure.
+    (PeerHealth::Down, HealthEvent::Connected, PeerHealth::Up),
+    // Several attempts were under way.
+    (PeerHealth::Down, HealthEvent::Failed, PeerHealth::Down),
+    (PeerHealth::Probing, HealthEvent::Connected, PeerHealth::Up),
+    (PeerHealth::Probing, HealthEvent::Failed, PeerHealth::Down),
+];
+
+/// Bounds of the backoff.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+impl Backoff {
+    /// Returns how long to wait after the `failures`-th failure in a row (1-based): the doubled
+    /// minimum, cut at the maximum, of which `unit` in [0, 1) takes away up to a half, so that the
+    /// clients of a peer that died do not come back at one instant.
+    pub(crate) fn delay(&self, failures: u32, unit: f64) -> Duration {
+        let doublings = failures.saturating_sub(1).min(20);
+        let full = self.min.saturating_mul(1 << doublings).min(self.max);
+        full.mul_f64(1.0 - unit.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+/// What a fetch may do about connecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Make a connection.
+    Connect,
+    /// Fail; the peer is tried again after this time.
+    FailFast(Duration),
+}
+
+/// The breaker of one peer.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    health: PeerHealth,
+    failures: u32,
+    retry_at: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Breaker {
+    pub(crate) fn new(backoff: Backoff) -> Breaker {
+        Breaker { health: PeerHealth::Up, failures: 0, retry_at: None, backoff }
+    }
+
+    pub(crate) fn health(&self) -> PeerHealth {
+        self.health
+    }
+
+    /// Time until the peer may be tried again.
+    pub(crate) fn retry_in(&self, now: Instant) -> Duration {
+        self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
+    }
+
+    /// Says whether a fetch that finds no connection may make one.
+    pub(crate) fn admit(&mut self, now: Instant) -> Admission {
+        let retry_in = self.retry_in(now);
+        match self.health {
+            PeerHealth::Up => Admission::Connect,
+            PeerHealth::Down if retry_in.is_zero() => {
+                self.apply(HealthEvent::RetryDue);
+                Admission::Connect
+            }
+            PeerHealth::Down | PeerHealth::Probing => Admission::FailFast(retry_in),
+        }
+    }
+
+    /// Notes that a connection is up. The failures are forgotten only by [`Breaker::answered`]: a
+    /// peer that accepts and closes at once stays in backoff.
+    pub(crate) fn connected(&mut self) {
+        self.apply(HealthEvent::Connected);
+        self.retry_at = None;
+    }
+
+    /// Notes an answer.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Notes a failure; `unit` in [0, 1) is the jitter.
+    pub(crate) fn failed(&mut self, now: Instant, unit: f64) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = Some(now + self.backoff.delay(self.failures, unit));
+        self.apply(HealthEvent::Failed);
+    }
+
+    fn apply(&mut self, event: HealthEvent) {
+        let row =
+            HEALTH_TRANSITIONS.iter().find(|(from, on, _)| *from == self.health && *on == event);
+        if let Some((_, _, to)) = row {
+            self.health = *to;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What is asked of a peer, and who answers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use acstor_types::{ChunkSize, Digest, DiskId};
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::PeerStatus;
+
+/// A chunk, named by its digest.
+///
+/// `disk_id` and `chunk_index` are only a hint with which a peer that has the disk's manifest
+/// attached finds the chunk's location in the origin; it must check that the manifest's entry has
+/// this digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkRequest {
+    /// Names the chunk.
+    pub digest: Digest,
+    /// A disk that holds it.
+    pub disk_id: DiskId,
+    /// Where that disk holds it, 0-based.
+    pub chunk_index: u64,
+    /// The chunk's size; an answer of another size is a protocol violation.
+    pub chunk_size: ChunkSize,
+}
+
+/// The answer to a request: exactly `chunk_size` bytes, or the reason why not.
+pub type ServeFuture = Pin<Box<dyn Future<Output = Result<Bytes, PeerStatus>> + Send>>;
+
+/// Answers the requests that [`crate::PeerServer`] lets through.
+///
+/// The caller guarantees: a bounded number of futures at a time, each polled once at once, and
+/// dropped after `deadline` or when the requester is gone. The implementation must answer
+/// exactly `chunk_size` bytes or a status, must not block for longer than a read of the chunk store
+/// takes, and must survive the drop of the future at any await.
+pub trait ChunkServer: Send + Sync + 'static {
+    /// Starts to answer `request`; what is not answered by `deadline` is answered
+    /// [`PeerStatus::Expired`] by the caller.
+    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture;
+}

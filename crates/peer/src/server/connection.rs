@@ -1,0 +1,398 @@
+//! One connection of the server: requests in, answers out, in any order.
+//!
+//! One task owns the socket and does everything in turn: answers of requests that had to wait,
+//! writing, reading. A request that can be answered at once is answered right there, without another
+//! task; one that must wait gets a task of its own, so that misses of one connection run in
+//! parallel. Nothing here queues without a limit: a request holds a permit until its answer is written,
+//! and refusals stop the reading when they are not taken.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, Sleep};
+
+use super::Shared;
+use super::admission::{Budget, Permit};
+use super::greeting::Greeted;
+use super::output::Output;
+use crate::connection_state::{ConnectionEvent, ConnectionState};
+use crate::frame::{
+    Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
+};
+use crate::stream::Stream;
+use crate::{ChunkRequest, CloseReason, PeerStatus};
+
+/// Bytes of requests received with one call: 200 GETs, and always one whole frame.
+const INPUT_CAPACITY: usize = 16 << 10;
+const _: () = assert!(INPUT_CAPACITY >= HEADER_LEN + UNKNOWN_BODY_LEN_MAX);
+/// Requests looked at before answers are written: bounds the time to the first answer of a burst.
+const REQUESTS_PER_ROUND: usize = 16;
+/// Rounds before other tasks of the runtime get their turn.
+const ROUNDS_PER_POLL: usize = 16;
+/// Frames in the queue beyond which nothing more is read; chunks are bounded by permits, this bounds
+/// refusals to a peer that asks without reading.
+const OUTPUT_FRAMES_MAX: usize = 1024;
+
+type Answer = (u64, Permit, Result<Bytes, PeerStatus>);
+
+/// A connection after HELLO.
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    stream: Stream,
+    state: ConnectionState,
+    /// Why the connection drains, once it does.
+    drain_reason: CloseReason,
+    budget: Arc<Budget>,
+    /// Bytes received; those before `handled` are done with.
+    input: Vec<u8>,
+    handled: usize,
+    output: Output,
+    waiting: JoinSet<Answer>,
+    /// Request of each waiting task, for the answer when one panics.
+    waiting_ids: HashMap<Id, u64>,
+    clock: Clock,
+}
+
+/// The instants that the timeouts count from.
+struct Clock {
+    timer: Pin<Box<Sleep>>,
+    /// The last frame that came.
+    heard: Instant,
+    /// Since when a part of a frame waits for its rest.
+    partial: Option<Instant>,
+    /// Since when the first frame of the output cannot be written.
+    blocked: Option<Instant>,
+    drain_began: Option<Instant>,
+}
+
+impl Connection {
+    pub(super) fn new(shared: Arc<Shared>, greeted: Greeted) -> Connection {
+        let limits = &shared.limits;
+        let budget = Budget::new(limits.connection_requests_max, limits.connection_bytes_max);
+        let now = Instant::now();
+        let clock = Clock {
+            timer: Box::pin(tokio::time::sleep_until(now + limits.idle_timeout)),
+            heard: now,
+            partial: None,
+            blocked: None,
+            drain_began: None,
+        };
+        Connection {
+            stream: greeted.stream,
+            state: greeted.state,
+            drain_reason: CloseReason::Drained,
+            budget,
+            input: Vec::with_capacity(INPUT_CAPACITY),
+            handled: 0,
+            output: Output::default(),
+            waiting: JoinSet::new(),
+            waiting_ids: HashMap::new(),
+            clock,
+            shared,
+        }
+    }
+
+    /// Serves until the connection ends; returns why. After `drain` became true the client is told to
+    /// go, and what it still asks is answered.
+    pub(super) async fn run(
+        mut self,
+        drain: &mut tokio::sync::watch::Receiver<bool>,
+    ) -> CloseReason {
+        let mut drain_seen = false;
+        let reason = loop {
+            tokio::select! {
+                biased;
+                reason = std::future::poll_fn(|cx| self.poll(cx)) => break reason,
+                () = super::drain_requested(drain), if !drain_seen => {
+                    drain_seen = true;
+                    self.begin_drain(CloseReason::Drained);
+                }
+            }
+        };
+        if self.state.after(ConnectionEvent::Ended).is_err() {
+            tracing::error!(state = ?self.state, "a connection ended twice");
+        }
+        if reason.is_orderly() {
+            let goodbye = tokio::io::AsyncWriteExt::shutdown(&mut self.stream);
+            let _ = tokio::time::timeout(self.shared.limits.write_timeout, goodbye).await;
+        }
+        reason
+    }
+
+    fn begin_drain(&mut self, reason: CloseReason) {
+        if let Ok(state) = self.state.after(ConnectionEvent::DrainRequested) {
+            self.state = state;
+            self.drain_reason = reason;
+            self.clock.drain_began = Some(Instant::now());
+            self.output.push_header(Header::new(FrameKind::Goodbye, 0, 0));
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        for _ in 0..ROUNDS_PER_POLL {
+            let round = self.poll_round(cx);
+            match round {
+                Ok(true) => {}
+                Ok(false) => match self.poll_clock(cx) {
+                    Poll::Ready(Some(reason)) => return Poll::Ready(reason),
+                    Poll::Ready(None) => {}
+                    Poll::Pending => return Poll::Pending,
+                },
+                Err(reason) => return Poll::Ready(reason),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Does what can be done without waiting; returns whether anything was done.
+    fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        let mut progressed = self.collect_answers(cx);
+        progressed |= self.read_requests(cx)?;
+        progressed |= self.write_answers(cx)?;
+        Ok(progressed)
+    }
+
+    fn collect_answers(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progressed = false;
+        while let Poll::Ready(Some(finished)) = self.waiting.poll_join_next_with_id(cx) {
+            progressed = true;
+            match finished {
+                Ok((id, (request_id, permit, answer))) => {
+                    self.waiting_ids.remove(&id);
+                    self.push_answer(request_id, permit, answer);
+                }
+                Err(failure) => {
+                    tracing::error!(%failure, "serving a chunk failed");
+                    if let Some(request_id) = self.waiting_ids.remove(&failure.id()) {
+                        self.refuse(request_id, PeerStatus::Internal);
+                    }
+                }
+            }
+        }
+        progressed
+    }
+
+    fn write_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        if self.output.is_empty() {
+            return Ok(false);
+        }
+        match self.output.poll_write(cx, &mut self.stream) {
+            Poll::Ready(Ok(completed)) => {
+                self.clock.blocked = None;
+                Ok(completed > 0)
+            }
+            Poll::Ready(Err(_)) => Err(CloseReason::Io),
+            Poll::Pending => {
+                self.clock.blocked.get_or_insert_with(Instant::now);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Handles the requests at hand, then receives more.
+    fn read_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        if self.output.frames() >= OUTPUT_FRAMES_MAX {
+            return Ok(false);
+        }
+        if self.handle_frames(cx)? > 0 {
+            return Ok(true);
+        }
+        // Less than a frame is left, usually nothing.
+        self.input.drain(..self.handled);
+        self.handled = 0;
+        match self.stream.poll_receive(cx, self.input.spare_capacity_mut(), no_room()) {
+            Poll::Ready(Ok(0)) => Err(self.end_of_stream()),
+            Poll::Ready(Ok(len)) => {
+                // SAFETY: poll_receive initialised the first `len` bytes of the spare capacity.
+                unsafe { self.input.set_len(self.input.len() + len) };
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) if is_abrupt(&error) => Err(self.end_of_stream()),
+            Poll::Ready(Err(_)) => Err(CloseReason::Io),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn end_of_stream(&self) -> CloseReason {
+        match self.state {
+            _ if self.handled < self.input.len() => CloseReason::Truncated,
+            ConnectionState::Draining => self.drain_reason,
+            _ => CloseReason::PeerClosed,
+        }
+    }
+
+    /// Handles whole frames of the input; returns how many.
+    fn handle_frames(&mut self, cx: &mut Context<'_>) -> Result<usize, CloseReason> {
+        let mut handled = 0;
+        while handled < REQUESTS_PER_ROUND {
+            let frame =
+                Frame::decode(&self.input[self.handled..]).map_err(CloseReason::Malformed)?;
+            let Some(frame) = frame else { break };
+            let (header, wire_len) = (frame.header, frame.wire_len());
+            let get = match header.kind {
+                FrameKind::Get => frame.body.first_chunk::<GET_BODY_LEN>().map(Get::decode),
+                _ => None,
+            };
+            self.handled += wire_len;
+            self.handle_frame(cx, header, get)?;
+            handled += 1;
+        }
+        if handled > 0 {
+            self.clock.heard = Instant::now();
+        }
+        self.clock.partial = match (self.handled == self.input.len(), handled) {
+            (true, _) => None,
+            (false, 0) => Some(self.clock.partial.unwrap_or_else(Instant::now)),
+            (false, _) => Some(self.clock.heard),
+        };
+        Ok(handled)
+    }
+
+    fn handle_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        header: Header,
+        get: Option<Get>,
+    ) -> Result<(), CloseReason> {
+        match header.kind {
+            FrameKind::Get => {
+                let get = get.ok_or(CloseReason::Malformed(FrameError::Length))?;
+                self.handle_get(cx, header.request_id, &get);
+            }
+            FrameKind::Ping => {
+                self.output.push_header(Header::new(FrameKind::Pong, 0, header.request_id));
+            }
+            FrameKind::Unknown(_) => self.refuse(header.request_id, PeerStatus::Unsupported),
+            FrameKind::Hello
+            | FrameKind::Pong
+            | FrameKind::Data
+            | FrameKind::Status
+            | FrameKind::Goodbye => return Err(CloseReason::Malformed(FrameError::Kind)),
+        }
+        Ok(())
+    }
+
+    fn handle_get(&mut self, cx: &mut Context<'_>, request_id: u64, get: &Get) {
+        super::stats::add(&self.shared.counters.requests, 1);
+        let request = match get.request() {
+            Ok(request) => request,
+            Err(status) => return self.refuse(request_id, status),
+        };
+        if get.deadline_ms == 0 {
+            return self.refuse(request_id, PeerStatus::Expired);
+        }
+        let bytes = u64::from(get.chunk_size);
+        let Some(permit) = Permit::take(&self.shared.budget, &self.budget, bytes) else {
+            return self.refuse(request_id, PeerStatus::Overloaded);
+        };
+        let asked = std::time::Duration::from_millis(get.deadline_ms.into());
+        let deadline = Instant::now() + asked.min(self.shared.limits.deadline_max);
+        let mut answer = self.shared.chunks.serve(request, deadline);
+        match answer.as_mut().poll(cx) {
+            Poll::Ready(answer) => {
+                let answer = checked(answer, &request);
+                self.push_answer(request_id, permit, answer);
+            }
+            Poll::Pending => {
+                let task = self.waiting.spawn(async move {
+                    let in_time = tokio::time::timeout_at(deadline, answer).await;
+                    let answer = in_time.unwrap_or(Err(PeerStatus::Expired));
+                    (request_id, permit, checked(answer, &request))
+                });
+                self.waiting_ids.insert(task.id(), request_id);
+            }
+        }
+    }
+
+    fn push_answer(&mut self, request_id: u64, permit: Permit, answer: Result<Bytes, PeerStatus>) {
+        match answer {
+            Ok(chunk) => {
+                self.shared.counters.count_chunk(chunk.len());
+                self.output.push_chunk(request_id, chunk, permit);
+            }
+            Err(status) => self.refuse(request_id, status),
+        }
+    }
+
+    fn refuse(&mut self, request_id: u64, status: PeerStatus) {
+        self.shared.counters.count_refusal(status);
+        self.output.push_status(request_id, status);
+    }
+
+    /// Waits for the next timeout; `Ready` with a reason when one expired, `Ready(None)` when there is
+    /// something else to do.
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<Option<CloseReason>> {
+        let (due, reason) = self.next_timeout();
+        let clock = &mut self.clock;
+        if clock.timer.deadline() > due || clock.timer.is_elapsed() {
+            clock.timer.as_mut().reset(due);
+        }
+        if clock.timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if Instant::now() < due {
+            return Poll::Ready(None);
+        }
+        if reason == CloseReason::Idle && self.state == ConnectionState::Serving {
+            self.begin_drain(CloseReason::Idle);
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(reason))
+    }
+
+    /// Returns the timeout that is due first, and what it means.
+    fn next_timeout(&self) -> (Instant, CloseReason) {
+        let limits = &self.shared.limits;
+        let idle = (self.clock.heard + limits.idle_timeout, CloseReason::Idle);
+        let is_busy = !self.waiting.is_empty() || !self.output.is_empty();
+        let rest = match self.clock.drain_began {
+            // The server's own drain is bounded by its caller; an idle client has one more timeout.
+            Some(began) if self.drain_reason == CloseReason::Idle && !is_busy => {
+                (began + limits.read_timeout, CloseReason::Idle)
+            }
+            Some(_) => (Instant::now() + limits.idle_timeout, CloseReason::Drained),
+            None if is_busy => (Instant::now() + limits.idle_timeout, CloseReason::Idle),
+            None => idle,
+        };
+        let blocked =
+            self.clock.blocked.map(|at| (at + limits.write_timeout, CloseReason::WriteStalled));
+        let partial =
+            self.clock.partial.map(|at| (at + limits.read_timeout, CloseReason::ReadStalled));
+        [blocked, partial]
+            .into_iter()
+            .flatten()
+            .fold(rest, |first, next| if next.0 < first.0 { next } else { first })
+    }
+}
+
+/// Returns the answer if it is one to `request`, else [`PeerStatus::Internal`].
+fn checked(answer: Result<Bytes, PeerStatus>, request: &ChunkRequest) -> Result<Bytes, PeerStatus> {
+    match answer {
+        Ok(chunk) if chunk.len() != request.chunk_size.bytes() => {
+            tracing::error!(
+                digest = %request.digest,
+                len = chunk.len(),
+                want = request.chunk_size.bytes(),
+                "the chunk server answered with another size than asked for"
+            );
+            Err(PeerStatus::Internal)
+        }
+        answer => answer,
+    }
+}
+
+/// Returns whether the other side went away without a word, as a killed process does.
+fn is_abrupt(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+}
+
+fn no_room() -> &'static mut [MaybeUninit<u8>] {
+    &mut []
+}

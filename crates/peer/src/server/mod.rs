@@ -1,0 +1,193 @@
+//! The server: accepts connections on a socket that a supervisor may have opened, and answers
+//! requests out of a [`ChunkServer`] within its limits.
+
+mod admission;
+mod connection;
+mod greeting;
+mod output;
+mod stats;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use stats::ServerStats;
+
+use crate::tls::TlsFiles;
+use crate::{ChunkServer, CloseReason, PeerConfig, PeerError, Security, ServerLimits};
+use admission::Budget;
+use connection::Connection;
+use stats::{Counters, add};
+
+/// Connections beyond the limit that are told so at a time; the next ones are only closed.
+const REFUSALS_MAX: usize = 16;
+/// Pause after a failed accept(2), which fails again at once when descriptors have run out.
+const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
+
+/// Answers peers. Dropping it closes every connection at once; [`PeerServer::drain`] lets the
+/// answers that are due go out first.
+pub struct PeerServer {
+    shared: Arc<Shared>,
+    local_addr: SocketAddr,
+    drain: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+}
+
+/// What all connections of a server share.
+struct Shared {
+    chunks: Arc<dyn ChunkServer>,
+    limits: ServerLimits,
+    tls: Option<TlsFiles>,
+    budget: Arc<Budget>,
+    counters: Counters,
+}
+
+impl PeerServer {
+    /// Starts to answer on `listener`, on the tokio runtime of the caller. The listener stays open in
+    /// whatever process gave it, so that connections made during a restart wait in its backlog.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] for a limit outside its range, [`PeerError::TlsFile`] for an unusable PEM
+    /// file, [`PeerError::Listen`] when the socket is no listening TCP socket.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time enabled.
+    pub fn start(
+        listener: StdTcpListener,
+        chunks: Arc<dyn ChunkServer>,
+        config: &PeerConfig,
+    ) -> Result<PeerServer, PeerError> {
+        config.server.validate()?;
+        let tls = match &config.security {
+            Security::Tls(files) => Some(TlsFiles::load(files)?),
+            Security::Plain => None,
+        };
+        let listen_error = |error: io::Error| PeerError::Listen(Arc::new(error));
+        listener.set_nonblocking(true).map_err(listen_error)?;
+        let local_addr = listener.local_addr().map_err(listen_error)?;
+        let listener = TcpListener::from_std(listener).map_err(listen_error)?;
+        let limits = config.server.clone();
+        let shared = Arc::new(Shared {
+            chunks,
+            tls,
+            budget: Budget::new(limits.requests_in_flight_max, limits.bytes_in_flight_max),
+            counters: Counters::new(),
+            limits,
+        });
+        let (drain, drain_receiver) = watch::channel(false);
+        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, drain_receiver));
+        Ok(PeerServer { shared, local_addr, drain, accepting })
+    }
+
+    /// The address that the server listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Counters since the start, and what is in flight.
+    pub fn stats(&self) -> ServerStats {
+        let budget = &self.shared.budget;
+        self.shared.counters.snapshot(budget.requests(), budget.bytes())
+    }
+
+    /// Reads the TLS files again if they changed; without this call that happens within seconds when
+    /// a connection is made.
+    ///
+    /// # Errors
+    /// [`PeerError::TlsFile`]; the last good files stay in use.
+    pub fn reload_certificates(&self) -> Result<(), PeerError> {
+        self.shared.tls.as_ref().map_or(Ok(()), TlsFiles::reload)
+    }
+
+    /// Stops: accepts nothing more, tells every client to go, answers what was asked and returns
+    /// when every client is gone, at the latest after `timeout`. Returns whether all were gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the server: every connection is closed at once.
+    pub async fn drain(mut self, timeout: Duration) -> bool {
+        self.drain.send_replace(true);
+        tokio::time::timeout(timeout, &mut self.accepting).await.is_ok()
+    }
+}
+
+impl Drop for PeerServer {
+    fn drop(&mut self) {
+        self.accepting.abort(); // drops the set of connections, which aborts them
+    }
+}
+
+/// Accepts until told to drain, then waits for the connections to end.
+async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    let mut refusals = JoinSet::new();
+    let drain_of_each = drain.clone();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((tcp, _)) => {
+                    add(&shared.counters.accepted, 1);
+                    if connections.len() < shared.limits.connections_max {
+                        connections.spawn(serve(Arc::clone(&shared), tcp, drain_of_each.clone()));
+                    } else if refusals.len() < REFUSALS_MAX {
+                        refusals.spawn(refuse(Arc::clone(&shared), tcp));
+                    } else {
+                        shared.counters.count_closed(CloseReason::TooManyConnections);
+                    }
+                }
+                Err(error) => {
+                    add(&shared.counters.accept_errors, 1);
+                    tracing::warn!(%error, "cannot accept peer connections");
+                    tokio::time::sleep(ACCEPT_ERROR_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            Some(_) = refusals.join_next() => {}
+            () = drain_requested(&mut drain) => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, mut drain: watch::Receiver<bool>) {
+    let open = OpenConnection::count(&shared);
+    let reason = match greeting::greet(&shared, tcp, false).await {
+        Ok(greeted) => Connection::new(Arc::clone(&shared), greeted).run(&mut drain).await,
+        Err(reason) => reason,
+    };
+    drop(open);
+    shared.counters.count_closed(reason);
+    tracing::debug!(%reason, "peer connection ended");
+}
+
+/// Waits until the server is told to drain, or dropped.
+async fn drain_requested(drain: &mut watch::Receiver<bool>) {
+    let _ = drain.wait_for(|on| *on).await;
+}
+
+async fn refuse(shared: Arc<Shared>, tcp: TcpStream) {
+    if let Err(reason) = greeting::greet(&shared, tcp, true).await {
+        shared.counters.count_closed(reason);
+    }
+}
+
+/// Counts an open connection, also when its task is aborted.
+struct OpenConnection<'a>(&'a Counters);
+
+impl OpenConnection<'_> {
+    fn count(shared: &Shared) -> OpenConnection<'_> {
+        add(&shared.counters.open, 1);
+        OpenConnection(&shared.counters)
+    }
+}
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the tests of this crate share: a server on a free port, chunk servers, faulty and scripted
+//! servers, certificates.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub mod certificates;
+pub mod chunks;
+pub mod scripted;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_peer::{
+    ChunkRequest, ChunkServer, ClientLimits, PeerClient, PeerConfig, PeerServer, Security,
+    ServerLimits,
+};
+use acstor_types::{ChunkSize, Digest, DiskId};
+use tokio::time::Instant;
+
+/// Longest time that any condition of a test may take: only a hang takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A deadline that no test reaches unless something hangs.
+pub fn later() -> Instant {
+    Instant::now() + PATIENCE
+}
+
+/// Returns the request for the chunk of [`chunks::content`].
+pub fn request(index: u64, chunk_size: ChunkSize) -> ChunkRequest {
+    ChunkRequest {
+        digest: Digest::of(&chunks::content(index, chunk_size)),
+        disk_id: DiskId::from_bytes([7; 16]),
+        chunk_index: index,
+        chunk_size,
+    }
+}
+
+/// Returns the request for a chunk of the default size.
+pub fn get(index: u64) -> ChunkRequest {
+    request(index, ChunkSize::DEFAULT)
+}
+
+/// Short timeouts where a test waits for one, long ones elsewhere.
+pub fn config(security: Security) -> PeerConfig {
+    PeerConfig::new(security)
+}
+
+/// Returns a configuration without TLS.
+pub fn plain(server: ServerLimits, client: ClientLimits) -> PeerConfig {
+    PeerConfig { security: Security::Plain, server, client }
+}
+
+/// Starts a server on a free port of the loopback interface.
+pub fn serve(chunks: impl ChunkServer, config: &PeerConfig) -> (PeerServer, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = PeerServer::start(listener, Arc::new(chunks), config).unwrap();
+    let address = server.local_addr().to_string();
+    (server, address)
+}
+
+/// Returns a client of `config`.
+pub fn client(config: &PeerConfig) -> PeerClient {
+    PeerClient::new(config).unwrap()
+}
+
+/// Waits until `condition` holds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let give_up = later();
+    while !condition() {
+        assert!(Instant::now() < give_up, "waited in vain until {what}");
+        tokio::task::yield_now().await;
+    }
+}
