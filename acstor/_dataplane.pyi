@@ -1,7 +1,9 @@
 """The extension module; only ``acstor.dataplane`` imports it."""
 
-from collections.abc import Mapping
-from typing import Protocol, type_check_only
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self, final, type_check_only
+
+from typing_extensions import Buffer
 
 # --- DataPlane: the runtime of one host (crates/pyext/src/host.rs) -----------------------------
 
@@ -174,3 +176,348 @@ class DataPlaneError(Exception):
 
 class StaleDescriptorError(DataPlaneError):
     """A passed ``/dev/fuse`` descriptor is no longer connected; ``kind`` is ``unavailable``."""
+
+# --- Ring: placement of OIDs on hosts (crates/pyext/src/ring.rs) -------------------------------
+
+@final
+class RingHost:
+    """A host as a ring describes it. Immutable."""
+
+    def __new__(cls, name: str, address: str, weight: int, topology: str = "") -> RingHost:
+        """Describe a host.
+
+        Name and address are checked when a ring is built.
+
+        :param name: stable and unique: letters, digits and ``-_.@``, 1 to 255 bytes.
+        :param address: ``ip:port`` of the peer server; an IPv6 address in brackets.
+        :param weight: share of the circle relative to the other hosts', 0 to 2^32 - 1; 0 drains.
+        :param topology: segments from the root down, such as ``pod-1/rack-2``, at most 4 and as
+            many for every host of a ring; empty: unknown.
+        :raises DataPlaneError: kind ``invalid`` for a malformed topology.
+        :raises OverflowError: when the weight is out of range.
+        """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def weight(self) -> int: ...
+    @property
+    def topology(self) -> str: ...
+    @property
+    def vnodes(self) -> int:
+        """V-nodes that the host owns in the ring it was taken from; 0 where it is from none."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Ring:
+    """Which host each OID belongs to, in one generation. Immutable; made by :func:`build_ring`.
+
+    The same code that the data plane looks up with. Source: ACStor, sections 3.4 and 3.6.
+    """
+
+    @staticmethod
+    def decode(content: bytes | bytearray) -> Ring:
+        """Read the binary form.
+
+        :raises DataPlaneError: kind ``corrupt``, ``invalid`` or ``unsupported`` (newer format).
+        """
+
+    @staticmethod
+    def from_text(text: str) -> Ring:
+        """Read the full text form.
+
+        :raises DataPlaneError: kind ``invalid``, naming the line, or ``unsupported``.
+        """
+
+    def encode(self) -> bytes:
+        """Return the binary form; equal rings have equal bytes."""
+
+    def to_text(self, full: bool = False) -> str:
+        """Return the text form: generation, hosts and, when ``full``, every v-node's owner."""
+
+    @property
+    def generation(self) -> int:
+        """Number of the ring, at least 1; a higher one replaces a lower one."""
+
+    @property
+    def seed(self) -> int:
+        """What scattered the v-nodes."""
+
+    @property
+    def vnode_count(self) -> int:
+        """Number of v-nodes, a power of two: 2^k equal arcs; an OID's upper k bits select one."""
+
+    @property
+    def hosts(self) -> list[RingHost]:
+        """All hosts in ascending order of name, drained ones included."""
+
+    def vnode_owners(self) -> bytes:
+        """Return the owner of each v-node as its index in :attr:`hosts`: little-endian uint16."""
+
+    def owner(self, oid: int) -> str:
+        """Return the name of the host that owns ``oid``, 0 to 2^64 - 1."""
+
+    def candidates(
+        self,
+        oid: int,
+        from_host: str | None = None,
+        threshold: int | None = None,
+        limit: int | None = None,
+    ) -> tuple[list[str], int]:
+        """Return the names of the hosts to ask, best first, and how many were skipped as too far.
+
+        Source: ACStor, Algorithm 1.
+
+        :param from_host: who asks; ``None`` or a host that is not in the ring is at distance 1
+            from every host.
+        :param threshold: hosts at this distance or farther are skipped, hops, 0 to 255;
+            ``None``: none is.
+        :param limit: most names to return; ``None``: all.
+        """
+
+    def distance(self, from_host: str, to_host: str) -> int:
+        """Return the hops between two hosts: 0 same host, 1 same edge, 3 same aggregate, 5 root.
+
+        1 where the topology of either is unknown.
+
+        :raises DataPlaneError: kind ``not_found`` when one is not in the ring.
+        """
+
+    def moved_share(self, previous: Ring) -> float:
+        """Return the share of the circle, 0 to 1, whose owner is another than in ``previous``."""
+
+    def least_moved_share(self, hosts: Sequence[RingHost], vnode_count: int | None = None) -> float:
+        """Return the least share that must move from this ring to one of these hosts' weights.
+
+        :param vnode_count: of the other ring; ``None``: as many as this one has.
+        """
+
+    def analyze(self, previous: Ring | None = None) -> dict[str, object]:
+        """Return balance and movement as plain JSON types.
+
+        Keys: ``generation`` int, ``vnodes`` int, ``deviation_max`` float (largest relative
+        deviation from a weight), ``moved_share`` and ``least_moved_share`` float or None (without
+        ``previous``), ``hosts``: list of dicts with ``name`` str, ``weight`` int, ``vnodes`` int,
+        ``share`` and ``ideal_share`` float, ``deviation`` float or None (drained),
+        ``takeover_share_max`` float (largest part of its load that one host takes over while it
+        is down).
+        """
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+def build_ring(
+    hosts: Sequence[RingHost],
+    vnode_count: int | None = None,
+    seed: int = 0,
+    previous: Ring | None = None,
+    *,
+    generation: int | None = None,
+    moved_share_max: float = 1.0,
+    similarity: Mapping[tuple[str, str], float] | None = None,
+) -> Ring:
+    """Build a ring whose shares follow the hosts' weights, each rounded to whole v-nodes.
+
+    Deterministic. Moves no more v-nodes from ``previous`` than the weights force. Releases the
+    GIL.
+
+    :param hosts: all hosts of the new ring, in any order.
+    :param vnode_count: power of two, 2^4 to 2^22, not below ``previous``'s; ``None``:
+        ``previous``'s, or 2^16.
+    :param seed: scatters the first ring; later ones go on with the seed of ``previous``.
+    :param generation: ``None``: the one after ``previous``'s, or 1.
+    :param moved_share_max: most of the circle that may move, 0 to 1, v-nodes of removed hosts
+        apart; a bounded ring falls short of the weights until it is built again.
+    :param similarity: (giving host, receiving host) to the proportion of chunks they share, above
+        0: v-nodes go to the most similar receiver first. Source: ACStor, section 3.6.
+    :raises DataPlaneError: kind ``invalid`` for an unacceptable host or parameter, or when every
+        weight is 0; ``fenced`` when ``generation`` is not above ``previous``'s.
+    """
+
+def recommended_vnode_count(host_count: int) -> int:
+    """Return a number of v-nodes that keeps rounding below 1 % for hosts of equal weight."""
+
+# --- Repository: digests, deduplication, manifests, packs (crates/pyext/src/repository) ---------
+#
+# Buffers must not be changed by others during a call. Digests and pack ids are 32 bytes, salts of
+# packs 16 bytes. Anything malformed is a DataPlaneError, kind ``invalid`` or ``corrupt``; a format
+# version that this build does not read is kind ``unsupported``.
+
+def digest(buffer: Buffer, /) -> bytes:
+    """Return BLAKE3-256 of a buffer."""
+
+@final
+class Scan:
+    """What a run of chunks contains, in the order of the run."""
+
+    def __len__(self) -> int: ...
+    @property
+    def zero_count(self) -> int:
+        """Number of zero chunks."""
+
+    def digests(self) -> bytes:
+        """Return the digests, concatenated; 32 zero bytes for a zero chunk."""
+
+def scan_buffer(buffer: Buffer, chunk_size: int) -> Scan:
+    """Return what a buffer of whole chunks contains; uses all cores, releases the GIL."""
+
+def scan_file(fd: int, offset: int, size: int, buffer: Buffer, chunk_size: int) -> Scan:
+    """Read a part of a file into a buffer and return what the buffer then contains.
+
+    Uses all cores and releases the GIL. What is scanned is what was read: a file that changes
+    meanwhile cannot make digests and content differ.
+
+    :param fd: stays open during the call; its position is not used.
+    :param offset: bytes, from the start of the file.
+    :param size: bytes to read, at most the buffer's; the rest of the buffer is set to zero.
+    :param buffer: writable, a multiple of ``chunk_size`` long.
+    :raises DataPlaneError: kind ``invalid`` when the file ends before ``offset + size``,
+        ``unavailable`` when it cannot be read.
+    """
+
+def pack_header(chunk_size: int, chunk_count: int, salt: bytes) -> bytes:
+    """Return the first 4096 bytes of a pack."""
+
+def parse_pack_header(header: bytes) -> tuple[int, int, bytes]:
+    """Return (chunk size in bytes, chunk count, salt) of a pack's first 64 bytes or more."""
+
+def pack_id(digests: Buffer, salt: bytes) -> bytes:
+    """Return the id of the pack with these digests, concatenated, and this salt."""
+
+@final
+class DigestIndex:
+    """The digests of any number of packs, 38 to 44 bytes of memory each. Thread-safe."""
+
+    def __new__(cls, chunk_size: int) -> Self: ...
+    def __len__(self) -> int:
+        """Return the number of different digests."""
+
+    @property
+    def pack_count(self) -> int:
+        """Number of packs, forgotten ones too."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory taken."""
+
+    def reserve(self, chunk_count: int) -> None:
+        """Make room for that many more chunks at once."""
+
+    def add_pack(
+        self, pack_id: bytes, salt: bytes, digests: Buffer, unsound: Sequence[int] | None = None
+    ) -> None:
+        """Add a pack of the origin; where a digest is known already the first pack counts.
+
+        :param unsound: positions of chunks whose content is not what their digest says.
+        :raises DataPlaneError: kind ``corrupt`` when the id is not that of digests and salt,
+            ``exhausted`` at 2^32 chunks.
+        """
+
+    def forget_pack(self, pack_id: bytes) -> bool:
+        """Let the pack's chunks no longer be found; return whether it was there."""
+
+    def lookup(self, digest: bytes) -> tuple[bytes, int] | None:
+        """Return (pack id, offset in bytes) of a chunk, None when it is not there."""
+
+@final
+class Manifest:
+    """A validated, immutable manifest."""
+
+    @staticmethod
+    def parse(content: Buffer) -> Manifest:
+        """Read and validate a manifest; its bytes are copied."""
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest's bytes."""
+
+    @property
+    def digest(self) -> str:
+        """BLAKE3 of the bytes, hexadecimal: the manifest's name in the origin."""
+
+    @property
+    def disk_id(self) -> str:
+        """UUID of the disk."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the disk, bytes."""
+
+    @property
+    def chunk_size(self) -> int:
+        """Size of a chunk, bytes."""
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks, zero chunks included."""
+
+    @property
+    def zero_count(self) -> int:
+        """Number of zero chunks; counted anew at each call."""
+
+    def packs(self) -> list[bytes]:
+        """Return the ids of the packs referred to."""
+
+    def entry(self, index: int) -> tuple[bytes, bytes, int] | None:
+        """Return (digest, pack id, offset in bytes) of a chunk, None for a zero chunk.
+
+        :raises IndexError: past the end of the disk.
+        """
+
+    def digests(self) -> bytes:
+        """Return the digests of all chunks, concatenated; 32 zero bytes for a zero chunk."""
+
+    def unsound(self, index: DigestIndex) -> list[int]:
+        """Return the indexes of chunks that ``index`` does not have at their place, ascending."""
+
+@final
+class ImageBuilder:
+    """An image being registered, chunk by chunk in the order of the disk.
+
+    Chunks that the index does not have are put into the one pack being filled.
+
+    :param index: where known chunks are looked up and new ones are added.
+    :param expected: a manifest to compare with; see :attr:`first_difference`.
+    """
+
+    def __new__(cls, index: DigestIndex, expected: Manifest | None = None) -> Self: ...
+    def __len__(self) -> int:
+        """Return the number of chunks so far."""
+
+    @property
+    def zero_count(self) -> int:
+        """Number of zero chunks so far."""
+
+    @property
+    def new_count(self) -> int:
+        """Number of chunks so far that went into packs being filled."""
+
+    @property
+    def first_difference(self) -> int | None:
+        """Index of the first chunk whose content is not as in ``expected``."""
+
+    def unique_count(self) -> int:
+        """Return the number of different chunks so far, zero chunks left out."""
+
+    def push_zeros(self, count: int) -> None:
+        """Append zero chunks."""
+
+    def absorb(self, scan: Scan, buffer: Buffer) -> int:
+        """Append scanned chunks and return the number of new ones.
+
+        :param buffer: what was scanned; its new chunks are moved to its front, in order.
+        """
+
+    def seal_pack(self, salt: bytes) -> tuple[bytes, bytes]:
+        """Close the pack being filled and return (its id, its digests)."""
+
+    def finish(self, disk_id: str, size_bytes: int, salt: int) -> Manifest:
+        """Return the manifest of everything appended.
+
+        :param salt: 64 bits, random, so that no name of a manifest is used twice.
+        :raises DataPlaneError: kind ``invalid`` when the chunks do not cover the disk exactly or
+            a pack is still being filled.
+        """

@@ -4,6 +4,8 @@
 
 mod errors;
 mod log_channel;
+mod repository;
+mod ring;
 
 use pyo3::prelude::*;
 
@@ -11,4 +13,11 @@ use pyo3::prelude::*;
 mod _dataplane {
     #[pymodule_export]
     use crate::errors::{DataPlaneError, StaleDescriptorError};
+    #[pymodule_export]
+    use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};
+    #[pymodule_export]
+    use crate::repository::{
+        DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id,
+        parse_pack_header, scan_buffer, scan_file,
+    };
 }

@@ -1,0 +1,57 @@
+"""The data plane as the control plane sees it: the only importer of ``acstor._dataplane``."""
+
+import contextlib
+from collections.abc import Iterator
+
+from acstor import exception
+from acstor._dataplane import (
+    DataPlaneError,
+    DigestIndex,
+    ImageBuilder,
+    Manifest,
+    Ring,
+    RingHost,
+    Scan,
+    StaleDescriptorError,
+    build_ring,
+    digest,
+    pack_header,
+    pack_id,
+    parse_pack_header,
+    recommended_vnode_count,
+    scan_buffer,
+    scan_file,
+)
+
+__all__ = [
+    "DataPlaneError",
+    "DigestIndex",
+    "ImageBuilder",
+    "Manifest",
+    "Ring",
+    "RingHost",
+    "Scan",
+    "StaleDescriptorError",
+    "build_ring",
+    "digest",
+    "pack_header",
+    "pack_id",
+    "parse_pack_header",
+    "recommended_vnode_count",
+    "scan_buffer",
+    "scan_file",
+    "translated",
+]
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn a :class:`DataPlaneError` of the body into the error of its kind.
+
+    :param what: what was being done, on what; begins the message.
+    """
+    try:
+        yield
+    except DataPlaneError as error:
+        kind = exception.ErrorKind(error.kind)
+        raise exception.CLASS_OF_KIND[kind](f"{what}: {error}") from error

@@ -1,0 +1,80 @@
+"""The record of a registered image: the content of the ref ``images/<uuid>``."""
+
+import dataclasses
+import json
+import re
+
+from acstor import exception
+
+RECORD_VERSION = 1
+"""Version that this build writes; it reads this one only."""
+NAME_LENGTH_MAX = 255
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageRecord:
+    """What is known of a registered image."""
+
+    manifest: str
+    """BLAKE3 of the manifest's bytes, hexadecimal."""
+    content: str
+    """Names the disk state wherever its chunks are: BLAKE3 of sizes and digests, hexadecimal."""
+    name: str
+    size_bytes: int
+    chunk_size: int
+    chunk_count: int
+    unique_count: int
+    """Different chunks, zero chunks left out."""
+    zero_count: int
+    source_format: str
+    """Format of the registered file: ``raw``, ``iso`` or ``qcow2``."""
+    registered_at: str
+    """UTC, ISO 8601; for people."""
+    checksum: str | None = None
+    """The declared checksum that was verified, ``algorithm:hexadecimal``."""
+
+    def encode(self) -> bytes:
+        """Return the record as JSON."""
+        fields = {"version": RECORD_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes, image_id: str) -> "ImageRecord":
+        """Read a record; unknown fields are ignored.
+
+        :raises UnsupportedError: when a newer release wrote it.
+        :raises CorruptError: when it is malformed.
+        """
+        try:
+            fields = json.loads(content)
+            version = fields["version"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise exception.CorruptError(f"the record of image {image_id} is malformed") from error
+        if version != RECORD_VERSION:
+            raise exception.UnsupportedError(
+                f"the record of image {image_id} has version {version}, "
+                f"this release reads {RECORD_VERSION}"
+            )
+        known = {field.name: fields.get(field.name) for field in dataclasses.fields(cls)}
+        try:
+            record = cls(**known)
+            record._check()
+        except (TypeError, ValueError) as error:
+            raise exception.CorruptError(
+                f"the record of image {image_id} is malformed: {error}"
+            ) from error
+        return record
+
+    def _check(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            expected = int if field.type in (int, "int") else str
+            is_absent = field.name == "checksum" and value is None
+            if not is_absent and (not isinstance(value, expected) or isinstance(value, bool)):
+                raise ValueError(f"field {field.name}")
+        if not _DIGEST.match(self.manifest) or not _DIGEST.match(self.content):
+            raise ValueError("manifest or content is no digest")
+        if min(self.size_bytes, self.chunk_size, self.chunk_count) < 0:
+            raise ValueError("a size is negative")

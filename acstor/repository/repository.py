@@ -1,0 +1,216 @@
+"""The repository: images, manifests and packs in an origin."""
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterator
+
+from acstor import dataplane, exception
+from acstor.origin import base
+from acstor.repository import image_record, layout
+
+FORMAT_NAME = "acstor-repository"
+FORMAT_VERSION = 1
+"""Version that this build writes; it opens this one only.
+
+It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
+that kind would delete what it refers to.
+"""
+CHUNK_SIZE_DEFAULT = 64 << 10
+FORMAT_SIZE_MAX = 64 << 10
+MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
+"""Largest manifest, bytes: the limits of the format (crates/types, limits.rs)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Format:
+    """What holds for a whole repository: the object ``format``."""
+
+    id: str
+    """UUID of the repository."""
+    chunk_size: int
+    """Size of every chunk of every image, bytes."""
+
+    def encode(self) -> bytes:
+        """Return the object's content, JSON."""
+        fields = {"format": FORMAT_NAME, "version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes) -> "Format":
+        """Read the object's content.
+
+        :raises UnsupportedError: when a newer release wrote it.
+        :raises CorruptError: when it is malformed.
+        """
+        try:
+            fields = json.loads(content)
+            if fields["format"] != FORMAT_NAME:
+                raise ValueError(fields["format"])
+            version = int(fields["version"])
+            parsed = cls(id=str(uuid.UUID(fields["id"])), chunk_size=int(fields["chunk_size"]))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise exception.CorruptError(
+                "the origin's 'format' object is not a repository's",
+                hint="check that [origin] url names the directory of a repository",
+            ) from error
+        if version != FORMAT_VERSION:
+            raise exception.UnsupportedError(
+                f"the repository has format version {version}, this release reads {FORMAT_VERSION}"
+            )
+        check_chunk_size(parsed.chunk_size)
+        return parsed
+
+
+def check_chunk_size(chunk_size: int) -> None:
+    """Refuse what is no chunk size.
+
+    :raises InvalidError: unless it is a power of two from 4 KiB to 4 MiB.
+    """
+    if not 4 << 10 <= chunk_size <= 4 << 20 or chunk_size & (chunk_size - 1):
+        raise exception.InvalidError(
+            f"chunk size {chunk_size} is no power of two from 4096 to 4194304"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """A registered image."""
+
+    id: str
+    record: image_record.ImageRecord
+    token: str
+    """Token of the ref, to change it only as long as it is the one that was read."""
+
+
+class Repository:
+    """An opened repository; made by :meth:`open` and :meth:`init`."""
+
+    def __init__(self, origin: base.Origin, repository_format: Format) -> None:
+        """Keep what was opened."""
+        self.origin = origin
+        self.format = repository_format
+
+    @classmethod
+    def open(cls, origin: base.Origin) -> "Repository":
+        """Open the repository in ``origin``.
+
+        :raises NotFoundError: when there is none.
+        :raises UnsupportedError: when a newer release made it.
+        :raises CorruptError: when the format object is malformed.
+        """
+        try:
+            content = origin.get(layout.FORMAT_KEY, FORMAT_SIZE_MAX)
+        except exception.NotFoundError as error:
+            raise exception.NotFoundError(
+                "the origin holds no repository",
+                hint="check that it is mounted; 'acstor repository init' makes a new repository",
+            ) from error
+        return cls(origin, Format.parse(content))
+
+    @classmethod
+    def init(cls, origin: base.Origin, chunk_size: int = CHUNK_SIZE_DEFAULT) -> "Repository":
+        """Make a repository in ``origin``, or open the one that is there.
+
+        :raises InvalidError: for a bad chunk size, or when there is a repository with another.
+        """
+        check_chunk_size(chunk_size)
+        wanted = Format(id=str(uuid.uuid4()), chunk_size=chunk_size)
+        origin.put_if_absent(layout.FORMAT_KEY, [wanted.encode()])
+        opened = cls.open(origin)
+        if opened.format.chunk_size != chunk_size:
+            raise exception.InvalidError(
+                f"the repository exists already, with chunks of {opened.format.chunk_size} bytes",
+                hint="use it as it is, or another origin",
+            )
+        return opened
+
+    @property
+    def chunk_size(self) -> int:
+        """Size of every chunk, bytes."""
+        return self.format.chunk_size
+
+    def find_image(self, image_id: str) -> Image | None:
+        """Return a registered image, None when there is none.
+
+        :raises InvalidError: when the id is no UUID.
+        :raises CorruptError: when its record is malformed.
+        """
+        image_id = layout.canonical_image_id(image_id)
+        ref = self.origin.get_ref(layout.image_ref(image_id))
+        if ref is None:
+            return None
+        record = image_record.ImageRecord.parse(ref.content, image_id)
+        return Image(id=image_id, record=record, token=ref.token)
+
+    def get_image(self, image_id: str) -> Image:
+        """Return a registered image.
+
+        :raises NotFoundError: when there is none.
+        """
+        image = self.find_image(image_id)
+        if image is None:
+            raise exception.NotFoundError(
+                f"image {layout.canonical_image_id(image_id)} is not registered",
+                hint="'acstor image list' shows the images that are",
+            )
+        return image
+
+    def list_image_ids(self) -> Iterator[str]:
+        """Yield the ids of all registered images, in no particular order."""
+        for name in self.origin.list_refs(layout.IMAGE_PREFIX):
+            yield name.removeprefix(layout.IMAGE_PREFIX)
+
+    def list_images(self) -> Iterator[Image]:
+        """Yield all registered images; those that vanish meanwhile are left out."""
+        for image_id in self.list_image_ids():
+            image = self.find_image(image_id)
+            if image is not None:
+                yield image
+
+    def load_manifest(self, digest: str) -> dataplane.Manifest:
+        """Return the manifest with that digest.
+
+        :raises NotFoundError: when it is not there.
+        :raises CorruptError: when its bytes are not what the digest says.
+        """
+        content = self.origin.get(layout.manifest_key(digest), MANIFEST_SIZE_MAX)
+        if dataplane.digest(content).hex() != digest:
+            raise exception.CorruptError(f"manifest {digest} is damaged in the origin")
+        with dataplane.translated(f"reading manifest {digest}"):
+            return dataplane.Manifest.parse(content)
+
+    def remove_image(self, image_id: str) -> Image:
+        """Withdraw an image. Its chunks stay until garbage collection finds them unreferenced.
+
+        :returns: the image that was removed.
+        :raises NotFoundError: when there is none.
+        :raises ConflictError: when someone else changed it meanwhile.
+        """
+        image_id = layout.canonical_image_id(image_id)
+        name = layout.image_ref(image_id)
+        # The ref, not the record, is what is removed: a damaged record must not keep it there.
+        ref = self.origin.get_ref(name)
+        if ref is None:
+            return self.get_image(image_id)
+        self.origin.swap_ref(name, ref.token, None)
+        try:
+            record = image_record.ImageRecord.parse(ref.content, image_id)
+        except (exception.CorruptError, exception.UnsupportedError):
+            record = UNREADABLE_RECORD
+        return Image(id=image_id, record=record, token=ref.token)
+
+
+UNREADABLE_RECORD = image_record.ImageRecord(
+    manifest="0" * 64,
+    content="0" * 64,
+    name="",
+    size_bytes=0,
+    chunk_size=0,
+    chunk_count=0,
+    unique_count=0,
+    zero_count=0,
+    source_format="",
+    registered_at="",
+)
+"""Stands for a record that cannot be read."""

@@ -1,0 +1,69 @@
+//! What the repository computes natively: digests, deduplication, manifests, pack headers.
+//!
+//! Every function that reads, hashes or moves more than a few bytes releases the GIL. Buffers are
+//! taken through the buffer protocol and never copied. Nothing here does I/O except
+//! `scan_file`, which reads a file that Python has opened.
+
+mod buffer;
+mod digest_index;
+mod image_builder;
+mod manifest;
+mod pack;
+mod scan;
+
+pub(crate) use digest_index::DigestIndex;
+pub(crate) use image_builder::ImageBuilder;
+pub(crate) use manifest::Manifest;
+pub(crate) use pack::{pack_header, pack_id, parse_pack_header};
+pub(crate) use scan::{Scan, digest, scan_buffer, scan_file};
+
+use acstor_types::{ChunkSize, Digest, ErrorKind};
+use pyo3::PyErr;
+
+use crate::errors;
+
+/// An error made without the GIL; becomes a Python exception at the border.
+///
+/// A thread that holds a lock of this module must not wait for the GIL, or it would deadlock with
+/// one that holds the GIL and waits for the lock; so nothing below makes exceptions itself.
+#[derive(Debug)]
+struct Failure {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> PyErr {
+        errors::raise(failure.kind, failure.message)
+    }
+}
+
+fn failure(kind: ErrorKind, message: impl ToString) -> Failure {
+    Failure { kind, message: message.to_string() }
+}
+
+fn invalid(message: impl ToString) -> Failure {
+    failure(ErrorKind::Invalid, message)
+}
+
+fn chunk_size_of(bytes: u32) -> Result<ChunkSize, Failure> {
+    ChunkSize::new(bytes).ok_or_else(|| {
+        invalid(format!("chunk size {bytes} is no power of two from 4 KiB to 4 MiB"))
+    })
+}
+
+fn digest_of(bytes: &[u8]) -> Result<Digest, Failure> {
+    let bytes: [u8; Digest::LEN] =
+        bytes.try_into().map_err(|_| invalid(format!("{} bytes are no digest", bytes.len())))?;
+    Ok(Digest::from_bytes(bytes))
+}
+
+/// Splits concatenated digests.
+fn digests_of(bytes: &[u8]) -> Result<&[[u8; Digest::LEN]], Failure> {
+    let (digests, rest) = bytes.as_chunks::<{ Digest::LEN }>();
+    if rest.is_empty() {
+        Ok(digests)
+    } else {
+        Err(invalid("digests are not a multiple of 32 bytes"))
+    }
+}
