@@ -1,0 +1,1 @@
+"""Real Debian guests: building their image, running them, watching their serial line."""
