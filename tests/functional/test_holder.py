@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.conditions import wait_for
+from tests.fixtures.conditions import wait_for
 
 PROGRAM = str(pathlib.Path(__file__).parent / "programs" / "counting_server.py")
 ROOT = str(pathlib.Path(__file__).parents[2])
