@@ -64,24 +64,36 @@ impl RingHandle {
     pub fn set(&self, ring: Ring) -> Result<RingSet, RingError> {
         let ring = Arc::new(ring);
         loop {
-            let view = self.0.load();
-            if let Some(current) = &view.current {
-                if **current == *ring {
-                    return Ok(RingSet::Unchanged);
-                }
-                if ring.generation() <= current.generation() {
-                    return Err(RingError::Fenced {
-                        offered: ring.generation(),
-                        current: current.generation(),
-                    });
-                }
-            }
-            let next = RingView { current: Some(ring.clone()), previous: view.current.clone() };
-            let seen = self.0.compare_and_swap(&*view, Arc::new(next));
-            if Arc::ptr_eq(&seen, &view) {
+            let seen = self.0.load_full();
+            let Some(next) = seen.succeeded_by(&ring)? else { return Ok(RingSet::Unchanged) };
+            if self.replace(&seen, next) {
                 return Ok(RingSet::Replaced);
             }
         }
+    }
+
+    /// Puts `next` in the place of `seen`; returns false when another view has taken it already.
+    fn replace(&self, seen: &Arc<RingView>, next: RingView) -> bool {
+        let found = self.0.compare_and_swap(seen, Arc::new(next));
+        Arc::ptr_eq(&found, seen)
+    }
+}
+
+impl RingView {
+    /// Returns the view with `ring` in use, or `None` where it is in use already.
+    fn succeeded_by(&self, ring: &Arc<Ring>) -> Result<Option<RingView>, RingError> {
+        if let Some(current) = &self.current {
+            if current == ring {
+                return Ok(None);
+            }
+            if ring.generation() <= current.generation() {
+                return Err(RingError::Fenced {
+                    offered: ring.generation(),
+                    current: current.generation(),
+                });
+            }
+        }
+        Ok(Some(RingView { current: Some(ring.clone()), previous: self.current.clone() }))
     }
 }
 
@@ -127,20 +139,36 @@ mod tests {
     }
 
     #[test]
+    fn view_that_is_no_longer_current_is_not_replaced() {
+        let handle = RingHandle::new(ring(1, 1));
+        let seen = handle.load_full();
+        handle.set(ring(3, 1)).unwrap();
+        let next = seen.succeeded_by(&Arc::new(ring(2, 1))).unwrap().unwrap();
+        assert!(!handle.replace(&seen, next));
+        assert_eq!(handle.generation(), 3);
+    }
+
+    #[test]
     fn concurrent_setters_leave_the_highest_generation() {
+        const ROUNDS: u64 = 1_000;
         let handle = RingHandle::empty();
+        let rings: Vec<Ring> = (1..=2 * ROUNDS).map(|generation| ring(generation, 1)).collect();
+        let barrier = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let handle = &handle;
+            for setter in 0..2 {
+                let (handle, rings, barrier) = (&handle, &rings, &barrier);
                 scope.spawn(move || {
-                    for generation in (1..100).filter(|generation| generation % 4 == thread) {
-                        let _ = handle.set(ring(generation, 1));
+                    for pair in rings.chunks(2) {
+                        let ring = pair[setter].clone();
+                        barrier.wait();
+                        let _ = handle.set(ring); // the lower one is fenced when it comes second
+                        barrier.wait();
+                        assert_eq!(handle.generation(), pair[1].generation());
                     }
                 });
             }
         });
-        let view = handle.load_full();
-        assert_eq!(view.current.as_ref().unwrap().generation(), 99);
-        assert!(view.previous.as_ref().unwrap().generation() < 99);
+        let previous = handle.load_full().previous.as_ref().map(|ring| ring.generation());
+        assert!(previous < Some(2 * ROUNDS));
     }
 }

@@ -116,6 +116,7 @@ fn malformed_text_is_refused_with_its_line() {
         ("seed 42", "colour 42", 3),
         ("host compute-1 10.0.0.1:7800 weight", "host compute-1 weight", 5),
         ("weight 75", "weight 4294967296", 6),
+        ("v-nodes 64", "v-nodes 16", 9),
         ("arcs 0", "arcs 1", 8),
         ("arcs 16", "arcs 0", 9),
         ("v-nodes 37", "v-nodes 36", 11),
@@ -127,7 +128,7 @@ fn malformed_text_is_refused_with_its_line() {
             other => panic!("{to}: {other:?}"),
         }
     }
-    for bad in ["", "acstor-ring 1", &good.replace("v-nodes 64", "v-nodes 16")] {
+    for bad in ["", "acstor-ring 1"] {
         assert_eq!(Ring::from_text(bad).unwrap_err().kind(), ErrorKind::Invalid);
     }
     let newer = good.replace("acstor-ring 1", "acstor-ring 2");

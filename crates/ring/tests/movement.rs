@@ -243,6 +243,25 @@ fn vnodes_go_to_the_most_similar_receiver() {
 }
 
 #[test]
+fn giver_of_most_vnodes_chooses_its_receiver_first() {
+    let old = four_hosts();
+    let weights = [("h000", 80), ("h001", 40), ("h002", 140), ("h003", 140)];
+    let new = weights
+        .iter()
+        .try_fold(RingBuilder::succeeding(&old), |builder, (name, weight)| {
+            builder.weight(name, *weight)
+        })
+        .unwrap()
+        .similarity(&|_: &Host, receiver: &Host| f64::from(u8::from(receiver.name == "h002")))
+        .build()
+        .unwrap();
+    let gained = new.vnode_counts()[2] - old.vnode_counts()[2];
+    let from_largest_giver =
+        old.vnodes().iter().zip(new.vnodes()).filter(|pair| *pair == (&1, &2)).count();
+    assert_eq!(from_largest_giver as u32, gained);
+}
+
+#[test]
 fn similarity_never_changes_the_counts() {
     let old = four_hosts();
     let build = |similar: bool| {
