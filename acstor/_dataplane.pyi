@@ -330,8 +330,8 @@ def build_ring(
         ``previous``'s, or 2^16.
     :param seed: scatters the first ring; later ones go on with the seed of ``previous``.
     :param generation: ``None``: the one after ``previous``'s, or 1.
-    :param moved_share_max: most of the circle that may move, 0 to 1, v-nodes of removed hosts
-        apart; a bounded ring falls short of the weights until it is built again.
+    :param moved_share_max: most of the circle that may move, 0 to 1; v-nodes of removed hosts
+        always do. A bounded ring falls short of the weights until it is built again.
     :param similarity: (giving host, receiving host) to the proportion of chunks they share, above
         0: v-nodes go to the most similar receiver first. Source: ACStor, section 3.6.
     :raises DataPlaneError: kind ``invalid`` for an unacceptable host or parameter, or when every
