@@ -4,11 +4,11 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::{Errno, pwritev};
 
 /// Opens the store's data file and record file.
@@ -116,6 +116,13 @@ impl SlotFile for HostFile {
     }
 
     fn preallocate(&self, size_bytes: u64) -> io::Result<()> {
+        // fallocate(2) takes all the space there is before it says that it was not enough, which
+        // on a busy host is an outage of its own.
+        let missing = size_bytes.saturating_sub(self.0.metadata()?.blocks() * 512);
+        let disk = fstatvfs(&self.0)?;
+        if missing > disk.f_bavail.saturating_mul(disk.f_frsize) {
+            return Err(Errno::NOSPC.into());
+        }
         loop {
             match fallocate(&self.0, FallocateFlags::empty(), 0, size_bytes) {
                 Err(Errno::INTR) => {}

@@ -1,6 +1,6 @@
 //! Opening a store: the records are scanned once, in order, and the index is built from them.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use acstor_types::ChunkSize;
 
@@ -12,6 +12,9 @@ use crate::index::Index;
 use crate::limits;
 use crate::slot_state::SlotStates;
 
+/// Records that are tried on their own after a larger read failed (4 KiB).
+const RECORDS_PER_PAGE: u32 = 64;
+
 /// What the scan found.
 #[derive(Debug)]
 pub(crate) struct Recovered {
@@ -20,15 +23,20 @@ pub(crate) struct Recovered {
     pub free: FreeSlots,
     /// Sequence number of the next insert.
     pub next_seq: u64,
-    /// Records that were damaged or could not be read.
+    /// Records that were damaged; they are blank now.
     pub damaged: u64,
+    /// Records that could not be read; their slots are suspects.
+    pub unreadable: u64,
 }
 
 #[derive(Default)]
 struct Scan {
     /// Sequence number, slot, digest prefix.
     found: Vec<(u64, u32, u64)>,
+    /// Slots whose record is damaged.
     stale: Vec<u32>,
+    /// Slots whose record cannot be read; perhaps the next open can.
+    unreadable: Vec<u32>,
     blank: Vec<u32>,
 }
 
@@ -44,6 +52,10 @@ pub(crate) fn recover(directory: &Directory, policy: &dyn EvictionPolicy) -> Rec
 
     let mut scan = scan(directory);
     let damaged = scan.stale.len() as u64;
+    let unreadable = scan.unreadable.len() as u64;
+    for slot in &scan.unreadable {
+        free.give(*slot, true);
+    }
     for slot in &scan.blank {
         free.give(*slot, false);
     }
@@ -68,23 +80,25 @@ pub(crate) fn recover(directory: &Directory, policy: &dyn EvictionPolicy) -> Rec
         free.give(slot, blanked.is_err());
     }
     let next_seq = scan.found.last().map_or(1, |(seq, ..)| seq.saturating_add(1));
-    Recovered { index, states, free, next_seq, damaged }
+    Recovered { index, states, free, next_seq, damaged, unreadable }
 }
 
 fn scan(directory: &Directory) -> Scan {
-    let geometry = directory.geometry;
+    let slot_count = directory.geometry.slot_count;
     let mut scan = Scan::default();
-    let mut buffer = vec![0; limits::SCAN_RECORDS.min(geometry.slot_count as usize) * RECORD_LEN];
+    let mut buffer = vec![0; limits::SCAN_RECORDS.min(slot_count as usize) * RECORD_LEN];
     let mut first = 0;
-    while first < geometry.slot_count {
-        let count = (geometry.slot_count - first).min(limits::SCAN_RECORDS as u32);
-        let bytes = &mut buffer[..count as usize * RECORD_LEN];
-        match directory.records.read_exact_at(bytes, geometry.record_offset(first)) {
-            Ok(()) => scan.add_records(bytes, first, geometry.chunk_size),
-            Err(error) => {
-                let path = directory.records_path.display();
-                tracing::error!(%path, first, count, %error, "cannot read records: slots emptied");
-                scan.stale.extend(first..first + count);
+    while first < slot_count {
+        let count = (slot_count - first).min(limits::SCAN_RECORDS as u32);
+        if scan.read(directory, first, count, &mut buffer).is_err() {
+            // One bad spot must not cost the whole step.
+            for page in (first..first + count).step_by(RECORDS_PER_PAGE as usize) {
+                let count = (first + count - page).min(RECORDS_PER_PAGE);
+                if let Err(error) = scan.read(directory, page, count, &mut buffer) {
+                    let path = directory.records_path.display();
+                    tracing::error!(%path, page, count, %error, "cannot read records");
+                    scan.unreadable.extend(page..page + count);
+                }
             }
         }
         first += count;
@@ -93,6 +107,20 @@ fn scan(directory: &Directory) -> Scan {
 }
 
 impl Scan {
+    fn read(
+        &mut self,
+        directory: &Directory,
+        first: u32,
+        count: u32,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
+        let geometry = directory.geometry;
+        let bytes = &mut buffer[..count as usize * RECORD_LEN];
+        directory.records.read_exact_at(bytes, geometry.record_offset(first))?;
+        self.add_records(bytes, first, geometry.chunk_size);
+        Ok(())
+    }
+
     fn add_records(&mut self, bytes: &[u8], first: u32, chunk_size: ChunkSize) {
         let (records, _) = bytes.as_chunks::<RECORD_LEN>();
         for (slot, record) in (first..).zip(records) {

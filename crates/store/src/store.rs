@@ -65,6 +65,7 @@ impl ChunkStore {
         let recovered = recover(&directory, &*policy);
         let counters = Counters::default();
         counters.corrupt.add(recovered.damaged);
+        counters.read_errors.add(recovered.unreadable);
         counters.recovered.add(recovered.index.len().into());
         tracing::info!(
             path = %config.path.display(),

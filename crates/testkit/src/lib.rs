@@ -1,1 +1,12 @@
 //! Reference models, fault injectors and seeded data for tests.
+//!
+//! A dev-dependency only: nothing here can end up in a production build.
+
+pub mod fault_plan;
+pub mod reference_eviction;
+pub mod seeded;
+pub mod store_model;
+
+pub use fault_plan::{Fault, FaultPlan};
+pub use seeded::{SeededChunks, seeded_rng};
+pub use store_model::StoreModel;
