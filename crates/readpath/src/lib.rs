@@ -1,23 +1,61 @@
 //! The read path: store, peers and origin behind one verified read.
+//!
+//! A [`ReadPath`] gives each attached disk a [`BlockView`]. A read of a chunk is answered by the
+//! manifest (zero), this host's [`LocalStore`], a peer that the ring names ([`PeerSource`]) or the
+//! origin ([`OriginSource`]), in that order; whatever came over a wire or from the origin is
+//! verified before anyone sees it. The same read path answers peers (`acstor_peer::ChunkServer`).
+//!
+//! `doc/source/contributor/read-path.rst` follows one read through the modules.
+//!
+//! Must never: wait for a network in [`BlockView::try_read`], retry without a bound, return bytes
+//! that were not verified, or let a source that fails take the others with it.
 
+mod attempt;
+mod config;
+mod disk;
+mod disk_view;
+mod error;
+mod extents;
+mod flight;
+mod ghost;
+mod inserter;
+mod jitter;
+mod latency;
+mod ledger;
+pub mod limits;
+mod local;
+pub mod metric_names;
+mod metrics;
+mod obtain;
+mod origin;
+mod origin_health;
+mod origin_pool;
+mod origin_queue;
+mod outcome;
+mod peer_client;
+mod peer_health;
+mod peers;
+mod pins;
+mod placement;
+mod posix_pack_reader;
+mod prefetch;
+mod readpath;
+mod recent;
+mod round;
+mod serve;
+mod sources;
+mod streams;
+mod tier;
+mod token_bucket;
 mod view;
 
+pub use config::{Keep, PlacementRule, ReadPathConfig};
+pub use error::{ReadError, ReadPathError};
+pub use local::{HostStore, InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
+pub use origin::{OriginError, OriginRange, OriginSource};
+pub use peers::{NO_HINT, PeerFuture, PeerSource};
+pub use pins::PinReport;
+pub use posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
+pub use readpath::{ReadPath, Seams};
+pub use tier::Tier;
 pub use view::{BlockView, ExtentKind, ReadFuture, Segment, TryRead};
-
-/// Why a read could not be served.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The deadline passed.
-    #[error("no source answered within {0} ms")]
-    Deadline(u64),
-}
-
-impl ReadError {
-    /// What the caller can do about it.
-    pub fn kind(&self) -> acstor_types::ErrorKind {
-        match self {
-            ReadError::Deadline(_) => acstor_types::ErrorKind::Unavailable,
-        }
-    }
-}

@@ -1,0 +1,198 @@
+//! Asking one source once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_peer::{ChunkRequest, PeerError, PeerStatus};
+use acstor_types::ErrorKind;
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::flight::{FlightFailure, Obtained, Side};
+use crate::origin_queue::{Lane, OriginAnswer, OriginFailure};
+use crate::outcome::{OriginRefusal, PeerFetch, PeerSkip};
+use crate::peers::NO_HINT;
+use crate::placement::Candidate;
+use crate::sources::{Sources, Want};
+use crate::{OriginError, Tier};
+
+/// Why a source did not give the chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptFailure {
+    /// Ask the next one.
+    Next,
+    /// The peer is well but its origin is not.
+    PeersOriginFailed,
+    /// What the origin said.
+    Origin(FlightFailure),
+}
+
+pub(crate) type AttemptResult = Result<Obtained, AttemptFailure>;
+
+impl Sources {
+    /// Fetches a chunk from a peer and verifies it.
+    pub(crate) async fn attempt_peer(
+        self: Arc<Self>,
+        candidate: Candidate,
+        want: Want,
+        tier: Tier,
+        side: Side,
+        deadline: Instant,
+    ) -> AttemptResult {
+        let started = Instant::now();
+        let permits = candidate.health.permits.clone();
+        let Some(_permit) = self.permit(permits, side, deadline).await else {
+            self.metrics.peer_skips(PeerSkip::Busy, 1);
+            return Err(AttemptFailure::Next);
+        };
+        self.hedge_budget.deposit();
+        // The owner before the remap answers from its store only: it no longer reads for others.
+        let hint = if tier == Tier::PreviousOwner { NO_HINT } else { want.index };
+        let request = ChunkRequest {
+            digest: want.digest,
+            disk_id: want.disk,
+            chunk_index: hint,
+            chunk_size: want.chunk_size,
+        };
+        let fetch = self.peers.fetch(&candidate.address, request, deadline);
+        let answer = timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
+            Err(PeerError::Deadline { address: candidate.address.to_string() })
+        });
+        match answer {
+            Ok(bytes) => self.verify_peer(&candidate, &want, tier, bytes, started.elapsed()),
+            Err(error) => Err(self.peer_failed(&candidate, &error, started.elapsed())),
+        }
+    }
+
+    /// Takes one of the peer's permits. Prefetches take one only while half of them are free.
+    async fn permit(
+        &self,
+        permits: Arc<Semaphore>,
+        side: Side,
+        deadline: Instant,
+    ) -> Option<OwnedSemaphorePermit> {
+        if side == Side::Prefetch {
+            let is_free = permits.available_permits() > self.config.peer_inflight_max / 2;
+            return if is_free { permits.try_acquire_owned().ok() } else { None };
+        }
+        timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()
+    }
+
+    fn verify_peer(
+        &self,
+        candidate: &Candidate,
+        want: &Want,
+        tier: Tier,
+        bytes: Bytes,
+        time: Duration,
+    ) -> AttemptResult {
+        let health = &candidate.health;
+        if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
+            health.lied(Instant::now(), self.config.lie_penalty);
+            self.metrics.peer_fetch(PeerFetch::Lie);
+            tracing::error!(
+                peer = &*health.name, digest = %want.digest,
+                "peer sent wrong content and is not asked for a while: check its disk and memory"
+            );
+            return Err(AttemptFailure::Next);
+        }
+        health.answered(time);
+        self.metrics.peer_fetched(bytes.len(), time);
+        Ok(Obtained { bytes, tier, peer: Some(health.name.clone()) })
+    }
+
+    fn peer_failed(
+        &self,
+        candidate: &Candidate,
+        error: &PeerError,
+        time: Duration,
+    ) -> AttemptFailure {
+        let health = &candidate.health;
+        let (outcome, failure) = match error {
+            PeerError::Refused { status, .. } => {
+                health.refused();
+                refusal(*status)
+            }
+            // This host's own bound on what it asks of the peer.
+            PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
+            PeerError::Deadline { .. } => {
+                // A fetch that the read's own deadline cut short says nothing of the peer.
+                if time >= self.config.peer_deadline.mul_f32(0.9) {
+                    health.failed(Instant::now());
+                }
+                (PeerFetch::Timeout, AttemptFailure::Next)
+            }
+            error if error.kind() == ErrorKind::Unavailable => {
+                health.failed(Instant::now());
+                (PeerFetch::Dead, AttemptFailure::Next)
+            }
+            _ => {
+                health.failed(Instant::now());
+                (PeerFetch::Rejected, AttemptFailure::Next)
+            }
+        };
+        self.metrics.peer_fetch(outcome);
+        tracing::debug!(peer = &*health.name, "fetch failed: {error}");
+        failure
+    }
+
+    /// Reads a chunk from the origin; `first`: it was asked for already.
+    pub(crate) async fn attempt_origin(
+        self: Arc<Self>,
+        want: Want,
+        lane: Lane,
+        first: Option<oneshot::Receiver<OriginAnswer>>,
+    ) -> AttemptResult {
+        let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
+        let failure = match timeout(self.config.origin_deadline, receiver).await {
+            Ok(Ok(Ok(bytes))) => {
+                return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
+            }
+            Ok(Ok(Err(failure))) => self.origin_failed(failure),
+            Ok(Err(_)) => FlightFailure::Stopped,
+            Err(_) => {
+                self.metrics.origin_refused(OriginRefusal::Timeout);
+                self.origin.queue().health.failed(Instant::now());
+                FlightFailure::Unavailable
+            }
+        };
+        Err(AttemptFailure::Origin(failure))
+    }
+
+    fn origin_failed(&self, failure: OriginFailure) -> FlightFailure {
+        match failure {
+            OriginFailure::Source(error) => match error {
+                OriginError::NotFound { .. } => FlightFailure::Missing,
+                OriginError::ShortRead { .. } => FlightFailure::Corrupt,
+                OriginError::Overloaded(_) => FlightFailure::Overloaded,
+                OriginError::Unavailable { .. } | OriginError::Internal(_) => {
+                    FlightFailure::Unavailable
+                }
+            },
+            OriginFailure::Corrupt => FlightFailure::Corrupt,
+            OriginFailure::Down => {
+                self.metrics.origin_refused(OriginRefusal::Down);
+                FlightFailure::Unavailable
+            }
+            OriginFailure::Full => {
+                self.metrics.origin_refused(OriginRefusal::Full);
+                FlightFailure::Overloaded
+            }
+            OriginFailure::Stopped => FlightFailure::Stopped,
+        }
+    }
+}
+
+fn refusal(status: PeerStatus) -> (PeerFetch, AttemptFailure) {
+    match status {
+        PeerStatus::Overloaded | PeerStatus::ShuttingDown => {
+            (PeerFetch::Refused, AttemptFailure::Next)
+        }
+        PeerStatus::NotFound => (PeerFetch::NotFound, AttemptFailure::Next),
+        PeerStatus::Unavailable | PeerStatus::Expired => {
+            (PeerFetch::Unavailable, AttemptFailure::PeersOriginFailed)
+        }
+        _ => (PeerFetch::Rejected, AttemptFailure::Next),
+    }
+}

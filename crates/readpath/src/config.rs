@@ -1,0 +1,222 @@
+//! The settings of the read path and their ranges.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use acstor_ring::Threshold;
+
+use crate::ReadPathError;
+use crate::limits;
+
+/// What decides which host of the ring owns a chunk. Must be equal on all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementRule {
+    /// The OID of the first chunk of each run of `span_chunks` chunks of the disk, so that
+    /// neighbouring misses go to one owner and leave the origin in one call.
+    Oid {
+        /// Chunks per run; 1 is the paper's rule.
+        span_chunks: u64,
+    },
+    /// The first eight bytes of the digest.
+    Digest,
+}
+
+/// Whether a host keeps a chunk that it fetched from a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Only owners keep chunks (ACStor §3.4).
+    Never,
+    /// Kept when fetched for the second time within the memory of the ghost table.
+    SecondTouch,
+    /// Kept at once.
+    Always,
+}
+
+/// Settings of a [`crate::ReadPath`]; [`ReadPathConfig::validate`] says what is allowed.
+#[derive(Clone, Debug)]
+pub struct ReadPathConfig {
+    /// Name of this host in the ring.
+    pub host: String,
+    /// Time after which a read fails.
+    pub read_deadline: Duration,
+    /// Time that one attempt at the origin may take, queueing included.
+    pub origin_deadline: Duration,
+    /// Time that one peer may take to answer.
+    pub peer_deadline: Duration,
+    /// Threads of the origin pool: calls under way at a time.
+    pub origin_threads: usize,
+    /// Chunks that may wait for the origin pool; more are refused as overload.
+    pub origin_queue_max: usize,
+    /// Longest run of neighbouring chunks read in one call, bytes.
+    pub origin_run_max_bytes: usize,
+    /// What decides which host owns a chunk.
+    pub placement: PlacementRule,
+    /// Candidates that are farther away than this are skipped.
+    pub distance_threshold: Threshold,
+    /// Peers asked for one chunk before the origin.
+    pub candidates_max: usize,
+    /// Whether a host keeps what it fetched from a peer.
+    pub keep: Keep,
+    /// Whether a late fetch is hedged.
+    pub hedge_enabled: bool,
+    /// Time before which a fetch is never hedged.
+    pub hedge_min: Duration,
+    /// Time after which a fetch is hedged whatever the peer's p99, where the share allows.
+    pub hedge_max: Duration,
+    /// Hedges per hundred fetches that may be started.
+    pub hedge_share_percent: u32,
+    /// How long a peer that sent wrong content is not asked.
+    pub lie_penalty: Duration,
+    /// Chunks in flight from one peer.
+    pub peer_inflight_max: usize,
+    /// Requests of peers answered at a time; more are refused.
+    pub serve_inflight_max: usize,
+    /// Bytes prefetched ahead of one sequential stream; 0 turns prefetch off.
+    pub prefetch_max_bytes: usize,
+    /// Memory for chunks that were obtained a moment ago, bytes.
+    pub recent_bytes: usize,
+    /// Memory for chunks that wait to be written to the chunk store, bytes.
+    pub insert_queue_bytes: usize,
+}
+
+impl Default for ReadPathConfig {
+    fn default() -> ReadPathConfig {
+        ReadPathConfig {
+            host: String::new(),
+            read_deadline: Duration::from_secs(30),
+            origin_deadline: Duration::from_secs(10),
+            peer_deadline: Duration::from_secs(2),
+            origin_threads: 4,
+            origin_queue_max: 4096,
+            origin_run_max_bytes: 4 << 20,
+            placement: PlacementRule::Oid { span_chunks: 16 },
+            distance_threshold: Threshold::ANY,
+            candidates_max: 2,
+            keep: Keep::SecondTouch,
+            hedge_enabled: true,
+            hedge_min: Duration::from_millis(20),
+            hedge_max: Duration::from_secs(1),
+            hedge_share_percent: 5,
+            lie_penalty: Duration::from_secs(60),
+            peer_inflight_max: 64,
+            serve_inflight_max: 1024,
+            prefetch_max_bytes: 4 << 20,
+            recent_bytes: 16 << 20,
+            insert_queue_bytes: 64 << 20,
+        }
+    }
+}
+
+impl ReadPathConfig {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`ReadPathError::Config`] names the first value outside its range.
+    pub fn validate(&self) -> Result<(), ReadPathError> {
+        if self.host.is_empty() {
+            return Err(refuse("host", "''", "the host's name in the ring"));
+        }
+        duration("read_deadline", self.read_deadline)?;
+        duration("origin_deadline", self.origin_deadline)?;
+        duration("peer_deadline", self.peer_deadline)?;
+        duration("hedge_min", self.hedge_min)?;
+        duration("hedge_max", self.hedge_max)?;
+        duration("lie_penalty", self.lie_penalty)?;
+        at_most("origin_deadline", self.origin_deadline, "read_deadline", self.read_deadline)?;
+        at_most("peer_deadline", self.peer_deadline, "read_deadline", self.read_deadline)?;
+        at_most("hedge_min", self.hedge_min, "hedge_max", self.hedge_max)?;
+        number("origin_threads", self.origin_threads, 1..=16)?;
+        number("origin_queue_max", self.origin_queue_max, 1..=limits::ORIGIN_QUEUE_MAX)?;
+        number("origin_run_max_bytes", self.origin_run_max_bytes, 4096..=64 << 20)?;
+        if let PlacementRule::Oid { span_chunks } = self.placement {
+            number("placement_span_chunks", span_chunks as usize, 1..=4096)?;
+        }
+        number("candidates_max", self.candidates_max, 1..=limits::CANDIDATES_MAX)?;
+        number("hedge_share_percent", self.hedge_share_percent as usize, 0..=100)?;
+        number("peer_inflight_max", self.peer_inflight_max, 1..=4096)?;
+        number("serve_inflight_max", self.serve_inflight_max, 1..=limits::SERVE_INFLIGHT_MAX)?;
+        number("prefetch_max", self.prefetch_max_bytes, 0..=256 << 20)?;
+        number("recent_bytes", self.recent_bytes, 4 << 20..=4 << 30)?;
+        number("insert_queue_bytes", self.insert_queue_bytes, 4 << 20..=4 << 30)?;
+        if self.prefetch_max_bytes > self.recent_bytes / 2 {
+            // What is prefetched from a peer waits in that memory for its reader.
+            let half = self.recent_bytes / 2;
+            let allowed = format!("0 to {half} (half of recent_bytes)");
+            return Err(refuse("prefetch_max", &self.prefetch_max_bytes.to_string(), &allowed));
+        }
+        Ok(())
+    }
+}
+
+fn refuse(name: &'static str, value: &str, allowed: &str) -> ReadPathError {
+    ReadPathError::Config { name, value: value.to_owned(), allowed: allowed.to_owned() }
+}
+
+fn number(
+    name: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), ReadPathError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(refuse(name, &value.to_string(), &format!("{} to {}", range.start(), range.end())))
+}
+
+fn duration(name: &'static str, value: Duration) -> Result<(), ReadPathError> {
+    if value >= Duration::from_millis(1) && value <= limits::DURATION_MAX {
+        return Ok(());
+    }
+    let allowed = format!("1 ms to {} s", limits::DURATION_MAX.as_secs());
+    Err(refuse(name, &format!("{value:?}"), &allowed))
+}
+
+fn at_most(
+    name: &'static str,
+    value: Duration,
+    other_name: &'static str,
+    other: Duration,
+) -> Result<(), ReadPathError> {
+    if value <= other {
+        return Ok(());
+    }
+    Err(refuse(name, &format!("{value:?}"), &format!("at most {other_name} ({other:?})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> ReadPathConfig {
+        ReadPathConfig { host: "compute-1".into(), ..ReadPathConfig::default() }
+    }
+
+    #[test]
+    fn test_validate_defaults_are_allowed() {
+        assert_eq!(good().validate(), Ok(()));
+    }
+
+    #[test]
+    fn test_validate_bad_value_is_named_with_its_range() {
+        let cases: [(&str, fn(&mut ReadPathConfig)); 8] = [
+            ("host", |c| c.host.clear()),
+            ("read_deadline", |c| c.read_deadline = Duration::ZERO),
+            ("origin_deadline", |c| c.origin_deadline = Duration::from_secs(31)),
+            ("hedge_min", |c| c.hedge_min = Duration::from_secs(2)),
+            ("origin_threads", |c| c.origin_threads = 0),
+            ("placement_span_chunks", |c| c.placement = PlacementRule::Oid { span_chunks: 0 }),
+            ("hedge_share_percent", |c| c.hedge_share_percent = 101),
+            ("prefetch_max", |c| c.prefetch_max_bytes = 9 << 20),
+        ];
+        for (expected, damage) in cases {
+            let mut config = good();
+            damage(&mut config);
+            let error = config.validate().unwrap_err();
+            assert!(
+                matches!(&error, ReadPathError::Config { name, .. } if *name == expected),
+                "{expected}: {error}"
+            );
+            assert!(error.to_string().contains("allowed is"), "{error}");
+        }
+    }
+}

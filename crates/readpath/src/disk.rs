@@ -1,0 +1,138 @@
+//! An attached disk: its manifest and what this host remembers of its readers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use acstor_types::{DiskId, Entry, Manifest};
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::extents::ExtentMap;
+use crate::ledger::Ledger;
+use crate::sources::Want;
+use crate::streams::StreamTable;
+use crate::{LocalStore, ReadPathConfig, limits};
+
+/// One immutable disk state.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) manifest: Manifest,
+    pub(crate) extents: ExtentMap,
+    pub(crate) streams: StreamTable,
+    pub(crate) ledger: ArcSwapOption<Ledger>,
+    cached: CachedBytes,
+}
+
+#[derive(Debug, Default)]
+struct CachedBytes {
+    bytes: AtomicU64,
+    is_counting: AtomicBool,
+    counted: Mutex<Option<Instant>>,
+}
+
+/// The part of a read that lies in one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) index: u64,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Disk {
+    pub(crate) fn new(manifest: Manifest, config: &ReadPathConfig) -> Disk {
+        let chunk = manifest.chunk_size().bytes();
+        Disk {
+            extents: ExtentMap::of(&manifest),
+            streams: StreamTable::new(config.prefetch_max_bytes, chunk),
+            ledger: ArcSwapOption::empty(),
+            cached: CachedBytes::default(),
+            manifest,
+        }
+    }
+
+    pub(crate) fn id(&self) -> DiskId {
+        self.manifest.disk_id()
+    }
+
+    /// Bytes of a read of `len` at `offset` that lie before the end of the disk.
+    pub(crate) fn clip(&self, offset: u64, len: usize) -> usize {
+        let left = self.manifest.size_bytes().saturating_sub(offset);
+        usize::try_from(left).unwrap_or(usize::MAX).min(len)
+    }
+
+    /// How many chunks a clipped read touches.
+    pub(crate) fn piece_count(&self, offset: u64, len: usize) -> usize {
+        if len == 0 {
+            return 0;
+        }
+        let size = self.manifest.chunk_size();
+        (size.index_of(offset + len as u64 - 1) - size.index_of(offset) + 1) as usize
+    }
+
+    /// Cuts a clipped read at the chunks' bounds.
+    pub(crate) fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + use<> {
+        let size = self.manifest.chunk_size();
+        let chunk = size.bytes() as u64;
+        let end = offset + len as u64;
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let start = at % chunk;
+            let len = (chunk - start).min(end - at);
+            let piece =
+                Piece { index: size.index_of(at), start: start as usize, len: len as usize };
+            at += len;
+            Some(piece)
+        })
+    }
+
+    /// What must be obtained for chunk `index`; `None` for a zero chunk or past the end.
+    pub(crate) fn want(&self, index: u64) -> Option<Want> {
+        match self.manifest.entry(index)? {
+            Entry::Zero => None,
+            Entry::Chunk { digest, location } => Some(Want {
+                digest,
+                location,
+                disk: self.id(),
+                index,
+                chunk_size: self.manifest.chunk_size(),
+            }),
+        }
+    }
+
+    /// The last count of this host's bytes of the disk, and whether it is time for a new one.
+    pub(crate) fn cached_bytes(&self) -> (u64, bool) {
+        let bytes = self.cached.bytes.load(Ordering::Relaxed);
+        let mut counted = self.cached.counted.lock();
+        let is_stale = counted.is_none_or(|at| at.elapsed() >= limits::CACHED_BYTES_AGE);
+        let is_due = is_stale && !self.cached.is_counting.swap(true, Ordering::Relaxed);
+        if is_due {
+            *counted = Some(Instant::now());
+        }
+        (bytes, is_due)
+    }
+
+    /// Counts this host's bytes of the disk: a look-up per chunk, so not for an I/O thread.
+    pub(crate) fn count_cached_bytes(&self, store: &dyn LocalStore) -> u64 {
+        let chunk = self.manifest.chunk_size().bytes() as u64;
+        let held = self
+            .manifest
+            .entries()
+            .filter(|entry| match entry {
+                Entry::Zero => false,
+                Entry::Chunk { digest, .. } => store.contains(digest),
+            })
+            .count() as u64;
+        let bytes = (held * chunk).min(self.manifest.size_bytes());
+        self.cached.bytes.store(bytes, Ordering::Relaxed);
+        self.cached.is_counting.store(false, Ordering::Relaxed);
+        bytes
+    }
+
+    pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {
+        self.ledger.load_full()
+    }
+}

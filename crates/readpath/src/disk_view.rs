@@ -1,0 +1,246 @@
+//! A disk as the front ends read it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::disk::{Disk, Piece};
+use crate::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::ledger::ChunkNote;
+use crate::sources::{Sources, Want};
+use crate::{
+    BlockView, ExtentKind, LocalChunk, ReadError, ReadFuture, Segment, Tier, TryRead, limits,
+};
+
+/// Reads one disk through one read path.
+pub(crate) struct DiskView {
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) sources: Arc<Sources>,
+}
+
+/// Chunks and bytes per tier of one read.
+#[derive(Default)]
+struct Tally([(u64, u64); Tier::ALL.len()]);
+
+impl Tally {
+    fn add(&mut self, tier: Tier, len: usize) {
+        let (chunks, bytes) = &mut self.0[tier.index()];
+        *chunks += 1;
+        *bytes += len as u64;
+    }
+
+    fn count(&self, sources: &Sources, len: usize) {
+        for (tier, (chunks, bytes)) in Tier::ALL.into_iter().zip(self.0) {
+            if chunks > 0 {
+                sources.metrics.read_chunks(tier, chunks, bytes);
+            }
+        }
+        sources.metrics.read_ok(len);
+    }
+}
+
+/// What is known of a piece before anything is obtained.
+enum AtHand {
+    Zero,
+    Local(LocalChunk, Tier),
+    Missing(Want),
+}
+
+/// A piece of a read that waits.
+enum Slot {
+    Ready(Segment, Tier),
+    Waiting(Arc<Flight>),
+}
+
+fn segment(chunk: LocalChunk, piece: &Piece) -> Segment {
+    match chunk {
+        LocalChunk::Mapped(chunk) => Segment::Mapped { chunk, start: piece.start, len: piece.len },
+        LocalChunk::Bytes(bytes) => Segment::Bytes(slice(&bytes, piece)),
+    }
+}
+
+fn slice(bytes: &Bytes, piece: &Piece) -> Bytes {
+    bytes.slice(piece.start..piece.start + piece.len)
+}
+
+fn push(segments: &mut Vec<Segment>, segment: Segment) {
+    if let (Some(Segment::Zeros(run)), Segment::Zeros(len)) = (segments.last_mut(), &segment) {
+        *run += len;
+    } else {
+        segments.push(segment);
+    }
+}
+
+impl DiskView {
+    fn at_hand(&self, index: u64) -> AtHand {
+        let Some(want) = self.disk.want(index) else { return AtHand::Zero };
+        match self.sources.local(&want.digest) {
+            Some((chunk, tier)) => AtHand::Local(chunk, tier),
+            None => AtHand::Missing(want),
+        }
+    }
+
+    fn check_len(&self, offset: u64, len: usize) -> Result<usize, ReadError> {
+        let len = self.disk.clip(offset, len);
+        if len > limits::READ_LEN_MAX {
+            let error = ReadError::TooLong { len, max: limits::READ_LEN_MAX };
+            self.sources.metrics.read_failed(&error);
+            return Err(error);
+        }
+        Ok(len)
+    }
+
+    async fn read_waiting(&self, offset: u64, len: usize) -> Result<Vec<Segment>, ReadError> {
+        let begin = Instant::now();
+        let deadline = begin + self.sources.config.read_deadline;
+        let len = self.check_len(offset, len)?;
+        let slots = self.board(offset, len, deadline);
+        if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
+            let update = self.disk.streams.note_miss(offset, len);
+            self.sources.follow(&self.disk, update);
+        }
+        let result = self.collect(offset, len, slots, begin, deadline).await;
+        if let Err(error) = &result {
+            self.sources.metrics.read_failed(error);
+            tracing::warn!(disk = %self.disk.id(), offset, len, "read failed: {error}");
+        }
+        result
+    }
+
+    /// Looks every piece up and starts to obtain what is missing; nothing waits here, so that all
+    /// misses of a read are under way together.
+    fn board(&self, offset: u64, len: usize, deadline: Instant) -> Vec<(Piece, Slot)> {
+        let look_up = |piece: Piece| {
+            let slot = match self.at_hand(piece.index) {
+                AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
+                AtHand::Local(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
+                AtHand::Missing(want) => {
+                    Slot::Waiting(self.sources.obtain(&want, Side::Guest, deadline))
+                }
+            };
+            (piece, slot)
+        };
+        self.disk.pieces(offset, len).map(look_up).collect()
+    }
+
+    async fn collect(
+        &self,
+        offset: u64,
+        len: usize,
+        slots: Vec<(Piece, Slot)>,
+        begin: Instant,
+        deadline: Instant,
+    ) -> Result<Vec<Segment>, ReadError> {
+        let ledger = self.disk.ledger();
+        let mut notes = Vec::with_capacity(if ledger.is_some() { slots.len() } else { 0 });
+        let mut segments = Vec::with_capacity(slots.len());
+        let mut tally = Tally::default();
+        for (piece, slot) in slots {
+            let (segment, tier, wait, peer) = match slot {
+                Slot::Ready(segment, tier) => (segment, tier, Duration::ZERO, None),
+                Slot::Waiting(flight) => {
+                    let obtained = flight.wait(deadline).await;
+                    let Obtained { bytes, tier, peer } =
+                        obtained.map_err(|failure| self.read_error(&flight, failure))?;
+                    let wait = flight.ended().saturating_duration_since(begin);
+                    self.sources.metrics.read_wait(tier, wait);
+                    (Segment::Bytes(slice(&bytes, &piece)), tier, wait, peer)
+                }
+            };
+            push(&mut segments, segment);
+            tally.add(tier, piece.len);
+            if ledger.is_some() {
+                let (chunk, start, len) = (piece.index, piece.start, piece.len);
+                notes.push(ChunkNote { chunk, start, len, tier, wait, peer });
+            }
+        }
+        tally.count(&self.sources, len);
+        if let Some(ledger) = ledger {
+            let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+            ledger.note(begin, offset, len, chunk_size, notes.into_iter());
+        }
+        Ok(segments)
+    }
+
+    fn read_error(&self, flight: &Flight, failure: FlightFailure) -> ReadError {
+        let digest = flight.digest;
+        match failure {
+            FlightFailure::Corrupt => ReadError::Corrupt { digest },
+            FlightFailure::Missing => ReadError::Missing { digest },
+            FlightFailure::Stopped => ReadError::Stopped,
+            FlightFailure::Internal => ReadError::Internal("the task of a fetch ended early"),
+            // A guest's flight ends with these only at its deadline.
+            FlightFailure::Deadline | FlightFailure::Unavailable | FlightFailure::Overloaded => {
+                ReadError::Deadline(self.sources.config.read_deadline.as_millis() as u64)
+            }
+        }
+    }
+
+    fn note_hits(&self, offset: u64, len: usize, begin: Instant, tiers: &[(Piece, Tier)]) {
+        let Some(ledger) = self.disk.ledger() else { return };
+        let notes = tiers.iter().map(|(piece, tier)| ChunkNote {
+            chunk: piece.index,
+            start: piece.start,
+            len: piece.len,
+            tier: *tier,
+            wait: Duration::ZERO,
+            peer: None,
+        });
+        let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+        ledger.note(begin, offset, len, chunk_size, notes);
+    }
+}
+
+impl BlockView for DiskView {
+    fn size_bytes(&self) -> u64 {
+        self.disk.manifest.size_bytes()
+    }
+
+    fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
+        let len = self.check_len(offset, len)?;
+        let mut segments = Vec::with_capacity(self.disk.piece_count(offset, len));
+        let mut tally = Tally::default();
+        let is_recorded = self.disk.ledger.load().is_some();
+        let begin = is_recorded.then(Instant::now);
+        let mut tiers = Vec::new();
+        for piece in self.disk.pieces(offset, len) {
+            let (segment, tier) = match self.at_hand(piece.index) {
+                AtHand::Zero => (Segment::Zeros(piece.len), Tier::Zero),
+                AtHand::Local(chunk, tier) => (segment(chunk, &piece), tier),
+                AtHand::Missing(_) => return Ok(TryRead::WouldWait),
+            };
+            push(&mut segments, segment);
+            tally.add(tier, piece.len);
+            if is_recorded {
+                tiers.push((piece, tier));
+            }
+        }
+        tally.count(&self.sources, len);
+        if let Some(begin) = begin {
+            self.note_hits(offset, len, begin, &tiers);
+        }
+        let update = self.disk.streams.note_hit(offset, len);
+        self.sources.follow(&self.disk, update);
+        Ok(TryRead::Ready(segments))
+    }
+
+    fn read(&self, offset: u64, len: usize) -> ReadFuture {
+        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        Box::pin(async move { view.read_waiting(offset, len).await })
+    }
+
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        self.disk.extents.next(offset, kind)
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        let (bytes, is_due) = self.disk.cached_bytes();
+        if is_due {
+            let (disk, store) = (self.disk.clone(), self.sources.store.clone());
+            self.sources.runtime.spawn_blocking(move || disk.count_cached_bytes(&*store));
+        }
+        bytes
+    }
+}

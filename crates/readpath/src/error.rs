@@ -1,0 +1,108 @@
+//! What the read path tells its callers when it cannot do what they ask.
+
+use acstor_types::{Digest, DiskId, ErrorKind};
+
+/// Why a read could not be served.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The deadline passed.
+    #[error("no source answered within {0} ms")]
+    Deadline(u64),
+    /// Every source that answered sent other content than the digest names.
+    #[error("every source of chunk {digest} sends other content; verify the image in the origin")]
+    Corrupt {
+        /// The chunk.
+        digest: Digest,
+    },
+    /// The origin does not have what the manifest refers to.
+    #[error("chunk {digest} is not in the origin; was the image removed?")]
+    Missing {
+        /// The chunk.
+        digest: Digest,
+    },
+    /// A read longer than [`crate::limits::READ_LEN_MAX`].
+    #[error("a read of {len} bytes is longer than the limit of {max}")]
+    TooLong {
+        /// Bytes asked for.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The read path was stopped.
+    #[error("the read path is stopped")]
+    Stopped,
+    /// A fault of this program.
+    #[error("internal error of the read path: {0}")]
+    Internal(&'static str),
+}
+
+impl ReadError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ReadError::Deadline(_) | ReadError::Stopped => ErrorKind::Unavailable,
+            ReadError::Corrupt { .. } => ErrorKind::Corrupt,
+            ReadError::Missing { .. } => ErrorKind::NotFound,
+            ReadError::TooLong { .. } => ErrorKind::Invalid,
+            ReadError::Internal(_) => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Why the read path could not be set up or changed.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadPathError {
+    /// A value of the configuration is outside its range.
+    #[error("[readpath] {name} = {value} is out of range: allowed is {allowed}")]
+    Config {
+        /// Name of the value.
+        name: &'static str,
+        /// What was given, in the unit of the range.
+        value: String,
+        /// The allowed range.
+        allowed: String,
+    },
+    /// Another state of the disk is attached.
+    #[error("disk {0} is attached with another manifest; detach it first")]
+    Conflict(DiskId),
+    /// The disk's chunk size is not the chunk store's.
+    #[error("disk {disk} has chunks of {theirs} bytes, this host keeps chunks of {ours} bytes")]
+    ChunkSize {
+        /// The disk.
+        disk: DiskId,
+        /// Its chunk size, bytes.
+        theirs: u32,
+        /// The chunk store's chunk size, bytes.
+        ours: u32,
+    },
+    /// No such disk is attached.
+    #[error("disk {0} is not attached")]
+    NotAttached(DiskId),
+    /// As many disks are attached as the limit allows.
+    #[error("{0} disks are attached, no more are allowed")]
+    TooManyDisks(usize),
+    /// A thread could not be started.
+    #[error("cannot start the thread {name}: {cause}")]
+    Thread {
+        /// Name of the thread.
+        name: &'static str,
+        /// The system's error.
+        cause: String,
+    },
+}
+
+impl ReadPathError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ReadPathError::Config { .. }
+            | ReadPathError::Conflict(_)
+            | ReadPathError::ChunkSize { .. } => ErrorKind::Invalid,
+            ReadPathError::NotAttached(_) => ErrorKind::NotFound,
+            ReadPathError::TooManyDisks(_) => ErrorKind::Exhausted,
+            ReadPathError::Thread { .. } => ErrorKind::Internal,
+        }
+    }
+}

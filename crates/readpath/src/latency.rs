@@ -1,0 +1,103 @@
+//! The p99 of one peer's answers, from a fading histogram.
+
+use std::time::Duration;
+
+/// Ratio of neighbouring bucket bounds: the p99 is at most this factor too high.
+const RATIO: f64 = 1.2;
+/// Upper bound of the first bucket, microseconds.
+const FIRST_US: f64 = 50.0;
+const BUCKETS: usize = 72;
+/// Samples at which all counts are halved, so that old samples fade.
+const SAMPLES_MAX: u32 = 1024;
+
+/// Counts of answer times in buckets that grow geometrically from 50 us to about 20 s.
+#[derive(Debug)]
+pub(crate) struct LatencyWindow {
+    counts: [u32; BUCKETS],
+    total: u32,
+}
+
+impl LatencyWindow {
+    pub(crate) fn new() -> LatencyWindow {
+        LatencyWindow { counts: [0; BUCKETS], total: 0 }
+    }
+
+    /// Adds one answer time. One that was given up is added with the time until then: a lower
+    /// bound, which keeps the tail from vanishing when hedges win.
+    pub(crate) fn record(&mut self, time: Duration) {
+        let ratio = (time.as_secs_f64() * 1e6 / FIRST_US).max(1.0);
+        let bucket = (ratio.ln() / RATIO.ln()).ceil() as usize;
+        self.counts[bucket.min(BUCKETS - 1)] += 1;
+        self.total += 1;
+        if self.total >= SAMPLES_MAX {
+            self.total = 0;
+            for count in &mut self.counts {
+                *count /= 2;
+                self.total += *count;
+            }
+        }
+    }
+
+    /// Number of samples that count now.
+    pub(crate) fn samples(&self) -> u32 {
+        self.total
+    }
+
+    /// The smallest bucket bound that 99 of 100 samples are not above.
+    pub(crate) fn p99(&self) -> Duration {
+        let above_allowed = self.total / 100;
+        let mut above = 0;
+        for bucket in (0..BUCKETS).rev() {
+            above += self.counts[bucket];
+            if above > above_allowed {
+                let bound_us = FIRST_US * RATIO.powi(bucket as i32);
+                return Duration::from_secs_f64(bound_us / 1e6);
+            }
+        }
+        Duration::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn test_p99_ignores_the_one_percent() {
+        let mut window = LatencyWindow::new();
+        for number in 0..1000 {
+            window.record(Duration::from_millis(if number % 200 == 0 { 500 } else { 2 }));
+        }
+        let p99 = window.p99();
+        assert!(p99 >= Duration::from_millis(2) && p99 < Duration::from_millis(3), "{p99:?}");
+    }
+
+    #[test]
+    fn test_p99_follows_a_change() {
+        let mut window = LatencyWindow::new();
+        for _ in 0..2000 {
+            window.record(Duration::from_millis(1));
+        }
+        for _ in 0..200 {
+            window.record(Duration::from_millis(50));
+        }
+        assert!(window.p99() >= Duration::from_millis(50));
+    }
+
+    proptest! {
+        #[test]
+        fn proptest_p99_is_within_a_bucket_of_the_exact_one(micros in proptest::collection::vec(50u64..5_000_000, 1..900)) {
+            let mut window = LatencyWindow::new();
+            for time in &micros {
+                window.record(Duration::from_micros(*time));
+            }
+            let mut sorted = micros.clone();
+            sorted.sort_unstable();
+            let exact = sorted[sorted.len() - 1 - sorted.len() / 100] as f64;
+            let p99 = window.p99().as_secs_f64() * 1e6;
+            prop_assert!(p99 >= exact * 0.999 && p99 <= exact * RATIO * 1.001, "{} {}", p99, exact);
+        }
+    }
+}

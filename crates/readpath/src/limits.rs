@@ -1,0 +1,63 @@
+//! Named maxima of the read path. Each queue, table and retry has one.
+
+use std::time::Duration;
+
+/// Longest read of a front end, bytes (NBD's customary maximum).
+pub const READ_LEN_MAX: usize = 32 << 20;
+/// Most disks attached at a time.
+pub const DISKS_MAX: usize = 65_536;
+/// Most peers asked for one chunk in one round, whatever the ring offers.
+pub const CANDIDATES_MAX: usize = 8;
+/// Most hosts whose health is remembered.
+pub const PEERS_TRACKED_MAX: usize = 16_384;
+/// Most chunks that wait for a thread of the origin pool; more are refused as overload.
+pub const ORIGIN_QUEUE_MAX: usize = 65_536;
+/// Most requests of peers answered at a time.
+pub const SERVE_INFLIGHT_MAX: usize = 1 << 20;
+/// Sequential streams followed per disk.
+pub const STREAMS_PER_DISK: usize = 8;
+/// Digests that the ghost table of `keep = second-touch` remembers.
+pub const GHOST_ENTRIES: usize = 65_536;
+/// Most records of a ledger.
+pub const LEDGER_CAPACITY_MAX: usize = 1 << 22;
+/// Chunks of a pin that are fetched at a time.
+pub const PIN_WINDOW_CHUNKS: usize = 64;
+/// How often a source of wrong content is asked again for the same chunk within one read.
+pub const CORRUPT_ATTEMPTS_MAX: u32 = 2;
+/// Longest duration of any setting.
+pub const DURATION_MAX: Duration = Duration::from_secs(600);
+/// Age after which the count of a disk's cached bytes is taken anew.
+pub const CACHED_BYTES_AGE: Duration = Duration::from_secs(5);
+/// Consecutive failed calls after which the origin counts as down.
+pub const ORIGIN_FAILURES_MAX: u32 = 5;
+/// Time for which a down origin is left alone at first; doubles up to the maximum, with jitter.
+pub const ORIGIN_PROBE_MIN: Duration = Duration::from_millis(250);
+/// Longest time between two probes of a down origin.
+pub const ORIGIN_PROBE_MAX: Duration = Duration::from_secs(5);
+/// Wait before the first retry of a read; doubles up to the maximum, with jitter.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Longest wait between two rounds of one read.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Retries that may be saved up.
+pub const RETRY_TOKENS_MAX: f64 = 50.0;
+/// Retries per first attempt that refill the budget.
+pub const RETRY_RATIO: f64 = 0.1;
+/// Retries per second that are allowed however few first attempts there are.
+pub const RETRY_PER_SECOND: f64 = 5.0;
+/// Hedges that may be saved up.
+pub const HEDGE_TOKENS_MAX: f64 = 16.0;
+/// Fetches from a peer before its p99 is trusted.
+pub const LATENCY_SAMPLES_MIN: u32 = 32;
+/// First penalty of a peer that is dead or stalled; doubles up to the maximum, with jitter.
+pub const PEER_PENALTY_MIN: Duration = Duration::from_millis(250);
+/// Longest penalty of a peer that is dead or stalled.
+pub const PEER_PENALTY_MAX: Duration = Duration::from_secs(10);
+/// Times that the gathering of misses lets other tasks run first, at most.
+pub const GATHER_ROUNDS_MAX: u32 = 4;
+/// Sequential bytes after which a stream is prefetched.
+pub const STREAM_START_BYTES: u64 = 1 << 20;
+/// A stream's window is its length divided by this: what a wrong guess can cost.
+pub const STREAM_WINDOW_DIVISOR: u64 = 4;
+/// How far a read may be from where a stream is expected to go on, bytes (the kernel's read-ahead
+/// arrives slightly out of order when several threads serve it).
+pub const STREAM_SLACK: u64 = 1 << 20;

@@ -1,0 +1,142 @@
+//! The seam to this host's chunk store.
+
+use acstor_store::{ChunkGuard, ChunkStore, Inserted, StoreError};
+use acstor_types::{ChunkSize, Digest, ErrorKind};
+use bytes::Bytes;
+
+/// A chunk that is on this host.
+#[derive(Clone, Debug)]
+pub enum LocalChunk {
+    /// In the mapped slot file; while this lives the slot is not reused.
+    Mapped(ChunkGuard),
+    /// In memory.
+    Bytes(Bytes),
+}
+
+/// What an insert did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertOutcome {
+    /// The chunk was written.
+    New,
+    /// The chunk was there already.
+    Present,
+    /// There is no slot that may be reused.
+    Refused,
+}
+
+/// Why the chunk store could not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("chunk store: {message}")]
+pub struct LocalError {
+    /// What a caller can do about it.
+    pub kind: ErrorKind,
+    /// The store's own text.
+    pub message: String,
+}
+
+/// How full a chunk store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalUsage {
+    /// Bytes that the store may hold.
+    pub capacity_bytes: u64,
+    /// Bytes of the chunks held.
+    pub used_bytes: u64,
+    /// Bytes of the chunks pinned.
+    pub pinned_bytes: u64,
+}
+
+/// The digests held on this host's disk.
+///
+/// The caller guarantees that inserted content matches its digest. The implementation must return
+/// exactly the chunk that the digest names or nothing, from any thread, and must not wait for
+/// anything slower than the local disk.
+pub trait LocalStore: Send + Sync + 'static {
+    /// Size of every chunk of the store.
+    fn chunk_size(&self) -> ChunkSize;
+    /// Returns a chunk, or `None` where the store has it not (or no longer intact).
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk fails; the read path counts it and takes it for a miss.
+    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError>;
+    /// Returns whether the store has a chunk, without touching its eviction state.
+    fn contains(&self, digest: &Digest) -> bool;
+    /// Keeps chunks; one outcome per chunk, in order.
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk fails; some of the chunks may have been kept.
+    fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError>;
+    /// Keeps a chunk from being evicted, now or once it is inserted; counted.
+    ///
+    /// # Errors
+    /// Kind `Exhausted` when the bound on pins is reached.
+    fn pin(&self, digest: &Digest) -> Result<(), LocalError>;
+    /// Takes one pin back.
+    fn unpin(&self, digest: &Digest);
+    /// How full the store is.
+    fn usage(&self) -> LocalUsage;
+}
+
+/// The chunk store of this host as a [`LocalStore`].
+#[derive(Clone, Debug)]
+pub struct HostStore {
+    store: ChunkStore,
+    chunk_size: ChunkSize,
+}
+
+impl HostStore {
+    /// Wraps an open store whose chunks are `chunk_size` long.
+    pub fn new(store: ChunkStore, chunk_size: ChunkSize) -> HostStore {
+        HostStore { store, chunk_size }
+    }
+}
+
+fn local_error(error: &StoreError) -> LocalError {
+    LocalError { kind: error.kind(), message: error.to_string() }
+}
+
+impl LocalStore for HostStore {
+    fn chunk_size(&self) -> ChunkSize {
+        self.chunk_size
+    }
+
+    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError> {
+        match self.store.get(digest) {
+            Ok(chunk) => Ok(chunk.map(LocalChunk::Mapped)),
+            Err(error) => Err(local_error(&error)),
+        }
+    }
+
+    fn contains(&self, digest: &Digest) -> bool {
+        self.store.contains(digest)
+    }
+
+    fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
+        let outcomes = self.store.insert_many(chunks).map_err(|error| local_error(&error))?;
+        Ok(outcomes
+            .into_iter()
+            .map(|outcome| match outcome {
+                Inserted::New => InsertOutcome::New,
+                Inserted::Present => InsertOutcome::Present,
+                Inserted::Refused => InsertOutcome::Refused,
+            })
+            .collect())
+    }
+
+    fn pin(&self, digest: &Digest) -> Result<(), LocalError> {
+        self.store.pin(digest).map_err(|error| local_error(&error))
+    }
+
+    fn unpin(&self, digest: &Digest) {
+        self.store.unpin(digest);
+    }
+
+    fn usage(&self) -> LocalUsage {
+        let stats = self.store.stats();
+        let chunk = self.chunk_size.bytes() as u64;
+        LocalUsage {
+            capacity_bytes: stats.slots * chunk,
+            used_bytes: stats.slots_used * chunk,
+            pinned_bytes: stats.pinned * chunk,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Names of the metrics. `doc/source/admin/metrics-dataplane.rst` describes each; a test compares.
+//!
+//! Stability: a name, a label or a label value is removed or changes its meaning only with a release
+//! note under *upgrade*. Counters appear with the suffix `_total`.
+
+/// Reads of front ends, by result.
+pub const READS: &str = "acstor_reads";
+/// Bytes returned to front ends.
+pub const READ_BYTES: &str = "acstor_read_bytes";
+/// Chunks that reads touched, by tier.
+pub const READ_CHUNKS: &str = "acstor_read_chunks";
+/// Bytes returned to front ends, by tier.
+pub const READ_CHUNK_BYTES: &str = "acstor_read_chunk_bytes";
+/// Time that a read waited for a chunk that was not on this host, by tier.
+pub const READ_WAIT_SECONDS: &str = "acstor_read_wait_seconds";
+/// Efforts to obtain a chunk that are under way.
+pub const FLIGHTS: &str = "acstor_flights";
+/// Waits that joined such an effort instead of starting one, by side.
+pub const FLIGHT_JOINS: &str = "acstor_flight_joins";
+/// Fetches from peers, by outcome.
+pub const PEER_FETCHES: &str = "acstor_peer_fetches";
+/// Verified bytes fetched from peers.
+pub const PEER_FETCH_BYTES: &str = "acstor_peer_fetch_bytes";
+/// Time of successful fetches.
+pub const PEER_FETCH_SECONDS: &str = "acstor_peer_fetch_seconds";
+/// Candidates that were not asked, by reason.
+pub const PEER_SKIPS: &str = "acstor_peer_skips";
+/// Peers that are penalised or on trial.
+pub const PEERS_PENALISED: &str = "acstor_peers_penalised";
+/// Hedges, by outcome.
+pub const HEDGES: &str = "acstor_hedges";
+/// Calls of the origin, by outcome.
+pub const ORIGIN_CALLS: &str = "acstor_origin_calls";
+/// Chunks that calls of the origin were to bring, by outcome.
+pub const ORIGIN_CHUNKS: &str = "acstor_origin_chunks";
+/// Bytes that left the origin for this host, right or wrong.
+pub const ORIGIN_BYTES: &str = "acstor_origin_bytes";
+/// Time of calls of the origin.
+pub const ORIGIN_CALL_SECONDS: &str = "acstor_origin_call_seconds";
+/// Misses that were not sent to the origin, by reason.
+pub const ORIGIN_REFUSALS: &str = "acstor_origin_refusals";
+/// Retries of reads, by whether the budget allowed them.
+pub const ORIGIN_RETRIES: &str = "acstor_origin_retries";
+/// 1 while the origin answers, 0 while it is only probed.
+pub const ORIGIN_UP: &str = "acstor_origin_up";
+/// Chunks that wait for a thread of the origin pool.
+pub const ORIGIN_QUEUE_CHUNKS: &str = "acstor_origin_queue_chunks";
+/// Requests of peers, by where the chunk came from or why there was none.
+pub const SERVES: &str = "acstor_serves";
+/// Bytes sent to peers.
+pub const SERVE_BYTES: &str = "acstor_serve_bytes";
+/// Requests of peers that are being answered.
+pub const SERVES_INFLIGHT: &str = "acstor_serves_inflight";
+/// Chunks that were to be kept, by outcome.
+pub const INSERTS: &str = "acstor_inserts";
+/// Bytes that wait to be written to the chunk store.
+pub const INSERT_QUEUE_BYTES: &str = "acstor_insert_queue_bytes";
+/// Bytes of chunks held in memory because they were obtained a moment ago.
+pub const RECENT_BYTES: &str = "acstor_recent_bytes";
+/// Chunks prefetched, by outcome.
+pub const PREFETCH_CHUNKS: &str = "acstor_prefetch_chunks";
+/// Reads of the chunk store that failed and were taken for misses.
+pub const STORE_READ_ERRORS: &str = "acstor_store_read_errors";
+/// Bytes that the chunk store may hold.
+pub const STORE_CAPACITY_BYTES: &str = "acstor_store_capacity_bytes";
+/// Bytes that the chunk store holds.
+pub const STORE_USED_BYTES: &str = "acstor_store_used_bytes";
+/// Bytes in the chunk store that are pinned.
+pub const STORE_PINNED_BYTES: &str = "acstor_store_pinned_bytes";
+/// Generation of the ring in use, 0 where there is none.
+pub const RING_GENERATION: &str = "acstor_ring_generation";
+/// Disks attached.
+pub const DISKS: &str = "acstor_disks";
+
+/// Every name.
+pub const ALL: [&str; 34] = [
+    READS,
+    READ_BYTES,
+    READ_CHUNKS,
+    READ_CHUNK_BYTES,
+    READ_WAIT_SECONDS,
+    FLIGHTS,
+    FLIGHT_JOINS,
+    PEER_FETCHES,
+    PEER_FETCH_BYTES,
+    PEER_FETCH_SECONDS,
+    PEER_SKIPS,
+    PEERS_PENALISED,
+    HEDGES,
+    ORIGIN_CALLS,
+    ORIGIN_CHUNKS,
+    ORIGIN_BYTES,
+    ORIGIN_CALL_SECONDS,
+    ORIGIN_REFUSALS,
+    ORIGIN_RETRIES,
+    ORIGIN_UP,
+    ORIGIN_QUEUE_CHUNKS,
+    SERVES,
+    SERVE_BYTES,
+    SERVES_INFLIGHT,
+    INSERTS,
+    INSERT_QUEUE_BYTES,
+    RECENT_BYTES,
+    PREFETCH_CHUNKS,
+    STORE_READ_ERRORS,
+    STORE_CAPACITY_BYTES,
+    STORE_USED_BYTES,
+    STORE_PINNED_BYTES,
+    RING_GENERATION,
+    DISKS,
+];

@@ -1,0 +1,82 @@
+//! The seam to the origin.
+
+use acstor_types::{ErrorKind, PackId};
+use bytes::BytesMut;
+
+/// One chunk's place in a pack, and the buffer for it.
+#[derive(Debug)]
+pub struct OriginRange {
+    /// Offset in the pack, bytes.
+    pub offset: u64,
+    /// Filled completely by a successful read; its length is the length of the range.
+    pub buffer: BytesMut,
+}
+
+impl OriginRange {
+    /// A range of `len` bytes at `offset`.
+    pub fn new(offset: u64, len: usize) -> OriginRange {
+        OriginRange { offset, buffer: BytesMut::zeroed(len) }
+    }
+}
+
+/// Why the origin did not give the bytes.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OriginError {
+    /// The pack is not there, and the origin is.
+    #[error("pack {pack} is not in the origin")]
+    NotFound {
+        /// The pack.
+        pack: String,
+    },
+    /// The pack ends before the range does.
+    #[error("pack {pack} ends before byte {end}: it is damaged or another object")]
+    ShortRead {
+        /// The pack.
+        pack: String,
+        /// First byte after the range.
+        end: u64,
+    },
+    /// The origin cannot be reached or fails; it may answer later.
+    #[error("the origin does not answer for pack {pack}: {cause}")]
+    Unavailable {
+        /// The pack.
+        pack: String,
+        /// The driver's own text.
+        cause: String,
+    },
+    /// The origin, or the queue in front of it, refuses because of load.
+    #[error("the origin is overloaded: {0}")]
+    Overloaded(&'static str),
+    /// A fault of the driver.
+    #[error("fault of the origin driver: {0}")]
+    Internal(String),
+}
+
+impl OriginError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OriginError::NotFound { .. } => ErrorKind::NotFound,
+            OriginError::ShortRead { .. } => ErrorKind::Corrupt,
+            OriginError::Unavailable { .. } => ErrorKind::Unavailable,
+            OriginError::Overloaded(_) => ErrorKind::Overloaded,
+            OriginError::Internal(_) => ErrorKind::Internal,
+        }
+    }
+}
+
+/// The central store that everything can be re-read from.
+///
+/// The caller guarantees that `ranges` is not empty, and that each range starts where the one
+/// before ends: together they are one run of neighbouring chunks of one pack, at most
+/// `origin_run_max_bytes` long. The caller verifies the content. The implementation must fill every
+/// buffer completely or return an error, and should return within the origin's own timeout: a
+/// thread of the origin pool waits for it.
+pub trait OriginSource: Send + Sync + 'static {
+    /// Reads one run.
+    ///
+    /// # Errors
+    /// [`OriginError`]; the buffers' content is then undefined and is thrown away.
+    fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError>;
+}

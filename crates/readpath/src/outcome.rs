@@ -1,0 +1,95 @@
+//! The label values of the metrics: what can become of each thing that is counted.
+
+macro_rules! outcomes {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($variant,)+ }
+
+        impl $name {
+            /// The label values, in the order of the variants.
+            pub(crate) const NAMES: &'static [&'static str] = &[$($text,)+];
+
+            pub(crate) const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+outcomes! {
+    /// What became of a read of a front end.
+    ReadResult {
+        Ok = "ok", Deadline = "deadline", Corrupt = "corrupt", Missing = "missing",
+        Other = "other",
+    }
+}
+
+outcomes! {
+    /// What became of a fetch from a peer.
+    PeerFetch {
+        Ok = "ok", Lie = "lie", Refused = "refused", NotFound = "not_found",
+        Unavailable = "unavailable", Timeout = "timeout", Dead = "dead", Rejected = "rejected",
+        Overtaken = "overtaken",
+    }
+}
+
+outcomes! {
+    /// Why a candidate was not asked.
+    PeerSkip { Distance = "distance", Penalty = "penalty", Busy = "busy", }
+}
+
+outcomes! {
+    /// What became of a hedge.
+    Hedge { Started = "started", Won = "won", Denied = "denied", }
+}
+
+outcomes! {
+    /// What became of a call of the origin.
+    OriginCall {
+        Ok = "ok", NotFound = "not_found", Damaged = "damaged", Unavailable = "unavailable",
+        Overloaded = "overloaded", Internal = "internal",
+    }
+}
+
+outcomes! {
+    /// What became of a chunk read from the origin.
+    OriginChunk { Ok = "ok", Corrupt = "corrupt", Failed = "failed", }
+}
+
+outcomes! {
+    /// Why a miss was not sent to the origin.
+    OriginRefusal { Down = "down", Full = "full", Timeout = "timeout", }
+}
+
+outcomes! {
+    /// What became of the wish to retry.
+    Retry { Allowed = "allowed", Denied = "denied", }
+}
+
+outcomes! {
+    /// What became of a peer's request.
+    Serve {
+        Store = "store", Recent = "recent", Peer = "peer", PreviousOwner = "previous_owner",
+        Origin = "origin", NotFound = "not_found", Overloaded = "overloaded",
+        Draining = "draining", Invalid = "invalid", Failed = "failed",
+    }
+}
+
+outcomes! {
+    /// What became of a chunk that was to be kept.
+    Insert {
+        New = "new", Present = "present", Refused = "refused", Failed = "failed",
+        Dropped = "dropped",
+    }
+}
+
+outcomes! {
+    /// What became of a chunk that was prefetched.
+    Prefetch { Issued = "issued", Used = "used", Wasted = "wasted", Denied = "denied", }
+}
+
+outcomes! {
+    /// Who joined a flight.
+    Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", }
+}

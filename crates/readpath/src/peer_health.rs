@@ -1,0 +1,206 @@
+//! What this host knows of each peer: how fast it answers, whether it may be asked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::latency::LatencyWindow;
+use crate::{jitter, limits};
+
+/// Whether a peer may be asked.
+///
+/// ```text
+///   Trusted --- dead, stalled or lied ---> Penalised --- its time is over, a miss comes ---> OnTrial
+///      ^                                      ^                                                |
+///      |                                      +------------ dead, stalled or lied -------------+
+///      +----------------------------- any right answer, any refusal ---------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerState {
+    /// Asked like any other.
+    Trusted,
+    /// Not asked before `until`; `strikes` failures in a row.
+    Penalised { until: Instant, strikes: u32 },
+    /// One fetch is out to see; another may go out at `until`.
+    OnTrial { until: Instant, strikes: u32 },
+}
+
+/// One peer, by the name that the ring gives it.
+#[derive(Debug)]
+pub(crate) struct PeerHealth {
+    pub(crate) name: Arc<str>,
+    /// Fetches under way; one permit each.
+    pub(crate) permits: Arc<Semaphore>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: PeerState,
+    latency: LatencyWindow,
+}
+
+impl PeerHealth {
+    fn new(name: &str, inflight_max: usize) -> PeerHealth {
+        PeerHealth {
+            name: name.into(),
+            permits: Arc::new(Semaphore::new(inflight_max)),
+            inner: Mutex::new(Inner { state: PeerState::Trusted, latency: LatencyWindow::new() }),
+        }
+    }
+
+    /// Asks for leave to fetch from the peer; `trial` is how long a fetch may take at most.
+    pub(crate) fn admit(&self, now: Instant, trial: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        match inner.state {
+            PeerState::Trusted => true,
+            PeerState::Penalised { until, strikes } | PeerState::OnTrial { until, strikes } => {
+                let is_over = now >= until;
+                if is_over {
+                    inner.state = PeerState::OnTrial { until: now + trial, strikes };
+                }
+                is_over
+            }
+        }
+    }
+
+    /// Whether the peer would be asked now, without asking for leave.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.inner.lock().state == PeerState::Trusted
+    }
+
+    /// Notes a right answer and how long it took.
+    pub(crate) fn answered(&self, time: Duration) {
+        let mut inner = self.inner.lock();
+        inner.latency.record(time);
+        inner.state = PeerState::Trusted;
+    }
+
+    /// Notes a refusal: the peer is alive, and says how things are.
+    pub(crate) fn refused(&self) {
+        self.inner.lock().state = PeerState::Trusted;
+    }
+
+    /// Notes that a fetch was given up after `time` because another source was faster.
+    pub(crate) fn overtaken(&self, time: Duration) {
+        self.inner.lock().latency.record(time);
+    }
+
+    /// Notes that the peer is dead or stalled.
+    pub(crate) fn failed(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        let strikes = match inner.state {
+            PeerState::Trusted => 0,
+            // Fetches that were under way when the penalty began tell nothing new.
+            PeerState::Penalised { .. } => return,
+            PeerState::OnTrial { strikes, .. } => strikes.saturating_add(1),
+        };
+        let penalty = jitter::backoff(strikes, limits::PEER_PENALTY_MIN, limits::PEER_PENALTY_MAX);
+        inner.state = PeerState::Penalised { until: now + penalty, strikes };
+    }
+
+    /// Notes that the peer sent wrong content.
+    pub(crate) fn lied(&self, now: Instant, penalty: Duration) {
+        let mut inner = self.inner.lock();
+        inner.state = PeerState::Penalised { until: now + penalty, strikes: u32::MAX };
+    }
+
+    /// How long to wait for the peer before a hedge, within the bounds.
+    pub(crate) fn hedge_delay(&self, min: Duration, max: Duration) -> Duration {
+        let inner = self.inner.lock();
+        if inner.latency.samples() < limits::LATENCY_SAMPLES_MIN {
+            return max;
+        }
+        inner.latency.p99().clamp(min, max)
+    }
+}
+
+/// The peers met so far.
+#[derive(Debug)]
+pub(crate) struct PeerTable {
+    peers: RwLock<HashMap<String, Arc<PeerHealth>>>,
+    inflight_max: usize,
+}
+
+impl PeerTable {
+    pub(crate) fn new(inflight_max: usize) -> PeerTable {
+        PeerTable { peers: RwLock::default(), inflight_max }
+    }
+
+    /// Returns what is known of a peer.
+    pub(crate) fn get(&self, name: &str) -> Arc<PeerHealth> {
+        if let Some(peer) = self.peers.read().get(name) {
+            return peer.clone();
+        }
+        let mut peers = self.peers.write();
+        if peers.len() >= limits::PEERS_TRACKED_MAX {
+            // Hosts come and go for years; what is forgotten is learnt again within seconds.
+            peers.clear();
+        }
+        peers
+            .entry(name.to_owned())
+            .or_insert_with(|| Arc::new(PeerHealth::new(name, self.inflight_max)))
+            .clone()
+    }
+
+    /// How many peers are not trusted now.
+    pub(crate) fn penalised(&self) -> usize {
+        self.peers.read().values().filter(|peer| !peer.is_trusted()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIAL: Duration = Duration::from_secs(2);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn test_failed_peer_is_left_alone_for_a_growing_time() {
+        let peer = PeerHealth::new("a", 1);
+        let mut now = Instant::now();
+        let mut last = Duration::ZERO;
+        for _ in 0..4 {
+            assert!(peer.admit(now, TRIAL));
+            peer.failed(now);
+            assert!(!peer.admit(now, TRIAL));
+            let PeerState::Penalised { until, .. } = peer.inner.lock().state else { panic!() };
+            assert!(until - now >= last / 2 && until - now <= limits::PEER_PENALTY_MAX);
+            last = until - now;
+            now = until;
+        }
+        assert!(peer.admit(now, TRIAL), "on trial");
+        assert!(!peer.admit(now, TRIAL), "one at a time");
+        peer.answered(Duration::from_millis(1));
+        assert!(peer.is_trusted());
+    }
+
+    #[test]
+    fn test_lying_peer_is_left_alone_for_the_penalty() {
+        let peer = PeerHealth::new("a", 1);
+        let now = Instant::now();
+        peer.lied(now, HOUR);
+        assert!(!peer.admit(now + HOUR - Duration::from_secs(1), TRIAL));
+        assert!(peer.admit(now + HOUR, TRIAL));
+    }
+
+    #[test]
+    fn test_hedge_delay_stays_within_its_bounds() {
+        let peer = PeerHealth::new("a", 1);
+        let (min, max) = (Duration::from_millis(20), Duration::from_millis(200));
+        assert_eq!(peer.hedge_delay(min, max), max, "nothing known yet");
+        for _ in 0..100 {
+            peer.answered(Duration::from_micros(300));
+        }
+        assert_eq!(peer.hedge_delay(min, max), min);
+        for _ in 0..1000 {
+            peer.answered(Duration::from_secs(3));
+        }
+        assert_eq!(peer.hedge_delay(min, max), max);
+    }
+}

@@ -1,0 +1,25 @@
+//! The seam to the other hosts.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use acstor_peer::{ChunkRequest, PeerError};
+use bytes::Bytes;
+use tokio::time::Instant;
+
+/// The chunk index of a request without a hint: the peer answers from what it has on its own host
+/// and never reads the origin for it. No manifest has so many chunks.
+pub const NO_HINT: u64 = u64::MAX;
+
+/// The answer of a peer, unverified.
+pub type PeerFuture = Pin<Box<dyn Future<Output = Result<Bytes, PeerError>> + Send>>;
+
+/// Fetches chunks from other hosts.
+///
+/// The caller verifies the content. The implementation must finish by `deadline`, must survive the
+/// drop of the future at any await, and retries nothing by itself: retries are decided in one
+/// place, the read path.
+pub trait PeerSource: Send + Sync + 'static {
+    /// Starts to fetch a chunk from the peer at `address` (`ip:port`).
+    fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture;
+}

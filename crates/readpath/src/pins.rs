@@ -1,0 +1,192 @@
+//! Pinning the head and the tail of a disk: what Nova and QEMU read of every image first.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_types::{Digest, DiskId, ErrorKind};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::disk::Disk;
+use crate::flight::{Flight, Side};
+use crate::sources::{Sources, Want};
+use crate::{InsertOutcome, ReadPath, ReadPathError, limits};
+
+/// The digests pinned for each disk.
+pub(crate) type PinTable = Mutex<HashMap<DiskId, HashSet<Digest>>>;
+
+/// What a pin achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinReport {
+    /// Bytes of the disk that are pinned and in the chunk store; zero chunks need no pin and do
+    /// not count.
+    pub pinned_bytes: u64,
+    /// Bytes that could not be obtained in time, or that the bound on pins refused.
+    pub missing_bytes: u64,
+}
+
+impl ReadPath {
+    /// Fetches the first `head_bytes` and last `tail_bytes` of a disk into the chunk store and keeps
+    /// them there, in place of the disk's former pins. Both are rounded up to whole chunks.
+    ///
+    /// Call again for what is missing; what is pinned already costs nothing then.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    ///
+    /// # Cancel safety
+    /// What was pinned until then stays pinned, and is unpinned by the next pin or the detach.
+    pub async fn pin(
+        &self,
+        disk_id: &DiskId,
+        head_bytes: u64,
+        tail_bytes: u64,
+        timeout: Duration,
+    ) -> Result<PinReport, ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        let deadline = Instant::now() + timeout.min(limits::DURATION_MAX);
+        let wants = wants(&disk, head_bytes, tail_bytes);
+        let keep: HashSet<Digest> = wants.iter().map(|want| want.digest).collect();
+        self.unpin_except(disk_id, &keep);
+        let mut report = PinReport::default();
+        for window in wants.chunks(limits::PIN_WINDOW_CHUNKS) {
+            self.pin_window(disk_id, window, deadline, &mut report).await;
+        }
+        Ok(report)
+    }
+
+    /// Takes the pins of a disk back, but for those of `keep`.
+    pub(crate) fn unpin_except(&self, disk_id: &DiskId, keep: &HashSet<Digest>) {
+        let mut pins = self.pins.lock();
+        let Some(pinned) = pins.get_mut(disk_id) else { return };
+        pinned.retain(|digest| {
+            let is_kept = keep.contains(digest);
+            if !is_kept {
+                self.sources.store.unpin(digest);
+            }
+            is_kept
+        });
+        if pinned.is_empty() {
+            pins.remove(disk_id);
+        }
+    }
+
+    /// Bytes pinned for a disk.
+    pub fn pinned_bytes(&self, disk_id: &DiskId) -> u64 {
+        let chunk = self.sources.store.chunk_size().bytes() as u64;
+        self.pins.lock().get(disk_id).map_or(0, |pinned| pinned.len() as u64 * chunk)
+    }
+
+    async fn pin_window(
+        &self,
+        disk_id: &DiskId,
+        window: &[Want],
+        deadline: Instant,
+        report: &mut PinReport,
+    ) {
+        let sources = &self.sources;
+        let mut flights: Vec<(Want, Option<Arc<Flight>>)> = Vec::with_capacity(window.len());
+        for want in window {
+            let len = want.chunk_size.bytes() as u64;
+            if !self.pin_digest(disk_id, &want.digest) {
+                report.missing_bytes += len;
+                continue;
+            }
+            let is_held = sources.store.contains(&want.digest);
+            let flight = (!is_held).then(|| sources.obtain(want, Side::Guest, deadline));
+            flights.push((*want, flight));
+        }
+        let mut obtained = Vec::new();
+        for (want, flight) in flights {
+            let len = want.chunk_size.bytes() as u64;
+            match flight {
+                None => report.pinned_bytes += len,
+                Some(flight) => match flight.wait(deadline).await {
+                    Ok(chunk) => obtained.push((want.digest, chunk.bytes)),
+                    Err(_) => {
+                        self.unpin_digest(disk_id, &want.digest);
+                        report.missing_bytes += len;
+                    }
+                },
+            }
+        }
+        if !obtained.is_empty() {
+            self.keep_pinned(disk_id, obtained, report).await;
+        }
+    }
+
+    /// Writes chunks whose pins are set; a pin means that the chunk is there, so not in background.
+    async fn keep_pinned(
+        &self,
+        disk_id: &DiskId,
+        chunks: Vec<(Digest, Bytes)>,
+        report: &mut PinReport,
+    ) {
+        let sizes: Vec<(Digest, u64)> =
+            chunks.iter().map(|(digest, bytes)| (*digest, bytes.len() as u64)).collect();
+        let sources: Arc<Sources> = self.sources.clone();
+        let written =
+            self.sources.runtime.spawn_blocking(move || sources.store.insert_many(&chunks)).await;
+        let outcomes = match written {
+            Ok(Ok(outcomes)) => outcomes,
+            Ok(Err(error)) => {
+                tracing::warn!(kind = error.kind.as_str(), "chunks were not pinned: {error}");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        };
+        self.sources.metrics.inserted(&outcomes);
+        for (position, (digest, len)) in sizes.into_iter().enumerate() {
+            match outcomes.get(position) {
+                Some(InsertOutcome::New | InsertOutcome::Present) => report.pinned_bytes += len,
+                Some(InsertOutcome::Refused) | None => {
+                    self.unpin_digest(disk_id, &digest);
+                    report.missing_bytes += len;
+                }
+            }
+        }
+    }
+
+    /// Pins a digest for a disk, once; `false`: the bound on pins is reached.
+    fn pin_digest(&self, disk_id: &DiskId, digest: &Digest) -> bool {
+        let mut pins = self.pins.lock();
+        if pins.get(disk_id).is_some_and(|pinned| pinned.contains(digest)) {
+            return true;
+        }
+        match self.sources.store.pin(digest) {
+            Ok(()) => {
+                pins.entry(*disk_id).or_default().insert(*digest);
+                true
+            }
+            Err(error) => {
+                let is_bound = error.kind == ErrorKind::Exhausted;
+                tracing::warn!(disk = %disk_id, is_bound, "not pinned: {error}");
+                false
+            }
+        }
+    }
+
+    fn unpin_digest(&self, disk_id: &DiskId, digest: &Digest) {
+        let mut pins = self.pins.lock();
+        if pins.get_mut(disk_id).is_some_and(|pinned| pinned.remove(digest)) {
+            self.sources.store.unpin(digest);
+        }
+    }
+}
+
+/// The distinct chunks with content of the head and the tail, in the order of the disk.
+fn wants(disk: &Disk, head_bytes: u64, tail_bytes: u64) -> Vec<Want> {
+    let size = disk.manifest.chunk_size();
+    let count = disk.manifest.chunk_count();
+    let head = size.count_for(head_bytes.min(disk.manifest.size_bytes()));
+    let tail_start = disk.manifest.size_bytes().saturating_sub(tail_bytes);
+    let tail = if tail_bytes == 0 { count } else { size.index_of(tail_start) };
+    let mut seen = HashSet::new();
+    (0..head)
+        .chain(tail.max(head)..count)
+        .filter_map(|index| disk.want(index))
+        .filter(|want| seen.insert(want.digest))
+        .collect()
+}

@@ -1,0 +1,208 @@
+//! Whom to ask for a chunk, in which order.
+
+use std::sync::Arc;
+
+use acstor_ring::{Ring, RingHandle, Threshold};
+use acstor_types::{Digest, DiskId, Oid};
+
+use crate::peer_health::{PeerHealth, PeerTable};
+use crate::{PlacementRule, ReadPathConfig};
+
+/// A peer that may be asked for a chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) health: Arc<PeerHealth>,
+    /// `ip:port`.
+    pub(crate) address: Arc<str>,
+}
+
+/// The sources of one chunk before the origin, which is always the last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// Peers that come before this host, in order; empty where this host is first.
+    pub(crate) peers: Vec<Candidate>,
+    /// Whether this host owns the chunk.
+    pub(crate) is_owner: bool,
+    /// The owner of the ring's previous generation, where this host has become the owner.
+    pub(crate) previous: Option<Candidate>,
+    /// Hosts passed over because they are too far.
+    pub(crate) too_far: u32,
+    /// Whether the origin is not to be asked.
+    pub(crate) is_origin_left_out: bool,
+}
+
+impl Plan {
+    /// Whether nobody is asked before the origin.
+    pub(crate) fn starts_at_origin(&self) -> bool {
+        self.peers.is_empty() && self.previous.is_none() && !self.is_origin_left_out
+    }
+}
+
+/// Looks candidates up.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    rings: Arc<RingHandle>,
+    host: String,
+    rule: PlacementRule,
+    threshold: Threshold,
+    candidates_max: usize,
+}
+
+impl Placement {
+    pub(crate) fn new(rings: Arc<RingHandle>, config: &ReadPathConfig) -> Placement {
+        Placement {
+            rings,
+            host: config.host.clone(),
+            rule: config.placement,
+            threshold: config.distance_threshold,
+            candidates_max: config.candidates_max,
+        }
+    }
+
+    /// The position on the ring of chunk `index` of a disk.
+    pub(crate) fn oid(&self, disk: &DiskId, index: u64, digest: &Digest) -> Oid {
+        match self.rule {
+            PlacementRule::Oid { span_chunks } => Oid::of(disk, index - index % span_chunks),
+            PlacementRule::Digest => Oid(digest.prefix_u64()),
+        }
+    }
+
+    /// Looks up who is asked for the chunk at `oid`, nearest in line first.
+    pub(crate) fn plan(&self, oid: Oid, peers: &PeerTable) -> Plan {
+        let rings = self.rings.load();
+        let Some(ring) = rings.current.as_deref() else { return Plan::default() };
+        let from = ring.host_id(&self.host);
+        let mut candidates = ring.candidates(oid, from, self.threshold);
+        let mut plan = Plan::default();
+        while plan.peers.len() < self.candidates_max {
+            let Some(id) = candidates.next_id() else { break };
+            if Some(id) == from {
+                plan.is_owner = plan.peers.is_empty();
+                break;
+            }
+            let Some(host) = ring.host(id) else { break };
+            plan.peers.push(Candidate {
+                health: peers.get(&host.name),
+                address: host.address.as_str().into(),
+            });
+        }
+        plan.too_far = candidates.skipped();
+        if let (true, Some(previous)) = (plan.is_owner, rings.previous.as_deref()) {
+            plan.previous = self.previous_owner(ring, previous, oid, peers);
+        }
+        plan
+    }
+
+    fn previous_owner(
+        &self,
+        current: &Ring,
+        previous: &Ring,
+        oid: Oid,
+        peers: &PeerTable,
+    ) -> Option<Candidate> {
+        let owner = previous.owner(oid);
+        if owner.name == self.host {
+            return None;
+        }
+        // It may have moved to another address since.
+        let host = current.host_id(&owner.name).and_then(|id| current.host(id)).unwrap_or(owner);
+        Some(Candidate { health: peers.get(&host.name), address: host.address.as_str().into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use acstor_ring::{Host, RingBuilder};
+
+    use super::*;
+
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+    fn ring(generation: u64, weights: [u32; 4]) -> Ring {
+        let hosts = NAMES.iter().zip(weights).map(|(name, weight)| {
+            Host::new(*name, format!("10.0.0.1:{}", name.as_bytes()[0]), weight)
+        });
+        RingBuilder::new(7).vnodes(256).generation(generation).hosts(hosts).build().unwrap()
+    }
+
+    fn placement(rings: &Arc<RingHandle>, host: &str, rule: PlacementRule) -> Placement {
+        let config = ReadPathConfig {
+            host: host.into(),
+            placement: rule,
+            candidates_max: 3,
+            ..ReadPathConfig::default()
+        };
+        Placement::new(rings.clone(), &config)
+    }
+
+    fn first(placement: &Placement, oid: Oid, peers: &PeerTable) -> String {
+        let plan = placement.plan(oid, peers);
+        match plan.peers.first() {
+            Some(peer) => peer.health.name.to_string(),
+            None => placement.host.clone(),
+        }
+    }
+
+    #[test]
+    fn test_oid_span_sends_neighbours_to_one_owner() {
+        let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
+        let placement = placement(&rings, "a", PlacementRule::Oid { span_chunks: 16 });
+        let peers = PeerTable::new(4);
+        let disk = DiskId::from_bytes([3; 16]);
+        let owner =
+            |index| first(&placement, placement.oid(&disk, index, &Digest::of(b"")), &peers);
+        let mut owners = std::collections::HashSet::new();
+        for span in 0..64 {
+            let expected = owner(span * 16);
+            for index in span * 16..(span + 1) * 16 {
+                assert_eq!(owner(index), expected);
+            }
+            owners.insert(expected);
+        }
+        assert_eq!(owners.len(), 4, "spans spread over all hosts");
+    }
+
+    #[test]
+    fn test_plan_is_the_same_line_seen_from_every_host() {
+        let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
+        let peers = PeerTable::new(4);
+        for number in 0..100u64 {
+            let oid = Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let seen: Vec<String> = NAMES
+                .iter()
+                .map(|host| {
+                    let placement = placement(&rings, host, PlacementRule::Digest);
+                    first(&placement, oid, &peers)
+                })
+                .collect();
+            assert!(seen.iter().all(|owner| *owner == seen[0]), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn test_plan_without_a_ring_is_the_origin() {
+        let rings = Arc::new(RingHandle::empty());
+        let placement = placement(&rings, "a", PlacementRule::Digest);
+        let plan = placement.plan(Oid(1), &PeerTable::new(4));
+        assert!(plan.peers.is_empty() && plan.previous.is_none() && !plan.is_owner);
+    }
+
+    #[test]
+    fn test_plan_after_a_remap_names_the_previous_owner() {
+        let rings = Arc::new(RingHandle::new(ring(1, [0, 1, 1, 1])));
+        rings.set(ring(2, [1, 1, 1, 1])).unwrap();
+        let placement = placement(&rings, "a", PlacementRule::Digest);
+        let peers = PeerTable::new(4);
+        let mut owned = 0;
+        for number in 0..1000u64 {
+            let plan = placement.plan(Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)), &peers);
+            if plan.is_owner {
+                owned += 1;
+                assert_ne!(&*plan.previous.unwrap().health.name, "a");
+            } else {
+                assert!(plan.previous.is_none());
+            }
+        }
+        assert!(owned > 100, "{owned}");
+    }
+}

@@ -1,0 +1,323 @@
+//! One host's read path: what is attached, and the parts behind it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use acstor_ring::RingHandle;
+use acstor_types::{Digest, DiskId, Manifest};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::disk::Disk;
+use crate::disk_view::DiskView;
+use crate::flight::FlightTable;
+use crate::ghost::GhostTable;
+use crate::inserter::Inserter;
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::origin_pool::{self, OriginPool, OrphanSink};
+use crate::origin_queue::OriginQueue;
+use crate::peer_health::PeerTable;
+use crate::pins::PinTable;
+use crate::placement::Placement;
+use crate::recent::RecentCache;
+use crate::sources::Sources;
+use crate::token_bucket::TokenBucket;
+use crate::{
+    BlockView, LocalStore, OriginSource, PeerSource, ReadPathConfig, ReadPathError, limits,
+};
+
+/// What a read path reads from.
+#[derive(Clone)]
+pub struct Seams {
+    /// This host's chunk store.
+    pub store: Arc<dyn LocalStore>,
+    /// The other hosts.
+    pub peers: Arc<dyn PeerSource>,
+    /// The origin.
+    pub origin: Arc<dyn OriginSource>,
+    /// The rings in use; shared with whoever sets them.
+    pub rings: Arc<RingHandle>,
+}
+
+/// The read path of one host. Cheap to clone; every clone is the same read path.
+#[derive(Clone)]
+pub struct ReadPath {
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) serves_inflight: Arc<AtomicUsize>,
+    pub(crate) pins: Arc<PinTable>,
+    disks: Arc<ArcSwap<HashMap<DiskId, Arc<Disk>>>>,
+    rings: Arc<RingHandle>,
+    inserter_thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl ReadPath {
+    /// Starts a read path: its origin pool and its inserter are threads, all else runs on `runtime`.
+    /// Its metrics are registered with `registry`.
+    ///
+    /// # Errors
+    /// [`ReadPathError::Config`] for a value out of range, [`ReadPathError::Thread`].
+    pub fn new(
+        config: ReadPathConfig,
+        seams: Seams,
+        registry: &mut Registry,
+        runtime: Handle,
+    ) -> Result<ReadPath, ReadPathError> {
+        let origin = seams.origin.clone();
+        let threads = config.origin_threads;
+        ReadPath::with_workers(config, seams, registry, runtime, |queue, metrics, orphans| {
+            origin_pool::start_threads(queue, &origin, metrics, orphans, threads)
+        })
+    }
+
+    /// As [`ReadPath::new`], with other workers at the origin's queue: tests run them in paused time.
+    pub(crate) fn with_workers(
+        config: ReadPathConfig,
+        seams: Seams,
+        registry: &mut Registry,
+        runtime: Handle,
+        start_workers: impl FnOnce(
+            &Arc<OriginQueue>,
+            &Arc<Metrics>,
+            &OrphanSink,
+        ) -> Result<(), ReadPathError>,
+    ) -> Result<ReadPath, ReadPathError> {
+        config.validate()?;
+        let metrics = Arc::new(Metrics::new(registry));
+        let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
+        let thread = inserter.start(seams.store.clone(), metrics.clone())?;
+        let queue = Arc::new(OriginQueue::new(&config));
+        let orphans = keep_orphans(&inserter, &metrics);
+        start_workers(&queue, &metrics, &orphans)?;
+        let chunk = seams.store.chunk_size().bytes();
+        let sources = Sources {
+            store: seams.store,
+            recent: RecentCache::new(config.recent_bytes),
+            inserter,
+            ghosts: GhostTable::new(limits::GHOST_ENTRIES),
+            peers: seams.peers,
+            peer_table: PeerTable::new(config.peer_inflight_max),
+            placement: Placement::new(seams.rings.clone(), &config),
+            origin: OriginPool::new(queue, runtime.clone()),
+            flights: Arc::new(FlightTable::new()),
+            metrics,
+            hedge_budget: hedge_budget(&config),
+            retry_budget: TokenBucket::new(
+                limits::RETRY_TOKENS_MAX,
+                limits::RETRY_TOKENS_MAX,
+                limits::RETRY_RATIO,
+                limits::RETRY_PER_SECOND,
+            ),
+            prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
+            runtime,
+            is_draining: AtomicBool::new(false),
+            config,
+        };
+        Ok(ReadPath {
+            sources: Arc::new(sources),
+            serves_inflight: Arc::default(),
+            pins: Arc::default(),
+            disks: Arc::default(),
+            rings: seams.rings,
+            inserter_thread: Arc::new(Mutex::new(Some(thread))),
+        })
+    }
+
+    /// Attaches a disk, or returns the view of one that is attached with the same manifest.
+    ///
+    /// # Errors
+    /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`].
+    pub fn attach(&self, manifest: Manifest) -> Result<Arc<dyn BlockView>, ReadPathError> {
+        let (ours, theirs) = (self.sources.store.chunk_size(), manifest.chunk_size());
+        let id = manifest.disk_id();
+        if ours != theirs {
+            let (ours, theirs) = (ours.as_u32(), theirs.as_u32());
+            return Err(ReadPathError::ChunkSize { disk: id, theirs, ours });
+        }
+        if let Some(disk) = self.disk(&id) {
+            return self.same(disk, &manifest);
+        }
+        let disk = Arc::new(Disk::new(manifest, &self.sources.config));
+        let mut outcome = Ok(());
+        self.disks.rcu(|disks| {
+            outcome = match disks.get(&id) {
+                Some(_) => Err(ReadPathError::Conflict(id)),
+                None if disks.len() >= limits::DISKS_MAX => {
+                    Err(ReadPathError::TooManyDisks(limits::DISKS_MAX))
+                }
+                None => Ok(()),
+            };
+            let mut disks = HashMap::clone(disks);
+            if outcome.is_ok() {
+                disks.insert(id, disk.clone());
+            }
+            disks
+        });
+        match outcome {
+            Ok(()) => Ok(self.view(disk)),
+            // Somebody else attached it at the same time.
+            Err(ReadPathError::Conflict(_)) => match self.disk(&id) {
+                Some(other) => self.same(other, &disk.manifest),
+                None => Err(ReadPathError::Conflict(id)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn same(
+        &self,
+        disk: Arc<Disk>,
+        manifest: &Manifest,
+    ) -> Result<Arc<dyn BlockView>, ReadPathError> {
+        if disk.manifest.as_bytes() != manifest.as_bytes() {
+            return Err(ReadPathError::Conflict(disk.id()));
+        }
+        Ok(self.view(disk))
+    }
+
+    fn view(&self, disk: Arc<Disk>) -> Arc<dyn BlockView> {
+        Arc::new(DiskView { disk, sources: self.sources.clone() })
+    }
+
+    /// Detaches a disk and takes its pins back. Views of it go on working; peers can no longer have
+    /// chunks read from the origin by it.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn detach(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
+        if self.disk(disk_id).is_none() {
+            return Err(ReadPathError::NotAttached(*disk_id));
+        }
+        self.disks.rcu(|disks| {
+            let mut disks = HashMap::clone(disks);
+            disks.remove(disk_id);
+            disks
+        });
+        self.unpin_except(disk_id, &HashSet::new());
+        Ok(())
+    }
+
+    /// Ids of the attached disks, in no order.
+    pub fn disks(&self) -> Vec<DiskId> {
+        self.disks.load().keys().copied().collect()
+    }
+
+    /// The manifest of an attached disk.
+    pub fn manifest(&self, disk_id: &DiskId) -> Option<Manifest> {
+        self.disk(disk_id).map(|disk| disk.manifest.clone())
+    }
+
+    pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {
+        self.disks.load().get(disk_id).cloned()
+    }
+
+    /// While on, requests of peers are refused as overload; guests are served as ever.
+    pub fn set_drain(&self, on: bool) {
+        self.sources.is_draining.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether requests of peers are refused.
+    pub fn is_draining(&self) -> bool {
+        self.sources.is_draining()
+    }
+
+    /// Whether the origin answers, as far as this host knows.
+    pub fn is_origin_up(&self) -> bool {
+        self.sources.origin.queue().health.is_up()
+    }
+
+    /// Starts to record a disk's reads, at most `capacity` records; restarts a running ledger.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn ledger_start(&self, disk_id: &DiskId, capacity: usize) -> Result<(), ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        disk.ledger.store(Some(Arc::new(Ledger::new(capacity))));
+        Ok(())
+    }
+
+    /// The records of a disk as JSON lines, oldest first; empty where none is kept.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn ledger_get(&self, disk_id: &DiskId) -> Result<String, ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        Ok(disk.ledger().map_or_else(String::new, |ledger| ledger.to_json_lines()))
+    }
+
+    /// Stops recording and forgets the records.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn ledger_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        disk.ledger.store(None);
+        Ok(())
+    }
+
+    /// Brings the gauges of the registry up to date; call before encoding it.
+    pub fn refresh_gauges(&self) {
+        let sources = &self.sources;
+        let gauges = &sources.metrics.gauges;
+        let usage = sources.store.usage();
+        let queue = sources.origin.queue();
+        let as_gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        gauges.flights.set(sources.flights.len() as i64);
+        gauges.peers_penalised.set(sources.peer_table.penalised() as i64);
+        gauges.origin_up.set(i64::from(queue.health.is_up()));
+        gauges.origin_queue_chunks.set(queue.depth() as i64);
+        gauges.serves_inflight.set(self.serves_inflight.load(Ordering::Relaxed) as i64);
+        gauges.insert_queue_bytes.set(sources.inserter.bytes() as i64);
+        gauges.recent_bytes.set(sources.recent.bytes() as i64);
+        gauges.store_capacity_bytes.set(as_gauge(usage.capacity_bytes));
+        gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
+        gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
+        gauges.ring_generation.set(as_gauge(self.rings.generation()));
+        gauges.disks.set(self.disks.load().len() as i64);
+    }
+
+    /// Waits until every chunk obtained so far is in the chunk store or refused by it, at most
+    /// `timeout`; returns whether that is so. Blocks.
+    pub fn flush_inserts(&self, timeout: Duration) -> bool {
+        self.sources.inserter.flush(timeout)
+    }
+
+    /// Stops: reads that wait for the origin fail, chunks that wait to be kept are written within
+    /// `timeout`. Threads that wait for an origin that hangs are left behind. Blocks.
+    pub fn stop(&self, timeout: Duration) {
+        self.sources.origin.queue().stop();
+        self.sources.inserter.stop();
+        let is_flushed = self.sources.inserter.flush(timeout);
+        if let (true, Some(thread)) = (is_flushed, self.inserter_thread.lock().take()) {
+            // It ends now: nothing waits and nothing is taken any more.
+            if thread.join().is_err() {
+                tracing::error!("the thread that keeps chunks panicked");
+            }
+        }
+    }
+}
+
+fn keep_orphans(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> OrphanSink {
+    let (inserter, metrics) = (inserter.clone(), metrics.clone());
+    Arc::new(move |chunks: Vec<(Digest, Bytes)>| {
+        for (digest, bytes) in chunks {
+            if !inserter.push(digest, bytes) {
+                metrics.insert_dropped();
+            }
+        }
+    })
+}
+
+fn hedge_budget(config: &ReadPathConfig) -> TokenBucket {
+    let share = f64::from(config.hedge_share_percent) / 100.0;
+    // A few at the start, so that the very first reads of a host are not at the mercy of one peer.
+    let initial = if config.hedge_share_percent == 0 { 0.0 } else { 4.0 };
+    TokenBucket::new(limits::HEDGE_TOKENS_MAX, initial, share, 0.0)
+}

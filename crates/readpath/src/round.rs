@@ -1,0 +1,259 @@
+//! One round of a flight: the sources in line, a hedge where one is late, the first right answer.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Tier;
+use crate::attempt::{AttemptFailure, AttemptResult};
+use crate::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
+use crate::origin_queue::OriginAnswer;
+use crate::outcome::{Hedge, PeerFetch, PeerSkip};
+use crate::placement::{Candidate, Plan};
+use crate::sources::{Sources, Want};
+
+/// A source that has not been asked yet.
+#[derive(Debug)]
+enum Next {
+    Peer(Candidate),
+    PreviousOwner(Candidate),
+    Origin,
+}
+
+/// A source that is being asked.
+struct Attempt {
+    future: Pin<Box<dyn Future<Output = AttemptResult> + Send>>,
+    /// The peer; `None`: the origin.
+    peer: Option<Candidate>,
+    tier: Tier,
+    started: Instant,
+    is_hedge: bool,
+}
+
+/// Whether a hedge may still be started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HedgeState {
+    Possible,
+    Spent,
+}
+
+struct Round<'a> {
+    sources: &'a Arc<Sources>,
+    flight: &'a Flight,
+    want: &'a Want,
+    side: Side,
+    next: VecDeque<Next>,
+    running: Vec<Attempt>,
+    first_origin: Option<oneshot::Receiver<OriginAnswer>>,
+    hedge: HedgeState,
+    worst: FlightFailure,
+}
+
+impl Sources {
+    /// Asks the sources of `plan` until one gives the chunk; `first` is a request of the origin that
+    /// was made already.
+    pub(crate) async fn round(
+        self: &Arc<Self>,
+        flight: &Flight,
+        want: &Want,
+        side: Side,
+        plan: Plan,
+        first: Option<oneshot::Receiver<OriginAnswer>>,
+    ) -> Result<Obtained, FlightFailure> {
+        let mut next = VecDeque::with_capacity(plan.peers.len() + 2);
+        next.extend(plan.previous.map(Next::PreviousOwner));
+        next.extend(plan.peers.into_iter().map(Next::Peer));
+        if !plan.is_origin_left_out {
+            next.push_back(Next::Origin);
+        }
+        let may_hedge = self.config.hedge_enabled && side != Side::Prefetch;
+        let round = Round {
+            sources: self,
+            flight,
+            want,
+            side,
+            next,
+            running: Vec::with_capacity(2),
+            first_origin: first,
+            hedge: if may_hedge { HedgeState::Possible } else { HedgeState::Spent },
+            worst: FlightFailure::Unavailable,
+        };
+        round.run().await
+    }
+}
+
+impl Round<'_> {
+    async fn run(mut self) -> Result<Obtained, FlightFailure> {
+        loop {
+            let wishes = self.flight.wishes();
+            if Instant::now() >= wishes.deadline {
+                return Err(FlightFailure::Deadline);
+            }
+            if wishes.is_cancelled {
+                return Err(FlightFailure::Unavailable);
+            }
+            if self.running.is_empty() {
+                let Some(next) = self.next.pop_front() else { return Err(self.worst) };
+                self.start(next, &wishes, false);
+                continue;
+            }
+            if wishes.origin_now {
+                self.start_origin_beside_peer(&wishes);
+            }
+            let hedge_at = self.hedge_at();
+            tokio::select! {
+                biased;
+                (position, result) = finished(&mut self.running) => {
+                    let attempt = self.running.swap_remove(position);
+                    if let Some(obtained) = self.conclude(attempt, result) {
+                        return Ok(obtained);
+                    }
+                }
+                () = sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
+                    self.start_hedge(&wishes);
+                }
+                () = self.flight.changed() => {
+                    if self.flight.wishes().side != Side::Prefetch {
+                        self.sources.origin.promote(&self.want.digest);
+                    }
+                }
+                () = sleep_until(wishes.deadline) => {}
+            }
+        }
+    }
+
+    fn start(&mut self, next: Next, wishes: &Wishes, is_hedge: bool) {
+        let now = Instant::now();
+        let sources = self.sources.clone();
+        let want = *self.want;
+        let attempt = match next {
+            Next::Peer(candidate) => {
+                let tier = Tier::Peer;
+                self.peer_attempt(candidate, tier, wishes, now)
+            }
+            Next::PreviousOwner(candidate) => {
+                self.peer_attempt(candidate, Tier::PreviousOwner, wishes, now)
+            }
+            Next::Origin => {
+                let first = self.first_origin.take();
+                let lane = wishes.side.lane();
+                Some(Attempt {
+                    future: Box::pin(
+                        async move { sources.attempt_origin(want, lane, first).await },
+                    ),
+                    peer: None,
+                    tier: Tier::Origin,
+                    started: now,
+                    is_hedge: false,
+                })
+            }
+        };
+        self.running.extend(attempt.map(|attempt| Attempt { is_hedge, ..attempt }));
+    }
+
+    fn peer_attempt(
+        &self,
+        candidate: Candidate,
+        tier: Tier,
+        wishes: &Wishes,
+        now: Instant,
+    ) -> Option<Attempt> {
+        let peer_deadline = self.sources.config.peer_deadline;
+        if !candidate.health.admit(now, peer_deadline) {
+            self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
+            return None;
+        }
+        let deadline = (now + peer_deadline).min(wishes.deadline);
+        let (sources, want, side) = (self.sources.clone(), *self.want, self.side);
+        let peer = candidate.clone();
+        Some(Attempt {
+            future: Box::pin(async move {
+                sources.attempt_peer(candidate, want, tier, side, deadline).await
+            }),
+            peer: Some(peer),
+            tier,
+            started: now,
+            is_hedge: false,
+        })
+    }
+
+    /// A peer waits for this flight, which waits for a peer: ask the origin too.
+    fn start_origin_beside_peer(&mut self, wishes: &Wishes) {
+        let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
+        if asks_peer_only && matches!(self.next.back(), Some(Next::Origin)) {
+            if let Some(origin) = self.next.pop_back() {
+                self.start(origin, wishes, false);
+            }
+        }
+    }
+
+    /// When the peer that is being asked counts as late; `None` where no hedge may follow.
+    fn hedge_at(&self) -> Option<Instant> {
+        if self.hedge == HedgeState::Spent || self.next.is_empty() {
+            return None;
+        }
+        match &self.running[..] {
+            [Attempt { peer: Some(candidate), started, .. }] => {
+                let config = &self.sources.config;
+                let delay = candidate.health.hedge_delay(config.hedge_min, config.hedge_max);
+                Some(*started + delay)
+            }
+            _ => None,
+        }
+    }
+
+    fn start_hedge(&mut self, wishes: &Wishes) {
+        self.hedge = HedgeState::Spent;
+        if !self.sources.hedge_budget.try_take(Instant::now()) {
+            self.sources.metrics.hedge(Hedge::Denied);
+            return;
+        }
+        while self.running.len() < 2 {
+            let Some(next) = self.next.pop_front() else { return };
+            self.start(next, wishes, true);
+        }
+        self.sources.metrics.hedge(Hedge::Started);
+    }
+
+    fn conclude(&mut self, attempt: Attempt, result: AttemptResult) -> Option<Obtained> {
+        match result {
+            Ok(obtained) => {
+                if attempt.is_hedge {
+                    self.sources.metrics.hedge(Hedge::Won);
+                }
+                for loser in self.running.drain(..) {
+                    if let Some(peer) = loser.peer {
+                        peer.health.overtaken(loser.started.elapsed());
+                        self.sources.metrics.peer_fetch(PeerFetch::Overtaken);
+                    }
+                }
+                return Some(obtained);
+            }
+            Err(AttemptFailure::Next) => {}
+            Err(AttemptFailure::PeersOriginFailed) => {
+                // Its neighbours would ask the same origin: see for ourselves, once.
+                self.next.retain(|next| matches!(next, Next::Origin));
+            }
+            Err(AttemptFailure::Origin(failure)) => self.worst = failure,
+        }
+        None
+    }
+}
+
+/// Waits for the first attempt that ends; never polled without one.
+async fn finished(running: &mut [Attempt]) -> (usize, AttemptResult) {
+    poll_fn(|context| {
+        for (position, attempt) in running.iter_mut().enumerate() {
+            if let Poll::Ready(result) = attempt.future.as_mut().poll(context) {
+                return Poll::Ready((position, result));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
