@@ -10,11 +10,29 @@ from importlib import metadata
 import pytest
 
 from acstor import exception
-from acstor.origin import base, faulty, memory, posix, retrying
+from acstor.origin import base, faulty, http, memory, posix, retrying
+from acstor.testbed import origin_server
+
+
+class ServedOrigin(http.HttpOrigin):
+    """The HTTP driver with a server of its own over another origin."""
+
+    def __init__(self, inner: base.Origin) -> None:
+        self._server = origin_server.OriginServer(("127.0.0.1", 0), inner)
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        super().__init__(f"http://127.0.0.1:{self._server.server_address[1]}/")
+
+    def close(self) -> None:
+        super().close()
+        self._server.shutdown()
+        self._server.server_close()
+
 
 FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
     "memory": lambda path: memory.MemoryOrigin(),
     "posix": lambda path: posix.PosixOrigin(str(path)),
+    "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
+    "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
     "retrying": lambda path: retrying.RetryingOrigin(posix.PosixOrigin(str(path)), 5.0),
     "retrying over lost answers": lambda path: retrying.RetryingOrigin(

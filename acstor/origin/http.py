@@ -1,0 +1,270 @@
+"""An origin behind HTTP: ranged GET to read, conditional PUT to write.
+
+Any static web server over the directory of a POSIX origin serves data planes and agents that only
+read. Writing takes a server that knows conditional requests (RFC 9110, section 13), as
+``acstor-testbed origin`` is one. Requests, relative to the origin's URL::
+
+    GET, HEAD, PUT, DELETE  <key>          an object
+    GET, PUT, DELETE        refs/<name>    a ref; its ETag is the token of its state
+    GET                     ?list=objects&prefix=<prefix>   one key per line
+    GET                     ?list=refs&prefix=<prefix>      one name per line
+
+There is no authentication: use it on a network that only hosts reach. Content is safe all the
+same, because every chunk is verified against its digest; refs are not.
+"""
+
+import collections
+import contextlib
+import http.client
+import re
+import ssl
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+
+from acstor import exception
+from acstor.origin import base, keys
+
+TIMEOUT_SECONDS = 10.0
+"""Longest wait for the server: to connect, and for each piece of an answer."""
+IDLE_CONNECTIONS_MAX = 16
+"""Connections that are kept for the next call."""
+LISTING_BYTES_MAX = 256 << 20
+"""Largest listing that is accepted (a name has at most 256 bytes with its line end)."""
+_ERROR_TEXT_BYTES_MAX = 1000
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class HttpOrigin(base.Origin):
+    """Reads and writes over HTTP/1.1 with connections that are kept open.
+
+    :param url: ``http://host:port/path/`` or ``https://...``.
+    :param timeout_seconds: of each socket operation.
+    :raises InvalidError: when the URL is none, or holds a user, a query or a fragment.
+    """
+
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        parts = urllib.parse.urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise exception.InvalidError(f"origin URL {url!r}: {error}") from error
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise exception.InvalidError(f"{url!r} is no URL of a web server")
+        if parts.username or parts.query or parts.fragment:
+            raise exception.InvalidError(f"origin URL {url!r} holds more than host, port and path")
+        self._host, self._port = parts.hostname, port
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._path = parts.path.rstrip("/") + "/"
+        self._timeout = timeout_seconds
+        # A deque's append and pop are atomic; a call takes a connection out while it uses it.
+        self._idle: collections.deque[http.client.HTTPConnection] = collections.deque()
+
+    @classmethod
+    def from_url(cls, url: urllib.parse.SplitResult) -> "HttpOrigin":
+        """Open ``http://host[:port][/path]`` or ``https://...``.
+
+        :raises InvalidError: as the constructor.
+        """
+        return cls(url.geturl())
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        """Store an object."""
+        path = keys.validate_key(key)
+        with self._request(
+            "PUT", path, {"If-None-Match": "*"}, base.as_views(buffers), ok=(201, 204, 412)
+        ) as answer:
+            return bool(answer.status != HTTPStatus.PRECONDITION_FAILED)
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from an object into ``buffer``."""
+        path = keys.validate_key(key)
+        if offset < 0:
+            raise exception.InvalidError(f"offset {offset} is negative")
+        if not len(buffer):
+            self.size(key)
+            return 0
+        wanted = {"Range": f"bytes={offset}-{offset + len(buffer) - 1}"}
+        with self._request("GET", path, wanted, ok=(200, 206, 416)) as answer:
+            if answer.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return 0
+            count = _range_length(answer, key, offset, len(buffer))
+            return _read_body(answer, buffer[:count])
+
+    def size(self, key: str) -> int:
+        """Return the size of an object in bytes."""
+        with self._request("HEAD", keys.validate_key(key)) as answer:
+            return _content_length(answer, key)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys in the folder ``prefix``."""
+        yield from self._listing("objects", prefix)
+
+    def delete(self, key: str) -> bool:
+        """Delete an object."""
+        with self._request("DELETE", keys.validate_key(key), ok=(204, 404)) as answer:
+            return bool(answer.status != HTTPStatus.NOT_FOUND)
+
+    def get_ref(self, name: str) -> base.Ref | None:
+        """Return the ref's present state."""
+        with self._request("GET", _ref_path(name), ok=(200, 404)) as answer:
+            if answer.status == HTTPStatus.NOT_FOUND:
+                return None
+            length = _content_length(answer, name)
+            if length > base.REF_SIZE_MAX:
+                raise exception.InvalidError(f"ref {name} has {length} bytes, too many for a ref")
+            content = bytearray(length)
+            if _read_body(answer, memoryview(content)) != length:
+                raise exception.UnavailableError(f"the answer for ref {name} broke off")
+            return base.Ref(token=_token(answer, name), content=bytes(content))
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        """Change a ref if it still is what the caller has seen."""
+        path = _ref_path(name)
+        base.check_ref_content(name, content)
+        condition = (
+            {"If-None-Match": "*"} if expected is None else {"If-Match": _quote_tag(expected)}
+        )
+        method = "DELETE" if content is None else "PUT"
+        body = None if content is None else [memoryview(content)]
+        with self._request(method, path, condition, body, ok=(200, 201, 204, 404, 412)) as answer:
+            if answer.status == HTTPStatus.PRECONDITION_FAILED:
+                raise exception.ConflictError(f"ref {name} was changed by someone else")
+            return None if content is None else _token(answer, name)
+
+    def list_refs(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of the refs in the folder ``prefix``."""
+        yield from self._listing("refs", prefix)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def _listing(self, kind: str, prefix: str) -> Iterator[str]:
+        query = urllib.parse.urlencode({"list": kind, "prefix": keys.validate_prefix(prefix)})
+        with self._request("GET", f"?{query}") as answer:
+            length = _content_length(answer, f"list of {kind}")
+            if length > LISTING_BYTES_MAX or answer.headers.get_content_type() != "text/plain":
+                raise exception.UnsupportedError(
+                    "the web server of the origin cannot list",
+                    hint="register images and collect garbage on the origin's own directory",
+                )
+            content = bytearray(length)
+            if _read_body(answer, memoryview(content)) != length:
+                raise exception.UnavailableError(f"the list of {kind} broke off")
+        for line in content.decode("ascii").splitlines():
+            yield keys.validate_key(line) if kind == "objects" else keys.validate_ref_name(line)
+
+    @contextlib.contextmanager
+    def _request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: Sequence[memoryview] | None = None,
+        ok: tuple[int, ...] = (200,),
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request; yield its answer, whose status is one of ``ok``."""
+        what = f"{method} {self._path}{path}"
+        connection = self._take_connection()
+        try:
+            length = {} if body is None else {"Content-Length": str(sum(map(len, body)))}
+            connection.request(
+                method, self._path + path, body=body, headers={**(headers or {}), **length}
+            )
+            answer = connection.getresponse()
+            if answer.status not in ok:
+                raise _error(answer, what)
+            yield answer
+            answer.read(_ERROR_TEXT_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise exception.UnavailableError(
+                f"{what} at {self._host}: {error or type(error).__name__}"
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+        if answer.isclosed() and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _take_connection(self) -> http.client.HTTPConnection:
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        if self._tls is not None:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout, context=self._tls
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+
+def _ref_path(name: str) -> str:
+    return f"refs/{keys.validate_ref_name(name)}"
+
+
+def _quote_tag(token: str) -> str:
+    return f'"{urllib.parse.quote(token, safe="")}"'
+
+
+def _token(answer: http.client.HTTPResponse, name: str) -> str:
+    tag = answer.headers.get("ETag", "").removeprefix("W/").strip('"')
+    if not tag:
+        raise exception.UnsupportedError(f"the web server of the origin gave ref {name} no ETag")
+    return urllib.parse.unquote(tag)
+
+
+def _content_length(answer: http.client.HTTPResponse, what: str) -> int:
+    text = answer.headers.get("Content-Length", "")
+    if not text.isascii() or not text.isdigit():
+        raise exception.UnsupportedError(f"the web server of the origin gave {what} no length")
+    return int(text)
+
+
+def _range_length(answer: http.client.HTTPResponse, key: str, offset: int, length_max: int) -> int:
+    """Return how many bytes of the asked range the answer holds."""
+    match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    if answer.status != HTTPStatus.PARTIAL_CONTENT or match is None:
+        raise exception.UnsupportedError(
+            f"the web server of the origin answered a range of {key} with status {answer.status}",
+            hint="use a web server that serves ranges (Accept-Ranges: bytes)",
+        )
+    first, last = int(match[1]), int(match[2])
+    if first != offset or not first <= last < first + length_max:
+        raise exception.UnavailableError(f"the web server answered another range of {key}")
+    return last - first + 1
+
+
+def _read_body(answer: http.client.HTTPResponse, buffer: memoryview) -> int:
+    done = 0
+    while done < len(buffer):
+        count = answer.readinto(buffer[done:])
+        if count == 0:
+            break
+        done += count
+    return done
+
+
+def _error(answer: http.client.HTTPResponse, what: str) -> exception.AcstorError:
+    """Return the error for a status that the caller does not expect."""
+    text = answer.read(_ERROR_TEXT_BYTES_MAX).decode("utf-8", "replace").strip()
+    message = f"{what}: {answer.status} {text.splitlines()[0] if text else answer.reason}"
+    match answer.status:
+        case HTTPStatus.NOT_FOUND:
+            return exception.NotFoundError(message)
+        case HTTPStatus.BAD_REQUEST | HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return exception.InvalidError(message)
+        case HTTPStatus.CONFLICT:
+            return exception.ConflictError(message)
+        case HTTPStatus.METHOD_NOT_ALLOWED | HTTPStatus.NOT_IMPLEMENTED | HTTPStatus.FORBIDDEN:
+            return exception.UnsupportedError(message, hint="this web server only serves reads")
+        case HTTPStatus.INSUFFICIENT_STORAGE:
+            return exception.ExhaustedError(message)
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return exception.OverloadedError(message)
+        case _:
+            return exception.UnavailableError(message)
