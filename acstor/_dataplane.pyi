@@ -5,7 +5,7 @@ from typing import Protocol, Self, final, type_check_only
 
 from typing_extensions import Buffer
 
-# --- DataPlane: the runtime of one host (crates/pyext/src/host.rs) -----------------------------
+# --- DataPlane: the runtime of one host (crates/pyext/src/host) -----------------------------
 
 @type_check_only
 class OriginReader(Protocol):
@@ -33,7 +33,9 @@ class DataPlane:
     """
 
     def __init__(self, config: Mapping[str, object], origin: OriginReader | None) -> None:
-        """Check the configuration, open and lock the chunk store; start no thread.
+        """Check the configuration, open and lock the chunk store; serve nothing yet.
+
+        The runtime's threads start here: the process must not fork afterwards.
 
         :param config: keys, types and units are those of
             :class:`acstor.dataplane_host.settings.DataPlaneSettings`, all present.
@@ -132,8 +134,8 @@ class DataPlane:
         ``pinned_bytes`` ints; ``fuse``: dict with ``connected`` bool (False: the file system was
         unmounted or aborted, the process should exit and start anew), ``taken_over`` bool,
         ``connection`` int (N of /sys/fs/fuse/connections/N); ``reads``: dict with ``total``,
-        ``errors``, ``bytes``, ``inflight`` ints; ``tiers``: dict from tier (zero, local, peer,
-        origin) to a dict with ``chunks``, ``bytes`` ints.
+        ``errors``, ``bytes``, ``inflight`` ints; ``tiers``: dict from tier (zero,
+        recent, store, peer, previous_owner, origin) to a dict with ``chunks``, ``bytes`` ints.
         """
 
     def metrics_text(self) -> str:

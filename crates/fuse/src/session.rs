@@ -13,7 +13,7 @@ use crate::dispatch::Dispatch;
 use crate::limits::{REQUEST_BUFFER_BYTES, STOP_WAIT};
 use crate::mount::{self, Unmounted};
 use crate::session_state::SessionState;
-use crate::{FuseError, FuseStats, Negotiated, stop_signal};
+use crate::{FuseError, FuseStats, Negotiated, mountinfo, stop_signal};
 
 /// Pause between two tries to wake a thread up.
 const WAKE_INTERVAL: Duration = Duration::from_millis(2);
@@ -77,6 +77,12 @@ impl FuseSession {
     /// Where it is mounted, links resolved.
     pub fn mount_point(&self) -> &std::path::Path {
         &self.mount_point
+    }
+
+    /// Number of the connection, N in `/sys/fs/fuse/connections/N`; `None` once it is unmounted.
+    pub fn connection(&self) -> Option<u64> {
+        let mount = mountinfo::find(&self.mount_point).ok()??;
+        mount.connection()?.parse().ok()
     }
 
     /// Waits until the connection or its serving has ended, however that comes, at most for

@@ -2,22 +2,28 @@
 //!
 //! Importing it does no I/O, starts no threads and reads no configuration.
 
+mod data_plane;
 mod errors;
+mod host;
 mod log_channel;
+mod python_origin;
 mod repository;
 mod ring;
+mod settings;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _dataplane {
     #[pymodule_export]
+    use crate::data_plane::DataPlane;
+    #[pymodule_export]
     use crate::errors::{DataPlaneError, StaleDescriptorError};
     #[pymodule_export]
-    use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};
-    #[pymodule_export]
     use crate::repository::{
-        DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id,
-        parse_pack_header, scan_buffer, scan_file,
+        DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id, parse_pack_header,
+        scan_buffer, scan_file,
     };
+    #[pymodule_export]
+    use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};
 }

@@ -12,6 +12,7 @@
 
 mod attempt;
 mod config;
+mod counts;
 mod disk;
 mod disk_view;
 mod error;
@@ -50,6 +51,7 @@ mod token_bucket;
 mod view;
 
 pub use config::{Keep, PlacementRule, ReadPathConfig};
+pub use counts::{ReadCounts, TierCount};
 pub use error::{ReadError, ReadPathError};
 pub use local::{HostStore, InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
 pub use origin::{OriginError, OriginRange, OriginSource};

@@ -18,7 +18,7 @@ use crate::outcome::{
     Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch, PeerSkip, Prefetch,
     ReadResult, Retry, Serve,
 };
-use crate::{InsertOutcome, OriginError, ReadError, Tier};
+use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
 
 type Label = [(&'static str, &'static str); 1];
 
@@ -45,6 +45,14 @@ impl Labelled {
         if let Some(counter) = self.0.get(index) {
             counter.inc_by(count);
         }
+    }
+
+    fn get(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, Counter::get)
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(Counter::get).sum()
     }
 }
 
@@ -231,6 +239,19 @@ impl Metrics {
             ),
             store_read_errors: counter(r, names::STORE_READ_ERRORS, "Failed chunk store reads"),
             gauges: Gauges::register(r),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> ReadCounts {
+        let reads = self.reads.sum();
+        ReadCounts {
+            reads,
+            read_errors: reads - self.reads.get(ReadResult::Ok.index()).min(reads),
+            read_bytes: self.read_bytes.get(),
+            tiers: Tier::ALL.map(|tier| TierCount {
+                chunks: self.read_chunks.get(tier.index()),
+                bytes: self.read_chunk_bytes.get(tier.index()),
+            }),
         }
     }
 

@@ -1,0 +1,218 @@
+//! The Python class `DataPlane`: converts, releases the interpreter, delegates to [`Host`].
+
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_readpath::{OriginSource, ReadPathError};
+use acstor_types::{DiskId, ErrorKind};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use serde_json::Value;
+
+use crate::errors::{raise, raise_stale};
+use crate::host::{Host, HostError, Withdrawal};
+use crate::log_channel::LogChannel;
+use crate::python_origin::PythonOrigin;
+use crate::settings::Settings;
+
+/// Longest wait that a caller may ask for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The data plane of one host; the documentation is in the stubs.
+#[pyclass(frozen, module = "acstor._dataplane")]
+pub(crate) struct DataPlane {
+    host: Host,
+}
+
+fn exception(error: HostError) -> PyErr {
+    match &error {
+        HostError::Setting { .. } => PyValueError::new_err(error.to_string()),
+        HostError::Stale(_) => raise_stale(error),
+        _ => raise(error.kind(), error),
+    }
+}
+
+fn disk_id(text: &str) -> PyResult<DiskId> {
+    text.parse().map_err(|error| raise(ErrorKind::Invalid, format!("{text:?}: {error}")))
+}
+
+fn timeout(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map(|timeout| timeout.min(TIMEOUT_MAX))
+        .map_err(|_| PyValueError::new_err(format!("{seconds} is no number of seconds")))
+}
+
+/// Converts plain JSON values to their Python counterparts.
+fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
+        Value::String(text) => text.into_pyobject(py)?.into_any(),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => number.into_pyobject(py)?.into_any(),
+            (None, Some(number)) => number.into_pyobject(py)?.into_any(),
+            (None, None) => number.as_f64().unwrap_or(f64::NAN).into_pyobject(py)?.into_any(),
+        },
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(python(py, item)?)?;
+            }
+            list.into_any()
+        }
+        Value::Object(items) => {
+            let dict = PyDict::new(py);
+            for (key, item) in items {
+                dict.set_item(key, python(py, item)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+#[pymethods]
+impl DataPlane {
+    #[new]
+    fn new(config: &Bound<'_, PyAny>, origin: Option<Py<PyAny>>) -> PyResult<DataPlane> {
+        let settings = Settings::from_mapping(config)?;
+        LogChannel::installed()
+            .set_directives(&settings.log_directives)
+            .map_err(|error| PyValueError::new_err(format!("log_directives: {error}")))?;
+        let origin =
+            origin.map(|object| Arc::new(PythonOrigin::new(object)) as Arc<dyn OriginSource>);
+        if origin.is_some() == settings.origin_posix_root.is_some() {
+            return Err(PyValueError::new_err(
+                "give either an origin object or origin_posix_root, not both",
+            ));
+        }
+        let opened = config.py().detach(|| Host::open(settings, origin));
+        Ok(DataPlane { host: opened.map_err(exception)? })
+    }
+
+    fn start(
+        &self,
+        py: Python<'_>,
+        fuse_fd: Option<i32>,
+        peer_listener_fd: Option<i32>,
+    ) -> PyResult<()> {
+        // SAFETY: the caller passes the ownership of both descriptors, as the stubs say.
+        let fuse = fuse_fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: as above.
+        let listener = peer_listener_fd.map(|fd| unsafe { TcpListener::from_raw_fd(fd) });
+        py.detach(|| self.host.start(fuse, listener)).map_err(exception)
+    }
+
+    fn fuse_fd(&self) -> PyResult<i32> {
+        Ok(self.host.descriptors().map_err(exception)?.0)
+    }
+
+    fn peer_listener_fd(&self) -> PyResult<i32> {
+        Ok(self.host.descriptors().map_err(exception)?.1)
+    }
+
+    fn peer_address(&self) -> PyResult<String> {
+        self.host.peer_address().map_err(exception)
+    }
+
+    #[pyo3(signature = (manifest_path, hidden=false))]
+    fn attach_image<'py>(
+        &self,
+        py: Python<'py>,
+        manifest_path: PathBuf,
+        hidden: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let image =
+            py.detach(|| self.host.attach_image(&manifest_path, hidden)).map_err(exception)?;
+        python(py, &image)
+    }
+
+    fn detach_image(&self, py: Python<'_>, disk_id: &str) -> PyResult<&'static str> {
+        let disk = self::disk_id(disk_id)?;
+        match py.detach(|| self.host.detach_image(disk)).map_err(exception)? {
+            Withdrawal::Removed => Ok("removed"),
+            Withdrawal::Hidden => Ok("hidden"),
+        }
+    }
+
+    fn list_images<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let images = py.detach(|| self.host.list_images());
+        python(py, &Value::Array(images))
+    }
+
+    fn pin_image<'py>(
+        &self,
+        py: Python<'py>,
+        disk_id: &str,
+        head_bytes: u64,
+        tail_bytes: u64,
+        timeout: f64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let disk = self::disk_id(disk_id)?;
+        let timeout = self::timeout(timeout)?;
+        let (pinned, missing) = py
+            .detach(|| self.host.pin_image(disk, head_bytes, tail_bytes, timeout))
+            .map_err(exception)?;
+        python(py, &serde_json::json!({"pinned_bytes": pinned, "missing_bytes": missing}))
+    }
+
+    fn set_drain(&self, on: bool) {
+        self.host.set_drain(on);
+    }
+
+    fn set_ring<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+        py.detach(|| self.host.set_ring(&path)).map_err(exception)?;
+        self.ring_info(py)
+    }
+
+    fn ring_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ring = py.detach(|| self.host.ring_info());
+        python(py, &ring.unwrap_or(Value::Null))
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let status = py.detach(|| self.host.status());
+        python(py, &status)
+    }
+
+    fn metrics_text(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.host.metrics_text()).map_err(exception)
+    }
+
+    fn ledger_start(&self, disk_id: &str, capacity: usize) -> PyResult<()> {
+        let disk = self::disk_id(disk_id)?;
+        self.host.read_path().ledger_start(&disk, capacity).map_err(|e| exception(e.into()))
+    }
+
+    fn ledger_get(&self, py: Python<'_>, disk_id: &str) -> PyResult<String> {
+        let disk = self::disk_id(disk_id)?;
+        py.detach(|| self.host.read_path().ledger_get(&disk)).map_err(|e| exception(e.into()))
+    }
+
+    fn ledger_stop(&self, disk_id: &str) -> PyResult<()> {
+        let disk = self::disk_id(disk_id)?;
+        match self.host.read_path().ledger_stop(&disk) {
+            Ok(()) | Err(ReadPathError::NotAttached(_)) => Ok(()),
+            Err(error) => Err(exception(error.into())),
+        }
+    }
+
+    fn set_log_level(&self, directives: &str) -> PyResult<()> {
+        LogChannel::installed()
+            .set_directives(directives)
+            .map_err(|error| raise(ErrorKind::Invalid, format!("log level: {error}")))
+    }
+
+    fn take_log_lines(&self, lines_max: usize) -> Vec<String> {
+        LogChannel::installed().take(lines_max)
+    }
+
+    fn stop(&self, py: Python<'_>, unmount: bool, timeout: f64) -> PyResult<()> {
+        let timeout = self::timeout(timeout)?;
+        py.detach(|| self.host.stop(unmount, timeout));
+        Ok(())
+    }
+}

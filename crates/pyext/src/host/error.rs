@@ -1,0 +1,83 @@
+//! Why the data plane could not do what its host process asked.
+
+use std::path::PathBuf;
+
+use acstor_fuse::FuseError;
+use acstor_peer::PeerError;
+use acstor_readpath::ReadPathError;
+use acstor_ring::RingError;
+use acstor_store::StoreError;
+use acstor_types::{DiskId, ErrorKind, ManifestError};
+
+/// Why the data plane could not do what its host process asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    /// A setting has a value that this build does not know.
+    #[error("{name} = {value:?} is not possible: {allowed}")]
+    Setting { name: &'static str, value: String, allowed: &'static str },
+    /// A call that the present state does not allow.
+    #[error("the data plane is {0}; make a new one")]
+    State(&'static str),
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// The listening socket could not be made.
+    #[error("cannot listen on {address}: {source}; is the port taken, is the address this host's?")]
+    Listen { address: String, source: std::io::Error },
+    /// A passed descriptor is no longer connected.
+    #[error("{0}")]
+    Stale(#[source] FuseError),
+    /// No image of that id is attached.
+    #[error("image {0} is not attached")]
+    NotAttached(DiskId),
+    /// Another manifest is attached under the same id.
+    #[error("image {0} is attached with another manifest; an image never changes")]
+    Differs(DiskId),
+    /// A manifest file that holds no valid manifest.
+    #[error("{}: {source}", path.display())]
+    Manifest { path: PathBuf, source: ManifestError },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    ReadPath(#[from] ReadPathError),
+    #[error(transparent)]
+    Fuse(#[from] FuseError),
+    /// The system refused threads or descriptors.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    #[error("internal error: {0}")]
+    Internal(&'static str),
+}
+
+impl HostError {
+    /// What a caller can do about it.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            HostError::Setting { .. } | HostError::State(_) | HostError::Differs(_) => {
+                ErrorKind::Invalid
+            }
+            HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                ErrorKind::NotFound
+            }
+            HostError::File { .. } | HostError::Listen { .. } | HostError::System(_) => {
+                ErrorKind::Unavailable
+            }
+            HostError::Stale(_) => ErrorKind::Unavailable,
+            HostError::NotAttached(_) => ErrorKind::NotFound,
+            HostError::Manifest { source, .. } => match source.kind() {
+                ErrorKind::Unsupported => ErrorKind::Unsupported,
+                _ => ErrorKind::Invalid,
+            },
+            HostError::Store(error) => error.kind(),
+            HostError::Ring(error) => error.kind(),
+            HostError::Peer(error) => error.kind(),
+            HostError::ReadPath(error) => error.kind(),
+            HostError::Fuse(error) => error.kind(),
+            HostError::Internal(_) => ErrorKind::Internal,
+        }
+    }
+}

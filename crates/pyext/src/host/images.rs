@@ -1,0 +1,145 @@
+//! Which images this host offers, and which are pinned.
+
+use std::path::Path;
+use std::time::Duration;
+
+use acstor_fuse::Detached;
+use acstor_types::{Digest, DiskId, Manifest};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Host, HostError};
+
+/// An attached image.
+pub(super) struct Attached {
+    manifest: Manifest,
+    digest: Digest,
+}
+
+/// What became of an image that is detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withdrawal {
+    /// Nobody has it open; it is gone.
+    Removed,
+    /// It is open; reads go on.
+    Hidden,
+}
+
+fn file_name(disk: DiskId) -> String {
+    format!("{disk}.raw")
+}
+
+impl Host {
+    /// Offers the image that the manifest file at `path` describes; idempotent.
+    ///
+    /// # Errors
+    /// [`HostError`] when the manifest is invalid or another one is attached under its id.
+    pub(crate) fn attach_image(&self, path: &Path, hidden: bool) -> Result<Value, HostError> {
+        let manifest = read_manifest(path)?;
+        let (disk, digest) = (manifest.disk_id(), manifest.digest());
+        let name = file_name(disk);
+        let mut images = self.parts.images.lock();
+        if let Some(attached) = images.get(&disk) {
+            if attached.digest != digest {
+                return Err(HostError::Differs(disk));
+            }
+        }
+        let is_new = !images.contains_key(&disk);
+        let view = self.parts.read_path.attach(manifest.clone())?;
+        let is_listed = self.is_listed(disk);
+        let outcome = match (hidden, is_listed) {
+            (_, Some(true)) | (true, Some(false)) => Ok(()),
+            (true, None) => self.parts.files.attach_hidden(&name, disk, view),
+            (false, _) => self.parts.files.attach(&name, disk, view),
+        };
+        if let Err(error) = outcome {
+            if is_new {
+                // Nothing was offered; the read path must not keep what nobody can reach.
+                let _ = self.parts.read_path.detach(&disk);
+            }
+            return Err(error.into());
+        }
+        let attached = images.entry(disk).or_insert(Attached { manifest, digest });
+        Ok(self.describe(disk, attached))
+    }
+
+    /// Withdraws an image; open handles go on working.
+    ///
+    /// # Errors
+    /// [`HostError::NotAttached`].
+    pub(crate) fn detach_image(&self, disk: DiskId) -> Result<Withdrawal, HostError> {
+        let mut images = self.parts.images.lock();
+        if !images.contains_key(&disk) {
+            return Err(HostError::NotAttached(disk));
+        }
+        if self.is_listed(disk) == Some(true) {
+            if self.parts.files.detach(disk)? == Detached::StillOpen {
+                return Ok(Withdrawal::Hidden);
+            }
+        } else {
+            self.parts.files.sweep();
+            if self.is_listed(disk).is_some() {
+                return Ok(Withdrawal::Hidden);
+            }
+        }
+        images.remove(&disk);
+        self.parts.read_path.detach(&disk)?;
+        Ok(Withdrawal::Removed)
+    }
+
+    /// Fetches the first and last bytes of an image and keeps them; returns how much is pinned and
+    /// how much is missing, bytes.
+    ///
+    /// # Errors
+    /// [`HostError::NotAttached`].
+    pub(crate) fn pin_image(
+        &self,
+        disk: DiskId,
+        head_bytes: u64,
+        tail_bytes: u64,
+        timeout: Duration,
+    ) -> Result<(u64, u64), HostError> {
+        if !self.parts.images.lock().contains_key(&disk) {
+            return Err(HostError::NotAttached(disk));
+        }
+        let pinning = self.parts.read_path.pin(&disk, head_bytes, tail_bytes, timeout);
+        let report = self.handle.block_on(pinning)?;
+        Ok((report.pinned_bytes, report.missing_bytes))
+    }
+
+    /// Returns every attached image, in the order of ids.
+    pub(crate) fn list_images(&self) -> Vec<Value> {
+        let images = self.parts.images.lock();
+        let mut disks: Vec<_> = images.iter().collect();
+        disks.sort_by_key(|(disk, _)| **disk);
+        disks.into_iter().map(|(disk, attached)| self.describe(*disk, attached)).collect()
+    }
+
+    /// Whether the image is in the file system: listed, hidden, or (`None`) not at all.
+    fn is_listed(&self, disk: DiskId) -> Option<bool> {
+        let files = self.parts.files.list();
+        files.iter().find(|file| file.disk == disk).map(|file| file.is_listed)
+    }
+
+    fn describe(&self, disk: DiskId, attached: &Attached) -> Value {
+        let files = self.parts.files.list();
+        let file = files.iter().find(|file| file.disk == disk);
+        json!({
+            "id": disk.to_string(),
+            "manifest": attached.digest.to_string(),
+            "size_bytes": attached.manifest.size_bytes(),
+            "chunk_size": attached.manifest.chunk_size().as_u32(),
+            "chunks": attached.manifest.chunk_count(),
+            "open_handles": file.map_or(0, |file| file.opens),
+            "hidden": file.is_some_and(|file| !file.is_listed),
+            "pinned_bytes": self.parts.read_path.pinned_bytes(&disk),
+        })
+    }
+}
+
+fn read_manifest(path: &Path) -> Result<Manifest, HostError> {
+    let bytes =
+        std::fs::read(path).map_err(|source| HostError::File { path: path.to_owned(), source })?;
+    Manifest::parse(Bytes::from(bytes))
+        .map_err(|source| HostError::Manifest { path: path.to_owned(), source })
+}

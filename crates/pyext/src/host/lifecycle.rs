@@ -1,0 +1,339 @@
+//! Opening, starting and stopping a data plane.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_fuse::{FileTable, FuseConfig, FuseError, FuseHooks, FuseServer};
+use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
+use acstor_readpath::{
+    HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, ReadPath, ReadPathConfig, Seams,
+};
+use acstor_ring::{RingHandle, Threshold};
+use acstor_store::{ChunkStore, StoreConfig};
+use acstor_types::ChunkSize;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use super::metrics::PartsCollector;
+use super::{Host, HostError, HostState, Parts, Serving};
+use crate::settings::Settings;
+
+/// Time above the read path's own deadline after which the front end gives a read up.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+/// Name of the file that says what was agreed on with the kernel.
+const SESSION_FILE: &str = "fuse-session";
+/// Connections that wait to be accepted.
+const LISTEN_BACKLOG: i32 = 1024;
+/// Recent chunks kept in memory where the prefetch window asks for no more, bytes.
+const RECENT_BYTES_MIN: usize = 16 << 20;
+
+impl Host {
+    /// Checks the settings, opens the store, and starts the runtime's threads; serves nothing yet.
+    ///
+    /// # Errors
+    /// [`HostError`] that names the setting or the file.
+    pub(crate) fn open(
+        settings: Settings,
+        origin: Option<Arc<dyn OriginSource>>,
+    ) -> Result<Host, HostError> {
+        let chunk_size = ChunkSize::new(settings.chunk_size).ok_or_else(|| HostError::Setting {
+            name: "chunk_size",
+            value: settings.chunk_size.to_string(),
+            allowed: "a power of two from 4 KiB to 4 MiB",
+        })?;
+        let read_config = read_path_config(&settings)?;
+        read_config.validate()?;
+        let peer_config = peer_config(&settings);
+        peer_config.validate()?;
+        fuse_config(&settings).validate()?;
+        let origin = match (&settings.origin_posix_root, origin) {
+            (Some(root), _) => Arc::new(PosixPackReader::new(root)) as Arc<dyn OriginSource>,
+            (None, Some(origin)) => origin,
+            (None, None) => {
+                return Err(HostError::Setting {
+                    name: "origin_posix_root",
+                    value: "None".into(),
+                    allowed: "a directory, or an origin object",
+                });
+            }
+        };
+        let store = ChunkStore::open(&store_config(&settings, chunk_size)?)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(settings.runtime_threads)
+            .thread_name("acstor-runtime")
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        let _inside = handle.enter();
+        let rings = Arc::new(RingHandle::empty());
+        let peer_client = PeerClient::new(&peer_config)?;
+        let mut registry = Registry::default();
+        let seams = Seams {
+            store: Arc::new(HostStore::new(store.clone(), chunk_size)),
+            peers: Arc::new(peer_client.clone()),
+            origin,
+            rings: rings.clone(),
+        };
+        let read_path = ReadPath::new(read_config, seams, &mut registry, handle.clone())?;
+        let parts = Arc::new(Parts {
+            chunk_size,
+            store,
+            rings,
+            read_path,
+            files: Arc::new(FileTable::new()),
+            peer_client,
+            images: Mutex::default(),
+            serving: Mutex::default(),
+            state: Mutex::new(HostState::Created),
+            is_draining: false.into(),
+            settings,
+        });
+        registry.register_collector(Box::new(PartsCollector(parts.clone())));
+        drop(_inside);
+        Ok(Host { parts, registry, runtime: Mutex::new(Some(runtime)), handle })
+    }
+
+    /// Starts to serve FUSE requests and peers.
+    ///
+    /// # Errors
+    /// [`HostError::Stale`] when `fuse_fd` is no longer connected, any other when mounting, binding
+    /// or starting fails; the data plane is then stopped.
+    pub(crate) fn start(
+        &self,
+        fuse_fd: Option<OwnedFd>,
+        listener: Option<TcpListener>,
+    ) -> Result<(), HostError> {
+        self.enter(HostState::Running)?;
+        let mut serving = self.parts.serving.lock();
+        let outcome = self.start_serving(&mut serving, fuse_fd, listener);
+        drop(serving);
+        if outcome.is_err() {
+            self.stop(false, Duration::from_secs(1));
+        }
+        outcome
+    }
+
+    fn start_serving(
+        &self,
+        serving: &mut Serving,
+        fuse_fd: Option<OwnedFd>,
+        listener: Option<TcpListener>,
+    ) -> Result<(), HostError> {
+        let parts = &self.parts;
+        let listener = match listener {
+            Some(listener) => listener,
+            None => listen(&parts.settings)?,
+        };
+        serving.peer_listener = Some(listener.try_clone()?);
+        serving.is_taken_over = fuse_fd.is_some();
+        let config = fuse_config(&parts.settings);
+        let server = match fuse_fd {
+            Some(fd) => FuseServer::take_over(config, fd).map_err(|error| match error {
+                FuseError::TakeOver(_) => HostError::Stale(error),
+                other => other.into(),
+            })?,
+            None => FuseServer::mount(config)?,
+        };
+        serving.fuse_fd = Some(server.device().try_clone_to_owned()?);
+        let session =
+            server.serve(parts.files.clone(), self.handle.clone(), FuseHooks::default())?;
+        serving.fuse = Some(session);
+        let _inside = self.handle.enter();
+        let chunks = Arc::new(parts.read_path.clone());
+        serving.peers = Some(PeerServer::start(listener, chunks, &peer_config(&parts.settings))?);
+        Ok(())
+    }
+
+    /// Stops everything within about `timeout`; later calls do nothing.
+    pub(crate) fn stop(&self, unmount: bool, timeout: Duration) {
+        if self.enter(HostState::Stopped).is_err() {
+            return;
+        }
+        let Serving { fuse, fuse_fd, peers, .. } = std::mem::take(&mut *self.parts.serving.lock());
+        if let Some(session) = fuse {
+            if unmount {
+                if let Err(error) = session.unmount(timeout / 2) {
+                    tracing::error!(%error, "the file system stays mounted");
+                }
+            } else {
+                session.shutdown();
+            }
+        }
+        drop(fuse_fd);
+        if let Some(peers) = peers {
+            self.handle.block_on(peers.drain(timeout / 4));
+        }
+        self.parts.peer_client.shutdown();
+        self.parts.read_path.stop(timeout / 4);
+        if let Some(runtime) = self.runtime.lock().take() {
+            runtime.shutdown_timeout(timeout / 4);
+        }
+    }
+
+    fn enter(&self, next: HostState) -> Result<(), HostError> {
+        let mut state = self.parts.state.lock();
+        if !state.may_become(next) {
+            return Err(HostError::State(match *state {
+                HostState::Created => "not started",
+                HostState::Running => "running",
+                HostState::Stopped => "stopped",
+            }));
+        }
+        *state = next;
+        Ok(())
+    }
+
+    /// The descriptors in use, for the supervisor: `/dev/fuse` and the listening socket.
+    ///
+    /// # Errors
+    /// [`HostError::State`] unless it runs.
+    pub(crate) fn descriptors(&self) -> Result<(i32, i32), HostError> {
+        let serving = self.parts.serving.lock();
+        match (&serving.fuse_fd, &serving.peer_listener) {
+            (Some(fuse), Some(listener)) => {
+                Ok((fuse.as_fd().as_raw_fd(), listener.as_fd().as_raw_fd()))
+            }
+            _ => Err(HostError::State("not running")),
+        }
+    }
+
+    /// The address under which other hosts reach this one, `ip:port`.
+    ///
+    /// # Errors
+    /// [`HostError::State`] unless it runs.
+    pub(crate) fn peer_address(&self) -> Result<String, HostError> {
+        let serving = self.parts.serving.lock();
+        let listener = serving.peer_listener.as_ref().ok_or(HostError::State("not running"))?;
+        let port = listener.local_addr()?.port();
+        Ok(join_address(&self.parts.settings.peer_advertise_address, port))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop(false, Duration::from_secs(2));
+        // A stopped host whose runtime is still there failed to open; it has no tasks.
+        if let Some(runtime) = self.runtime.lock().take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn join_address(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn listen(settings: &Settings) -> Result<TcpListener, HostError> {
+    let address = join_address(&settings.peer_listen_address, settings.peer_listen_port);
+    let failed = |source| HostError::Listen { address: address.clone(), source };
+    let resolved = address.to_socket_addrs().map_err(failed)?.next();
+    let resolved = resolved.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+    let family = socket2::Domain::for_address(resolved);
+    let socket = socket2::Socket::new(family, socket2::Type::STREAM, None).map_err(failed)?;
+    socket.set_reuse_address(true).map_err(failed)?;
+    socket.bind(&resolved.into()).map_err(failed)?;
+    socket.listen(LISTEN_BACKLOG).map_err(failed)?;
+    Ok(socket.into())
+}
+
+fn store_config(settings: &Settings, chunk_size: ChunkSize) -> Result<StoreConfig, HostError> {
+    Ok(StoreConfig {
+        path: settings.store_path.clone(),
+        capacity_bytes: settings.store_capacity_bytes,
+        chunk_size,
+        eviction: settings.store_eviction.parse().map_err(|_| HostError::Setting {
+            name: "store_eviction",
+            value: settings.store_eviction.clone(),
+            allowed: "s3fifo, fifo, lru or lfu",
+        })?,
+    })
+}
+
+fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
+    let placement = match settings.placement.as_str() {
+        "oid" => PlacementRule::Oid { span_chunks: settings.placement_span_chunks.into() },
+        "digest" => PlacementRule::Digest,
+        other => {
+            return Err(HostError::Setting {
+                name: "placement",
+                value: other.into(),
+                allowed: "oid or digest",
+            });
+        }
+    };
+    let keep = match settings.keep.as_str() {
+        "never" => Keep::Never,
+        "second-touch" => Keep::SecondTouch,
+        "always" => Keep::Always,
+        other => {
+            return Err(HostError::Setting {
+                name: "keep",
+                value: other.into(),
+                allowed: "never, second-touch or always",
+            });
+        }
+    };
+    let defaults = ReadPathConfig::default();
+    let prefetch_max_bytes = settings.prefetch_max_bytes as usize;
+    let read_deadline = Duration::from_millis(settings.read_deadline_ms);
+    let hedge_min = Duration::from_millis(settings.hedge_min_ms);
+    Ok(ReadPathConfig {
+        host: settings.host.clone(),
+        read_deadline,
+        origin_deadline: Duration::from_millis(settings.origin_deadline_ms).min(read_deadline),
+        peer_deadline: Duration::from_millis(settings.peer_deadline_ms).min(read_deadline),
+        origin_threads: settings.origin_threads,
+        placement,
+        distance_threshold: threshold(settings.distance_threshold),
+        keep,
+        hedge_enabled: settings.hedge_enabled,
+        hedge_min,
+        hedge_max: defaults.hedge_max.max(hedge_min),
+        peer_inflight_max: settings.peer_inflight_max,
+        prefetch_max_bytes,
+        recent_bytes: RECENT_BYTES_MIN.max(2 * prefetch_max_bytes),
+        ..defaults
+    })
+}
+
+fn threshold(hops: Option<u32>) -> Threshold {
+    match hops {
+        Some(hops) => Threshold(u8::try_from(hops).unwrap_or(u8::MAX)),
+        None => Threshold::ANY,
+    }
+}
+
+fn peer_config(settings: &Settings) -> PeerConfig {
+    let security = if settings.tls_enabled {
+        Security::Tls(TlsConfig {
+            ca_file: settings.tls_ca_file.clone(),
+            cert_file: settings.tls_cert_file.clone(),
+            key_file: settings.tls_key_file.clone(),
+        })
+    } else {
+        Security::Plain
+    };
+    let mut config = PeerConfig::new(security);
+    let idle = Duration::from_millis(settings.peer_idle_timeout_ms);
+    config.server.connections_max = settings.peer_connections_max;
+    config.server.requests_in_flight_max = settings.peer_requests_inflight_max;
+    config.server.bytes_in_flight_max = settings.peer_bytes_inflight_max;
+    config.server.idle_timeout = idle;
+    config.client.connect_timeout = Duration::from_millis(settings.peer_connect_timeout_ms);
+    // The client gives an idle connection up first, so that it never asks on one that is closing.
+    config.client.idle_timeout = idle / 2;
+    config.client.requests_in_flight_max = settings.peer_inflight_max;
+    config
+}
+
+fn fuse_config(settings: &Settings) -> FuseConfig {
+    let mut config = FuseConfig::new(&settings.mount_point);
+    config.threads = settings.fuse_threads;
+    config.read_ahead_kb = settings.read_ahead_kb;
+    config.allow_other = settings.allow_other;
+    config.answer_deadline = Duration::from_millis(settings.read_deadline_ms) + ANSWER_MARGIN;
+    config.session_file = Some(settings.state_path.join(SESSION_FILE));
+    config
+}

@@ -1,0 +1,155 @@
+//! The counters of the store, the front end and the peer connections, for Prometheus.
+//!
+//! The read path registers its own metrics; what the other parts count is read off here when the
+//! metrics are asked for. Names and meanings are on the documentation page
+//! `admin/metrics-dataplane`, which a test compares with this file.
+
+use std::sync::Arc;
+
+use acstor_store::StoreStats;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::Parts;
+
+/// Reads the parts' counters off when asked.
+pub(super) struct PartsCollector(pub(super) Arc<Parts>);
+
+impl std::fmt::Debug for PartsCollector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PartsCollector")
+    }
+}
+
+impl Collector for PartsCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let version = [("version", self.0.settings.version.as_str())];
+        let one = ConstGauge::new(1u64);
+        let mut build =
+            encoder.encode_descriptor("acstor_build_info", "Release", None, one.metric_type())?;
+        one.encode(build.encode_family(&version)?)?;
+        for (name, help, value) in store_counters(&self.0.store.stats()) {
+            counter(&mut encoder, name, help, value)?;
+        }
+        for (name, value) in self.0.fuse_stats().pairs() {
+            let metric = format!("acstor_fuse_{name}");
+            let help = "FUSE front end; see the documentation page of the metrics";
+            match name.strip_suffix("_now") {
+                Some(_) => gauge(&mut encoder, &metric, help, value)?,
+                None => counter(&mut encoder, &metric, help, value)?,
+            }
+        }
+        if let Some(server) = self.0.peer_server_stats() {
+            gauge(
+                &mut encoder,
+                "acstor_peer_server_connections",
+                "Connections of peers open",
+                server.connections_open,
+            )?;
+            counter(
+                &mut encoder,
+                "acstor_peer_server_requests",
+                "Chunks asked for by peers",
+                server.requests,
+            )?;
+            counter(
+                &mut encoder,
+                "acstor_peer_server_bytes_sent",
+                "Bytes of chunks sent to peers",
+                server.bytes_sent,
+            )?;
+            labelled(
+                &mut encoder,
+                "acstor_peer_server_refusals",
+                "Requests of peers refused",
+                "status",
+                server.refusals.iter().map(|(status, count)| (format!("{status:?}"), *count)),
+            )?;
+            labelled(
+                &mut encoder,
+                "acstor_peer_server_connections_closed",
+                "Connections of peers that ended",
+                "reason",
+                server.connections_closed.iter().map(|(why, count)| (format!("{why:?}"), *count)),
+            )?;
+        }
+        let client = self.0.peer_client.stats();
+        labelled(
+            &mut encoder,
+            "acstor_peer_client_bytes",
+            "Bytes of chunks fetched",
+            "peer",
+            client.peers.iter().map(|peer| (peer.address.clone(), peer.bytes)),
+        )?;
+        labelled(
+            &mut encoder,
+            "acstor_peer_client_connect_failures",
+            "Connection attempts that failed",
+            "peer",
+            client.peers.iter().map(|peer| (peer.address.clone(), peer.connect_failures)),
+        )?;
+        labelled(
+            &mut encoder,
+            "acstor_peer_client_connections_closed",
+            "Connections to peers that ended",
+            "reason",
+            client.connections_closed.iter().map(|(why, count)| (format!("{why:?}"), *count)),
+        )
+    }
+}
+
+fn store_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 13] {
+    [
+        ("acstor_store_hits", "Chunks found in the chunk store", stats.hits),
+        ("acstor_store_misses", "Chunks not found in the chunk store", stats.misses),
+        ("acstor_store_inserted", "Chunks published", stats.inserted),
+        ("acstor_store_present", "Inserts of a chunk that was there", stats.present),
+        ("acstor_store_refused", "Inserts for which no slot could be had", stats.refused),
+        ("acstor_store_evicted", "Chunks that left to make room", stats.evicted),
+        ("acstor_store_verified", "First reads after a restart that verified", stats.verified),
+        ("acstor_store_corrupt", "Slots that did not hold what was published", stats.corrupt),
+        ("acstor_store_slot_read_errors", "Reads of a slot that failed", stats.read_errors),
+        ("acstor_store_slot_write_errors", "Writes of a slot that failed", stats.write_errors),
+        ("acstor_store_truncations", "Files found truncated while open", stats.truncations),
+        ("acstor_store_inserted_bytes", "Bytes of chunks published", stats.bytes_inserted),
+        ("acstor_store_recovered", "Chunks found at the start", stats.recovered),
+    ]
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), std::fmt::Error> {
+    let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), std::fmt::Error> {
+    let metric = ConstGauge::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn labelled(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: impl Iterator<Item = (String, u64)>,
+) -> Result<(), std::fmt::Error> {
+    let example = ConstCounter::new(0u64);
+    let mut family = encoder.encode_descriptor(name, help, None, example.metric_type())?;
+    for (value, count) in values {
+        let labels = [(label, value)];
+        ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

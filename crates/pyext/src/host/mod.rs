@@ -1,0 +1,133 @@
+//! One host's data plane: chunk store, read path, peers and front end, wired together.
+//!
+//! Nothing here knows Python; `data_plane.rs` is the thin class around it.
+
+mod error;
+mod images;
+mod lifecycle;
+mod metrics;
+mod status;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use acstor_fuse::{FileTable, FuseSession, FuseStats};
+use acstor_peer::{PeerClient, PeerServer, ServerStats};
+use acstor_readpath::ReadPath;
+use acstor_ring::{Ring, RingHandle};
+use acstor_store::ChunkStore;
+use acstor_types::{ChunkSize, DiskId};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+pub(crate) use error::HostError;
+pub(crate) use images::Withdrawal;
+
+use crate::settings::Settings;
+
+/// Where a data plane is in its life; it only moves down this list, and from anywhere to the end.
+///
+/// ```text
+/// Created --start--> Running --stop--> Stopped
+///    `---------------stop-----------------^
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostState {
+    /// The store is open; images and the ring may be given; nothing is served.
+    Created,
+    /// FUSE requests and peers are being served.
+    Running,
+    /// Nothing runs any more.
+    Stopped,
+}
+
+impl HostState {
+    /// Returns whether `next` may follow.
+    pub(crate) fn may_become(self, next: HostState) -> bool {
+        matches!(
+            (self, next),
+            (HostState::Created, HostState::Running)
+                | (HostState::Created | HostState::Running, HostState::Stopped)
+        )
+    }
+}
+
+/// What runs between start and stop.
+#[derive(Default)]
+struct Serving {
+    fuse: Option<FuseSession>,
+    fuse_fd: Option<std::os::fd::OwnedFd>,
+    peers: Option<PeerServer>,
+    peer_listener: Option<std::net::TcpListener>,
+    is_taken_over: bool,
+}
+
+/// The parts that exist from the opening on.
+pub(crate) struct Parts {
+    settings: Settings,
+    chunk_size: ChunkSize,
+    store: ChunkStore,
+    rings: Arc<RingHandle>,
+    read_path: ReadPath,
+    files: Arc<FileTable>,
+    peer_client: PeerClient,
+    images: Mutex<HashMap<DiskId, images::Attached>>,
+    serving: Mutex<Serving>,
+    state: Mutex<HostState>,
+    is_draining: std::sync::atomic::AtomicBool,
+}
+
+/// A data plane. Dropping it stops everything without unmounting.
+pub(crate) struct Host {
+    parts: Arc<Parts>,
+    registry: Registry,
+    runtime: Mutex<Option<tokio::runtime::Runtime>>,
+    handle: tokio::runtime::Handle,
+}
+
+impl Parts {
+    fn fuse_stats(&self) -> FuseStats {
+        self.serving.lock().fuse.as_ref().map(FuseSession::stats).unwrap_or_default()
+    }
+
+    fn peer_server_stats(&self) -> Option<ServerStats> {
+        self.serving.lock().peers.as_ref().map(PeerServer::stats)
+    }
+}
+
+impl Host {
+    /// Puts a ring to use that `path` holds in binary form.
+    ///
+    /// # Errors
+    /// [`HostError`]; the ring in use stays.
+    pub(crate) fn set_ring(&self, path: &std::path::Path) -> Result<(), HostError> {
+        let bytes = std::fs::read(path)
+            .map_err(|source| HostError::File { path: path.to_owned(), source })?;
+        let ring = Ring::decode(&bytes)?;
+        let hosts: Vec<(String, String)> =
+            ring.hosts().iter().map(|host| (host.name.clone(), host.address.clone())).collect();
+        self.parts.rings.set(ring)?;
+        self.parts.peer_client.set_hosts(hosts);
+        Ok(())
+    }
+
+    /// Refuses or takes requests of peers; reads of guests go on.
+    pub(crate) fn set_drain(&self, on: bool) {
+        self.parts.is_draining.store(on, std::sync::atomic::Ordering::Release);
+        self.parts.read_path.set_drain(on);
+    }
+
+    /// Returns every metric in the Prometheus text format.
+    pub(crate) fn metrics_text(&self) -> Result<String, HostError> {
+        self.parts.read_path.refresh_gauges();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .map_err(|_| HostError::Internal("metrics could not be written"))?;
+        Ok(text)
+    }
+
+    /// The read path, for its ledgers.
+    pub(crate) fn read_path(&self) -> &ReadPath {
+        &self.parts.read_path
+    }
+}

@@ -1,0 +1,81 @@
+//! What the host process tells the runtime: the dictionary `DataPlaneSettings` of
+//! `acstor.dataplane_host.settings`, key by key. Units are in the names.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+macro_rules! settings {
+    ($($(#[$meta:meta])* $name:ident: $kind:ty,)+) => {
+        /// The runtime's settings, as the host process checked them.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Settings {
+            $($(#[$meta])* pub(crate) $name: $kind,)+
+        }
+
+        impl Settings {
+            /// Reads every key of `config`.
+            ///
+            /// # Errors
+            /// `ValueError` that names the key that is missing or of a wrong type.
+            pub(crate) fn from_mapping(config: &Bound<'_, PyAny>) -> PyResult<Settings> {
+                Ok(Settings { $($name: item(config, stringify!($name))?,)+ })
+            }
+        }
+    };
+}
+
+settings! {
+    host: String,
+    version: String,
+    state_path: PathBuf,
+    origin_posix_root: Option<PathBuf>,
+    store_path: PathBuf,
+    store_capacity_bytes: u64,
+    store_eviction: String,
+    chunk_size: u32,
+    mount_point: PathBuf,
+    fuse_threads: usize,
+    runtime_threads: usize,
+    origin_threads: usize,
+    read_ahead_kb: u32,
+    allow_other: bool,
+    read_deadline_ms: u64,
+    origin_deadline_ms: u64,
+    peer_deadline_ms: u64,
+    placement: String,
+    placement_span_chunks: u32,
+    keep: String,
+    hedge_enabled: bool,
+    hedge_min_ms: u64,
+    prefetch_max_bytes: u64,
+    peer_inflight_max: usize,
+    distance_threshold: Option<u32>,
+    peer_listen_address: String,
+    peer_listen_port: u16,
+    peer_advertise_address: String,
+    tls_enabled: bool,
+    tls_ca_file: PathBuf,
+    tls_cert_file: PathBuf,
+    tls_key_file: PathBuf,
+    peer_connect_timeout_ms: u64,
+    peer_idle_timeout_ms: u64,
+    peer_connections_max: usize,
+    peer_requests_inflight_max: usize,
+    peer_bytes_inflight_max: u64,
+    log_directives: String,
+}
+
+fn item<'py, T: for<'a> FromPyObject<'a, 'py>>(
+    config: &Bound<'py, PyAny>,
+    key: &str,
+) -> PyResult<T> {
+    let value = config
+        .get_item(key)
+        .map_err(|_| PyValueError::new_err(format!("data plane settings: {key} is missing")))?;
+    value.extract::<T>().map_err(|_| {
+        PyValueError::new_err(format!("data plane settings: {key} has a wrong type or range"))
+    })
+}
