@@ -1,5 +1,6 @@
 """The caller's end of the admin protocol."""
 
+import contextlib
 import socket
 from typing import Any
 
@@ -58,7 +59,9 @@ class AdminClient:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
             connection.settimeout(timeout)
             connection.connect(self._path)
-            connection.sendall(line)
+            # A server that refuses the connection may have answered and left already.
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(line)
             reader = LineReader(connection, protocol.RESPONSE_BYTES_MAX)
             answer = reader.read_line(timeout, timeout)
         if not answer:

@@ -1,12 +1,18 @@
 """What the Rust runtime is told: plain values, checked by the configuration before."""
 
+import ipaddress
+import logging
 import os
 import socket
 from typing import TypedDict
 
 from oslo_config import cfg
 
-_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, never bound
+from acstor import exception
+
+LOG = logging.getLogger(__name__)
+
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never bound
 
 
 class DataPlaneSettings(TypedDict):
@@ -54,6 +60,7 @@ class DataPlaneSettings(TypedDict):
     distance_threshold: int | None
     """None: no candidate is too far."""
     peer_listen_address: str
+    """IP address."""
     peer_listen_port: int
     """0: any free port."""
     peer_advertise_address: str
@@ -72,17 +79,39 @@ class DataPlaneSettings(TypedDict):
     """Which events reach the log channel, as for set_log_level."""
 
 
+def resolve(name: str, option: str) -> str:
+    """Return the first IP address of a host name or address.
+
+    :param option: where the name comes from, for the error.
+    :raises ConfigurationError: when it does not resolve.
+    """
+    try:
+        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise exception.ConfigurationError(
+            f"{option}: {name!r} has no address: {error.strerror}",
+            hint="set [peer] advertise_address to the IP address that other hosts reach",
+        ) from error
+
+
 def advertised_address(conf: cfg.ConfigOpts) -> str:
     """Return the IP address under which peers reach this host.
 
-    :raises OSError: when no address is configured and the host's name does not resolve.
+    :raises ConfigurationError: when no address is configured and the host's name does not resolve.
     """
     if conf.peer.advertise_address:
-        return str(conf.peer.advertise_address)
-    if conf.peer.listen_address not in _WILDCARDS:
-        return str(conf.peer.listen_address)
-    address = socket.getaddrinfo(conf.host, None, type=socket.SOCK_STREAM)[0][4][0]
-    return str(address)
+        return resolve(conf.peer.advertise_address, "[peer] advertise_address")
+    listening = resolve(conf.peer.listen_address, "[peer] listen_address")
+    if listening not in _WILDCARDS:
+        return listening
+    address = resolve(conf.host, "[DEFAULT] host")
+    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        LOG.warning(
+            "the name %s resolves to %s, which no other host reaches; set [peer] advertise_address",
+            conf.host,
+            address,
+        )
+    return address
 
 
 def from_conf(
@@ -92,7 +121,7 @@ def from_conf(
 
     :param chunk_size: of the repository that the origin holds, bytes.
     :param origin_posix_root: see :class:`DataPlaneSettings`.
-    :raises OSError: as :func:`advertised_address`.
+    :raises ConfigurationError: as :func:`advertised_address`.
     """
     read, peer = conf.readpath, conf.peer
     return DataPlaneSettings(
@@ -121,7 +150,7 @@ def from_conf(
         prefetch_max_bytes=read.prefetch_max,
         peer_inflight_max=read.peer_inflight_max,
         distance_threshold=read.distance_threshold,
-        peer_listen_address=peer.listen_address,
+        peer_listen_address=resolve(peer.listen_address, "[peer] listen_address"),
         peer_listen_port=peer.listen_port,
         peer_advertise_address=advertised_address(conf),
         tls_enabled=peer.tls_enabled,

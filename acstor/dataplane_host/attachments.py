@@ -1,0 +1,194 @@
+"""What the data plane has attached, on disk, so that a restart needs neither agent nor origin.
+
+Layout of the directory (``<state_path>/dataplane``), each file complete or absent::
+
+    images/<uuid>.manifest   an attached image
+    images/<uuid>.hidden     empty: the image was withdrawn while handles were open
+    images/<uuid>.refused    a manifest that could not be attached after a restart
+    ring.bin                 the ring in use
+    draining                 empty: peers are refused
+    repository.json          {"version": 1, "chunk_size": 65536}
+    arriving-*               being written when the process was killed; removed at the next start
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acstor import exception
+
+FORMAT_VERSION = 1
+FILE_BYTES_MAX = 4 << 30
+"""Largest manifest or ring that is taken over, bytes."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ARRIVING = "arriving-"
+
+
+@dataclass(frozen=True)
+class AttachedImage:
+    """One image that was attached."""
+
+    disk_id: str
+    manifest_path: str
+    is_hidden: bool
+
+
+class Attachments:
+    """The files of one data plane; used by one thread at a time.
+
+    :param directory: created when missing, mode 0700.
+    :raises OSError: when it cannot be created.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._images = os.path.join(directory, "images")
+        self._ring = os.path.join(directory, "ring.bin")
+        self._draining = os.path.join(directory, "draining")
+        self._repository = os.path.join(directory, "repository.json")
+        os.makedirs(self._images, mode=0o700, exist_ok=True)
+        for name in os.listdir(directory):
+            if name.startswith(_ARRIVING):
+                os.unlink(os.path.join(directory, name))
+
+    def images(self) -> list[AttachedImage]:
+        """Return the images that were attached, ordered by id."""
+        found = []
+        for name in sorted(os.listdir(self._images)):
+            disk_id, _, kind = name.rpartition(".")
+            if kind == "manifest" and _UUID.fullmatch(disk_id):
+                found.append(
+                    AttachedImage(
+                        disk_id, os.path.join(self._images, name), self._is_hidden(disk_id)
+                    )
+                )
+        return found
+
+    @contextlib.contextmanager
+    def arriving(self, source_path: str) -> Iterator[str]:
+        """Copy a file into the directory and give its path; it is gone afterwards unless kept.
+
+        What is checked is then what is kept, whatever happens to the source.
+
+        :raises InvalidError: when the source is no regular file of acceptable size.
+        """
+        try:
+            with open(source_path, "rb", opener=_open_without_waiting) as source:
+                found = os.fstat(source.fileno())
+                if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= FILE_BYTES_MAX:
+                    raise exception.InvalidError(f"{source_path} is no file of acceptable size")
+                descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
+                with os.fdopen(descriptor, "wb") as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+        except OSError as error:
+            raise exception.InvalidError(f"{source_path}: {error.strerror}") from error
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def keep_image(self, disk_id: str, arrived_path: str) -> None:
+        """Keep an arrived manifest as that of a listed image."""
+        _check_id(disk_id)
+        os.replace(arrived_path, self._path(disk_id, "manifest"))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(disk_id, "hidden"))
+        _sync_directory(self._images)
+
+    def hide_image(self, disk_id: str) -> None:
+        """Note that an image is withdrawn but in use."""
+        _check_id(disk_id)
+        with open(self._path(disk_id, "hidden"), "wb"):
+            pass
+        _sync_directory(self._images)
+
+    def forget_image(self, disk_id: str) -> None:
+        """Remove what is kept of an image."""
+        _check_id(disk_id)
+        for kind in ("manifest", "hidden"):  # in this order: a kill between leaves no image
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path(disk_id, kind))
+        _sync_directory(self._images)
+
+    def refuse_image(self, disk_id: str) -> None:
+        """Put a manifest aside that cannot be attached, for a person to look at."""
+        os.replace(self._path(disk_id, "manifest"), self._path(disk_id, "refused"))
+
+    def ring_path(self) -> str | None:
+        """Return the path of the ring that was in use, or None."""
+        return self._ring if os.path.exists(self._ring) else None
+
+    def keep_ring(self, arrived_path: str) -> None:
+        """Keep an arrived ring as the one in use."""
+        os.replace(arrived_path, self._ring)
+        _sync_directory(self._directory)
+
+    def is_draining(self) -> bool:
+        """Return whether peers were refused."""
+        return os.path.exists(self._draining)
+
+    def set_draining(self, on: bool) -> None:
+        """Note whether peers are refused."""
+        if on:
+            with open(self._draining, "wb"):
+                pass
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._draining)
+        _sync_directory(self._directory)
+
+    def chunk_size(self) -> int | None:
+        """Return the repository's chunk size, bytes, when it was ever known."""
+        try:
+            with open(self._repository, "rb") as source:
+                kept = json.loads(source.read(4096))
+        except (FileNotFoundError, ValueError):
+            return None
+        size = kept.get("chunk_size") if isinstance(kept, dict) else None
+        return size if isinstance(size, int) and kept.get("version") == FORMAT_VERSION else None
+
+    def keep_chunk_size(self, chunk_size: int) -> None:
+        """Keep the repository's chunk size, bytes."""
+        descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
+        with os.fdopen(descriptor, "w") as copy:
+            json.dump({"version": FORMAT_VERSION, "chunk_size": chunk_size}, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        os.replace(path, self._repository)
+        _sync_directory(self._directory)
+
+    def _path(self, disk_id: str, kind: str) -> str:
+        return os.path.join(self._images, f"{disk_id}.{kind}")
+
+    def _is_hidden(self, disk_id: str) -> bool:
+        return os.path.exists(self._path(disk_id, "hidden"))
+
+
+def _check_id(disk_id: str) -> None:
+    """Refuse an id that could name a file elsewhere."""
+    if not _UUID.fullmatch(disk_id):
+        raise exception.InvalidError(f"{disk_id!r} is no image id (a UUID in lower case)")
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # A pipe at the path, or a link into the mount that this process serves, would otherwise block
+    # the data plane's control for ever.
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,315 @@
+"""One data plane with everything around it: what it restores, keeps, answers and reports."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from oslo_config import cfg
+
+from acstor import exception, version
+from acstor.admin import protocol
+from acstor.admin.server import AdminServer
+from acstor.dataplane import StaleDescriptorError, translated
+from acstor.dataplane_host import descriptors, log_drain, mount, settings
+from acstor.dataplane_host.admin_methods import methods
+from acstor.dataplane_host.attachments import Attachments
+from acstor.dataplane_host.descriptors import InheritedDescriptors
+from acstor.dataplane_host.origin_source import OriginSource
+from acstor.dataplane_host.runtime import Runtime, RuntimeFactory
+from acstor.dataplane_host.states import ProcessEvent, ProcessState, next_state
+from acstor.supervision.supervisor import Supervisor
+
+LOG = logging.getLogger(__name__)
+
+
+class DataPlaneHost:
+    """The data plane of this host; see :mod:`acstor.dataplane_host.states` for its life.
+
+    :param conf: checked configuration.
+    :param chunk_size: of the repository, bytes.
+    :param origin: where misses are read from.
+    :param attachments: what was attached before.
+    :param make_runtime: :class:`acstor.dataplane.DataPlane`, or a double.
+    :param supervisor: keeps the descriptors; may be none.
+    :param inherited: descriptors of the process before.
+    :param request_restart: called, from any thread, when the process is asked to restart.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        chunk_size: int,
+        origin: OriginSource,
+        attachments: Attachments,
+        make_runtime: RuntimeFactory,
+        supervisor: Supervisor,
+        inherited: InheritedDescriptors,
+        request_restart: Callable[[], None],
+    ) -> None:
+        self._conf = conf
+        self._origin = origin
+        self._attachments = attachments
+        self._make_runtime = make_runtime
+        self._supervisor = supervisor
+        self._inherited = inherited
+        self._request_restart = request_restart
+        self._settings = settings.from_conf(
+            conf,
+            version=version.release(),
+            chunk_size=chunk_size,
+            origin_posix_root=origin.posix_root,
+        )
+        self._runtime: Runtime | None = None
+        self._admin: AdminServer | None = None
+        self._started_at = time.time()
+        self._state = ProcessState.RESTORING
+        self._lock = threading.RLock()  # of _state, and one change of attachments at a time
+
+    @property
+    def state(self) -> ProcessState:
+        """What the process is doing."""
+        return self._state
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime.
+
+        :raises UnavailableError: before it exists.
+        """
+        if self._runtime is None:
+            raise exception.UnavailableError("the data plane is starting")
+        return self._runtime
+
+    # Life
+
+    def start(self) -> None:
+        """Restore what was attached, take over or mount, serve; then answer the admin socket.
+
+        :raises AcstorError: when the store, the mount or the peer address cannot be had.
+        :raises OSError: when a directory or the admin socket cannot be made.
+        """
+        is_taken_over = self._start_runtime()
+        self._keep_descriptors(fuse_is_inherited=is_taken_over)
+        self._move(ProcessEvent.STARTED)
+        if self._attachments.is_draining():
+            self.set_drain(True)
+        self._admin = AdminServer(self._conf.dataplane.admin_socket, methods(self))
+        self._admin.start()
+
+    def stop(self, *, unmount: bool) -> None:
+        """Stop serving; with ``unmount`` the file system goes too, else the next process has it."""
+        self._move(ProcessEvent.STOP)
+        if self._admin is not None:
+            self._admin.stop()
+        if unmount:
+            self._supervisor.remove(descriptors.FUSE)
+            self._supervisor.remove(descriptors.PEER_LISTENER)
+        if self._runtime is not None:
+            self._runtime.stop(unmount, self._conf.dataplane.stop_timeout)
+            self.drain_log()
+        self._inherited.close()
+        self._move(ProcessEvent.STOPPED)
+
+    def leaves_mount(self) -> bool:
+        """Return whether a supervisor that is alive keeps the mount for the next process."""
+        return self._supervisor.holds_descriptors()
+
+    def check_alive(self) -> bool:
+        """Return whether the runtime answers and its file system is connected."""
+        fuse = self.runtime.status().get("fuse")
+        if isinstance(fuse, dict) and fuse.get("connected") is False:
+            LOG.error("the file system at %s is gone", self._settings["mount_point"])
+            # The next process must mount anew.
+            self._supervisor.remove(descriptors.FUSE)
+            return False
+        return True
+
+    def drain_log(self) -> int:
+        """Write waiting lines of the runtime's log; return how many."""
+        return log_drain.drain(self.runtime.take_log_lines)
+
+    def _move(self, event: ProcessEvent) -> None:
+        with self._lock:
+            self._state = next_state(self._state, event)
+
+    def _start_runtime(self) -> bool:
+        """Make, restore and start a runtime; return whether it took over a mount."""
+        os.makedirs(self._settings["store_path"], mode=0o700, exist_ok=True)
+        # The runtime locks the store: from here on this is the only data plane of the host, and
+        # only now may a mount that is found be taken for a leftover.
+        runtime = self._restored_runtime()
+        fuse_fd = self._inherited.take_fuse()
+        if fuse_fd is not None:
+            try:
+                with translated("taking over the file system"):
+                    self._run(runtime, fuse_fd)
+            except exception.UnavailableError as error:
+                if not isinstance(error.__cause__, StaleDescriptorError):
+                    raise
+                LOG.warning("the passed file system is gone (%s), mounting anew", error)
+            else:
+                return True
+            runtime.stop(False, self._conf.dataplane.stop_timeout)
+            del runtime
+            runtime = self._restored_runtime()
+        mount.prepare(self._settings["mount_point"])
+        with translated("starting the data plane"):
+            self._run(runtime, None)
+        return False
+
+    def _run(self, runtime: Runtime, fuse_fd: int | None) -> None:
+        runtime.start(fuse_fd, self._inherited.duplicate_listener(self._settings))
+        self._runtime = runtime
+
+    def _restored_runtime(self) -> Runtime:
+        path = self._settings["store_path"]
+        with translated(f"opening the chunk store {path}"):
+            runtime = self._make_runtime(self._settings, self._origin.reader)
+        ring_path = self._attachments.ring_path()
+        if ring_path is not None:
+            try:
+                with translated("restoring"):
+                    runtime.set_ring(ring_path)
+            except exception.AcstorError as error:
+                LOG.error("the kept ring is not usable (%s); the agent brings the next", error)
+        for image in self._attachments.images():
+            try:
+                with translated("restoring"):
+                    runtime.attach_image(image.manifest_path, hidden=image.is_hidden)
+            except exception.AcstorError as error:
+                LOG.error("image %s cannot be attached again: %s", image.disk_id, error)
+                self._attachments.refuse_image(image.disk_id)
+        return runtime
+
+    def _keep_descriptors(self, *, fuse_is_inherited: bool) -> None:
+        descriptors.keep(
+            self._supervisor,
+            descriptors.FUSE,
+            self.runtime.fuse_fd(),
+            is_inherited=fuse_is_inherited,
+        )
+        descriptors.keep(
+            self._supervisor,
+            descriptors.PEER_LISTENER,
+            self.runtime.peer_listener_fd(),
+            is_inherited=self._inherited.has_listener(),
+        )
+        self._inherited.close()
+
+    # What the admin socket asks for
+
+    def status(self) -> dict[str, object]:
+        """Return the runtime's status and that of the process."""
+        status = self.runtime.status()
+        status.update(
+            host=self._settings["host"],
+            version=self._settings["version"],
+            protocol_version=protocol.PROTOCOL_VERSION,
+            process_state=self._state.value,
+            pid=os.getpid(),
+            started_at=self._started_at,
+            peer_address=self.runtime.peer_address(),
+            mount_point=self._settings["mount_point"],
+            chunk_size=self._settings["chunk_size"],
+            is_supervised=self._supervisor.is_configured,
+        )
+        return status
+
+    def attach_image(self, manifest_path: str) -> dict[str, object]:
+        """Attach the image of a manifest file and keep it for restarts."""
+        self._refuse_own_mount(manifest_path)
+        with self._lock, self._attachments.arriving(manifest_path) as arrived:
+            with translated(f"attaching {manifest_path}"):
+                image = self.runtime.attach_image(arrived)
+            self._attachments.keep_image(str(image["id"]), arrived)
+        LOG.info("attached image %s, %s bytes", image["id"], image.get("size_bytes"))
+        return image
+
+    def detach_image(self, disk_id: str) -> str:
+        """Withdraw an image; return ``removed``, or ``hidden`` while it is in use."""
+        with self._lock:
+            with translated(f"detaching {disk_id}"):
+                state = self.runtime.detach_image(disk_id)
+            if state == "removed":
+                self._attachments.forget_image(disk_id)
+            else:
+                self._attachments.hide_image(disk_id)
+        LOG.info("detached image %s: %s", disk_id, state)
+        return state
+
+    def list_images(self) -> list[dict[str, object]]:
+        """Return the attached images."""
+        return self.runtime.list_images()
+
+    def pin_image(
+        self, disk_id: str, head_bytes: int, tail_bytes: int, timeout: float
+    ) -> dict[str, object]:
+        """Fetch head and tail of an image and keep them; waits up to ``timeout`` seconds."""
+        with translated(f"pinning {disk_id}"):
+            return self.runtime.pin_image(disk_id, head_bytes, tail_bytes, timeout)
+
+    def set_drain(self, on: bool) -> None:
+        """Refuse peers, or serve them again."""
+        with self._lock:
+            self._move(ProcessEvent.DRAIN if on else ProcessEvent.UNDRAIN)
+            self.runtime.set_drain(on)
+            self._attachments.set_draining(on)
+
+    def set_ring(self, path: str) -> dict[str, object]:
+        """Use the ring in a file from now on and keep it for restarts."""
+        self._refuse_own_mount(path)
+        with self._lock, self._attachments.arriving(path) as arrived:
+            with translated(f"ring {path}"):
+                ring = self.runtime.set_ring(arrived)
+            self._attachments.keep_ring(arrived)
+        LOG.info("using ring generation %s", ring.get("generation"))
+        return ring
+
+    def ring_info(self) -> dict[str, object] | None:
+        """Return the ring in use."""
+        return self.runtime.ring_info()
+
+    def metrics_text(self) -> str:
+        """Return all metrics in the Prometheus text format."""
+        return self.runtime.metrics_text()
+
+    def ledger_start(self, disk_id: str, capacity: int) -> None:
+        """Record the next chunk reads of an image."""
+        with translated(f"ledger of {disk_id}"):
+            self.runtime.ledger_start(disk_id, capacity)
+
+    def ledger_get(self, disk_id: str) -> str:
+        """Return the recorded reads as JSON lines."""
+        with translated(f"ledger of {disk_id}"):
+            return self.runtime.ledger_get(disk_id)
+
+    def ledger_stop(self, disk_id: str) -> None:
+        """Stop recording."""
+        with translated(f"ledger of {disk_id}"):
+            self.runtime.ledger_stop(disk_id)
+
+    def set_log_level(self, directives: str) -> None:
+        """Set which events of the runtime are logged."""
+        with translated(f"log level {directives}"):
+            self.runtime.set_log_level(directives)
+
+    def restart(self) -> None:
+        """Make room for the next process, which takes over the mount.
+
+        :raises InvalidError: when nobody would start one.
+        """
+        if not self.leaves_mount():
+            raise exception.InvalidError(
+                "this data plane has no supervisor that would start the next one",
+                hint="run it under systemd or acstor-holder",
+            )
+        self._request_restart()
+
+    def _refuse_own_mount(self, path: str) -> None:
+        # Opening a file of the own mount in this process would wait for this process.
+        mount_point = self._settings["mount_point"]
+        if os.path.commonpath([os.path.abspath(path), mount_point]) == mount_point:
+            raise exception.InvalidError(f"{path} is in the mount of the data plane itself")

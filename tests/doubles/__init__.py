@@ -1,0 +1,1 @@
+"""In-memory doubles: the interface of the real thing, nothing of its speed."""

@@ -1,0 +1,187 @@
+"""A runtime in memory: images are JSON files, the mount is a socket pair, no guest is served."""
+
+import hashlib
+import json
+import os
+import pathlib
+import socket
+
+from acstor.dataplane import DataPlaneError, StaleDescriptorError
+from acstor.dataplane_host.runtime import OriginReader
+from acstor.dataplane_host.settings import DataPlaneSettings
+
+
+def failure(kind: str, message: str) -> DataPlaneError:
+    error = DataPlaneError(message)
+    error.kind = kind
+    return error
+
+
+def write_manifest(path: pathlib.Path, disk_id: str, size_bytes: int = 1 << 20) -> str:
+    path.write_text(json.dumps({"id": disk_id, "size_bytes": size_bytes}))
+    return str(path)
+
+
+def write_ring(path: pathlib.Path, generation: int) -> str:
+    path.write_text(json.dumps({"generation": generation, "vnodes": 16, "hosts": []}))
+    return str(path)
+
+
+class MemoryRuntime:
+    """Keeps what it is told; ``open_handles`` of an image is set by the test."""
+
+    locked_stores: set[str] = set()  # noqa: RUF012 - the store's lock is the whole machine's
+
+    def __init__(self, settings: DataPlaneSettings, reader: OriginReader | None) -> None:
+        self.settings = settings
+        self.reader = reader
+        if settings["store_path"] in self.locked_stores:
+            raise failure("unavailable", "the store is open in process 1")
+        self.locked_stores.add(settings["store_path"])
+        self.images: dict[str, dict[str, object]] = {}
+        self.open_handles: dict[str, int] = {}
+        self.ring: dict[str, object] | None = None
+        self.is_draining = False
+        self.is_connected = True
+        self.taken_over: bool | None = None
+        self.attached_before_start: list[str] = []
+        self.log_lines: list[str] = []
+        self.stopped_with: list[bool] = []
+        self._fuse: int | None = None
+        self._fuse_peer: socket.socket | None = None
+        self._listener: socket.socket | None = None
+
+    def start(self, fuse_fd: int | None, peer_listener_fd: int | None) -> None:
+        if peer_listener_fd is None:
+            self._listener = socket.create_server((self.settings["peer_listen_address"], 0))
+        else:
+            self._listener = socket.socket(fileno=peer_listener_fd)
+        self.attached_before_start = sorted(self.images)
+        self.taken_over = fuse_fd is not None
+        if fuse_fd is None:
+            ours, self._fuse_peer = socket.socketpair()
+            self._fuse = ours.detach()
+            return
+        self._fuse = fuse_fd
+        if not pathlib.Path(f"/proc/self/fd/{fuse_fd}").is_socket():
+            os.close(fuse_fd)
+            error = StaleDescriptorError("not connected")
+            error.kind = "unavailable"
+            raise error
+
+    def fuse_fd(self) -> int:
+        assert self._fuse is not None
+        return self._fuse
+
+    def peer_listener_fd(self) -> int:
+        assert self._listener is not None
+        return self._listener.fileno()
+
+    def peer_address(self) -> str:
+        assert self._listener is not None
+        port = self._listener.getsockname()[1]
+        return f"{self.settings['peer_advertise_address']}:{port}"
+
+    def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
+        content = pathlib.Path(manifest_path).read_bytes()
+        try:
+            manifest = json.loads(content)
+            disk_id = manifest["id"]
+        except (ValueError, KeyError, TypeError):
+            raise failure("invalid", "the manifest is malformed") from None
+        digest = hashlib.blake2b(content, digest_size=32).hexdigest()
+        known = self.images.get(disk_id)
+        if known is not None and known["manifest"] != digest:
+            raise failure("invalid", "another manifest is attached under this id")
+        self.images[disk_id] = {
+            "id": disk_id,
+            "manifest": digest,
+            "size_bytes": manifest["size_bytes"],
+            "hidden": hidden,
+            "pinned_bytes": 0,
+        }
+        return self.images[disk_id]
+
+    def detach_image(self, disk_id: str) -> str:
+        if disk_id not in self.images:
+            raise failure("not_found", f"image {disk_id} is not attached")
+        if self.open_handles.get(disk_id, 0):
+            self.images[disk_id]["hidden"] = True
+            return "hidden"
+        del self.images[disk_id]
+        return "removed"
+
+    def list_images(self) -> list[dict[str, object]]:
+        return [
+            {**image, "open_handles": self.open_handles.get(disk_id, 0)}
+            for disk_id, image in sorted(self.images.items())
+        ]
+
+    def pin_image(
+        self, disk_id: str, head_bytes: int, tail_bytes: int, timeout: float
+    ) -> dict[str, object]:
+        if disk_id not in self.images:
+            raise failure("not_found", f"image {disk_id} is not attached")
+        self.images[disk_id]["pinned_bytes"] = head_bytes + tail_bytes
+        return {"pinned_bytes": head_bytes + tail_bytes, "missing_bytes": 0}
+
+    def set_drain(self, on: bool) -> None:
+        self.is_draining = on
+
+    def set_ring(self, path: str) -> dict[str, object]:
+        try:
+            ring = json.loads(pathlib.Path(path).read_text())
+            generation = ring["generation"]
+        except (ValueError, KeyError, TypeError):
+            raise failure("corrupt", "the ring is malformed") from None
+        if self.ring is not None and generation < int(str(self.ring["generation"])):
+            raise failure("fenced", "the ring is older than the one in use")
+        self.ring = ring
+        return dict(ring)
+
+    def ring_info(self) -> dict[str, object] | None:
+        return self.ring
+
+    def status(self) -> dict[str, object]:
+        return {
+            "state": "draining" if self.is_draining else "running",
+            "ring_generation": self.ring["generation"] if self.ring else None,
+            "images": len(self.images),
+            "store": {"capacity_bytes": self.settings["store_capacity_bytes"], "used_bytes": 0},
+            "fuse": {"connected": self.is_connected, "taken_over": bool(self.taken_over)},
+        }
+
+    def metrics_text(self) -> str:
+        return f"# TYPE acstor_images gauge\nacstor_images {len(self.images)}\n"
+
+    def ledger_start(self, disk_id: str, capacity: int) -> None:
+        self.images[disk_id]["ledger"] = capacity
+
+    def ledger_get(self, disk_id: str) -> str:
+        if "ledger" not in self.images.get(disk_id, {}):
+            raise failure("not_found", f"no ledger of {disk_id}")
+        return '{"at_us":0,"chunk":0}\n'
+
+    def ledger_stop(self, disk_id: str) -> None:
+        self.images.get(disk_id, {}).pop("ledger", None)
+
+    def set_log_level(self, directives: str) -> None:
+        self.log_lines.append(f"INFO acstor_log level {directives}")
+
+    def take_log_lines(self, lines_max: int) -> list[str]:
+        taken, self.log_lines = self.log_lines[:lines_max], self.log_lines[lines_max:]
+        return taken
+
+    def stop(self, unmount: bool, timeout: float) -> None:
+        self.locked_stores.discard(self.settings["store_path"])
+        self.stopped_with.append(unmount)
+        if self._listener is not None:
+            self._listener.close()
+        if self._fuse is not None and not self.is_stale():
+            os.close(self._fuse)
+        self._fuse = None
+        if self._fuse_peer is not None:
+            self._fuse_peer.close()
+
+    def is_stale(self) -> bool:
+        return not pathlib.Path(f"/proc/self/fd/{self._fuse}").exists()

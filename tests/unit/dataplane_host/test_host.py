@@ -1,0 +1,318 @@
+"""What the host process restores, keeps and hands on, with the runtime in memory."""
+
+import os
+import pathlib
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.admin.client import AdminClient
+from acstor.dataplane_host.attachments import Attachments
+from acstor.dataplane_host.descriptors import FUSE, PEER_LISTENER, InheritedDescriptors
+from acstor.dataplane_host.host import DataPlaneHost
+from acstor.dataplane_host.origin_source import OriginSource
+from acstor.dataplane_host.runtime import OriginReader
+from acstor.dataplane_host.settings import DataPlaneSettings
+from acstor.dataplane_host.states import ProcessState
+from acstor.supervision.supervisor import Supervisor
+from tests.doubles.memory_runtime import MemoryRuntime, write_manifest, write_ring
+
+IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
+OTHER = "00000000-0000-4000-8000-000000000001"
+
+
+class Keeper:
+    """The supervisor's end: keeps what it is sent."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+        self.kept: dict[str, int] = {}
+
+    def take(self) -> dict[str, int]:
+        while True:
+            try:
+                message, passed, _, _ = socket.recv_fds(self.socket, 4096, 4)
+            except BlockingIOError:
+                return self.kept
+            said = dict(line.split("=", 1) for line in message.decode().splitlines())
+            if "FDSTOREREMOVE" in said and said["FDNAME"] in self.kept:
+                os.close(self.kept.pop(said["FDNAME"]))
+            for descriptor in passed:
+                self.kept[said["FDNAME"]] = descriptor
+
+
+class Machine:
+    """Starts hosts one after the other on the same state."""
+
+    def __init__(self, conf: cfg.ConfigOpts, keeper: Keeper) -> None:
+        self.conf = conf
+        self.keeper = keeper
+        self.runtimes: list[MemoryRuntime] = []
+        self.restarts = 0
+
+    def make_runtime(
+        self, settings: DataPlaneSettings, reader: OriginReader | None
+    ) -> MemoryRuntime:
+        self.runtimes.append(MemoryRuntime(settings, reader))
+        return self.runtimes[-1]
+
+    def count_restart(self) -> None:
+        self.restarts += 1
+
+    def host(self, passed: dict[str, int] | None = None, supervised: bool = True) -> DataPlaneHost:
+        host = DataPlaneHost(
+            self.conf,
+            chunk_size=65536,
+            origin=OriginSource("/origin", None),
+            attachments=Attachments(os.path.join(self.conf.state_path, "dataplane")),
+            make_runtime=self.make_runtime,
+            supervisor=Supervisor(str(self.keeper.path) if supervised else None),
+            inherited=InheritedDescriptors(passed or {}),
+            request_restart=self.count_restart,
+        )
+        host.start()
+        return host
+
+    def client(self) -> AdminClient:
+        return AdminClient(self.conf.dataplane.admin_socket)
+
+
+@pytest.fixture
+def keeper(tmp_path: pathlib.Path) -> Iterator[Keeper]:
+    keeper = Keeper(tmp_path / "notify")
+    yield keeper
+    keeper.socket.close()
+
+
+@pytest.fixture
+def machine(conf: cfg.ConfigOpts, keeper: Keeper) -> Machine:
+    return Machine(conf, keeper)
+
+
+@pytest.fixture
+def manifest(tmp_path: pathlib.Path) -> Callable[[str], str]:
+    return lambda disk_id: write_manifest(tmp_path / f"{disk_id}.json", disk_id)
+
+
+def test_first_start_mounts_and_gives_descriptors_to_the_supervisor(machine: Machine) -> None:
+    host = machine.host()
+    assert machine.runtimes[0].taken_over is False
+    assert set(machine.keeper.take()) == {FUSE, PEER_LISTENER}
+    assert os.path.isdir(machine.conf.dataplane.mount_point)
+    assert host.leaves_mount()
+    host.stop(unmount=False)
+    assert machine.runtimes[0].stopped_with == [False]
+    assert set(machine.keeper.take()) == {FUSE, PEER_LISTENER}
+
+
+def test_final_stop_unmounts_and_takes_the_descriptors_back(machine: Machine) -> None:
+    host = machine.host()
+    machine.keeper.take()
+    host.stop(unmount=True)
+    assert machine.runtimes[0].stopped_with == [True]
+    assert machine.keeper.take() == {}
+    assert host.state is ProcessState.STOPPED
+
+
+def test_successor_attaches_everything_before_it_serves(
+    machine: Machine, manifest: Callable[[str], str], tmp_path: pathlib.Path
+) -> None:
+    host = machine.host()
+    client = machine.client()
+    for disk_id in (IMAGE, OTHER):
+        client.call("image.attach", path=manifest(disk_id))
+    client.call("ring.set", path=write_ring(tmp_path / "ring", 7))
+    client.call("drain", on=True)
+    machine.runtimes[0].open_handles[OTHER] = 1
+    assert client.call("image.detach", image=OTHER) == {"state": "hidden"}
+    address = machine.runtimes[0].peer_address()
+    kept = dict(machine.keeper.take())
+    host.stop(unmount=False)
+
+    machine.host(passed=kept)
+    successor = machine.runtimes[1]
+    assert successor.taken_over
+    assert successor.attached_before_start == [OTHER, IMAGE]
+    assert [image["hidden"] for image in successor.list_images()] == [True, False]
+    assert successor.ring is not None
+    assert successor.ring["generation"] == 7
+    assert successor.is_draining
+    assert successor.peer_address() == address
+
+
+def test_hidden_image_is_forgotten_once_it_is_released(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    client = machine.client()
+    client.call("image.attach", path=manifest(IMAGE))
+    machine.runtimes[0].open_handles[IMAGE] = 1
+    client.call("image.detach", image=IMAGE)
+    machine.runtimes[0].open_handles[IMAGE] = 0
+    assert client.call("image.detach", image=IMAGE) == {"state": "removed"}
+    host.stop(unmount=True)
+    machine.host()
+    assert machine.runtimes[1].attached_before_start == []
+
+
+def test_attaching_a_hidden_image_again_lists_it_also_after_a_restart(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    client = machine.client()
+    client.call("image.attach", path=manifest(IMAGE))
+    machine.runtimes[0].open_handles[IMAGE] = 1
+    client.call("image.detach", image=IMAGE)
+    client.call("image.attach", path=manifest(IMAGE))
+    host.stop(unmount=True)
+    machine.host()
+    assert [image["hidden"] for image in machine.runtimes[1].list_images()] == [False]
+
+
+def test_passed_file_system_that_is_gone_is_mounted_anew(machine: Machine) -> None:
+    stale = os.open("/dev/null", os.O_RDONLY)
+    machine.host(passed={FUSE: stale})
+    first, second = machine.runtimes
+    assert first.taken_over
+    assert second.taken_over is False
+    assert pathlib.Path(f"/proc/self/fd/{machine.keeper.take()[FUSE]}").is_socket()
+
+
+def test_changed_peer_address_is_listened_on_anew(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as former:
+        machine.host(passed={PEER_LISTENER: os.dup(former.fileno())})
+    assert machine.runtimes[0].peer_address().startswith("127.0.0.1:")
+
+
+def test_second_data_plane_on_one_store_is_refused(machine: Machine) -> None:
+    machine.host()
+    with pytest.raises(exception.UnavailableError, match="open in process 1") as caught:
+        machine.host()
+    assert "opening the chunk store" in str(caught.value)
+
+
+def test_manifest_that_is_malformed_after_a_restart_is_put_aside(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    machine.client().call("image.attach", path=manifest(IMAGE))
+    host.stop(unmount=True)
+    images = pathlib.Path(machine.conf.state_path, "dataplane", "images")
+    (images / f"{IMAGE}.manifest").write_text("{")
+    machine.host()
+    assert machine.runtimes[1].attached_before_start == []
+    assert [path.name for path in images.iterdir()] == [f"{IMAGE}.refused"]
+
+
+def test_refused_manifest_leaves_nothing_behind(machine: Machine, tmp_path: pathlib.Path) -> None:
+    machine.host()
+    (tmp_path / "bad").write_text("{")
+    with pytest.raises(exception.InvalidError, match="malformed"):
+        machine.client().call("image.attach", path=str(tmp_path / "bad"))
+    directory = pathlib.Path(machine.conf.state_path, "dataplane")
+    assert [path.name for path in directory.rglob("*")] == ["images"]
+
+
+def test_older_ring_is_fenced(machine: Machine, tmp_path: pathlib.Path) -> None:
+    machine.host()
+    client = machine.client()
+    client.call("ring.set", path=write_ring(tmp_path / "new", 7))
+    with pytest.raises(exception.FencedError):
+        client.call("ring.set", path=write_ring(tmp_path / "old", 6))
+    assert client.call("ring.show")["generation"] == 7
+
+
+def test_file_in_the_own_mount_is_refused_unopened(machine: Machine) -> None:
+    machine.host()
+    path = os.path.join(machine.conf.dataplane.mount_point, f"{IMAGE}.raw")
+    with pytest.raises(exception.InvalidError, match="in the mount of the data plane itself"):
+        machine.client().call("image.attach", path=path)
+
+
+def test_pipe_instead_of_a_manifest_is_refused(machine: Machine, tmp_path: pathlib.Path) -> None:
+    machine.host()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(exception.InvalidError, match="no file of acceptable size"):
+        machine.client().call("image.attach", path=str(tmp_path / "pipe"))
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "message"),
+    [
+        ("image.attach", {}, "path must be an absolute path"),
+        ("image.attach", {"path": "relative"}, "path must be an absolute path"),
+        ("image.detach", {"image": "../x"}, "image must be an image id"),
+        ("image.list", {"more": 1}, "no parameter 'more'"),
+        ("drain", {"on": 1}, "on must be true or false"),
+        (
+            "pin",
+            {"image": IMAGE, "head_bytes": -1, "tail_bytes": 0, "timeout": 1},
+            "head_bytes must be",
+        ),
+        (
+            "pin",
+            {"image": IMAGE, "head_bytes": 1, "tail_bytes": 0, "timeout": 1e9},
+            "timeout must be",
+        ),
+        ("ledger.start", {"image": IMAGE, "capacity": 10**9}, "capacity must be 1 to 200000"),
+        ("log.level", {"directives": "a b"}, "directives must be"),
+    ],
+)
+def test_wrong_parameters_are_named(
+    machine: Machine, method: str, params: dict[str, object], message: str
+) -> None:
+    machine.host()
+    with pytest.raises(exception.InvalidError) as caught:
+        machine.client().call(method, call_timeout=None, **params)
+    assert message in str(caught.value)
+
+
+def test_status_tells_process_and_runtime(machine: Machine) -> None:
+    machine.host()
+    status = machine.client().call("status")
+    assert status["host"] == "h1"
+    assert status["process_state"] == "serving"
+    assert status["pid"] == os.getpid()
+    assert status["peer_address"].startswith("127.0.0.1:")
+    assert status["fuse"]["connected"] is True
+
+
+def test_restart_is_asked_for_only_with_a_supervisor(machine: Machine) -> None:
+    host = machine.host()
+    machine.client().call("process.restart")
+    assert machine.restarts == 1
+    host.stop(unmount=True)
+    machine.host(supervised=False)
+    with pytest.raises(exception.InvalidError, match="no supervisor"):
+        machine.client().call("process.restart")
+
+
+def test_unmounted_file_system_is_noticed_and_not_handed_on(machine: Machine) -> None:
+    host = machine.host()
+    assert host.check_alive()
+    machine.runtimes[0].is_connected = False
+    assert not host.check_alive()
+    assert set(machine.keeper.take()) == {PEER_LISTENER}
+
+
+def test_ledger_and_pins_reach_the_runtime(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    machine.host()
+    client = machine.client()
+    client.call("image.attach", path=manifest(IMAGE))
+    assert (
+        client.call("pin", image=IMAGE, head_bytes=8, tail_bytes=4, timeout=1)["pinned_bytes"] == 12
+    )
+    client.call("ledger.start", image=IMAGE, capacity=10)
+    assert client.call("ledger.get", image=IMAGE) == '{"at_us":0,"chunk":0}\n'
+    client.call("ledger.stop", image=IMAGE)
+    with pytest.raises(exception.NotFoundError):
+        client.call("ledger.get", image=IMAGE)
+    assert "acstor_images 1" in client.call("metrics")

@@ -1,0 +1,108 @@
+import logging
+import pathlib
+
+import pytest
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.conf import loading
+from acstor.dataplane_host import log_drain, mount, origin_source, settings
+from acstor.dataplane_host.attachments import Attachments
+from acstor.dataplane_host.states import (
+    TRANSITIONS,
+    IllegalTransitionError,
+    ProcessEvent,
+    ProcessState,
+    next_state,
+)
+
+
+def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:
+    for state in ProcessState:
+        for event in ProcessEvent:
+            if (state, event) in TRANSITIONS:
+                assert next_state(state, event) is TRANSITIONS[state, event]
+            else:
+                with pytest.raises(IllegalTransitionError):
+                    next_state(state, event)
+
+
+def test_log_lines_keep_level_and_target(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["WARN acstor_peer stalled for 3 s", "INFO acstor_store", "x"]
+    with caplog.at_level(logging.DEBUG):
+        assert log_drain.drain(lambda lines_max: lines[:lines_max], 2) == 2
+    assert [(r.name, r.levelno, r.message) for r in caplog.records] == [
+        ("acstor_peer", logging.WARNING, "stalled for 3 s"),
+        ("acstor_store", logging.INFO, "INFO acstor_store"),
+    ]
+
+
+def test_mounts_are_recognised_by_their_text(tmp_path: pathlib.Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "36 35 0:30 / /srv/a\\040b rw shared:1 - fuse.acstor acstor rw\n"
+        "37 35 0:31 / /srv/plain rw - ext4 /dev/vda rw\n"
+        "garbage\n"
+    )
+    assert mount.is_mounted("/srv/a b", str(mounts))
+    assert not mount.is_mounted("/srv/plain", str(mounts))
+    assert not mount.is_mounted("/srv", str(mounts))
+
+
+def test_chunk_size_is_asked_for_once(tmp_path: pathlib.Path) -> None:
+    attachments = Attachments(str(tmp_path / "d"))
+    assert origin_source.known_chunk_size(attachments, lambda: 65536) == 65536
+
+    def unavailable() -> int:
+        raise exception.UnavailableError("origin down")
+
+    assert origin_source.known_chunk_size(attachments, unavailable) == 65536
+    with pytest.raises(exception.UnavailableError):
+        origin_source.known_chunk_size(Attachments(str(tmp_path / "e")), unavailable)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"version":2,"chunk_size":1}', '{"version":1}']
+)
+def test_unreadable_chunk_size_is_asked_for_anew(tmp_path: pathlib.Path, content: str) -> None:
+    attachments = Attachments(str(tmp_path))
+    (tmp_path / "repository.json").write_text(content)
+    assert attachments.chunk_size() is None
+
+
+def test_leftovers_of_a_kill_are_removed(tmp_path: pathlib.Path) -> None:
+    Attachments(str(tmp_path))
+    (tmp_path / "arriving-x").write_text("half")
+    Attachments(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["images"]
+
+
+@pytest.mark.parametrize("disk_id", ["..", "a/b", "6F1C8A52-0A5E-4D27-9A52-B3AD2A2C91F0", ""])
+def test_id_that_is_no_uuid_names_no_file(tmp_path: pathlib.Path, disk_id: str) -> None:
+    with pytest.raises(exception.InvalidError):
+        Attachments(str(tmp_path)).forget_image(disk_id)
+
+
+def test_posix_origin_is_read_natively_even_when_it_is_not_there(conf: cfg.ConfigOpts) -> None:
+    source = origin_source.open_source(conf)
+    assert source.reader is None
+    assert source.posix_root is not None
+    assert source.posix_root.endswith("/origin")
+
+
+def test_settings_are_complete_and_in_their_units(conf: cfg.ConfigOpts) -> None:
+    told = settings.from_conf(conf, version="1", chunk_size=65536, origin_posix_root="/o")
+    assert set(told) == set(settings.DataPlaneSettings.__annotations__)
+    assert told["store_capacity_bytes"] == 64 << 20
+    assert told["read_deadline_ms"] == 30_000
+    assert told["hedge_min_ms"] == 20
+    assert told["peer_advertise_address"] == "127.0.0.1"
+
+
+def test_name_without_an_address_is_a_configuration_error(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "acstor.conf"
+    path.write_text("[DEFAULT]\nhost = no-such-host.invalid\n")
+    conf = loading.load("test", ["--config-file", str(path)])
+    with pytest.raises(exception.ConfigurationError, match=r"no-such-host\.invalid") as caught:
+        settings.advertised_address(conf)
+    assert "advertise_address" in caught.value.hint
