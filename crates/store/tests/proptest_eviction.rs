@@ -1,5 +1,7 @@
 //! Each eviction policy against its reference: any operations, the same chunk leaves.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use acstor_store::EvictionKind;
 use acstor_testkit::reference_eviction::{
     ReferenceLfu, ReferencePolicy, ReferenceQueue, ReferenceS3Fifo,

@@ -1,6 +1,8 @@
 //! The store against its model: any operations, reopens and disk errors; no wrong bytes, no
 //! phantom, nothing published lost, never more than the capacity.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::collections::HashSet;

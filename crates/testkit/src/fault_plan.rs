@@ -72,7 +72,7 @@ enum When {
     /// Always, until the plan is disarmed.
     Always,
     /// At a share of the calls.
-    PerMille(u32, ChaCha8Rng),
+    PerMille(u32, Box<ChaCha8Rng>),
 }
 
 impl FaultPlan {
@@ -95,7 +95,7 @@ impl FaultPlan {
 
     /// Makes `per_mille` of 1000 calls of `operation` fail, chosen by `seed`.
     pub fn fail_share(&self, operation: &'static str, per_mille: u32, seed: u64, fault: Fault) {
-        let when = When::PerMille(per_mille, seeded_rng(seed));
+        let when = When::PerMille(per_mille, Box::new(seeded_rng(seed)));
         self.0.lock().rules.push(Rule { operation, when, fault });
     }
 
