@@ -9,7 +9,7 @@ from acstor.testbed.accelerator import Accelerator
 from acstor.testbed.approaches.base import Approach
 from acstor.testbed.guest import machine
 from acstor.testbed.guest.machine import GuestMachine, GuestRequest, GuestState
-from acstor.testbed.measurement import GuestResult, Sample
+from acstor.testbed.measurement import ApproachResult, GuestResult, Sample
 from acstor.testbed.network import LinkBytes
 
 POLL_INTERVAL_S = 0.02
@@ -124,4 +124,23 @@ def _sample(approach: Approach, storm: Storm, now: float) -> None:
             peers_sent=max(0, hosts_sent - origin.received),
             at_login=storm.at_login,
         )
+    )
+
+
+def result(approach: Approach, storm: Storm | None, failure: str | None = None) -> ApproachResult:
+    """Return what the report says about an approach; call it when its servers have ended.
+
+    :param storm: None: the approach did not even start.
+    """
+    return ApproachResult(
+        name=approach.name,
+        title=approach.title,
+        explanation=approach.explanation,
+        guests=[] if storm is None else storm.results(),
+        tiers={} if storm is None else approach.tiers(),
+        links={} if storm is None else storm.links,
+        samples=[] if storm is None else storm.samples,
+        failure=failure,
+        origin_chunk_bytes=approach.origin_chunk_bytes,
+        union_bytes=approach.union_bytes,
     )

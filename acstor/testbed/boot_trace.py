@@ -112,7 +112,7 @@ def parse(lines: Iterable[str], name: str) -> BootTrace:
     header = _header(next(iterator, ""), name)
     disk_size = _number(header.get("disk_size_bytes"), DISK_SIZE_MAX, f"{name}:1: disk_size_bytes")
     count = _number(header.get("read_count"), READ_COUNT_MAX, f"{name}:1: read_count")
-    reads = []
+    reads: list[TraceRead] = []
     for number, line in enumerate(iterator, 2):
         if len(reads) == count:
             raise TraceFormatError(f"{name}:{number}: more than the {count} reads of the header")

@@ -107,17 +107,6 @@ def _run_approach(
         except TestbedError as error:
             LOG.error("%s: %s", name, error)
             failure = str(error)
-    result = ApproachResult(
-        name=approach.name,
-        title=approach.title,
-        explanation=approach.explanation,
-        guests=[] if storm is None else storm.results(),
-        tiers={} if storm is None else approach.tiers(),
-        links={} if storm is None else storm.links,
-        samples=[] if storm is None else storm.samples,
-        failure=failure,
-        origin_chunk_bytes=approach.origin_chunk_bytes,
-        union_bytes=approach.union_bytes,
-    )
+    result = boot_storm.result(approach, storm, failure)
     view.approach_over(result)
     return result

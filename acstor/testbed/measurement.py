@@ -66,6 +66,15 @@ class ApproachResult:
         return statistics.median(self.boot_times_s) if self.boot_times_s else None
 
     @property
+    def is_complete(self) -> bool:
+        """Return whether every guest booted and read what the image holds."""
+        return (
+            self.failure is None
+            and bool(self.guests)
+            and not any(guest.failure for guest in self.guests)
+        )
+
+    @property
     def tier_total(self) -> TierBytes:
         """Return the sum over all hosts."""
         return sum(self.tiers.values(), TierBytes())
@@ -99,6 +108,11 @@ class DemoResult:
     preparation: dict[str, float]  #: seconds, by what was done
     format: str = REPORT_FORMAT
     version: int = REPORT_VERSION
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every guest of every approach booted."""
+        return all(approach.is_complete for approach in self.approaches)
 
     def as_json(self) -> dict[str, object]:
         """Return the value of the JSON document."""

@@ -23,6 +23,9 @@ LOG = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 8.0
 KILL_TIMEOUT_S = 5.0
+
+#: What is waited for.
+Condition = Callable[[], bool]
 POLL_INTERVAL_S = 0.02
 
 
@@ -183,7 +186,7 @@ def start_time(pid: int) -> int | None:
 
 
 def wait_until(
-    condition: Callable[[], bool],
+    condition: Condition,
     what: str,
     *,
     timeout_s: float,

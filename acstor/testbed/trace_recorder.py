@@ -11,12 +11,14 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
-from acstor.testbed import boot_trace, processes
+from acstor.testbed import accelerator, boot_trace, cleanup, interruption, processes
 from acstor.testbed.accelerator import Accelerator
 from acstor.testbed.boot_trace import BootTrace, TraceRead
 from acstor.testbed.exception import GuestFailedError, TraceFormatError
+from acstor.testbed.guest import build
 from acstor.testbed.guest.build import GuestImage
 from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
+from acstor.testbed.guest.recipe import GuestRecipe
 from acstor.testbed.run_directory import RunDirectory
 
 READY_TIMEOUT_S = 20.0
@@ -30,7 +32,7 @@ _END = re.compile(r"(\S+ \S+) connection=(\d+) \.\.\.Read id=(\d+) return=(-?\d+
 
 
 def record(
-    image: GuestImage, accelerator: Accelerator, run: RunDirectory, table: processes.ProcessTable
+    image: GuestImage, chosen: Accelerator, run: RunDirectory, table: processes.ProcessTable
 ) -> BootTrace:
     """Boot one guest up to its login prompt and return what it read.
 
@@ -47,7 +49,7 @@ def record(
         processes=[server],
     )
     disk = BackingDisk(f"nbd+unix:///?socket={socket_path}")
-    guest = GuestMachine(GuestRequest("record", image, disk, accelerator, None, directory), table)
+    guest = GuestMachine(GuestRequest("record", image, disk, chosen, None, directory), table)
     deadline = time.monotonic() + BOOT_TIMEOUT_S
     try:
         while not guest.is_settled and time.monotonic() < deadline:
@@ -59,8 +61,23 @@ def record(
         table.stop(server)
     if guest.state is GuestState.FAILED:
         raise GuestFailedError(str(guest.failure))
-    source = f"{image.login_prompt.split()[0]} {image.directory.name}, {accelerator.name}"
+    source = f"{image.login_prompt.split()[0]} {image.directory.name}, {chosen.name}"
     return from_log(log, image.disk, source)
+
+
+def record_guest(root: pathlib.Path) -> BootTrace:
+    """Build the demo's guest where it is not built, boot it once and return what it read.
+
+    :param root: directory of runs and built guests.
+    """
+    image = build.build_guest(GuestRecipe(), root / "guests")
+    chosen = accelerator.choose(image.kernel, root / "guests")
+    run = RunDirectory.create(root)
+    try:
+        return record(image, chosen, run, processes.ProcessTable(run))
+    finally:
+        with interruption.held_back():
+            cleanup.remove(run)
 
 
 def from_log(log: pathlib.Path, disk: pathlib.Path, source: str) -> BootTrace:
