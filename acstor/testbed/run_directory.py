@@ -135,6 +135,10 @@ class RunDirectory:
     def delete(self) -> None:
         """Remove the directory; the caller has removed what the journal names."""
         shutil.rmtree(self.path)
+        self.release()
+
+    def release(self) -> None:
+        """Own the run no longer."""
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None

@@ -127,6 +127,7 @@ class Testbed:
             if not self._detached:
                 self.table.stop_all()
                 cleanup.remove(self.run, keep_directory=self._keep)
+            self.run.release()
 
     def __enter__(self) -> Self:
         return self
