@@ -1,0 +1,162 @@
+"""Deciding whether an image file may be registered.
+
+Nova inspects an image when it downloads it and skips that when it finds the image in its cache,
+so registration takes over the duty (Nova ``virt/images.py``, ``do_image_deep_inspection`` and
+``fetch_to_raw``). Because Nova detects the format of what it finds in its cache, the disk's
+content itself, as the guest sees it, must look like nothing but raw, GPT or ISO 9660 to the
+inspector and to QEMU: a nested qcow2 with a backing file would otherwise be opened on the host.
+"""
+
+from typing import IO, cast
+
+from oslo_utils.imageutils import format_inspector
+
+from acstor import exception
+from acstor.repository.source import base, qcow2, qemu, raw
+
+DECLARED_FORMATS = ("raw", "qcow2", "iso")
+"""Formats that may be declared; ``iso`` is a raw file that holds an ISO 9660 file system."""
+_CONTENT_FORMATS = {
+    "raw": frozenset({"raw", "gpt"}),
+    "iso": frozenset({"iso"}),
+    "qcow2": frozenset({"raw", "gpt", "iso"}),
+}
+"""Declared format -> what the disk's content may look like to the inspector."""
+_READ_SIZE = 4096
+_INSPECTED_SIZE_MAX = 64 << 20
+"""Bytes after which an inspector that is still undecided counts as not matching."""
+
+
+def open_source(path: str, declared_format: str, timeout_seconds: float) -> base.ImageSource:
+    """Open an image file after inspecting it, and its content, in every way that Nova would.
+
+    :param declared_format: one of :data:`DECLARED_FORMATS`.
+    :param timeout_seconds: longest time that a tool of QEMU may take.
+    :returns: the source; the caller closes it.
+    :raises ImageRefusedError: when the image is unsafe or not what is declared.
+    :raises InvalidError: when there is no such file or no such format.
+    :raises UnavailableError: when QEMU's tools are missing or do not answer.
+    """
+    if declared_format not in DECLARED_FORMATS:
+        raise exception.InvalidError(
+            f"format {declared_format!r} is not supported",
+            hint="convert the image: qemu-img convert -O raw",
+        )
+    file = base.SourceFile(path)
+    try:
+        source = _open_inspected(file, declared_format, timeout_seconds)
+    except BaseException:
+        file.close()
+        raise
+    if source.size_bytes == 0:
+        source.close()
+        raise exception.ImageRefusedError(f"{path} describes a disk of no bytes")
+    return source
+
+
+def _open_inspected(
+    file: base.SourceFile, declared_format: str, timeout_seconds: float
+) -> base.ImageSource:
+    if declared_format != "qcow2":
+        source = raw.RawSource(file)
+        _check_content(source, declared_format, f"{file.path}")
+        _check_description(
+            qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor),
+            "raw",
+            file.path,
+        )
+        return source
+    _check_file(file, declared_format)
+    description = qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor)
+    _check_description(description, "qcow2", file.path)
+    disk = qcow2.Qcow2Source(file, timeout_seconds)
+    try:
+        what = f"the disk in {file.path}"
+        _check_content(disk, declared_format, what)
+        _check_description(qemu.describe(disk.nbd_url, timeout_seconds), "raw", what)
+        if description.size_bytes > disk.size_bytes:
+            raise exception.ImageRefusedError(
+                f"{file.path}: qemu-img and qemu-nbd disagree about the size of the disk"
+            )
+    except BaseException:
+        disk.close()
+        raise
+    return disk
+
+
+def _check_file(file: base.SourceFile, declared_format: str) -> None:
+    """Inspect the file itself."""
+    found = _inspect(raw.RawSource(file), file.path)
+    if str(found) != declared_format:
+        raise exception.ImageRefusedError(
+            f"{file.path} is declared as {declared_format}, but its content is {found.NAME}",
+            hint=f"register it with --format {found.NAME}, if that is what it should be",
+        )
+    _check_safety(found, file.path)
+
+
+def _check_content(source: base.ImageSource, declared_format: str, what: str) -> None:
+    """Inspect the disk's content, as a guest or Nova will see it."""
+    found = _inspect(source, what)
+    allowed = _CONTENT_FORMATS[declared_format]
+    if found.NAME not in allowed:
+        hint = "the content of a disk must not be a disk image of its own"
+        if declared_format == "raw" and found.NAME in DECLARED_FORMATS:
+            hint = f"register it with --format {found.NAME}, if that is what it should be"
+        raise exception.ImageRefusedError(
+            f"{what} is declared as {declared_format}, but its content is {found.NAME}", hint=hint
+        )
+    _check_safety(found, what)
+
+
+def _inspect(source: base.ImageSource, what: str) -> format_inspector.FileInspector:
+    wrapper = format_inspector.InspectWrapper(cast(IO[bytes], _Reader(source)))
+    try:
+        while wrapper.format is None and wrapper.read(_READ_SIZE):
+            pass
+        wrapper.close()
+        found = wrapper.format
+    except format_inspector.ImageFormatError as error:
+        raise exception.ImageRefusedError(f"{what}: {error}") from error
+    if found is None:
+        raise exception.ImageRefusedError(f"{what}: the format cannot be determined")
+    return found
+
+
+def _check_safety(found: format_inspector.FileInspector, what: str) -> None:
+    try:
+        found.safety_check()
+    except format_inspector.SafetyCheckFailed as error:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in error.failures.items())
+        raise exception.ImageRefusedError(f"{what} is unsafe: {reasons}") from error
+
+
+def _check_description(description: qemu.ImageDescription, expected_format: str, what: str) -> None:
+    if description.format != expected_format:
+        raise exception.ImageRefusedError(
+            f"{what}: QEMU takes it for {description.format}, not {expected_format}"
+        )
+    if description.backing_file:
+        raise exception.ImageRefusedError(
+            f"{what} has a backing file", hint="flatten it: qemu-img convert -O qcow2"
+        )
+    if description.data_file:
+        raise exception.ImageRefusedError(
+            f"{what} has an external data file", hint="flatten it: qemu-img convert -O qcow2"
+        )
+    if description.is_encrypted:
+        raise exception.ImageRefusedError(f"{what} is encrypted")
+
+
+class _Reader:
+    """A source as the file-like object that the inspector reads, to a bounded length."""
+
+    def __init__(self, source: base.ImageSource) -> None:
+        self._source = source
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        size = min(size, _INSPECTED_SIZE_MAX - self._position)
+        content = self._source.read(self._position, size) if size > 0 else b""
+        self._position += len(content)
+        return content
