@@ -1,0 +1,183 @@
+"""Commands on registered images: ``acstor image ...``."""
+
+import argparse
+import dataclasses
+import os
+import uuid
+from typing import Any
+
+from cliff import command, lister, show
+
+from acstor import exception
+from acstor.cli import repository_access
+from acstor.repository import inspection, progress, registration, verification
+from acstor.repository.checksum import Checksum
+
+Row = tuple[tuple[str, ...], tuple[Any, ...]]
+
+
+class RegisterImage(show.ShowOne):
+    """Register an image file, so that hosts can boot from it.
+
+    Registering the same file again changes nothing; after an interruption it goes on where it
+    was.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("file", metavar="FILE", help="the image file")
+        parser.add_argument("--id", metavar="UUID", help="id of the image, as in Glance (new)")
+        parser.add_argument("--name", help="name, for people (the file's)")
+        parser.add_argument(
+            "--disk-format",
+            default="raw",
+            choices=inspection.DECLARED_FORMATS,
+            help="what the file is declared to be; its content must agree (raw)",
+        )
+        parser.add_argument(
+            "--checksum",
+            metavar="ALGORITHM:HEX",
+            type=_checksum,
+            help="declared checksum of the file (md5, sha256 or sha512), verified",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Register and return the report."""
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
+        source = inspection.open_source(
+            parsed_args.file, parsed_args.disk_format, conf.registration.tool_timeout
+        )
+        settings = registration.Settings(
+            pack_size=conf.registration.pack_size,
+            workers=conf.registration.workers,
+            cache_path=conf.registration.cache_path,
+        )
+        request = registration.Request(
+            image_id=parsed_args.id or str(uuid.uuid4()),
+            name=parsed_args.name or os.path.basename(parsed_args.file),
+            source=source,
+            source_format=parsed_args.disk_format,
+            checksum=parsed_args.checksum,
+        )
+        try:
+            with progress.for_stream(self.app.stderr) as shown:
+                report = registration.Registrar(repository, settings, shown).register(request)
+        finally:
+            source.close()
+        return _row(dataclasses.asdict(report))
+
+
+class ListImages(lister.Lister):
+    """List the registered images."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the table."""
+        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        images = sorted(repository.list_images(), key=lambda image: (image.record.name, image.id))
+        return (
+            ("id", "name", "size_bytes", "chunks", "unique", "zero", "registered_at"),
+            (
+                (
+                    image.id,
+                    image.record.name,
+                    image.record.size_bytes,
+                    image.record.chunk_count,
+                    image.record.unique_count,
+                    image.record.zero_count,
+                    image.record.registered_at,
+                )
+                for image in images
+            ),
+        )
+
+
+class ShowImage(show.ShowOne):
+    """Show one registered image."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        return _with_image(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Return the record."""
+        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        image = repository.get_image(parsed_args.image)
+        return _row({"id": image.id, **dataclasses.asdict(image.record)})
+
+
+class VerifyImages(lister.Lister):
+    """Re-read every chunk of images, or of the whole repository, and list what is damaged.
+
+    Exit status 7 when something is.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("image", nargs="*", metavar="UUID", help="image (all, and all packs)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the damages; the summary goes to stderr."""
+        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        with progress.for_stream(self.app.stderr) as shown:
+            verifier = verification.Verifier(repository, shown)
+            self._report = verifier.verify(parsed_args.image or None)
+        report = self._report
+        self.app.stderr.write(
+            f"verified {report.images} images: {report.packs} packs, {report.chunks} chunks, "
+            f"{report.bytes_read} bytes, {report.megabytes_per_second:.0f} MB/s; "
+            f"{len(report.damages)} damages\n"
+        )
+        columns = tuple(field.name for field in dataclasses.fields(verification.Damage))
+        return columns, (dataclasses.astuple(damage) for damage in report.damages)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the damages, then fail if there are any."""
+        super().run(parsed_args)
+        if self._report.damages:
+            raise exception.CorruptError(
+                f"{len(self._report.damages)} damages found",
+                hint="register the damaged images again from their files: that repairs them",
+            )
+        return 0
+
+
+class RemoveImage(command.Command):
+    """Withdraw an image; 'acstor gc' later frees the chunks that no other image needs.
+
+    Guests that still run from it need its chunks: remove an image only when none does.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        return _with_image(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Remove the image."""
+        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        image = repository.remove_image(parsed_args.image)
+        self.app.stdout.write(f"removed {image.id} {image.record.name}\n")
+
+
+def _with_image(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("image", metavar="UUID", help="id of the image")
+    return parser
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    rounded = {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in fields.items()
+    }
+    return tuple(rounded), tuple(rounded.values())
+
+
+def _checksum(text: str) -> Checksum:
+    try:
+        return Checksum.parse(text)
+    except exception.InvalidError as error:
+        raise argparse.ArgumentTypeError(f"{error}; {error.hint}") from error

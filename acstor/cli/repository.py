@@ -1,0 +1,65 @@
+"""Commands on the repository as a whole: ``acstor repository ...`` and ``acstor gc``."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from cliff import show
+
+from acstor.cli import repository_access
+from acstor.conf import types
+from acstor.repository.garbage import Collector
+from acstor.repository.repository import CHUNK_SIZE_DEFAULT, Repository
+
+Row = tuple[tuple[str, ...], tuple[Any, ...]]
+
+
+class InitRepository(show.ShowOne):
+    """Make a new repository in the origin; does nothing when there is one already."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--chunk-size",
+            type=types.ByteSize(4 * types.KIB, 4 * types.MIB),
+            default=CHUNK_SIZE_DEFAULT,
+            metavar="SIZE",
+            help="size of every chunk, a power of two from 4KiB to 4MiB (64KiB)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Make the repository."""
+        origin = repository_access.open_origin(repository_access.configuration(self.app))
+        return _described(Repository.init(origin, parsed_args.chunk_size))
+
+
+class ShowRepository(show.ShowOne):
+    """Show the repository in the origin."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Return what holds for all of it."""
+        return _described(
+            repository_access.open_repository(repository_access.configuration(self.app))
+        )
+
+
+class CollectGarbage(show.ShowOne):
+    """Condemn what no image refers to, and delete what was condemned long enough ago.
+
+    Run it now and then, for example daily; it takes two runs, [gc] grace apart, to free space.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Collect and return the report."""
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
+        report = Collector(repository, conf.host, conf.gc.grace).collect()
+        fields = {**dataclasses.asdict(report), "seconds": round(report.seconds, 3)}
+        return tuple(fields), tuple(fields.values())
+
+
+def _described(repository: Repository) -> Row:
+    fields = dataclasses.asdict(repository.format)
+    return tuple(fields), tuple(fields.values())
