@@ -1,0 +1,31 @@
+"""Fixtures and skips that all tests share."""
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.hosts import Cloud, cloud_in
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what this machine cannot run; in CI nothing may be skipped so."""
+    if os.environ.get("CI") == "true":
+        return
+    missing = {}
+    if os.geteuid() != 0:
+        missing["root"] = "needs root (mounts, network namespaces)"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        missing["fuse"] = "needs /dev/fuse"
+    for item in items:
+        for marker, reason in missing.items():
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def cloud(tmp_path: pathlib.Path) -> Iterator[Cloud]:
+    """An empty cloud; the test adds hosts and images."""
+    with cloud_in(tmp_path) as running:
+        yield running
