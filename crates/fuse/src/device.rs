@@ -135,20 +135,24 @@ pub(crate) fn populate(segments: &[Segment]) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies segments to memory, mapped ones by reading their file.
+/// Copies segments to memory, mapped ones by reading their file. All of them are tried even when
+/// one fails, since a failed read makes the store drop the chunk.
 pub(crate) fn gather(segments: &[Segment]) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; segments.iter().map(Segment::len).sum()];
     let mut filled = 0;
+    let mut result = Ok(());
     for segment in segments {
         let target = &mut bytes[filled..filled + segment.len()];
         match segment {
             Segment::Zeros(_) => {}
-            Segment::Mapped { chunk, start, .. } => chunk.read_at(*start, target)?,
+            Segment::Mapped { chunk, start, .. } => {
+                result = result.and(chunk.read_at(*start, target));
+            }
             Segment::Bytes(source) => target.copy_from_slice(source),
         }
         filled += segment.len();
     }
-    Ok(bytes)
+    result.map(|()| bytes)
 }
 
 fn push_segment(pieces: &mut Vec<libc::iovec>, segment: &Segment) {

@@ -14,7 +14,6 @@ use crate::device::{Device, Sent};
 use crate::file::File;
 use crate::file_table::FileTable;
 use crate::inode::ROOT_INODE;
-use crate::interrupt::WaitingReads;
 use crate::limits::{DIRECTORY_REPLY_MAX, NAME_MAX};
 use crate::negotiation::{self, Negotiated};
 use crate::read::{self, ReadRequest};
@@ -38,7 +37,6 @@ pub(crate) struct Dispatch {
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) hooks: FuseHooks,
     pub(crate) stats: Counters,
-    pub(crate) waiting: Arc<WaitingReads>,
     /// One permit per read that may wait for peers and the origin at the same time.
     pub(crate) permits: Semaphore,
     /// Set when another process goes on with the connection and answers what is open.
@@ -108,13 +106,18 @@ impl Dispatch {
                 let writes = mask & libc::W_OK as u32 != 0;
                 self.errno(header, if writes { libc::EROFS } else { 0 });
             }
-            Operation::Interrupt { unique } => self.waiting.interrupt(&self.runtime, unique),
+            // A disk read does not fail because of a signal; killed readers are found by
+            // `reader::killed`.
+            Operation::Interrupt { .. } => {}
             Operation::ReleaseDir | Operation::Destroy => self.errno(header, 0),
             Operation::Modify => {
                 bump(&self.stats.modifications_refused);
                 self.errno(header, libc::EROFS);
             }
-            Operation::Unsupported => self.errno(header, libc::ENOSYS),
+            Operation::Unsupported => {
+                bump(&self.stats.unsupported);
+                self.errno(header, libc::ENOSYS);
+            }
         }
     }
 

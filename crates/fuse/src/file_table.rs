@@ -243,13 +243,13 @@ impl FileTable {
         self.files.read().by_inode.get(&inode).cloned()
     }
 
-    /// Drops a withdrawn file unless the kernel may still have it open.
+    /// Drops a withdrawn file unless the kernel may still have it open; returns whether it is gone.
     fn retire_unless_used(&self, inode: u64) -> bool {
         let (device, is_inherited) = {
             let kernel = self.kernel.read();
             (kernel.device.clone(), kernel.is_inherited)
         };
-        let Some(entry) = self.entry(inode) else { return false };
+        let Some(entry) = self.entry(inode) else { return true };
         let used_by_count = entry.file.kernel.opens.get() > 0;
         let used = match device {
             None => used_by_count || is_inherited,
@@ -260,13 +260,18 @@ impl FileTable {
                 known && (used_by_count || is_inherited)
             }
         };
-        !used && self.retire(inode)
+        if !used {
+            // The FORGET that pruning brought about may have done so already.
+            self.retire(inode);
+        }
+        !used
     }
 
-    fn retire(&self, inode: u64) -> bool {
+    fn retire(&self, inode: u64) {
         let mut files = self.files.write();
-        let is_hidden = files.by_inode.get(&inode).is_some_and(|entry| !entry.is_listed);
-        is_hidden && files.by_inode.remove(&inode).is_some()
+        if files.by_inode.get(&inode).is_some_and(|entry| !entry.is_listed) {
+            files.by_inode.remove(&inode);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::dispatch::Dispatch;
 use crate::errno::errno_of;
 use crate::file::File;
 use crate::limits::{READ_SIZE_MAX, WAITING_READS_MAX};
+use crate::reader;
 use crate::request::RequestHeader;
 use crate::stats::bump;
 
@@ -87,7 +88,6 @@ fn wait(
         return fail(dispatch, header.unique, libc::EIO);
     }
     let pending = PendingRead { dispatch: dispatch.clone(), unique: header.unique, done: false };
-    let killed = dispatch.waiting.insert(header.unique, header.pid);
     let deadline = Instant::now() + dispatch.config.answer_deadline;
     dispatch.runtime.spawn(async move {
         let answer = answer_in_time(&pending.dispatch, &file, request, by_copy);
@@ -99,7 +99,7 @@ fn wait(
                     Waited::Errno(libc::EIO)
                 }
             },
-            () = killed.notified() => {
+            () = reader::killed(header.pid) => {
                 bump(&pending.dispatch.stats.read_killed);
                 Waited::Errno(libc::EINTR)
             }
@@ -171,7 +171,6 @@ impl PendingRead {
 impl Drop for PendingRead {
     fn drop(&mut self) {
         self.dispatch.stats.read_waiting_now.fetch_sub(1, Ordering::AcqRel);
-        self.dispatch.waiting.remove(self.unique);
         // The task panicked or the runtime ended.
         if !self.done && !self.dispatch.is_handed_over.load(Ordering::Acquire) {
             fail(&self.dispatch, self.unique, libc::EIO);

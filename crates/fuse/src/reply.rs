@@ -15,8 +15,9 @@ const ROOT_MODE: u32 = libc::S_IFDIR | 0o555;
 const SECTOR_BYTES: u64 = 512;
 const BLOCK_BYTES: u32 = 4096;
 
-/// What a file looks like. All times are now, so that Nova's image cache manager, which ages its
-/// base images by `st_mtime`, never takes an image for one that has been unused for a day.
+/// What a file looks like. Its mtime is now, so that Nova's image cache manager, which ages its
+/// base images by `st_mtime`, never takes an image for one that has been unused for a day. Its
+/// ctime never changes: GNU tar takes a changed ctime for a file that was written while it read.
 pub(crate) fn file_attributes(file: &File, cached_bytes: u64) -> abi::Attr {
     let size = file.view.size_bytes();
     // GNU tar takes a file without blocks for one hole, whatever it contains.
@@ -49,10 +50,8 @@ fn at_now(attributes: abi::Attr) -> abi::Attr {
     abi::Attr {
         atime: seconds,
         mtime: seconds,
-        ctime: seconds,
         atimensec: nanoseconds,
         mtimensec: nanoseconds,
-        ctimensec: nanoseconds,
         ..attributes
     }
 }

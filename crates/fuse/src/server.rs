@@ -102,7 +102,6 @@ impl FuseServer {
             runtime,
             hooks,
             stats: Counters::default(),
-            waiting: Arc::default(),
             is_handed_over: AtomicBool::new(false),
             state: StateCell::new(state),
             negotiated: self.negotiated.into(),

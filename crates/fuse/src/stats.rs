@@ -69,6 +69,8 @@ counters! {
     panics,
     /// Requests that would change the file system; refused.
     modifications_refused,
+    /// Requests of a kind that is not supported (ENOSYS; the kernel asks once per kind).
+    unsupported,
     /// utimens calls, taken as hints to prefetch.
     prefetch_hints,
 }
