@@ -1,0 +1,126 @@
+"""Stepping several actors through one origin, one call at a time, in an order a seed decides."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from acstor.origin import base
+
+
+class Killed(BaseException):
+    """Ends an actor as SIGKILL would: it makes no further call."""
+
+
+class Actor:
+    """A function in a thread of its own, which runs only between two of its origin calls."""
+
+    def __init__(self, name: str, action: Callable[[base.Origin], object], inner: base.Origin):
+        self.name = name
+        self.error: BaseException | None = None
+        self.result: object = None
+        self.is_done = False
+        self.steps = 0
+        self.is_killed = False
+        self._go = threading.Semaphore(0)
+        self._paused = threading.Semaphore(0)
+        origin = SteppedOrigin(inner, self)
+        self._thread = threading.Thread(target=self._run, args=(action, origin), daemon=True)
+        self._thread.start()
+        self._paused.acquire()
+
+    def _run(self, action: Callable[[base.Origin], object], origin: base.Origin) -> None:
+        try:
+            self.pause()
+            self.result = action(origin)
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.is_done = True
+        self._paused.release()
+
+    def pause(self) -> None:
+        """Wait for the next step; called in the actor's thread."""
+        self._paused.release()
+        self._go.acquire()
+        if self.is_killed:
+            raise Killed
+
+    def step(self) -> None:
+        """Let the actor go on to its next origin call; called in the test's thread."""
+        self.steps += 1
+        self._go.release()
+        self._paused.acquire()
+
+    def kill(self) -> None:
+        """End the actor where it stands."""
+        self.is_killed = True
+        self._go.release()
+        self._thread.join()
+
+
+def run(actors: Sequence[Actor], choice: random.Random, kills: dict[str, int]) -> None:
+    """Run all actors to their end.
+
+    :param kills: actor's name -> number of its steps after which it is killed.
+    """
+    waiting = list(actors)
+    while waiting:
+        actor = choice.choice(waiting)
+        # Several steps in a row reach orders that single steps rarely do.
+        for _ in range(choice.choice((1, 1, 2, 5, 20))):
+            if actor.is_done:
+                break
+            if actor.steps >= kills.get(actor.name, 1 << 30):
+                actor.kill()
+                break
+            actor.step()
+        if actor.is_done or actor.is_killed:
+            waiting.remove(actor)
+
+
+class SteppedOrigin(base.Origin):
+    """Pauses before every call, and inside listings, which are no snapshots in a real store."""
+
+    def __init__(self, inner: base.Origin, actor: Actor) -> None:
+        self._inner = inner
+        self._actor = actor
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        self._actor.pause()
+        return self._inner.put_if_absent(key, buffers)
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        self._actor.pause()
+        return self._inner.readinto(key, offset, buffer)
+
+    def size(self, key: str) -> int:
+        self._actor.pause()
+        return self._inner.size(key)
+
+    def delete(self, key: str) -> bool:
+        self._actor.pause()
+        return self._inner.delete(key)
+
+    def get_ref(self, name: str) -> base.Ref | None:
+        self._actor.pause()
+        return self._inner.get_ref(name)
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        self._actor.pause()
+        return self._inner.swap_ref(name, expected, content)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        yield from self._listing(lambda: set(self._inner.list(prefix)))
+
+    def list_refs(self, prefix: str = "") -> Iterator[str]:
+        yield from self._listing(lambda: set(self._inner.list_refs(prefix)))
+
+    def _listing(self, names: Callable[[], set[str]]) -> Iterator[str]:
+        """Yield what is there all the time, and some of what comes or goes meanwhile."""
+        self._actor.pause()
+        before = names()
+        self._actor.pause()
+        after = names()
+        yield from sorted(before & after)
+        yield from sorted(before ^ after)[::2]
