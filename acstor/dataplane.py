@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from acstor import exception
 from acstor._dataplane import (
+    DataPlane,
     DataPlaneError,
     DigestIndex,
     ImageBuilder,
@@ -24,6 +25,7 @@ from acstor._dataplane import (
 )
 
 __all__ = [
+    "DataPlane",
     "DataPlaneError",
     "DigestIndex",
     "ImageBuilder",

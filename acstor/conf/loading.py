@@ -195,6 +195,13 @@ def _check_heartbeat(conf: cfg.ConfigOpts) -> None:
     )
 
 
+def is_written(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
+    """Return whether an option is given in a file or the environment, whoever registers it."""
+    if f"OS_{group}__{name}".upper() in os.environ:
+        return True
+    return any(name in _sections(path).get(group, {}) for path in conf.config_file or [])
+
+
 def warn_of_unknown(conf: cfg.ConfigOpts) -> list[str]:
     """Log a warning for each option in the files that no program knows; return their names.
 

@@ -225,6 +225,8 @@ class DataPlaneHost:
             with translated(f"attaching {manifest_path}"):
                 image = self.runtime.attach_image(arrived)
             self._attachments.keep_image(str(image["id"]), arrived)
+            if self._attachments.chunk_size() is None:
+                self._attachments.keep_chunk_size(self._settings["chunk_size"])
         LOG.info("attached image %s, %s bytes", image["id"], image.get("size_bytes"))
         return image
 

@@ -1,5 +1,6 @@
 """The origin as the data plane reads it: natively where it is a directory, else through Python."""
 
+import logging
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,10 @@ from acstor import exception
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.runtime import OriginReader
 
+LOG = logging.getLogger(__name__)
+
+CHUNK_SIZE_DEFAULT = 64 << 10
+"""Chunk size of a repository that is made without a wish, bytes."""
 _POSIX_SCHEMES = frozenset({"posix", "file"})
 
 
@@ -43,11 +48,11 @@ def read_chunk_size(conf: cfg.ConfigOpts) -> int:
     :raises AcstorError: when it cannot be read.
     """
     from acstor.origin.opening import open_origin
-    from acstor.repository import repository_format
+    from acstor.repository.repository import Repository
 
     origin = open_origin(conf.origin.url, conf.origin.timeout)
     try:
-        return repository_format.load(origin).chunk_size
+        return Repository.open(origin).chunk_size
     finally:
         origin.close()
 
@@ -55,18 +60,22 @@ def read_chunk_size(conf: cfg.ConfigOpts) -> int:
 def known_chunk_size(attachments: Attachments, read: Callable[[], int]) -> int:
     """Return the repository's chunk size: the one kept before, else what ``read`` returns.
 
-    It never changes within a repository, so the origin is asked once in the life of a host.
+    It never changes within a repository, so the origin is asked once in the life of a host. An
+    origin without a repository gets the default, which is not kept: the first image decides.
 
-    :raises UnavailableError: at the first start, when the origin cannot be read.
+    :raises AcstorError: at the first start, when the origin cannot be read.
     """
     kept = attachments.chunk_size()
     if kept is not None:
         return kept
     try:
-        chunk_size = read()
-    except exception.NotFoundError as error:
-        raise exception.NotFoundError(
-            "the origin holds no repository yet", hint="run 'acstor repository init' once"
-        ) from error
-    attachments.keep_chunk_size(chunk_size)
-    return chunk_size
+        kept = read()
+    except exception.NotFoundError:
+        kept = None
+    if kept is None:
+        LOG.warning(
+            "the origin holds no repository yet; assuming chunks of %d bytes", CHUNK_SIZE_DEFAULT
+        )
+        return CHUNK_SIZE_DEFAULT
+    attachments.keep_chunk_size(kept)
+    return kept

@@ -1,0 +1,343 @@
+"""The agent: keeps the data plane of its host equal to what the deployment wants.
+
+Everything is done in *looks*: each compares what is with what should be and acts on the
+difference, so that an agent killed anywhere goes on where it was. A neighbour that is away makes
+a look incomplete, never wrong: what the data plane has, it keeps.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from oslo_config import cfg
+
+from acstor import exception, version
+from acstor.admin.client import AdminClient
+from acstor.agent.desired_host import read_wish
+from acstor.agent.image_following import ImageFollower
+from acstor.agent.member import Member
+from acstor.agent.membership import CoordinationSettings, Membership, View
+from acstor.agent.metrics import AgentMetrics
+from acstor.agent.pinning import Pinner
+from acstor.agent.ring_following import RingFollower
+from acstor.agent.ring_publication import RingPublisher
+from acstor.agent.states import AgentEvent, AgentState, next_state
+from acstor.origin.base import Origin
+
+LOG = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+ORIGIN_DEADLINE = 5.0
+"""Seconds for which one call of the origin is repeated; the next look is the longer retry."""
+STATUS_TIMEOUT = 5.0
+STOP_TIMEOUT = 5.0
+_JITTER = 0.1
+_WAIT_MIN = 0.05
+
+
+@dataclass
+class _Followers:
+    """What needs the origin."""
+
+    origin: Origin
+    publisher: RingPublisher
+    ring: RingFollower
+    images: ImageFollower
+
+
+class Agent:
+    """One host's agent; see :mod:`acstor.agent.states` for its life.
+
+    :param conf: checked configuration.
+    :param open_origin: opens the origin; tried again at each look until it succeeds.
+    :param metrics_address: ``ip:port`` of the Prometheus endpoint, told to the other hosts.
+    :param announce_ring: tells the other agents of a generation.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        open_origin: Callable[[], Origin],
+        metrics: AgentMetrics,
+        metrics_address: str,
+        announce_ring: Callable[[int], None] = lambda generation: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._conf = conf
+        self._open_origin = open_origin
+        self._metrics = metrics
+        self._metrics_address = metrics_address
+        self._announce_ring = announce_ring
+        self._clock = clock
+        self._directory = f"{conf.state_path}/agent"
+        self._data_plane = AdminClient(conf.dataplane.admin_socket)
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._membership = Membership(
+            CoordinationSettings(
+                conf.coordination.backend_url,
+                conf.coordination.group,
+                conf.coordination.heartbeat_interval,
+                conf.coordination.member_timeout,
+            ),
+            conf.host,
+            self.look_soon,
+        )
+        self._pinner = Pinner(
+            self._data_plane,
+            head_bytes=conf.agent.pin_head,
+            tail_bytes=conf.agent.pin_tail,
+            timeout=conf.agent.pin_timeout,
+            on_pinned=lambda image, pinned, _: metrics.pinned_bytes.labels(image).set(pinned),
+        )
+        self._followers: _Followers | None = None
+        self._data_plane_seen_at: float | None = None
+        self._problems: dict[str, str] = {}
+        self._state = AgentState.STARTING
+        metrics.set_state(self._state)
+
+    @property
+    def state(self) -> AgentState:
+        """What the agent is doing."""
+        return self._state
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By neighbour or image, what was wrong at the last look."""
+        return dict(self._problems)
+
+    @property
+    def membership_view(self) -> View:
+        """What was last seen of the group."""
+        return self._membership.view
+
+    def is_healthy(self) -> bool:
+        """Return whether nothing was missing at the last look."""
+        return self._state in {AgentState.ACTIVE, AgentState.DRAINING} and not self._problems
+
+    def look_soon(self) -> None:
+        """Have the next look now; may be called from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End :meth:`run` soon; may be called from a signal handler."""
+        self._is_stopping = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Look again and again until stopped.
+
+        The host stays in the group for as long as members are remembered, so that restarting the
+        agent moves nothing.
+        """
+        self._membership.start()
+        self._pinner.start()
+        try:
+            while not self._is_stopping:
+                self._wake.clear()
+                try:
+                    self.look()
+                except Exception:
+                    # A fault of one look is not to take the host out of the group.
+                    LOG.exception("a look failed")
+                    self._metrics.looks.labels("failed").inc()
+                self._wake.wait(self._seconds_to_next_look())
+        finally:
+            self._move(AgentEvent.STOP)
+            self._pinner.stop(STOP_TIMEOUT)
+            self._membership.stop(STOP_TIMEOUT, leave=False)
+            if self._followers is not None:
+                self._followers.origin.close()
+            self._move(AgentEvent.STOPPED)
+
+    def look(self) -> None:
+        """Compare once and act on the difference; raises nothing."""
+        problems: dict[str, str] = {}
+        with self._metrics.look_seconds.time():
+            status = self._attempt(problems, "data plane", self._read_status)
+            self._describe_self(status)
+            followers = self._attempt(problems, "origin", self._opened_followers)
+            generation = status["ring_generation"] if status else None
+            if followers is not None:
+                generation = self._follow(followers, status, generation, problems)
+            view = self._membership.view
+            if not view.is_current:
+                problems["coordination"] = view.problem or "not reached yet"
+        self._report(problems, view, generation, is_up=status is not None)
+
+    def _follow(
+        self,
+        followers: _Followers,
+        status: dict[str, Any] | None,
+        generation: int | None,
+        problems: dict[str, str],
+    ) -> int | None:
+        """Do what needs the origin; each step stands for itself, unless the origin is away."""
+
+        def drain() -> None:
+            self._follow_wish(followers.origin, status)
+
+        def publish() -> None:
+            self._publish_ring(followers.publisher)
+
+        def use_ring() -> None:
+            nonlocal generation
+            if status is not None:
+                generation = followers.ring.look(generation)
+
+        def use_images() -> None:
+            if status is not None:
+                self._follow_images(followers.images, status, problems)
+
+        for what, step in (
+            ("host wish", drain),
+            ("ring publication", publish),
+            ("ring", use_ring),
+            ("images", use_images),
+        ):
+            try:
+                step()
+            except exception.UnavailableError as error:
+                # Whoever it is that is away, the next steps would only wait for it as well.
+                name = "data plane" if "data plane" in str(error) else "origin"
+                problems[name] = _one_line(error)
+                break
+            except (exception.AcstorError, OSError) as error:
+                problems[what] = _one_line(error)
+        return generation
+
+    # The steps of a look
+
+    def _read_status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self._data_plane.call("status", call_timeout=STATUS_TIMEOUT)
+        return status
+
+    def _describe_self(self, status: dict[str, Any] | None) -> None:
+        """Be a member while the data plane answers, and a while longer."""
+        now = self._clock()
+        if status is not None:
+            self._data_plane_seen_at = now
+            self._membership.join_as(
+                Member(
+                    name=self._conf.host,
+                    peer_address=str(status["peer_address"]),
+                    metrics_address=self._metrics_address,
+                    capacity_bytes=int(status["store"]["capacity_bytes"]),
+                    release=version.release(),
+                    topology=self._conf.topology,
+                    is_draining=self._state is AgentState.DRAINING,
+                )
+            )
+        elif (
+            self._data_plane_seen_at is not None
+            and now - self._data_plane_seen_at > self._conf.coordination.member_timeout
+        ):
+            self._membership.join_as(None)
+
+    def _opened_followers(self) -> _Followers:
+        if self._followers is None:
+            origin = self._open_origin()
+            self._followers = _Followers(
+                origin,
+                RingPublisher(
+                    origin,
+                    weights=self._conf.agent.ring_weights,
+                    vnode_count=self._conf.agent.ring_vnodes,
+                    settle_delay=self._conf.agent.ring_settle_delay,
+                    clock=self._clock,
+                ),
+                RingFollower(origin, self._data_plane, self._directory),
+                ImageFollower(origin, self._data_plane, self._directory),
+            )
+        return self._followers
+
+    def _follow_wish(self, origin: Origin, status: dict[str, Any] | None) -> None:
+        is_drained = read_wish(origin, self._conf.host).is_drained
+        self._move(AgentEvent.DRAIN if is_drained else AgentEvent.UNDRAIN)
+        if status is not None and is_drained != (status["process_state"] == "draining"):
+            self._data_plane.call("drain", on=is_drained)
+            LOG.info("the data plane %s peers", "refuses" if is_drained else "serves")
+            self._describe_self(status)
+
+    def _publish_ring(self, publisher: RingPublisher) -> None:
+        view = self._membership.view
+        if not (view.is_current and view.is_publisher):
+            return
+        ring = publisher.look(view.members)
+        if ring is not None:
+            self._metrics.publications.inc()
+            self._metrics.published_generation.set(ring.generation)
+            self._announce_ring(ring.generation)
+
+    def _follow_images(
+        self, follower: ImageFollower, status: dict[str, Any], problems: dict[str, str]
+    ) -> None:
+        report = follower.look()
+        self._pinner.wish(report.offered, status.get("started_at"))
+        self._metrics.set_images(
+            registered=report.registered,
+            offered=len(report.offered),
+            hidden=report.hidden,
+            failed=len(report.problems),
+        )
+        for image_id, problem in report.problems.items():
+            problems[f"image {image_id}"] = problem
+
+    # Reporting
+
+    def _attempt(
+        self, problems: dict[str, str], what: str, step: Callable[[], Result]
+    ) -> Result | None:
+        try:
+            return step()
+        except (exception.AcstorError, OSError) as error:
+            problems[what] = _one_line(error)
+            return None
+
+    def _report(
+        self, problems: dict[str, str], view: View, generation: int | None, *, is_up: bool
+    ) -> None:
+        for what in sorted(problems.keys() - self._problems.keys()):
+            LOG.warning("%s: %s", what, problems[what])
+        for what in sorted(self._problems.keys() - problems.keys()):
+            LOG.info("%s: in order again", what)
+        self._problems = problems
+        if problems:
+            self._move(AgentEvent.DEGRADED)
+        else:
+            self._move(AgentEvent.RECOVERED)
+            if generation is not None:
+                self._move(AgentEvent.RING_APPLIED)
+        metrics = self._metrics
+        metrics.looks.labels("incomplete" if problems else "complete").inc()
+        metrics.members.set(len(view.members))
+        metrics.used_generation.set(generation or 0)
+        metrics.up.labels("data_plane").set(is_up)
+        metrics.up.labels("origin").set("origin" not in problems)
+        metrics.up.labels("coordination").set(view.is_current)
+
+    def _move(self, event: AgentEvent) -> None:
+        former, self._state = self._state, next_state(self._state, event)
+        if self._state is not former:
+            LOG.info("agent is %s", self._state.value)
+            self._metrics.set_state(self._state)
+            if AgentState.DRAINING in {former, self._state}:
+                self._wake.set()  # the others are to know at once
+
+    def _seconds_to_next_look(self) -> float:
+        interval = self._conf.agent.interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        if self._followers is not None and self._membership.view.is_publisher:
+            due = self._followers.publisher.seconds_until_due()
+            if due > 0:
+                interval = min(interval, due)
+        return float(max(_WAIT_MIN, interval))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

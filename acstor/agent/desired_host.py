@@ -1,0 +1,77 @@
+"""What the operator wants of a host: the refs ``hosts/<name>`` in the origin.
+
+They live there because everybody reaches the origin, and because a wish must outlive the agent
+that is to fulfil it. A host without a ref is wanted to serve.
+"""
+
+import json
+from dataclasses import dataclass
+
+from acstor import exception
+from acstor.origin.base import Origin
+
+HOST_PREFIX = "hosts/"
+WISH_VERSION = 1
+_ATTEMPTS_MAX = 5
+
+
+@dataclass(frozen=True)
+class HostWish:
+    """What the operator wants of one host."""
+
+    is_drained: bool = False
+
+    def encode(self) -> bytes:
+        """Return the ref's content, JSON."""
+        return json.dumps({"version": WISH_VERSION, "drain": self.is_drained}).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes, host: str) -> "HostWish":
+        """Read a ref's content.
+
+        :raises CorruptError: when it is malformed.
+        :raises UnsupportedError: when a newer release wrote it.
+        """
+        try:
+            fields = json.loads(content)
+            version, is_drained = fields["version"], fields["drain"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise exception.CorruptError(
+                f"the wish for host {host} is malformed",
+                hint=f"write it anew: acstor host undrain {host}",
+            ) from error
+        if version != WISH_VERSION:
+            raise exception.UnsupportedError(f"the wish for host {host} has version {version!r}")
+        if not isinstance(is_drained, bool):
+            raise exception.CorruptError(f"the wish for host {host} is malformed")
+        return cls(is_drained)
+
+
+def read_wish(origin: Origin, host: str) -> HostWish:
+    """Return what is wanted of a host.
+
+    :raises CorruptError: and the like when the ref is not readable.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    ref = origin.get_ref(HOST_PREFIX + host)
+    return HostWish() if ref is None else HostWish.parse(ref.content, host)
+
+
+def write_wish(origin: Origin, host: str, wish: HostWish) -> None:
+    """Change what is wanted of a host; the last of several writers wins.
+
+    :raises ConflictError: when others write all the time.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    name = HOST_PREFIX + host
+    for attempt in range(_ATTEMPTS_MAX):
+        ref = origin.get_ref(name)
+        if ref is not None and ref.content == wish.encode():
+            return
+        try:
+            origin.swap_ref(name, None if ref is None else ref.token, wish.encode())
+        except exception.ConflictError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+        else:
+            return

@@ -1,0 +1,121 @@
+"""Keeping the images of the data plane equal to those registered in the origin."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from acstor import dataplane, exception
+from acstor.admin.client import AdminClient
+from acstor.agent.atomic_file import write_atomically
+from acstor.origin.base import Origin
+from acstor.repository import layout
+from acstor.repository.image_record import ImageRecord
+from acstor.repository.repository import MANIFEST_SIZE_MAX
+
+LOG = logging.getLogger(__name__)
+
+ATTACH_TIMEOUT = 60.0
+"""Seconds that the data plane may take to attach an image."""
+
+
+@dataclass
+class ImageReport:
+    """What a look at the images found and did."""
+
+    registered: int = 0
+    hidden: int = 0
+    """Withdrawn images that guests still use."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """By image id, what is wrong with it."""
+    offered: dict[str, str] = field(default_factory=dict)
+    """By image id the manifest that the data plane has attached."""
+
+
+class ImageFollower:
+    """Attaches what is registered, detaches what is not any more.
+
+    A problem with one image does not keep the others from being followed.
+
+    :param directory: where manifests are put for the data plane to read; it makes its own copy.
+    """
+
+    def __init__(self, origin: Origin, data_plane: AdminClient, directory: str) -> None:
+        self._origin = origin
+        self._data_plane = data_plane
+        self._directory = os.path.join(directory, "manifests")
+        self._tokens: dict[str, tuple[str, str]] = {}  # id -> (token, manifest) of its ref
+
+    def look(self) -> ImageReport:
+        """Bring the data plane to the registered images.
+
+        :raises UnavailableError: when the origin or the data plane cannot be reached; what is
+            attached stays.
+        """
+        report = ImageReport()
+        present = {image["id"]: image for image in self._data_plane.call("image.list")}
+        registered = {
+            name.removeprefix(layout.IMAGE_PREFIX)
+            for name in self._origin.list_refs(layout.IMAGE_PREFIX)
+        }
+        report.registered = len(registered)
+        for image_id in sorted(registered):
+            with self._noted(report, image_id):
+                self._follow(image_id, present, report)
+        for image_id in sorted(present.keys() - registered):
+            with self._noted(report, image_id):
+                self._withdraw(image_id, report)
+        self._tokens = {key: self._tokens[key] for key in self._tokens if key in registered}
+        return report
+
+    @contextlib.contextmanager
+    def _noted(self, report: ImageReport, image_id: str) -> Any:
+        """Note an error that concerns one image; let pass what concerns all."""
+        try:
+            yield
+        except exception.UnavailableError:
+            raise
+        except (exception.AcstorError, OSError) as error:
+            report.problems[image_id] = " ".join(str(error).split())
+            LOG.warning("image %s: %s", image_id, report.problems[image_id])
+
+    def _follow(
+        self, image_id: str, present: Mapping[str, Mapping[str, Any]], report: ImageReport
+    ) -> None:
+        ref = self._origin.get_ref(layout.image_ref(image_id))
+        if ref is None:  # removed since the listing
+            return
+        known = self._tokens.get(image_id)
+        if known is None or known[0] != ref.token:
+            known = (ref.token, ImageRecord.parse(ref.content, image_id).manifest)
+            self._tokens[image_id] = known
+        image = present.get(image_id)
+        if image is None or image["hidden"] or image["manifest"] != known[1]:
+            self._attach(image_id, known[1])
+        report.offered[image_id] = known[1]
+
+    def _attach(self, image_id: str, manifest: str) -> None:
+        content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)
+        if dataplane.digest(content).hex() != manifest:
+            raise exception.CorruptError(f"manifest {manifest} is damaged in the origin")
+        with dataplane.translated(f"manifest {manifest}"):
+            disk_id = dataplane.Manifest.parse(content).disk_id
+        if disk_id != image_id:
+            raise exception.CorruptError(f"the record names a manifest of {disk_id}")
+        path = os.path.join(self._directory, f"{image_id}.manifest")
+        write_atomically(path, content)
+        try:
+            self._data_plane.call("image.attach", call_timeout=ATTACH_TIMEOUT, path=path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        LOG.info("attached image %s", image_id)
+
+    def _withdraw(self, image_id: str, report: ImageReport) -> None:
+        state = self._data_plane.call("image.detach", image=image_id)["state"]
+        if state == "hidden":
+            report.hidden += 1
+        else:
+            LOG.info("detached image %s", image_id)

@@ -1,0 +1,278 @@
+"""Who is there: joins the group of hosts, keeps the heart beating, watches the others.
+
+One thread owns the tooz coordinator; everybody else reads the last :class:`View`. When the
+backend is away the view stays as it was and says so; the thread connects again by itself.
+"""
+
+import contextlib
+import logging
+import random
+import threading
+import time
+import urllib.parse
+from dataclasses import dataclass, field
+from typing import Any
+
+import tooz
+from tooz import coordination
+
+from acstor import exception
+from acstor.agent.member import Member
+
+LOG = logging.getLogger(__name__)
+
+CALL_TIMEOUT = 10.0
+"""Seconds that the backend may take for one call."""
+RECONNECT_DELAY_MAX = 15.0
+"""Longest delay between two attempts to reach the backend, seconds."""
+_LOCK_SUFFIX = "ring-publisher"
+
+
+@dataclass(frozen=True)
+class CoordinationSettings:
+    """Where and how hosts find each other."""
+
+    backend_url: str
+    group: str
+    heartbeat_interval: float
+    member_timeout: int
+
+    def url(self) -> str:
+        """Return the URL with the timeout of members, unless it names one itself."""
+        parts = urllib.parse.urlsplit(self.backend_url)
+        name = "timeout" if parts.scheme in {"file", "zookeeper", "kazoo"} else "membership_timeout"
+        if name in urllib.parse.parse_qs(parts.query):
+            return self.backend_url
+        separator = "&" if parts.query else "?"
+        return f"{self.backend_url}{separator}{name}={self.member_timeout}"
+
+
+@dataclass(frozen=True)
+class View:
+    """What was last seen of the group."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    is_current: bool = False
+    """False: the backend is away and ``members`` is what was seen last."""
+    is_publisher: bool = False
+    """Whether this host holds the lock of the one that publishes rings."""
+    problem: str | None = None
+    """Why the view is not current."""
+
+
+def open_coordinator(settings: CoordinationSettings, member_id: str) -> Any:
+    """Return a started tooz coordinator.
+
+    :raises UnavailableError: when the backend cannot be reached.
+    :raises UnsupportedError: when there is no driver for the URL.
+    """
+    try:
+        coordinator = coordination.get_coordinator(settings.url(), member_id.encode())
+    except Exception as error:  # tooz and stevedore raise all kinds here
+        raise exception.UnsupportedError(
+            f"[coordination] backend_url {_without_secret(settings.backend_url)}: {error}",
+            hint="use file://, etcd3+http://, redis:// or zookeeper:// (with its Python client)",
+        ) from error
+    try:
+        coordinator.start(start_heart=False)
+    except (tooz.ToozError, OSError) as error:
+        raise exception.UnavailableError(
+            f"coordination backend {_without_secret(settings.backend_url)}: {error}",
+            hint="check [coordination] backend_url and that the backend is up",
+        ) from error
+    return coordinator
+
+
+def read_members(coordinator: Any, group: str) -> dict[str, Member]:
+    """Return the members of a group by name; malformed ones are left out with a warning.
+
+    :raises tooz.ToozError: when the backend fails.
+    """
+    group_id = group.encode()
+    try:
+        listed = coordinator.get_members_with_capabilities(group_id).get(CALL_TIMEOUT)
+    except coordination.GroupNotCreated:
+        return {}
+    except tooz.NotImplemented:
+        listed = {}
+        for member_id in coordinator.get_members(group_id).get(CALL_TIMEOUT):
+            with contextlib.suppress(coordination.MemberNotJoined):  # gone in between
+                request = coordinator.get_member_capabilities(group_id, member_id)
+                listed[member_id] = request.get(CALL_TIMEOUT)
+    members = {}
+    for member_id, capabilities in listed.items():
+        name = member_id.decode(errors="replace") if isinstance(member_id, bytes) else member_id
+        try:
+            members[name] = Member.from_capabilities(name, capabilities)
+        except exception.InvalidError as error:
+            LOG.warning("ignoring a member: %s", error)
+    return members
+
+
+class Membership:
+    """The part of this host in the group.
+
+    :param settings: of the backend.
+    :param host: name of this host.
+    :param on_change: called from the membership thread whenever the view has changed.
+    """
+
+    def __init__(self, settings: CoordinationSettings, host: str, on_change: Any) -> None:
+        self._settings = settings
+        self._host = host
+        self._on_change = on_change
+        self._wanted: Member | None = None
+        self._joined: Member | None = None
+        self._view = View()
+        self._coordinator: Any = None
+        self._lock: Any = None
+        self._failures = 0
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._leave_at_stop = False
+        self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
+
+    @property
+    def view(self) -> View:
+        """What was last seen of the group."""
+        return self._view
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join_as(self, member: Member | None) -> None:
+        """Be a member with this description from now on; ``None``: be no member."""
+        if member != self._wanted:
+            self._wanted = member
+            self._wake.set()
+
+    def stop(self, timeout: float, *, leave: bool) -> None:
+        """End the thread, within ``timeout`` seconds.
+
+        :param leave: leave the group now. False: be forgotten after the timeout of members, so
+            that a restart within it changes nothing for the others.
+        """
+        self._leave_at_stop = leave
+        self._is_stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            started = time.monotonic()
+            self._wake.clear()
+            try:
+                self._beat()
+            except Exception as error:
+                # Backends raise more than tooz's own errors (clients, torn files); whatever it
+                # is, it must not end the thread: the next beat starts with a new connection.
+                self._lose(error)
+            spent = time.monotonic() - started
+            self._wake.wait(max(0.0, self._delay() - spent))
+        self._disconnect(leave=self._leave_at_stop)
+
+    def _delay(self) -> float:
+        if not self._failures:
+            return self._settings.heartbeat_interval
+        longest = min(RECONNECT_DELAY_MAX, 0.25 * float(2 ** min(self._failures, 10)))
+        return random.uniform(0.1, longest)
+
+    def _beat(self) -> None:
+        if self._coordinator is None:
+            self._coordinator = open_coordinator(self._settings, self._host)
+            self._lock = self._coordinator.get_lock(
+                f"{self._settings.group}-{_LOCK_SUFFIX}".encode()
+            )
+            self._joined = None
+        self._coordinator.heartbeat()
+        wanted = self._wanted
+        if wanted != self._joined:
+            self._change_membership(wanted)
+        members = read_members(self._coordinator, self._settings.group)
+        if wanted is not None and self._host not in members:
+            # The backend forgot this host (a lease ran out while the process slept).
+            self._joined = None
+            self._change_membership(wanted)
+            members = read_members(self._coordinator, self._settings.group)
+        self._failures = 0
+        self._publish(View(members, is_current=True, is_publisher=self._holds_lock(wanted)))
+
+    def _holds_lock(self, wanted: Member | None) -> bool:
+        is_held = bool(self._lock.acquired)
+        if wanted is None:
+            if is_held:
+                self._lock.release()
+            return False
+        return is_held or bool(self._lock.acquire(blocking=False))
+
+    def _change_membership(self, wanted: Member | None) -> None:
+        group = self._settings.group.encode()
+        if self._joined is not None and wanted is not None:
+            try:
+                self._coordinator.update_capabilities(group, wanted.to_capabilities()).get(
+                    CALL_TIMEOUT
+                )
+            except tooz.NotImplemented:
+                pass  # leave and join instead
+            else:
+                self._joined = wanted
+                return
+        if wanted is None:
+            with contextlib.suppress(coordination.MemberNotJoined, coordination.GroupNotCreated):
+                self._coordinator.leave_group(group).get(CALL_TIMEOUT)
+        else:
+            self._join(group, wanted)
+        self._joined = wanted
+
+    def _join(self, group: bytes, wanted: Member) -> None:
+        with contextlib.suppress(coordination.GroupAlreadyExist):
+            self._coordinator.create_group(group).get(CALL_TIMEOUT)
+        capabilities = wanted.to_capabilities()
+        try:
+            self._coordinator.join_group(group, capabilities).get(CALL_TIMEOUT)
+        except coordination.MemberAlreadyExist:
+            # This host before it was killed, or with another description.
+            with contextlib.suppress(coordination.MemberNotJoined):
+                self._coordinator.leave_group(group).get(CALL_TIMEOUT)
+            self._coordinator.join_group(group, capabilities).get(CALL_TIMEOUT)
+
+    def _lose(self, error: Exception) -> None:
+        self._failures += 1
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if self._failures == 1:
+            LOG.warning("coordination lost, the last ring stays in use: %s", reason)
+        self._disconnect(leave=True)
+        self._publish(View(self._view.members, problem=reason))
+
+    def _publish(self, view: View) -> None:
+        is_changed = view != self._view
+        if view.is_current and not self._view.is_current:
+            LOG.info("coordination is up, %d members", len(view.members))
+        self._view = view
+        if is_changed:
+            self._on_change()
+
+    def _disconnect(self, *, leave: bool) -> None:
+        coordinator, self._coordinator = self._coordinator, None
+        lock, self._lock = self._lock, None
+        self._joined = None
+        if coordinator is None:
+            return
+        # What cannot be taken leave of now is forgotten by the backend's own timeout.
+        with contextlib.suppress(Exception):
+            if lock is not None and lock.acquired:
+                lock.release()
+        if leave:  # tooz leaves all groups when it stops, so there is no stopping without
+            with contextlib.suppress(Exception):
+                coordinator.stop()
+
+
+def _without_secret(url: str) -> str:
+    """Return the URL without a password, for messages."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"***@{host}").geturl()

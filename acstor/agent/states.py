@@ -1,0 +1,92 @@
+"""The states of the agent.
+
+::
+
+    starting --ring_applied--> active --degraded--> degraded
+       |   ^                    |  ^                 |  |
+       |   '--(degraded: stays) |  '----recovered----'  |
+       |                  drain |  undrain              | drain
+       |                        v  ^                    |
+       |--drain------------> draining <-----------------'
+       '--stop (from each)--> stopping --stopped--> stopped
+"""
+
+import enum
+
+
+class AgentState(enum.Enum):
+    """What the agent is doing."""
+
+    STARTING = "starting"
+    """The data plane has not been given a ring yet, or does not answer yet."""
+    ACTIVE = "active"
+    """Member, ring applied, images followed."""
+    DEGRADED = "degraded"
+    """Something is missing (data plane, origin, coordination); the last ring stays in use."""
+    DRAINING = "draining"
+    """The host is asked to leave the ring's work: it owns nothing and refuses peers."""
+    STOPPING = "stopping"
+    """Leaving the membership."""
+    STOPPED = "stopped"
+    """Nothing runs any more; the data plane goes on."""
+
+
+class AgentEvent(enum.Enum):
+    """What may happen to the agent."""
+
+    RING_APPLIED = "ring_applied"
+    """The data plane uses the published ring and nothing is missing."""
+    DEGRADED = "degraded"
+    """A look found something missing."""
+    RECOVERED = "recovered"
+    """A look found nothing missing."""
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    STOP = "stop"
+    STOPPED = "stopped"
+
+
+_S, _E = AgentState, AgentEvent
+
+TRANSITIONS: dict[tuple[AgentState, AgentEvent], AgentState] = {
+    (_S.STARTING, _E.RING_APPLIED): _S.ACTIVE,
+    (_S.STARTING, _E.DEGRADED): _S.STARTING,
+    (_S.STARTING, _E.RECOVERED): _S.STARTING,  # nothing is missing but the first ring
+    (_S.STARTING, _E.DRAIN): _S.DRAINING,
+    (_S.STARTING, _E.UNDRAIN): _S.STARTING,
+    (_S.STARTING, _E.STOP): _S.STOPPING,
+    (_S.ACTIVE, _E.RING_APPLIED): _S.ACTIVE,
+    (_S.ACTIVE, _E.DEGRADED): _S.DEGRADED,
+    (_S.ACTIVE, _E.RECOVERED): _S.ACTIVE,
+    (_S.ACTIVE, _E.DRAIN): _S.DRAINING,
+    (_S.ACTIVE, _E.UNDRAIN): _S.ACTIVE,
+    (_S.ACTIVE, _E.STOP): _S.STOPPING,
+    (_S.DEGRADED, _E.RING_APPLIED): _S.ACTIVE,
+    (_S.DEGRADED, _E.DEGRADED): _S.DEGRADED,
+    (_S.DEGRADED, _E.RECOVERED): _S.ACTIVE,
+    (_S.DEGRADED, _E.DRAIN): _S.DRAINING,
+    (_S.DEGRADED, _E.UNDRAIN): _S.DEGRADED,
+    (_S.DEGRADED, _E.STOP): _S.STOPPING,
+    (_S.DRAINING, _E.RING_APPLIED): _S.DRAINING,
+    (_S.DRAINING, _E.DEGRADED): _S.DRAINING,
+    (_S.DRAINING, _E.RECOVERED): _S.DRAINING,
+    (_S.DRAINING, _E.DRAIN): _S.DRAINING,
+    (_S.DRAINING, _E.UNDRAIN): _S.ACTIVE,
+    (_S.DRAINING, _E.STOP): _S.STOPPING,
+    (_S.STOPPING, _E.STOPPED): _S.STOPPED,
+}
+
+
+class IllegalTransitionError(RuntimeError):
+    """An event arrived in a state that has no transition for it: a programming error."""
+
+
+def next_state(state: AgentState, event: AgentEvent) -> AgentState:
+    """Return the state after ``event``.
+
+    :raises IllegalTransitionError: for a pair that the table does not list.
+    """
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None

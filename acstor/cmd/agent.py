@@ -1,0 +1,99 @@
+"""``acstor-agent``: the control process of a compute host. It may restart at any time."""
+
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+
+from acstor import exception
+from acstor.conf import loading
+from acstor.supervision.supervisor import Supervisor
+
+LOG = logging.getLogger("acstor.agent")
+
+_PROGRAM = "acstor-agent"
+_EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
+_WILDCARDS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared with, never bound
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent until a signal; return the exit status."""
+    # oslo.messaging and futurist still import eventlet where it is installed; nothing here uses it.
+    warnings.filterwarnings("ignore", message=r"(?s).*[Ee]ventlet is deprecated")
+    try:
+        conf = loading.load(
+            _PROGRAM, sys.argv[1:] if arguments is None else arguments, log.register_options
+        )
+    except exception.ConfigurationError as error:
+        print(f"{_PROGRAM}: error: {error}; {error.hint}", file=sys.stderr)  # noqa: T201
+        return _EXIT_CONFIGURATION
+    log.setup(conf, _PROGRAM)
+    loading.warn_of_unknown(conf)
+    try:
+        return _run(conf)
+    except exception.AcstorError as error:
+        LOG.error("cannot start: %s; %s", error, error.hint)
+        return error.exit_status
+    except OSError as error:
+        LOG.error("cannot start: %s", error)
+        return 1
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    from acstor.admin.client import AdminClient
+    from acstor.agent.agent import ORIGIN_DEADLINE, Agent
+    from acstor.agent.metrics import AgentMetrics
+    from acstor.agent.metrics_endpoint import MetricsEndpoint
+    from acstor.dataplane_host.settings import advertised_address
+    from acstor.origin.opening import open_origin
+    from acstor.rpc import announcements
+
+    metrics = AgentMetrics()
+    data_plane = AdminClient(conf.dataplane.admin_socket, timeout=2.0)
+
+    def text() -> str:
+        try:
+            return metrics.text(str(data_plane.call("metrics")))
+        except exception.AcstorError:
+            return metrics.text()  # its absence is a metric of the agent
+
+    endpoint = MetricsEndpoint(
+        conf.agent.metrics_address,
+        conf.agent.metrics_port,
+        text=text,
+        is_healthy=lambda: agent.is_healthy(),
+    )
+    address, _, port = endpoint.address.rpartition(":")
+    if address in _WILDCARDS:
+        address = advertised_address(conf)
+    messages: announcements.Announcements | None = None
+    agent = Agent(
+        conf,
+        open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
+        metrics=metrics,
+        metrics_address=f"{address}:{port}",
+        announce_ring=lambda generation: (
+            messages.announce_ring(generation) if messages is not None else None
+        ),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGHUP, lambda *_: agent.look_soon())
+    if announcements.is_configured(conf):
+        messages = announcements.Announcements(conf, conf.host, lambda _: agent.look_soon())
+        messages.start()
+    endpoint.start()
+    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
+    try:
+        agent.run()
+    finally:
+        endpoint.stop()
+        if messages is not None:
+            messages.stop(5.0)
+    return 0

@@ -1,0 +1,1 @@
+"""Messages between the control processes over oslo.messaging."""
