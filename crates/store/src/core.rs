@@ -18,6 +18,7 @@ use crate::index::Index;
 use crate::pins::Pins;
 use crate::slot_state::{Phase, SlotStates};
 use crate::stats::Counters;
+use crate::writeback::Writeback;
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     /// Grows when the slot file was found truncated: what was verified before no longer is.
     pub truncation_epoch: AtomicU64,
     pub repair: Mutex<()>,
+    pub writeback: Writeback,
     pub counters: Counters,
 }
 

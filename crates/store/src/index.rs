@@ -78,7 +78,12 @@ impl Index {
         false
     }
 
-    /// Returns the prefix under which `slot` was entered last.
+    /// Notes the prefix of a slot that is not in the index yet.
+    pub(crate) fn note_prefix(&mut self, slot: u32, prefix: u64) {
+        self.prefixes[slot as usize] = prefix;
+    }
+
+    /// Returns the prefix under which `slot` was entered, or noted, last.
     pub(crate) fn prefix_of(&self, slot: u32) -> u64 {
         self.prefixes[slot as usize]
     }

@@ -172,7 +172,7 @@ impl Core {
             failed("write", &self.directory.slots_path)(error)
         })?;
         let len = (run.len() * geometry.chunk_size.bytes()) as u64;
-        self.directory.slots.start_writeback(offset, len);
+        self.writeback.note_write(&*self.directory.slots, offset, len);
 
         let mut records = Vec::with_capacity(run.len() * RECORD_LEN);
         for (taken, position) in run.iter().zip(members) {

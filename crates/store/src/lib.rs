@@ -24,6 +24,7 @@ mod recovery;
 mod slot_state;
 mod stats;
 mod store;
+mod writeback;
 
 pub use config::{EvictionKind, ParseEvictionError, StoreConfig};
 pub use disk::{Disk, HostDisk, SlotFile};

@@ -15,3 +15,5 @@ pub const WRITE_PARTS_MAX: usize = 1024;
 pub const SCAN_RECORDS: usize = 16 << 10;
 /// Successful inserts after which one slot whose write failed is tried again.
 pub const SUSPECT_RETRY_INTERVAL: u32 = 64;
+/// Bytes written after which the kernel is asked to start writing them to the disk.
+pub const WRITEBACK_BYTES: u64 = 1 << 20;

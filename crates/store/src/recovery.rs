@@ -1,6 +1,7 @@
 //! Opening a store: the records are scanned once, in order, and the index is built from them.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use acstor_types::ChunkSize;
 
@@ -29,15 +30,16 @@ pub(crate) struct Recovered {
     pub unreadable: u64,
 }
 
-#[derive(Default)]
-struct Scan {
-    /// Sequence number, slot, digest prefix.
-    found: Vec<(u64, u32, u64)>,
+struct Scan<'a> {
+    /// Learns the prefixes of the slots; they are entered in the order of their sequence numbers.
+    index: &'a mut Index,
+    free: FreeSlots,
+    /// Sequence number and slot of the valid records.
+    found: Vec<(u64, u32)>,
     /// Slots whose record is damaged.
     stale: Vec<u32>,
-    /// Slots whose record cannot be read; perhaps the next open can.
-    unreadable: Vec<u32>,
-    blank: Vec<u32>,
+    /// Number of slots whose record cannot be read; perhaps the next open can.
+    unreadable: u64,
 }
 
 /// Reads every record, enters the valid ones as unverified and blanks the others.
@@ -48,65 +50,68 @@ pub(crate) fn recover(directory: &Directory, policy: &dyn EvictionPolicy) -> Rec
     let slot_count = directory.geometry.slot_count;
     let mut index = Index::new(slot_count);
     let states = SlotStates::new(slot_count);
-    let mut free = FreeSlots::new(slot_count);
-
-    let mut scan = scan(directory);
-    let damaged = scan.stale.len() as u64;
-    let unreadable = scan.unreadable.len() as u64;
-    for slot in &scan.unreadable {
-        free.give(*slot, true);
-    }
-    for slot in &scan.blank {
-        free.give(*slot, false);
-    }
-    scan.found.sort_unstable();
-    for (_, slot, prefix) in &scan.found {
+    let mut scan = Scan {
+        index: &mut index,
+        free: FreeSlots::new(slot_count),
+        found: Vec::new(),
+        stale: Vec::new(),
+        unreadable: 0,
+    };
+    scan.read_all(directory);
+    let Scan { mut free, mut found, mut stale, unreadable, .. } = scan;
+    let damaged = stale.len() as u64;
+    found.sort_unstable();
+    for (_, slot) in &found {
+        let prefix = index.prefix_of(*slot);
         states.recover(*slot);
-        if let Err(older) = index.insert(*prefix, *slot) {
+        if let Err(older) = index.insert(prefix, *slot) {
             index.remove(older);
             policy.remove(older);
             states.forget_recovered(older);
-            scan.stale.push(older);
-            let entered = index.insert(*prefix, *slot);
+            stale.push(older);
+            let entered = index.insert(prefix, *slot);
             debug_assert_eq!(entered, Ok(()));
         }
-        policy.admit_recovered(*slot, *prefix);
+        policy.admit_recovered(*slot, prefix);
     }
-    for slot in scan.stale {
+    for slot in stale {
         let blanked = directory.records.write_all_at(
             &mut [IoSlice::new(&BLANK_RECORD)],
             directory.geometry.record_offset(slot),
         );
         free.give(slot, blanked.is_err());
     }
-    let next_seq = scan.found.last().map_or(1, |(seq, ..)| seq.saturating_add(1));
+    let next_seq = found.last().map_or(1, |(seq, _)| seq.saturating_add(1));
     Recovered { index, states, free, next_seq, damaged, unreadable }
 }
 
-fn scan(directory: &Directory) -> Scan {
-    let slot_count = directory.geometry.slot_count;
-    let mut scan = Scan::default();
-    let mut buffer = vec![0; limits::SCAN_RECORDS.min(slot_count as usize) * RECORD_LEN];
-    let mut first = 0;
-    while first < slot_count {
-        let count = (slot_count - first).min(limits::SCAN_RECORDS as u32);
-        if scan.read(directory, first, count, &mut buffer).is_err() {
-            // One bad spot must not cost the whole step.
-            for page in (first..first + count).step_by(RECORDS_PER_PAGE as usize) {
-                let count = (first + count - page).min(RECORDS_PER_PAGE);
-                if let Err(error) = scan.read(directory, page, count, &mut buffer) {
-                    let path = directory.records_path.display();
-                    tracing::error!(%path, page, count, %error, "cannot read records");
-                    scan.unreadable.extend(page..page + count);
-                }
+impl Scan<'_> {
+    fn read_all(&mut self, directory: &Directory) {
+        let slot_count = directory.geometry.slot_count;
+        let mut buffer = vec![0; limits::SCAN_RECORDS.min(slot_count as usize) * RECORD_LEN];
+        let mut first = 0;
+        while first < slot_count {
+            let count = (slot_count - first).min(limits::SCAN_RECORDS as u32);
+            if self.read(directory, first, count, &mut buffer).is_err() {
+                self.read_pages(directory, first..first + count, &mut buffer);
+            }
+            first += count;
+        }
+    }
+
+    /// Reads a range page by page: one bad spot must not cost the whole range.
+    fn read_pages(&mut self, directory: &Directory, slots: Range<u32>, buffer: &mut [u8]) {
+        for first in slots.clone().step_by(RECORDS_PER_PAGE as usize) {
+            let count = (slots.end - first).min(RECORDS_PER_PAGE);
+            if let Err(error) = self.read(directory, first, count, buffer) {
+                let path = directory.records_path.display();
+                tracing::error!(%path, first, count, %error, "cannot read records");
+                self.unreadable += u64::from(count);
+                (first..first + count).for_each(|slot| self.free.give(slot, true));
             }
         }
-        first += count;
     }
-    scan
-}
 
-impl Scan {
     fn read(
         &mut self,
         directory: &Directory,
@@ -126,9 +131,10 @@ impl Scan {
         for (slot, record) in (first..).zip(records) {
             match ParsedRecord::parse(record, slot, chunk_size) {
                 ParsedRecord::Valid(record) => {
-                    self.found.push((record.seq, slot, record.digest.prefix_u64()));
+                    self.index.note_prefix(slot, record.digest.prefix_u64());
+                    self.found.push((record.seq, slot));
                 }
-                ParsedRecord::Blank => self.blank.push(slot),
+                ParsedRecord::Blank => self.free.give(slot, false),
                 ParsedRecord::Damaged => self.stale.push(slot),
             }
         }

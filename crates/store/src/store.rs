@@ -15,6 +15,7 @@ use crate::guard::ChunkGuard;
 use crate::pins::Pins;
 use crate::recovery::recover;
 use crate::stats::Counters;
+use crate::writeback::Writeback;
 use crate::{StoreConfig, StoreError, StoreStats, limits};
 
 /// What became of an insert.
@@ -86,6 +87,7 @@ impl ChunkStore {
             next_seq: AtomicU64::new(recovered.next_seq),
             truncation_epoch: AtomicU64::new(0),
             repair: Mutex::new(()),
+            writeback: Writeback::default(),
             counters,
         };
         Ok(ChunkStore { core: Arc::new(core) })
