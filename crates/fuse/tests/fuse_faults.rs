@@ -1,6 +1,13 @@
 //! What a mount does when views hang, fail, lie or panic, when stores are cut and readers killed.
 //! Needs root and `/dev/fuse`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod support;
 
 use std::fs::{self, File};
