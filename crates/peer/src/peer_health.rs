@@ -137,3 +137,101 @@ impl Breaker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use tokio::time::Instant;
+
+    use super::{Admission, Backoff, Breaker, HEALTH_TRANSITIONS, PeerHealth};
+
+    const BACKOFF: Backoff =
+        Backoff { min: Duration::from_millis(100), max: Duration::from_secs(10) };
+
+    #[test]
+    fn test_delay_doubles_to_the_maximum() {
+        let delays: Vec<_> = (1..10).map(|n| BACKOFF.delay(n, 0.0).as_millis()).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(BACKOFF.delay(u32::MAX, 0.5), Duration::from_millis(7500));
+    }
+
+    #[test]
+    fn test_failures_are_forgotten_only_after_an_answer() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(BACKOFF);
+        for expected in [100, 200] {
+            breaker.failed(now, 0.0);
+            assert_eq!(breaker.retry_in(now).as_millis(), expected);
+            breaker.connected();
+        }
+        breaker.answered();
+        breaker.failed(now, 0.0);
+        assert_eq!(breaker.retry_in(now).as_millis(), 100);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Admit,
+        Connected,
+        Answered,
+        Failed,
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            Just(Step::Admit),
+            Just(Step::Connected),
+            Just(Step::Answered),
+            Just(Step::Failed),
+            (0_u64..15_000).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Health moves only along the table; a peer that is not up is tried at most once until
+        /// that attempt is over, and never before the backoff is.
+        #[test]
+        fn proptest_breaker(steps in prop::collection::vec(step(), 0..100), unit in 0.0..1.0) {
+            let mut now = Instant::now();
+            let mut breaker = Breaker::new(BACKOFF);
+            let mut probes = 0;
+            for step in steps {
+                let before = breaker.health();
+                let due = breaker.retry_in(now).is_zero();
+                match step {
+                    Step::Admit => match breaker.admit(now) {
+                        Admission::Connect if before == PeerHealth::Up => {}
+                        Admission::Connect => {
+                            prop_assert!(before == PeerHealth::Down && due);
+                            probes += 1;
+                        }
+                        Admission::FailFast(wait) => {
+                            prop_assert_ne!(before, PeerHealth::Up);
+                            prop_assert!(wait <= BACKOFF.max);
+                        }
+                    },
+                    Step::Connected => {
+                        breaker.connected();
+                        probes = 0;
+                    }
+                    Step::Answered => breaker.answered(),
+                    Step::Failed => {
+                        breaker.failed(now, unit);
+                        probes = 0;
+                        prop_assert!(breaker.retry_in(now) >= BACKOFF.min / 2);
+                    }
+                    Step::Wait(ms) => now += Duration::from_millis(ms),
+                }
+                let after = breaker.health();
+                prop_assert!(probes <= 1);
+                prop_assert!(
+                    before == after
+                        || HEALTH_TRANSITIONS.iter().any(|row| (row.0, row.2) == (before, after))
+                );
+            }
+        }
+    }
+}

@@ -87,7 +87,7 @@ impl Connection {
             is_detached: false,
             pending: PendingTable::default(),
             pending_max: REQUESTS_MAX.min(greeted.hello.requests_in_flight_max as usize),
-            input: Input::new(),
+            input: Input::new(peer.buffers()),
             output: Vec::new(),
             unflushed: false,
             answers: 0,

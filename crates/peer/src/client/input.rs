@@ -5,10 +5,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-
+use super::buffers::BufferPool;
 use super::pending::{Answer, PendingTable};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header};
 use crate::stream::Stream;
@@ -47,11 +47,12 @@ pub(super) struct Input {
     payload: Option<Payload>,
     /// Bytes received since the beginning.
     received: u64,
+    buffers: Arc<BufferPool>,
 }
 
 impl Input {
-    pub(super) fn new() -> Input {
-        Input { staging: Vec::with_capacity(STAGING_CAPACITY), payload: None, received: 0 }
+    pub(super) fn new(buffers: Arc<BufferPool>) -> Input {
+        Input { staging: Vec::with_capacity(STAGING_CAPACITY), payload: None, received: 0, buffers }
     }
 
     /// Bytes received since the beginning.
@@ -77,7 +78,10 @@ impl Input {
     /// Returns an event that can be had from the bytes at hand.
     fn take_event(&mut self, pending: &PendingTable) -> Result<Option<Event>, CloseReason> {
         if let Some(payload) = self.payload.take_if(|payload| payload.missing() == 0) {
-            return Ok(Some(Event::Answer(payload.request_id, Ok(Bytes::from(payload.bytes)))));
+            return Ok(Some(Event::Answer(
+                payload.request_id,
+                Ok(self.buffers.share(payload.bytes)),
+            )));
         }
         if self.payload.is_some() {
             return Ok(None);
@@ -118,7 +122,7 @@ impl Input {
             return Err(CloseReason::UnexpectedAnswer);
         }
         let len = header.body_len as usize;
-        let mut bytes = Vec::with_capacity(len);
+        let mut bytes = self.buffers.take(len);
         let at_hand = self.staging.len().min(len);
         bytes.extend_from_slice(&self.staging[..at_hand]);
         self.staging.drain(..at_hand);

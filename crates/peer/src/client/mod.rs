@@ -1,6 +1,7 @@
 //! The client: a pool of connections per peer, bounded requests in flight, and a breaker for peers
 //! that are down.
 
+mod buffers;
 mod connection;
 mod connector;
 mod input;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::tls::TlsFiles;
 use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, Security};
+use buffers::BufferPool;
 use peer::Peer;
 use stats::CloseCounters;
 pub use stats::{ClientStats, PeerStats};
@@ -50,6 +52,7 @@ struct ClientShared {
     /// Ring names by address.
     host_names: RwLock<HashMap<String, String>>,
     closed: CloseCounters,
+    buffers: Arc<BufferPool>,
 }
 
 impl ClientShared {
@@ -75,6 +78,7 @@ impl PeerClient {
             tls,
             host_names: RwLock::default(),
             closed: CloseCounters::new(),
+            buffers: Arc::default(),
         });
         Ok(PeerClient { peers: Arc::new(Peers { shared, by_address: RwLock::default() }) })
     }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::ClientShared;
+use super::buffers::BufferPool;
 use super::connection::Connection;
 use super::connector::{Greeted, Target};
 use super::latency::LatencyHistogram;
@@ -84,6 +85,10 @@ impl Peer {
 
     pub(super) fn limits(&self) -> &ClientLimits {
         &self.client.limits
+    }
+
+    pub(super) fn buffers(&self) -> Arc<BufferPool> {
+        Arc::clone(&self.client.buffers)
     }
 
     /// Fetches a chunk. Dropping the future frees its slot; its late answer is discarded.

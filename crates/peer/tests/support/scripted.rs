@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use acstor_peer::frame::{GET_BODY_LEN, HEADER_LEN, Header, Hello};
+use acstor_peer::frame::{GET_BODY_LEN, Get, HEADER_LEN, Header, Hello};
 use acstor_peer::{FEATURES, VersionRange};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,9 +77,14 @@ impl Scripted {
 
     /// Reads a GET; returns its request id.
     pub async fn read_get(&mut self) -> u64 {
+        self.read_get_of_chunk().await.0
+    }
+
+    /// Reads a GET; returns its request id and the chunk's index.
+    pub async fn read_get_of_chunk(&mut self) -> (u64, u64) {
         let (header, body) = self.read_frame().await.unwrap();
-        assert_eq!(body.len(), GET_BODY_LEN);
-        header.request_id
+        let get = Get::decode(body.first_chunk::<GET_BODY_LEN>().unwrap());
+        (header.request_id, get.chunk_index)
     }
 
     /// Waits until the other side closes; what it still sends is dropped.

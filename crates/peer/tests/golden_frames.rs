@@ -1,0 +1,83 @@
+//! The frames of version 1, byte by byte.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use acstor_peer::frame::{Frame, FrameKind, Get, Header, Hello};
+use acstor_peer::{ChunkRequest, PeerStatus, VERSION_MAX, VersionRange};
+use acstor_types::{ChunkSize, Digest, DiskId};
+
+fn golden() -> Vec<u8> {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/peer-frames-v1.bin");
+    std::fs::read(path).unwrap()
+}
+
+fn hello() -> Hello {
+    Hello {
+        versions: VersionRange { min: 1, max: 1 },
+        chunk_size_max: 4 << 20,
+        features: 0,
+        requests_in_flight_max: 256,
+        idle_timeout_ms: 120_000,
+    }
+}
+
+fn get() -> Get {
+    let request = ChunkRequest {
+        digest: Digest::of(b"acstor"),
+        disk_id: DiskId::from_bytes(
+            *b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef",
+        ),
+        chunk_index: 0x0102_0304_0506,
+        chunk_size: ChunkSize::new(4096).unwrap(),
+    };
+    Get::new(&request, 30_000)
+}
+
+/// One frame of each kind.
+fn frames() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&hello().encode());
+    bytes.extend_from_slice(&Header::new(FrameKind::Ping, 0, 0).encode());
+    bytes.extend_from_slice(&Header::new(FrameKind::Pong, 0, 0).encode());
+    bytes.extend_from_slice(&get().encode(0x0000_0001_0000_0007));
+    bytes.extend_from_slice(&Header::new(FrameKind::Data, 4096, 0x0000_0001_0000_0007).encode());
+    bytes.extend_from_slice(&[0xa5; 4096]);
+    for status in PeerStatus::ALL {
+        bytes.extend_from_slice(&Header::refusal(status, u64::from(status.code())).encode());
+    }
+    bytes.extend_from_slice(&Header::new(FrameKind::Goodbye, 0, 0).encode());
+    bytes
+}
+
+/// A change of a byte on the wire is a new version of the protocol: add it to `version.rs`, give it a
+/// golden file of its own and keep this one as long as version 1 is spoken.
+#[test]
+fn test_frames_change_of_version_requires_update() {
+    assert_eq!(VERSION_MAX, 1);
+    assert_eq!(frames(), golden());
+}
+
+#[test]
+fn test_decode_golden_frames_returns_what_was_encoded() {
+    let bytes = golden();
+    let mut rest = &bytes[..];
+    let mut kinds = Vec::new();
+    while let Some(frame) = Frame::decode(rest).unwrap() {
+        match frame.header.kind {
+            FrameKind::Hello => assert_eq!(Hello::decode(frame.body), Ok(hello())),
+            FrameKind::Get => assert_eq!(Get::decode(frame.body.try_into().unwrap()), get()),
+            FrameKind::Data => assert_eq!(frame.body, [0xa5; 4096]),
+            FrameKind::Status => {
+                let code = frame.header.status.unwrap().code();
+                assert_eq!(u64::from(code), frame.header.request_id);
+            }
+            _ => assert!(frame.body.is_empty()),
+        }
+        kinds.push(frame.header.kind.code());
+        rest = &rest[frame.wire_len()..];
+    }
+    assert!(rest.is_empty());
+    assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7]);
+}
