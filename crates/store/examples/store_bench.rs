@@ -6,7 +6,7 @@
 //!
 //! * `get`: warm reads of 64 KiB chunks in random order, 1 and 2 threads, by `to_bytes` (a copy)
 //!   and by `pwrite` from the mapping to a file in memory (/dev/null would not read it);
-//!   first reads after a restart (with the hash);
+//!   first reads after a restart (with the hash); reads that the page cache does not have;
 //! * `insert`: `insert_many` of 1 MiB and single inserts of 64 KiB into an empty and into a full
 //!   store, and, in turn with each, as many bytes written with plain sequential `pwrite` of 1 MiB
 //!   to a preallocated file on the same disk; each with and without the time of a final fdatasync;
@@ -83,7 +83,8 @@ fn percentiles(times: &mut [Duration]) -> Value {
         let position = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
         times.get(position).map(|time| time.as_nanos() as f64 / 1000.0)
     };
-    json!({"p50_us": at(0.5), "p99_us": at(0.99), "reads": times.len()})
+    let mean = times.iter().sum::<Duration>().as_secs_f64() * 1e6 / times.len().max(1) as f64;
+    json!({"p50_us": at(0.5), "p99_us": at(0.99), "mean_us": mean, "reads": times.len()})
 }
 
 /// Times `reads` gets of random chunks on each of `threads` threads.
@@ -181,8 +182,41 @@ fn bench_get(directory: &Path) -> Outcome<Value> {
         "read_4_kib": time_gets(&store, &digests, 1, READS, four_kib)?,
     });
     drop(store);
+    let cold = bench_cold(&config, &digests, copy, write)?;
     fs::remove_dir_all(&path)?;
-    Ok(result)
+    Ok(json!({"warm": result, "cold": cold}))
+}
+
+/// Times reads of every chunk, in random order, after the page cache let go of the slot file.
+fn bench_cold(
+    config: &StoreConfig,
+    digests: &[Digest],
+    copy: impl Fn(&acstor_store::ChunkGuard),
+    write: impl Fn(&acstor_store::ChunkGuard),
+) -> Outcome<Value> {
+    let store = ChunkStore::open(config)?;
+    for digest in digests {
+        store.get(digest)?.ok_or("a chunk is missing")?; // verified from here on
+    }
+    let mut order: Vec<_> = digests.to_vec();
+    let mut rng = seeded_rng(3);
+    for last in (1..order.len()).rev() {
+        order.swap(last, rng.random_range(0..=last));
+    }
+    let time_all = |finish: &dyn Fn(&acstor_store::ChunkGuard)| -> Outcome<Value> {
+        let file = File::open(config.path.join("slots"))?;
+        file.sync_data()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        let mut times = Vec::new();
+        for digest in &order {
+            let start = Instant::now();
+            let guard = store.get(digest)?.ok_or("a chunk is missing")?;
+            finish(&guard);
+            times.push(start.elapsed());
+        }
+        Ok(percentiles(&mut times))
+    };
+    Ok(json!({"copy_64_kib": time_all(&copy)?, "write_64_kib_from_mapping": time_all(&write)?}))
 }
 
 /// Chunks that differ in their first bytes, so that making them costs no more than hashing does.

@@ -10,6 +10,8 @@ pub(crate) struct Taken {
     pub slot: u32,
     /// Whether its record on disk may be other than blank and must be blanked first.
     pub is_stale: bool,
+    /// Whether its last write failed.
+    pub is_suspect: bool,
 }
 
 /// Free slots: a bitmap of two levels with a cursor, so that taking one costs the same whether
@@ -77,7 +79,7 @@ impl FreeSlots {
         }
         self.len -= 1;
         self.cursor = slot + 1;
-        Some(Taken { slot, is_stale: false })
+        Some(Taken { slot, is_stale: false, is_suspect: false })
     }
 
     /// Takes whatever holds nothing, suspects too, for when there is nothing else.
@@ -88,12 +90,14 @@ impl FreeSlots {
     fn take_suspect(&mut self) -> Option<Taken> {
         self.inserts_until_retry = limits::SUSPECT_RETRY_INTERVAL;
         let slot = self.suspects.pop_front()?;
-        Some(Taken { slot, is_stale: true })
+        Some(Taken { slot, is_stale: true, is_suspect: true })
     }
 
-    /// Counts an insert that succeeded.
-    pub(crate) fn note_insert(&mut self) {
-        self.inserts_until_retry = self.inserts_until_retry.saturating_sub(1);
+    /// Counts an insert that succeeded. After one into a suspect the next suspect is due at once:
+    /// the disk may just have been away for a while.
+    pub(crate) fn note_insert(&mut self, taken: &Taken) {
+        let rest = self.inserts_until_retry.saturating_sub(1);
+        self.inserts_until_retry = if taken.is_suspect { 0 } else { rest };
     }
 
     fn next_from(&self, start: u32) -> Option<u32> {
@@ -149,13 +153,19 @@ mod tests {
     fn suspect_is_tried_again_after_the_interval() {
         let mut free = FreeSlots::new(64);
         free.give(3, true);
+        free.give(4, true);
         free.give(7, false);
-        assert_eq!(free.take(), Some(Taken { slot: 7, is_stale: false }));
+        let good = Taken { slot: 7, is_stale: false, is_suspect: false };
+        assert_eq!(free.take(), Some(good));
         assert_eq!(free.take(), None);
         for _ in 0..limits::SUSPECT_RETRY_INTERVAL {
-            free.note_insert();
+            free.note_insert(&good);
         }
-        assert_eq!(free.take(), Some(Taken { slot: 3, is_stale: true }));
+        let suspect = Taken { slot: 3, is_stale: true, is_suspect: true };
+        assert_eq!(free.take(), Some(suspect));
+        assert_eq!(free.take(), None, "one at a time");
+        free.note_insert(&suspect);
+        assert_eq!(free.take(), Some(Taken { slot: 4, ..suspect }), "the disk is good again");
         assert_eq!(free.len(), 0);
     }
 

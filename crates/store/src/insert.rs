@@ -61,7 +61,7 @@ impl Core {
             let members = &absent[reservation.settled..run.len() + reservation.settled];
             self.fill_run(&run, members, chunks)?;
             for (taken, position) in run.iter().zip(members) {
-                outcomes[*position] = self.settle(taken.slot, chunks[*position].0, epoch);
+                outcomes[*position] = self.settle(taken, chunks[*position].0, epoch);
                 reservation.settled += 1;
             }
         }
@@ -102,7 +102,7 @@ impl Core {
             && let Some(slot) = self.policy.evict(&mut |slot| self.reclaim(slot))
         {
             self.counters.evicted.add(1);
-            slots.push(Taken { slot, is_stale: true });
+            slots.push(Taken { slot, is_stale: true, is_suspect: false });
         }
         if slots.len() < count {
             let mut free = self.free.lock();
@@ -184,15 +184,15 @@ impl Core {
     }
 
     /// Publishes a slot, or gives it back when another insert of the chunk was faster.
-    fn settle(&self, slot: u32, digest: &Digest, epoch: u64) -> Inserted {
-        match self.publish(slot, digest, epoch) {
+    fn settle(&self, taken: &Taken, digest: &Digest, epoch: u64) -> Inserted {
+        match self.publish(taken.slot, digest, epoch) {
             Published::Yes => {
                 self.counters.inserted.add(1);
-                self.free.lock().note_insert();
+                self.free.lock().note_insert(taken);
                 Inserted::New
             }
             Published::Beaten => {
-                self.give_back(slot, true);
+                self.give_back(taken.slot, true);
                 // The winner may be another digest with the same prefix: then it is not there.
                 if self.contains(digest) {
                     self.counters.present.add(1);

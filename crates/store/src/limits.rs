@@ -13,7 +13,7 @@ pub const BATCH_BYTES_MAX: usize = 4 << 20;
 pub const WRITE_PARTS_MAX: usize = 1024;
 /// Records read by one system call when a store is scanned.
 pub const SCAN_RECORDS: usize = 16 << 10;
-/// Successful inserts after which one slot whose write failed is tried again.
+/// Successful inserts after which a slot whose write failed is tried again.
 pub const SUSPECT_RETRY_INTERVAL: u32 = 64;
 /// Bytes written after which the kernel is asked to start writing them to the disk.
 pub const WRITEBACK_BYTES: u64 = 1 << 20;
