@@ -26,6 +26,8 @@ pub(crate) enum AttemptFailure {
     PeersOriginFailed,
     /// What the origin said.
     Origin(FlightFailure),
+    /// Why the origin was not called.
+    OriginNotCalled(FlightFailure),
 }
 
 pub(crate) type AttemptResult = Result<Obtained, AttemptFailure>;
@@ -150,36 +152,36 @@ impl Sources {
                 return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
             }
             Ok(Ok(Err(failure))) => self.origin_failed(failure),
-            Ok(Err(_)) => FlightFailure::Stopped,
+            Ok(Err(_)) => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
             Err(_) => {
                 self.metrics.origin_refused(OriginRefusal::Timeout);
                 self.origin.queue().health.failed(Instant::now());
-                FlightFailure::Unavailable
+                AttemptFailure::Origin(FlightFailure::Unavailable)
             }
         };
-        Err(AttemptFailure::Origin(failure))
+        Err(failure)
     }
 
-    fn origin_failed(&self, failure: OriginFailure) -> FlightFailure {
+    fn origin_failed(&self, failure: OriginFailure) -> AttemptFailure {
         match failure {
-            OriginFailure::Source(error) => match error {
+            OriginFailure::Source(error) => AttemptFailure::Origin(match error {
                 OriginError::NotFound { .. } => FlightFailure::Missing,
                 OriginError::ShortRead { .. } => FlightFailure::Corrupt,
                 OriginError::Overloaded(_) => FlightFailure::Overloaded,
                 OriginError::Unavailable { .. } | OriginError::Internal(_) => {
                     FlightFailure::Unavailable
                 }
-            },
-            OriginFailure::Corrupt => FlightFailure::Corrupt,
+            }),
+            OriginFailure::Corrupt => AttemptFailure::Origin(FlightFailure::Corrupt),
             OriginFailure::Down => {
                 self.metrics.origin_refused(OriginRefusal::Down);
-                FlightFailure::Unavailable
+                AttemptFailure::OriginNotCalled(FlightFailure::Unavailable)
             }
             OriginFailure::Full => {
                 self.metrics.origin_refused(OriginRefusal::Full);
-                FlightFailure::Overloaded
+                AttemptFailure::OriginNotCalled(FlightFailure::Overloaded)
             }
-            OriginFailure::Stopped => FlightFailure::Stopped,
+            OriginFailure::Stopped => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
         }
     }
 }

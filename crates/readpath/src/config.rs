@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn test_validate_bad_value_is_named_with_its_range() {
-        let cases: [(&str, fn(&mut ReadPathConfig)); 8] = [
+        type Damage = fn(&mut ReadPathConfig);
+        let cases: [(&str, Damage); 8] = [
             ("host", |c| c.host.clear()),
             ("read_deadline", |c| c.read_deadline = Duration::ZERO),
             ("origin_deadline", |c| c.origin_deadline = Duration::from_secs(31)),

@@ -33,10 +33,10 @@ impl GhostTable {
             return true;
         }
         state.order.push_back(digest);
-        if state.order.len() > self.entries_max {
-            if let Some(oldest) = state.order.pop_front() {
-                state.digests.remove(&oldest);
-            }
+        if state.order.len() > self.entries_max
+            && let Some(oldest) = state.order.pop_front()
+        {
+            state.digests.remove(&oldest);
         }
         false
     }

@@ -43,6 +43,8 @@ mod prefetch;
 mod readpath;
 mod recent;
 mod round;
+#[cfg(test)]
+mod scenarios;
 mod serve;
 mod sources;
 mod streams;

@@ -58,6 +58,9 @@ pub const GATHER_ROUNDS_MAX: u32 = 4;
 pub const STREAM_START_BYTES: u64 = 1 << 20;
 /// A stream's window is its length divided by this: what a wrong guess can cost.
 pub const STREAM_WINDOW_DIVISOR: u64 = 4;
-/// How far a read may be from where a stream is expected to go on, bytes (the kernel's read-ahead
-/// arrives slightly out of order when several threads serve it).
-pub const STREAM_SLACK: u64 = 1 << 20;
+/// A read belongs to a stream when it is as near as its own length to where the stream is expected to
+/// go on, but at least this near (the kernel's read-ahead arrives slightly out of order when several
+/// threads serve it).
+pub const STREAM_SLACK_MIN: u64 = 64 << 10;
+/// And at most this near.
+pub const STREAM_SLACK_MAX: u64 = 1 << 20;

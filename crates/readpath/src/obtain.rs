@@ -49,11 +49,11 @@ impl Sources {
         };
         let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
         // The chunk may have come between the caller's look and the boarding.
-        if self.is_local(&want.digest) {
-            if let Some((bytes, tier)) = self.local_bytes(&want.digest) {
-                self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
-                return flight;
-            }
+        if self.is_local(&want.digest)
+            && let Some((bytes, tier)) = self.local_bytes(&want.digest)
+        {
+            self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
+            return flight;
         }
         self.retry_budget.deposit();
         let plan = self.plan(want, side);
@@ -103,6 +103,7 @@ impl Sources {
         loop {
             let side = flight.wishes().side;
             let round_plan = plan.take().unwrap_or_else(|| self.plan(&want, side));
+            let was_origin_called;
             let failure = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {
                     // Kept before the flight ends: whoever misses it then finds the chunk.
@@ -110,7 +111,10 @@ impl Sources {
                     self.flights.finish(flight, Ok(obtained));
                     return;
                 }
-                Err(failure) => failure,
+                Err(round) => {
+                    was_origin_called = round.was_origin_called;
+                    round.failure
+                }
             };
             corrupt += u32::from(failure == FlightFailure::Corrupt);
             let now = Instant::now();
@@ -128,13 +132,14 @@ impl Sources {
             }
             // Whoever joined with a greater right to the chunk gets a full round at once.
             if flight.wishes().side == side && failure != FlightFailure::Deadline {
-                self.pause(flight, &mut retries).await;
+                self.pause(flight, &mut retries, was_origin_called).await;
             }
         }
     }
 
-    /// Waits before the next round: with jitter, within the budget, at most until the deadline.
-    async fn pause(&self, flight: &Flight, retries: &mut u32) {
+    /// Waits before the next round: with jitter, at most until the deadline; where the round before
+    /// cost the origin a call (`is_paid`), also until the budget allows another.
+    async fn pause(&self, flight: &Flight, retries: &mut u32, is_paid: bool) {
         loop {
             let wait = jitter::backoff(*retries, limits::BACKOFF_MIN, limits::BACKOFF_MAX);
             *retries += 1;
@@ -155,7 +160,7 @@ impl Sources {
             if now >= flight.wishes().deadline {
                 return;
             }
-            if self.retry_budget.try_take(now) {
+            if !is_paid || self.retry_budget.try_take(now) {
                 self.metrics.retry(Retry::Allowed);
                 return;
             }

@@ -51,7 +51,22 @@ struct Round<'a> {
     running: Vec<Attempt>,
     first_origin: Option<oneshot::Receiver<OriginAnswer>>,
     hedge: HedgeState,
-    worst: FlightFailure,
+    worst: RoundFailure,
+}
+
+/// Why a round brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoundFailure {
+    pub(crate) failure: FlightFailure,
+    /// Whether a call of the origin was spent on it; a refusal of this host's own breaker or queue
+    /// costs the origin nothing.
+    pub(crate) was_origin_called: bool,
+}
+
+impl RoundFailure {
+    fn new(failure: FlightFailure) -> RoundFailure {
+        RoundFailure { failure, was_origin_called: false }
+    }
 }
 
 impl Sources {
@@ -64,7 +79,7 @@ impl Sources {
         side: Side,
         plan: Plan,
         first: Option<oneshot::Receiver<OriginAnswer>>,
-    ) -> Result<Obtained, FlightFailure> {
+    ) -> Result<Obtained, RoundFailure> {
         let mut next = VecDeque::with_capacity(plan.peers.len() + 2);
         next.extend(plan.previous.map(Next::PreviousOwner));
         next.extend(plan.peers.into_iter().map(Next::Peer));
@@ -81,21 +96,21 @@ impl Sources {
             running: Vec::with_capacity(2),
             first_origin: first,
             hedge: if may_hedge { HedgeState::Possible } else { HedgeState::Spent },
-            worst: FlightFailure::Unavailable,
+            worst: RoundFailure::new(FlightFailure::Unavailable),
         };
         round.run().await
     }
 }
 
 impl Round<'_> {
-    async fn run(mut self) -> Result<Obtained, FlightFailure> {
+    async fn run(mut self) -> Result<Obtained, RoundFailure> {
         loop {
             let wishes = self.flight.wishes();
             if Instant::now() >= wishes.deadline {
-                return Err(FlightFailure::Deadline);
+                return Err(RoundFailure::new(FlightFailure::Deadline));
             }
             if wishes.is_cancelled {
-                return Err(FlightFailure::Unavailable);
+                return Err(RoundFailure::new(FlightFailure::Unavailable));
             }
             if self.running.is_empty() {
                 let Some(next) = self.next.pop_front() else { return Err(self.worst) };
@@ -186,9 +201,8 @@ impl Round<'_> {
     fn start_origin_beside_peer(&mut self, wishes: &Wishes) {
         let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
         if asks_peer_only && matches!(self.next.back(), Some(Next::Origin)) {
-            if let Some(origin) = self.next.pop_back() {
-                self.start(origin, wishes, false);
-            }
+            self.next.pop_back();
+            self.start(Next::Origin, wishes, false);
         }
     }
 
@@ -239,7 +253,12 @@ impl Round<'_> {
                 // Its neighbours would ask the same origin: see for ourselves, once.
                 self.next.retain(|next| matches!(next, Next::Origin));
             }
-            Err(AttemptFailure::Origin(failure)) => self.worst = failure,
+            Err(AttemptFailure::Origin(failure)) => {
+                self.worst = RoundFailure { failure, was_origin_called: true };
+            }
+            Err(AttemptFailure::OriginNotCalled(failure)) => {
+                self.worst = RoundFailure::new(failure);
+            }
         }
         None
     }

@@ -1,8 +1,9 @@
 //! Finding sequential readers of a disk, and how far ahead of each to fetch.
 //!
 //! Several guests read one disk at once, so several streams are followed. A stream is prefetched
-//! only after [`limits::STREAM_START_BYTES`], and never farther ahead than a quarter of what was
-//! read of it: a stream that ends costs at most a quarter of its length in vain.
+//! only after [`limits::STREAM_START_BYTES`] and while it is dense (three quarters of what it passes
+//! is read: a guest that reads here and there in one region is no stream), and never farther ahead
+//! than a quarter of what was read of it: a stream that ends costs at most a quarter of its length.
 //!
 //! Source: the idea of Linux on-demand read-ahead (Wu et al., OLS 2007). Differs: it follows
 //! streams without a file handle, grows with the stream's length, and works on chunks.
@@ -10,7 +11,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -23,6 +24,7 @@ pub(crate) struct StreamTable {
     streams: Mutex<Vec<Stream>>,
     /// Streams that are being prefetched: only then does a read that hits have to look here.
     active: AtomicUsize,
+    next_id: AtomicU64,
     window_max: u64,
     chunk: u64,
 }
@@ -30,10 +32,12 @@ pub(crate) struct StreamTable {
 #[derive(Debug)]
 struct Stream {
     id: u64,
+    /// Where it began.
+    start: u64,
     /// Where the next read is expected.
     next: u64,
-    /// Bytes read in sequence.
-    len: u64,
+    /// Bytes read between the two.
+    read: u64,
     /// First chunk that has not been prefetched.
     ahead: u64,
     /// Reads of this disk since this stream moved.
@@ -61,6 +65,7 @@ impl StreamTable {
         StreamTable {
             streams: Mutex::default(),
             active: AtomicUsize::new(0),
+            next_id: AtomicU64::new(0),
             window_max: window_max as u64,
             chunk: chunk as u64,
         }
@@ -94,17 +99,17 @@ impl StreamTable {
         may_begin: bool,
     ) -> StreamUpdate {
         let mut update = StreamUpdate::default();
-        let end = offset + len;
-        let slack = limits::STREAM_SLACK;
-        let found = streams.iter().position(|stream| {
-            offset + slack >= stream.next && offset <= stream.next + slack && end > stream.next
-        });
+        let slack = len.clamp(limits::STREAM_SLACK_MIN, limits::STREAM_SLACK_MAX);
+        // Twice as far behind as ahead: a read that was overtaken by its successor.
+        let found = streams
+            .iter()
+            .position(|stream| offset + 2 * slack >= stream.next && offset <= stream.next + slack);
         for stream in streams.iter_mut() {
             stream.idle += 1;
         }
         match found {
-            Some(position) => self.advance(&mut streams[position], end, &mut update),
-            None if may_begin => self.begin(streams, end, len, &mut update),
+            Some(position) => self.advance(&mut streams[position], offset, len, &mut update),
+            None if may_begin => self.begin(streams, offset, len, &mut update),
             None => {}
         }
         streams.retain_mut(|stream| {
@@ -119,19 +124,26 @@ impl StreamTable {
         update
     }
 
-    fn advance(&self, stream: &mut Stream, end: u64, update: &mut StreamUpdate) {
-        stream.len += end - stream.next;
-        stream.next = end;
+    fn advance(&self, stream: &mut Stream, offset: u64, len: u64, update: &mut StreamUpdate) {
+        // A read that was overtaken by its successor fills the gap that it left.
+        stream.read += len;
         stream.idle = 0;
-        let reached = end.div_ceil(self.chunk);
+        stream.next = stream.next.max(offset + len);
+        stream.read = stream.read.min(stream.next - stream.start);
+        let reached = stream.next.div_ceil(self.chunk);
         while stream.issued.front().is_some_and(|(chunk, _)| *chunk < reached) {
             stream.issued.pop_front();
             update.used += 1;
         }
-        if stream.len < limits::STREAM_START_BYTES {
+        let passed = stream.next - stream.start;
+        if stream.read < limits::STREAM_START_BYTES || stream.read < passed / 4 * 3 {
+            if passed >= 2 * limits::STREAM_START_BYTES && stream.read < passed / 2 {
+                // No stream after all; it may become one from here on.
+                (stream.start, stream.read) = (offset, len);
+            }
             return;
         }
-        let window = (stream.len / limits::STREAM_WINDOW_DIVISOR).min(self.window_max);
+        let window = (stream.read / limits::STREAM_WINDOW_DIVISOR).min(self.window_max);
         let until = reached + window / self.chunk;
         let from = stream.ahead.max(reached);
         // Half a window at a time, so that neighbours leave the origin together.
@@ -141,7 +153,7 @@ impl StreamTable {
         }
     }
 
-    fn begin(&self, streams: &mut Vec<Stream>, end: u64, len: u64, update: &mut StreamUpdate) {
+    fn begin(&self, streams: &mut Vec<Stream>, offset: u64, len: u64, update: &mut StreamUpdate) {
         if streams.len() >= limits::STREAMS_PER_DISK {
             let oldest = streams.iter().enumerate().max_by_key(|(_, stream)| stream.idle);
             if let Some((position, _)) = oldest {
@@ -149,8 +161,15 @@ impl StreamTable {
                 update.wasted.extend(stream.issued.into_iter().map(|(_, flight)| flight));
             }
         }
-        let id = end;
-        streams.push(Stream { id, next: end, len, ahead: 0, idle: 0, issued: VecDeque::new() });
+        streams.push(Stream {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            start: offset,
+            next: offset + len,
+            read: len,
+            ahead: 0,
+            idle: 0,
+            issued: VecDeque::new(),
+        });
     }
 
     /// Notes what was prefetched for a stream; returns it where the stream is gone already.
@@ -194,7 +213,7 @@ mod tests {
                 ordered.push(range.end - range.start);
             }
         }
-        assert_eq!(ordered.first(), Some(&4), "a quarter of the first MiB");
+        assert_eq!(ordered.first(), Some(&8), "a quarter of the first two MiB");
         assert!(ordered.iter().max().unwrap() >= &32);
         assert!(ordered.iter().all(|len| *len <= 64));
     }
@@ -242,6 +261,30 @@ mod tests {
         }
         assert_eq!(wasted, issued);
         assert_eq!(table.active.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn test_note_reads_out_of_order_are_one_stream() {
+        let table = table();
+        let mut orders = 0;
+        for pair in 0..16u64 {
+            for read in [2 * pair + 1, 2 * pair] {
+                orders += usize::from(table.note_miss(read * MIB, MIB as usize).order.is_some());
+            }
+        }
+        assert!(orders > 4, "{orders}");
+        assert_eq!(table.streams.lock().len(), 1);
+    }
+
+    #[test]
+    fn test_note_scattered_reads_of_one_region_are_no_stream() {
+        let table = table();
+        let mut position = 1u64;
+        for _ in 0..5000 {
+            position = position.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let offset = (position >> 33) % (8 * MIB) / 4096 * 4096;
+            assert!(table.note_miss(offset, 4096).order.is_none());
+        }
     }
 
     proptest! {

@@ -1,0 +1,121 @@
+//! A chunk store in memory, with faults.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use acstor_types::{ChunkSize, Digest, ErrorKind};
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::image::CHUNK;
+use crate::{InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
+
+#[derive(Default)]
+pub(super) struct MemoryStore {
+    state: Mutex<State>,
+    /// Chunks held at most; 0: no bound.
+    pub(super) chunks_max: AtomicUsize,
+    pub(super) pins_max: AtomicUsize,
+    pub(super) fails_reads: AtomicBool,
+    pub(super) fails_writes: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: HashMap<Digest, Bytes>,
+    order: VecDeque<Digest>,
+    pins: HashMap<Digest, usize>,
+}
+
+impl MemoryStore {
+    pub(super) fn digests(&self) -> HashSet<Digest> {
+        self.state.lock().chunks.keys().copied().collect()
+    }
+
+    pub(super) fn clear(&self) {
+        let mut state = self.state.lock();
+        state.chunks.clear();
+        state.order.clear();
+    }
+
+    pub(super) fn pinned(&self) -> usize {
+        self.state.lock().pins.len()
+    }
+}
+
+fn failure(kind: ErrorKind) -> LocalError {
+    LocalError { kind, message: "injected".into() }
+}
+
+impl LocalStore for MemoryStore {
+    fn chunk_size(&self) -> ChunkSize {
+        ChunkSize::new(CHUNK as u32).unwrap()
+    }
+
+    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError> {
+        if self.fails_reads.load(Ordering::Relaxed) {
+            return Err(failure(ErrorKind::Unavailable));
+        }
+        Ok(self.state.lock().chunks.get(digest).cloned().map(LocalChunk::Bytes))
+    }
+
+    fn contains(&self, digest: &Digest) -> bool {
+        !self.fails_reads.load(Ordering::Relaxed) && self.state.lock().chunks.contains_key(digest)
+    }
+
+    fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
+        if self.fails_writes.load(Ordering::Relaxed) {
+            return Err(failure(ErrorKind::Exhausted));
+        }
+        let chunks_max = self.chunks_max.load(Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let mut outcomes = Vec::new();
+        for (digest, bytes) in chunks {
+            assert!(digest.matches(bytes), "only verified content is kept");
+            if state.chunks.insert(*digest, bytes.clone()).is_some() {
+                outcomes.push(InsertOutcome::Present);
+                continue;
+            }
+            state.order.push_back(*digest);
+            outcomes.push(InsertOutcome::New);
+            while chunks_max > 0 && state.chunks.len() > chunks_max {
+                let State { order, pins, .. } = &*state;
+                let Some(position) = order.iter().position(|d| !pins.contains_key(d)) else {
+                    break;
+                };
+                if let Some(oldest) = state.order.remove(position) {
+                    state.chunks.remove(&oldest);
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn pin(&self, digest: &Digest) -> Result<(), LocalError> {
+        let pins_max = self.pins_max.load(Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if pins_max > 0 && state.pins.len() >= pins_max && !state.pins.contains_key(digest) {
+            return Err(failure(ErrorKind::Exhausted));
+        }
+        *state.pins.entry(*digest).or_default() += 1;
+        Ok(())
+    }
+
+    fn unpin(&self, digest: &Digest) {
+        let mut state = self.state.lock();
+        let count = state.pins.get_mut(digest).expect("unpin of a digest that is not pinned");
+        *count -= 1;
+        if *count == 0 {
+            state.pins.remove(digest);
+        }
+    }
+
+    fn usage(&self) -> LocalUsage {
+        let state = self.state.lock();
+        LocalUsage {
+            capacity_bytes: 1 << 30,
+            used_bytes: (state.chunks.len() * CHUNK) as u64,
+            pinned_bytes: (state.pins.len() * CHUNK) as u64,
+        }
+    }
+}

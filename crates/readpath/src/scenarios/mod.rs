@@ -1,0 +1,16 @@
+//! Whole read paths in paused time: hosts in memory, a network and an origin that can fail.
+
+mod image;
+mod keeping;
+mod memory_store;
+mod model;
+mod network;
+mod origin_faults;
+mod peer_faults;
+mod pinning;
+mod prefetching;
+mod remapping;
+mod serving;
+mod test_origin;
+mod viewing;
+mod world;

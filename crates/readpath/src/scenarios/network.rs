@@ -1,0 +1,133 @@
+//! A network of read paths in memory, with faults per host.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_peer::{ChunkRequest, ChunkServer, PeerError, PeerStatus};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{PeerFuture, PeerSource, ReadPath};
+
+/// How a host answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerMood {
+    Well,
+    /// Connections are refused.
+    Dead,
+    /// Requests are taken and never answered.
+    Stalled,
+    /// Wrong bytes.
+    Lies,
+    /// Too few bytes.
+    ShortAnswers,
+    /// This status.
+    Refuses(PeerStatus),
+    /// Right, but late.
+    Slow(Duration),
+}
+
+/// One request that a host got.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) at: Duration,
+    pub(super) to: String,
+    pub(super) request: ChunkRequest,
+}
+
+pub(super) struct Network {
+    hosts: Mutex<HashMap<String, ReadPath>>,
+    moods: Mutex<HashMap<String, PeerMood>>,
+    asked: Mutex<Vec<Asked>>,
+    latency: Duration,
+    started: Instant,
+}
+
+/// The network as one host sees it.
+pub(super) struct NetworkPort {
+    pub(super) network: Arc<Network>,
+}
+
+impl Network {
+    pub(super) fn new() -> Arc<Network> {
+        Arc::new(Network {
+            hosts: Mutex::default(),
+            moods: Mutex::default(),
+            asked: Mutex::default(),
+            latency: Duration::from_micros(200),
+            started: Instant::now(),
+        })
+    }
+
+    pub(super) fn address(host: &str) -> String {
+        format!("10.0.0.{}:7420", host.as_bytes()[0])
+    }
+
+    pub(super) fn join(&self, host: &str, path: ReadPath) {
+        self.hosts.lock().insert(Network::address(host), path);
+    }
+
+    pub(super) fn set(&self, host: &str, mood: PeerMood) {
+        self.moods.lock().insert(Network::address(host), mood);
+    }
+
+    pub(super) fn asked(&self, host: &str) -> Vec<Asked> {
+        let address = Network::address(host);
+        self.asked.lock().iter().filter(|asked| asked.to == address).cloned().collect()
+    }
+
+    pub(super) fn asked_count(&self) -> usize {
+        self.asked.lock().len()
+    }
+}
+
+impl PeerSource for NetworkPort {
+    fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture {
+        let network = self.network.clone();
+        let address = address.to_owned();
+        let at = network.started.elapsed();
+        network.asked.lock().push(Asked { at, to: address.clone(), request });
+        Box::pin(async move {
+            let late = PeerError::Deadline { address: address.clone() };
+            match timeout_at(deadline, answer(&network, address, request, deadline)).await {
+                Ok(result) => result,
+                Err(_) => Err(late),
+            }
+        })
+    }
+}
+
+async fn answer(
+    network: &Network,
+    address: String,
+    request: ChunkRequest,
+    deadline: Instant,
+) -> Result<bytes::Bytes, PeerError> {
+    sleep(network.latency).await;
+    let mood = network.moods.lock().get(&address).copied().unwrap_or(PeerMood::Well);
+    let path = network.hosts.lock().get(&address).cloned();
+    let refused = |status| PeerError::Refused { address: address.clone(), status };
+    let Some(path) = path.filter(|_| mood != PeerMood::Dead) else {
+        let cause = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+        return Err(PeerError::Connect { address, cause });
+    };
+    match mood {
+        PeerMood::Stalled => std::future::pending().await,
+        PeerMood::Refuses(status) => return Err(refused(status)),
+        PeerMood::Slow(delay) => sleep(delay).await,
+        PeerMood::Well | PeerMood::Dead | PeerMood::Lies | PeerMood::ShortAnswers => {}
+    }
+    let bytes = path.serve(request, deadline).await.map_err(refused)?;
+    Ok(match mood {
+        PeerMood::Lies => {
+            let mut wrong = bytes.to_vec();
+            let middle = wrong.len() / 2;
+            wrong[middle] ^= 0x10;
+            wrong.into()
+        }
+        PeerMood::ShortAnswers => bytes.slice(1..),
+        _ => bytes,
+    })
+}

@@ -1,0 +1,116 @@
+//! Fetching ahead of sequential readers.
+
+use std::time::Duration;
+
+use super::image::{CHUNK, Image, Shape};
+use super::test_origin::OriginMood;
+use super::world::{TestHost, World, config};
+use crate::ReadPathConfig;
+
+const MILLI: Duration = Duration::from_millis(1);
+const READ: usize = 32 * CHUNK;
+
+fn world(names: &[&str]) -> (World, Image) {
+    let config = ReadPathConfig { prefetch_max_bytes: 1 << 20, ..config() };
+    let world = World::new(names, &config);
+    let image = world.image(Shape { chunks_per_pack: 128, ..Shape::plain(1, 2000) });
+    world.origin.set_delay(5 * MILLI);
+    (world, image)
+}
+
+fn prefetched(host: &TestHost, outcome: &str) -> u64 {
+    host.metric(&format!("acstor_prefetch_chunks_total{{outcome=\"{outcome}\"}}"))
+}
+
+/// Reads as a front end does: at hand if possible.
+async fn read(host: &TestHost, image: &Image, offset: u64, len: usize) {
+    let view = host.view(image);
+    let segments = match view.try_read(offset, len).unwrap() {
+        crate::TryRead::Ready(segments) => segments,
+        crate::TryRead::WouldWait => view.read(offset, len).await.unwrap(),
+    };
+    super::world::check(image, offset, len, &segments);
+    tokio::time::sleep(10 * MILLI).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_sequential_reads_are_fetched_ahead_and_nothing_twice() {
+    for names in [&["a"][..], &["a", "b", "c"][..]] {
+        let (world, image) = world(names);
+        let host = world.host("a");
+        for number in 0..62 {
+            read(host, &image, (number * READ) as u64, READ).await;
+        }
+        let (issued, used) = (prefetched(host, "issued"), prefetched(host, "used"));
+        assert!(used > 1000, "used {used} of {issued}");
+        assert!(used * 10 >= issued * 8, "used {used} of {issued}");
+        assert!(world.origin.bytes() <= 2000 * CHUNK, "nothing left the origin twice");
+        assert!(host.tier("recent") + host.tier("store") > 1000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_random_reads_fetch_nothing_ahead() {
+    let (world, image) = world(&["a"]);
+    let mut position = 1u64;
+    for _ in 0..300 {
+        position = position
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        read(world.host("a"), &image, (position >> 33) % 1900 * CHUNK as u64, CHUNK).await;
+    }
+    assert_eq!(prefetched(world.host("a"), "issued"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_stream_that_ends_wastes_at_most_a_quarter() {
+    let (world, image) = world(&["a"]);
+    for number in 0..20 {
+        read(world.host("a"), &image, (number * READ) as u64, READ).await;
+    }
+    let ahead = world.origin.bytes() - 20 * READ;
+    assert!(ahead > 0 && ahead <= 20 * READ / 4, "{ahead}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_prefetch_never_takes_the_last_thread_from_demand() {
+    let (world, image) = world(&["a"]);
+    for number in 0..12 {
+        read(world.host("a"), &image, (number * READ) as u64, READ).await;
+    }
+    // The prefetch hangs; demand of another part of the disk still finds a free thread.
+    world.origin.set(OriginMood::Hangs);
+    let stream = tokio::spawn(world.host("a").view(&image).read((12 * READ) as u64, READ));
+    tokio::time::sleep(50 * MILLI).await;
+    world.origin.set(OriginMood::Well);
+    stream.await.unwrap().unwrap();
+    let start = tokio::time::Instant::now();
+    read(world.host("a"), &image, 1990 * CHUNK as u64, CHUNK).await;
+    assert!(start.elapsed() <= 20 * MILLI, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_prefetch_off_fetches_nothing_ahead() {
+    let world = World::new(&["a"], &config());
+    let image = world.image(Shape { chunks_per_pack: 128, ..Shape::plain(1, 2000) });
+    for number in 0..60 {
+        read(world.host("a"), &image, (number * READ) as u64, READ).await;
+    }
+    assert_eq!(prefetched(world.host("a"), "issued"), 0);
+    assert_eq!(world.origin.bytes(), 60 * READ);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_demand_that_meets_its_prefetch_does_not_read_twice() {
+    let (world, image) = world(&["a"]);
+    world.origin.set_delay(30 * MILLI);
+    let view = world.host("a").view(&image);
+    for number in 0..60 {
+        let offset = (number * READ) as u64;
+        let segments = view.read(offset, READ).await.unwrap();
+        super::world::check(&image, offset, READ, &segments);
+    }
+    let joins = world.host("a").metric("acstor_flight_joins_total{side=\"guest\"}");
+    assert!(joins > 0, "demand caught up with the prefetch");
+    assert!(world.origin.bytes() <= 60 * READ + (1 << 20));
+}

@@ -1,0 +1,177 @@
+//! An origin in memory, with delays and faults.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_types::{Digest, PackId};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::origin_pool::{OrphanSink, finish_run, read_run};
+use crate::origin_queue::OriginQueue;
+use crate::{OriginError, OriginRange, OriginSource};
+
+/// How the origin behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OriginMood {
+    Well,
+    /// Every call fails at once.
+    Down,
+    /// Each second call fails.
+    Flaky,
+    /// Calls do not return.
+    Hangs,
+    /// Refuses because of load.
+    Overloaded,
+    /// Its driver panics.
+    Panics,
+}
+
+/// One call that reached the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) at: Duration,
+    pub(super) pack: PackId,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+pub(super) struct TestOrigin {
+    packs: Mutex<HashMap<PackId, BTreeMap<usize, Vec<u8>>>>,
+    state: Mutex<State>,
+    mood: watch::Sender<OriginMood>,
+    started: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<Call>,
+    bytes: usize,
+    delay: Duration,
+    damaged: HashSet<Digest>,
+}
+
+impl TestOrigin {
+    pub(super) fn new() -> Arc<TestOrigin> {
+        Arc::new(TestOrigin {
+            packs: Mutex::default(),
+            state: Mutex::default(),
+            mood: watch::Sender::new(OriginMood::Well),
+            started: Instant::now(),
+        })
+    }
+
+    pub(super) fn put(&self, pack: PackId, offset: usize, bytes: &[u8]) {
+        self.packs.lock().entry(pack).or_default().insert(offset, bytes.to_vec());
+    }
+
+    pub(super) fn set(&self, mood: OriginMood) {
+        self.mood.send_replace(mood);
+    }
+
+    pub(super) fn set_delay(&self, delay: Duration) {
+        self.state.lock().delay = delay;
+    }
+
+    /// From now on the chunk's content is wrong.
+    pub(super) fn damage(&self, digest: Digest) {
+        self.state.lock().damaged.insert(digest);
+    }
+
+    pub(super) fn remove_pack(&self, pack: PackId) {
+        self.packs.lock().remove(&pack);
+    }
+
+    /// Ends a pack before this offset.
+    pub(super) fn truncate(&self, pack: PackId, offset: usize) {
+        self.packs.lock().get_mut(&pack).unwrap().retain(|at, _| *at < offset);
+    }
+
+    pub(super) fn calls(&self) -> Vec<Call> {
+        self.state.lock().calls.clone()
+    }
+
+    pub(super) fn call_count(&self) -> usize {
+        self.state.lock().calls.len()
+    }
+
+    /// Bytes given out.
+    pub(super) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// Runs the workers of one host as tasks, so that they live in paused time.
+    pub(super) fn start_workers(
+        self: &Arc<Self>,
+        count: usize,
+        queue: &Arc<OriginQueue>,
+        metrics: &Arc<Metrics>,
+        orphans: &OrphanSink,
+    ) {
+        for _ in 0..count {
+            let (origin, queue) = (self.clone(), queue.clone());
+            let (metrics, orphans) = (metrics.clone(), orphans.clone());
+            tokio::spawn(async move {
+                loop {
+                    let Some(run) = queue.take_run() else {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    };
+                    let started = Instant::now();
+                    let delay = origin.state.lock().delay;
+                    tokio::time::sleep(delay).await;
+                    let mut mood = origin.mood.subscribe();
+                    let _ = mood.wait_for(|mood| *mood != OriginMood::Hangs).await;
+                    let result = read_run(&*origin, &run);
+                    finish_run(&queue, &metrics, &orphans, &run, result, started);
+                }
+            });
+        }
+    }
+}
+
+fn unavailable(pack: &PackId) -> OriginError {
+    OriginError::Unavailable { pack: pack.0.to_string(), cause: "injected".into() }
+}
+
+impl OriginSource for TestOrigin {
+    fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError> {
+        let first = ranges.first().unwrap().offset;
+        let len = ranges.iter().map(|range| range.buffer.len()).sum();
+        let ends: Vec<u64> = ranges.iter().map(|r| r.offset + r.buffer.len() as u64).collect();
+        assert!(
+            ranges.iter().skip(1).zip(&ends).all(|(range, end)| range.offset == *end),
+            "a run is contiguous"
+        );
+        let mut state = self.state.lock();
+        let at = self.started.elapsed();
+        state.calls.push(Call { at, pack: *pack, offset: first, len });
+        let mood = *self.mood.borrow();
+        match mood {
+            OriginMood::Down => return Err(unavailable(pack)),
+            OriginMood::Flaky if state.calls.len() % 2 == 1 => return Err(unavailable(pack)),
+            OriginMood::Overloaded => return Err(OriginError::Overloaded("injected")),
+            OriginMood::Panics => panic!("injected"),
+            _ => {}
+        }
+        let packs = self.packs.lock();
+        let Some(chunks) = packs.get(pack) else {
+            return Err(OriginError::NotFound { pack: pack.0.to_string() });
+        };
+        for range in ranges {
+            let Some(bytes) = chunks.get(&(range.offset as usize)) else {
+                let end = range.offset + range.buffer.len() as u64;
+                return Err(OriginError::ShortRead { pack: pack.0.to_string(), end });
+            };
+            range.buffer.copy_from_slice(bytes);
+            if state.damaged.contains(&Digest::of(bytes)) {
+                range.buffer[7] ^= 1;
+            }
+        }
+        state.bytes += len;
+        Ok(())
+    }
+}
