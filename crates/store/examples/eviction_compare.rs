@@ -4,9 +4,10 @@
 //! eviction_compare [--chunk-size BYTES] [--slots N,N,...] [--json] TRACE...
 //! ```
 //!
-//! A trace has one read per line: `offset length`, or a JSON object with the members `offset` and
-//! `length` and, where several disks are in one trace, `disk`; other members and lines that start
-//! with `#` are ignored. Several traces are played one after the other against one cache, as boots
+//! A trace is a boot trace (`reference/formats/boot-trace`, version 1), or a text with one read per
+//! line: `offset length`, or a JSON object with the members `offset` and `length` and, where
+//! several disks are in one trace, `disk`; other members and lines that start with `#` are ignored.
+//! Several traces are played one after the other against one cache, as boots
 //! that follow each other are (give a trace twice to see the second boot); without a `disk` member
 //! the name of the file is the disk. Sizes are in slots; the default is a row of shares of the
 //! distinct chunks of the traces.
@@ -74,8 +75,19 @@ fn read_of(line: &str) -> Outcome<Option<(u64, u64, Option<String>)>> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
+    if line.starts_with('[') {
+        let value: Value = serde_json::from_str(line)?;
+        let number = |index: usize| value[index].as_u64().ok_or("a read is [offset, length, ...]");
+        return Ok(Some((number(0)?, number(1)?, None)));
+    }
     if line.starts_with('{') {
         let value: Value = serde_json::from_str(line)?;
+        if let Some(format) = value["format"].as_str() {
+            if format != "acstor-boot-trace" || value["version"] != 1 {
+                return Err(format!("format {format} version {}: unknown", value["version"]).into());
+            }
+            return Ok(None); // the first line of a boot trace
+        }
         let number = |name: &str| value[name].as_u64().ok_or(format!("no number {name:?}"));
         let disk = value["disk"].as_str().map(str::to_owned);
         return Ok(Some((number("offset")?, number("length")?, disk)));

@@ -207,22 +207,26 @@ impl Core {
         Ok(())
     }
 
-    /// Counts a loss; logs one in a power of two, since a lost disk loses a million slots.
+    /// Counts a loss. A disk that lost one slot is not trusted with the others: each is hashed
+    /// again at its next read. That, and the log, one in a power of two: a disk may lose a million.
     fn note_loss(&self, slot: u32, loss: &Loss) {
         let path = self.directory.path.display();
         match loss {
+            Loss::Mismatch(_) => self.counters.corrupt.add(1),
+            Loss::Unreadable(..) => self.counters.read_errors.add(1),
+        };
+        let count = self.counters.losses.add(1);
+        if !count.is_power_of_two() {
+            return;
+        }
+        match loss {
             Loss::Mismatch(what) => {
-                let count = self.counters.corrupt.add(1);
-                if count.is_power_of_two() {
-                    tracing::warn!(%path, slot, what, count, "slot is corrupt: freed");
-                }
+                tracing::warn!(%path, slot, what, count, "slot is corrupt: freed");
             }
             Loss::Unreadable(what, error) => {
-                let count = self.counters.read_errors.add(1);
-                if count.is_power_of_two() {
-                    tracing::warn!(%path, slot, what, count, %error, "cannot read slot: freed");
-                }
+                tracing::warn!(%path, slot, what, count, %error, "cannot read slot: freed");
             }
         }
+        self.states.demote_all();
     }
 }

@@ -5,15 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// What a slot is doing.
 ///
 /// ```text
-///           take                publish             demote
-///   Free ─────────▶ Filling ──────────▶ Verified ──────────▶ Unverified ◀── found at open
-///    ▲                │  ▲                │  ▲                 │   │
-///    │    abandon     │  │     reclaim    │  └── first read ───┘   │
-///    ├────────────────┘  └────────────────┼──── hashed equal ──────┤ reclaim
-///    │                                    │ condemn                │ condemn
-///    │     last guard dropped             ▼                        ▼
-///    └──────────────────────────────── Condemned ◀─────────────────┘
+///          take             publish             demote
+///   Free ------> Filling -----------> Verified -------> Unverified <--- found at open
+///    ^            |  ^                 |   ^                |    |
+///    |  abandon   |  |    reclaim      |   |   first read   |    |
+///    +------------+  +-----------------+   |  hashed equal  |    |
+///    |                                 |   +----------------+    |
+///    |   last guard dropped            | condemn                 | condemn
+///    +------------------- Condemned <--+-------------------------+
 /// ```
+///
+/// An unverified slot is reclaimed as a verified one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Holds nothing; waits to be taken.
@@ -49,18 +51,28 @@ impl Phase {
         matches!(self, Phase::Unverified | Phase::Verified)
     }
 
-    /// The transition table: every change of a phase is one of these.
-    const fn may_become(self, next: Phase) -> bool {
-        matches!(
-            (self, next),
-            (Phase::Free, Phase::Filling | Phase::Unverified)
-                | (Phase::Filling, Phase::Free | Phase::Unverified | Phase::Verified)
-                | (Phase::Unverified, Phase::Verified | Phase::Filling | Phase::Condemned)
-                | (Phase::Verified, Phase::Unverified | Phase::Filling | Phase::Condemned)
-                | (Phase::Condemned, Phase::Free)
-        )
+    fn may_become(self, next: Phase) -> bool {
+        TRANSITIONS.contains(&(self, next))
     }
 }
+
+/// The transition table: every change of a phase is one of these.
+/// `reference/state-machines/slot` says when.
+const TRANSITIONS: [(Phase, Phase); 13] = [
+    (Phase::Free, Phase::Filling),
+    (Phase::Free, Phase::Unverified),
+    (Phase::Filling, Phase::Verified),
+    (Phase::Filling, Phase::Unverified),
+    (Phase::Filling, Phase::Free),
+    (Phase::Unverified, Phase::Verified),
+    (Phase::Unverified, Phase::Filling),
+    (Phase::Unverified, Phase::Condemned),
+    (Phase::Unverified, Phase::Free),
+    (Phase::Verified, Phase::Unverified),
+    (Phase::Verified, Phase::Filling),
+    (Phase::Verified, Phase::Condemned),
+    (Phase::Condemned, Phase::Free),
+];
 
 const PHASE_MASK: u32 = 0b111;
 /// The slot's digest is pinned.
@@ -111,7 +123,7 @@ impl SlotStates {
 
     /// Unverified → Free, for an older copy found when the store is opened.
     pub(crate) fn forget_recovered(&self, slot: u32) {
-        self.word(slot).store(Phase::Free as u32, Ordering::Release);
+        self.change(slot, |word| (word == Phase::Unverified as u32).then_some(Phase::Free as u32));
     }
 
     /// Published → Filling, when nobody reads it and it is not pinned.
@@ -206,7 +218,7 @@ impl SlotStates {
         let checked = |word: u32| {
             let changed = next(word)?;
             let (from, to) = (Phase::from_bits(word), Phase::from_bits(changed));
-            debug_assert!(from == to || from.may_become(to), "slot {slot}: {from:?} → {to:?}");
+            debug_assert!(from == to || from.may_become(to), "slot {slot}: {from:?} to {to:?}");
             Some(changed)
         };
         self.word(slot).fetch_update(Ordering::AcqRel, Ordering::Acquire, checked).is_ok()
@@ -287,6 +299,21 @@ mod tests {
                     prop_assert!(after.is_published() || after == Phase::Condemned);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn table_is_the_one_of_the_page() {
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../doc/source/reference/state-machines/slot.rst"
+        );
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter(|line| line.starts_with("   * - ``")).count();
+        assert_eq!(rows, TRANSITIONS.len());
+        for (from, to) in TRANSITIONS {
+            let row = format!("   * - ``{from:?}``\n     - ``{to:?}``\n");
+            assert!(page.contains(&row), "{row}");
         }
     }
 

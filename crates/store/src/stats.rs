@@ -58,6 +58,8 @@ pub(crate) struct Counters {
     pub write_errors: Counter,
     pub truncations: Counter,
     pub recovered: Counter,
+    /// Slots lost since the store was opened: `corrupt` and `read_errors` without those of opening.
+    pub losses: Counter,
 }
 
 #[derive(Debug, Default)]

@@ -97,6 +97,20 @@ fn corrupt_record_is_a_miss_while_the_store_is_open() {
 }
 
 #[test]
+fn one_sign_of_damage_makes_every_slot_be_hashed_again() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    fixture.assert_lost(&store, &[]);
+    // Content that goes bad after it was verified is not noticed by itself ...
+    fixture.overwrite("slots", 3 * u64::from(CHUNK_SIZE), b"x");
+    fixture.overwrite("slots", 8 * u64::from(CHUNK_SIZE), b"x");
+    // ... but whatever else is noticed on that disk ends the trust in all of it.
+    fixture.overwrite("records", 5 * 64, b"x");
+    assert_eq!(content(&store, &fixture.chunks[5].0), None);
+    fixture.assert_lost(&store, &[3, 5, 8]);
+}
+
+#[test]
 fn record_moved_to_another_slot_is_not_believed() {
     let fixture = Fixture::new();
     let records = fs::read(fixture.file("records")).unwrap();
