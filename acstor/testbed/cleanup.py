@@ -74,21 +74,11 @@ def _end_processes(run: RunDirectory, namespaces: list[str]) -> None:
 
 
 def _recorded(run: RunDirectory) -> Iterator[int]:
-    """Yield the recorded processes that still run, other than children of ours that ended."""
+    """Yield the recorded processes that still run."""
     for entry in run.resources(ResourceKind.PROCESS):
         pid = int(entry["pid"])
-        if processes.start_time(pid) == entry["started"] and not _is_zombie(pid):
+        if processes.start_time(pid) == entry["started"]:
             yield pid
-
-
-def _is_zombie(pid: int) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def _inside(namespaces: list[str]) -> Iterator[int]:
@@ -103,8 +93,9 @@ def _inside(namespaces: list[str]) -> Iterator[int]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if (entry / "ns" / "net").stat().st_ino in inodes and not _is_zombie(int(entry.name)):
-                yield int(entry.name)
+            pid = int(entry.name)
+            if (entry / "ns" / "net").stat().st_ino in inodes and processes.start_time(pid):
+                yield pid
 
 
 def detach_mount(mount_point: pathlib.Path) -> None:

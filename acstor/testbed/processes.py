@@ -176,13 +176,18 @@ class ProcessTable:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when there is none."""
+    """Return when a process started, in clock ticks since boot.
+
+    None when there is no such process, or when it has ended and only waits for its parent to
+    take notice, which nothing else waits for.
+    """
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The second field, the name in parentheses, may hold spaces: count from its end.
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def wait_until(

@@ -8,6 +8,7 @@ socket, to which a person may connect.
 import dataclasses
 import enum
 import pathlib
+import re
 import subprocess
 import time
 
@@ -18,7 +19,7 @@ from acstor.testbed.network import Namespace
 
 MEMORY_MIB = 256
 SERIAL_BYTES_MAX = 1 << 20
-_CONTENT_MARK = "acstor-content-check "
+_CONTENT_LINE = re.compile(r"acstor-content-check (\S+) ([0-9a-f]{64})\b")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,26 +180,24 @@ class GuestMachine:
         if self.state is GuestState.BOOTING and self.request.image.login_prompt in text:
             self.boot_time_s = time.monotonic() - self._requested_at
             self._move(GuestState.LOGIN)
-        if self.state is GuestState.LOGIN and _CONTENT_MARK in text:
-            self._check_content(text.partition(_CONTENT_MARK)[2].split("\n")[0])
+        line = _CONTENT_LINE.search(text)
+        if self.state is GuestState.LOGIN and line is not None:
+            self._check_content(tree=line[1], digest=line[2])
         elif self.process is not None and not self.process.is_alive:
             self._fail(
                 f"QEMU ended with {self.process.popen.returncode}: {self.process.log_tail()}\n"
                 f"serial line: {self.serial_tail()}"
             )
 
-    def _check_content(self, answer: str) -> None:
-        words = answer.split()
-        if len(words) < 2:
-            return  # the line is not complete yet
+    def _check_content(self, tree: str, digest: str) -> None:
         image = self.request.image
-        if words[:2] == [image.content_tree, image.content_digest]:
+        if (tree, digest) == (image.content_tree, image.content_digest):
             self._move(GuestState.CHECKED)
-        elif len(words[1]) >= len(image.content_digest):
-            self._fail(
-                f"the guest read other bytes below {image.content_tree} than the image holds: "
-                f"digest {words[1]}, not {image.content_digest}"
-            )
+            return
+        self._fail(
+            f"the guest read other bytes below {image.content_tree} than the image holds: "
+            f"digest {digest} of {tree}, not {image.content_digest}"
+        )
 
     def _serial_text(self) -> str:
         try:

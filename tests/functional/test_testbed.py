@@ -1,0 +1,219 @@
+"""The testbed on the real machine: links, cleaning up after whatever ends a run, a real guest."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyroute2 import netns
+
+from acstor.testbed import accelerator, cleanup, processes
+from acstor.testbed.guest import build
+from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
+from acstor.testbed.guest.recipe import GuestRecipe
+from acstor.testbed.network import Namespace
+from acstor.testbed.rates import LinkRate
+from acstor.testbed.run_directory import DEFAULT_ROOT, ResourceKind, RunDirectory
+from acstor.testbed.testbed import Testbed, TestbedSettings
+from tests.fixtures.conditions import wait_for
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root"),
+]
+
+RATE = LinkRate(80_000_000)
+PORT = 5000
+
+
+@pytest.fixture
+def testbed(tmp_path: pathlib.Path) -> Iterator[Testbed]:
+    settings = TestbedSettings(host_count=2, origin_rate=RATE, host_rate=RATE)
+    with Testbed.create(settings, tmp_path) as created:
+        yield created
+
+
+def namespaces_of(run_id: str) -> list[str]:
+    return [name for name in netns.listnetns() if name.startswith(run_id)]
+
+
+def receive_all(namespace: Namespace, received: list[int], ready: threading.Event) -> None:
+    """Receive from one connection inside of a namespace until its end."""
+    netns.setns(namespace.namespace)  # this thread only
+    with socket.create_server((namespace.address, PORT)) as server:
+        ready.set()
+        connection, _ = server.accept()
+        with connection:
+            while content := connection.recv(1 << 20):
+                received.append(len(content))
+
+
+def send(namespace: Namespace, target: str, count: int, ended: list[float]) -> None:
+    netns.setns(namespace.namespace)
+    started = time.monotonic()
+    with socket.create_connection((target, PORT)) as connection:
+        connection.sendall(bytes(count))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+    ended.append(time.monotonic() - started)
+
+
+def test_link_carries_its_rate_and_counts_its_bytes(testbed: Testbed) -> None:
+    count = 10_000_000
+    one, two = testbed.hosts
+    before = testbed.network.counters()
+    received: list[int] = []
+    ended: list[float] = []
+    ready = threading.Event()
+    receiver = threading.Thread(target=receive_all, args=(two, received, ready))
+    receiver.start()
+    assert ready.wait(20)
+    sender = threading.Thread(target=send, args=(one, two.address, count, ended))
+    sender.start()
+    receiver.join(30)
+    sender.join(30)
+    after = testbed.network.counters()
+    assert sum(received) == count
+    rate = count * 8 / ended[0]
+    assert 0.80 * RATE < rate < 1.15 * RATE
+    sent = (after[one.name] - before[one.name]).sent
+    assert count < sent < 1.06 * count
+    assert count < (after[two.name] - before[two.name]).received < 1.06 * count
+    assert (after["origin"] - before["origin"]).sent < 10_000
+
+
+def test_close_removes_namespaces_processes_and_directory(tmp_path: pathlib.Path) -> None:
+    with Testbed.create(TestbedSettings(host_count=1), tmp_path) as testbed:
+        run_id = testbed.run.id
+        assert len(namespaces_of(run_id)) == 3
+        sleeper = testbed.table.spawn("sleeper", ["sleep", "1000"], namespace=testbed.hosts[0])
+        pid = sleeper.popen.pid
+        assert processes.start_time(pid) is not None
+    assert processes.start_time(pid) is None
+    assert namespaces_of(run_id) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+OWNER = """
+import pathlib, signal, sys
+from acstor.testbed import interruption
+from acstor.testbed.testbed import Testbed, TestbedSettings
+with interruption.raised():
+    with Testbed.create(TestbedSettings(host_count=1), pathlib.Path(sys.argv[1])) as testbed:
+        process = testbed.table.spawn("sleeper", ["sleep", "1000"], namespace=testbed.hosts[0])
+        print(testbed.run.id, process.popen.pid, flush=True)
+        signal.pause()
+"""
+
+
+def start_owner(root: pathlib.Path) -> tuple[subprocess.Popen[str], str, int]:
+    """Start a process that owns a run; return it, the run's id and a process of the run."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(root)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    run_id, pid = owner.stdout.readline().split()
+    return owner, run_id, int(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_removes_everything(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+    owner, run_id, pid = start_owner(tmp_path)
+    owner.send_signal(number)
+    owner.wait(30)
+    assert processes.start_time(pid) is None
+    assert namespaces_of(run_id) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_next_run_removes_what_a_killed_one_left(tmp_path: pathlib.Path) -> None:
+    owner, run_id, pid = start_owner(tmp_path)
+    owner.kill()
+    owner.wait(30)
+    assert processes.start_time(pid) is not None
+    assert len(namespaces_of(run_id)) == 3
+    with Testbed.create(TestbedSettings(host_count=1), tmp_path):
+        assert processes.start_time(pid) is None
+        assert namespaces_of(run_id) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_remove_finds_a_process_that_was_not_recorded(tmp_path: pathlib.Path) -> None:
+    testbed = Testbed.create(TestbedSettings(host_count=1), tmp_path)
+    command = processes.in_namespace(testbed.hosts[0], ["sleep", "1000"])
+    unrecorded = subprocess.Popen(command, start_new_session=True)
+    inode = testbed.hosts[0].path.stat().st_ino
+    namespace_file = pathlib.Path(f"/proc/{unrecorded.pid}/ns/net")
+    wait_for("the process is inside", lambda: namespace_file.stat().st_ino == inode)
+    testbed.close()
+    assert unrecorded.wait(10) == -signal.SIGTERM
+
+
+def test_remove_detaches_a_mount_and_is_idempotent(tmp_path: pathlib.Path) -> None:
+    run = RunDirectory.create(tmp_path)
+    mount_point = run.directory("mount")
+    run.record(ResourceKind.MOUNT, str(mount_point))
+    run.record(ResourceKind.NAMESPACE, f"{run.id}-never-made")
+    subprocess.run(["mount", "-t", "tmpfs", "none", str(mount_point)], check=True)
+    assert len(cleanup.mounts_on(mount_point)) == 1
+    cleanup.remove(run, keep_directory=True)
+    assert cleanup.mounts_on(mount_point) == []
+    (run.path / "journal.done").rename(run.path / "journal.jsonl")
+    cleanup.remove(run)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def guest_image() -> build.GuestImage:
+    for tool in ("qemu-system-x86_64", "qemu-img", "mmdebstrap"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    return build.build_guest(GuestRecipe(), DEFAULT_ROOT / "guests")
+
+
+@pytest.mark.slow
+def test_guest_boots_and_reads_what_the_image_holds(
+    tmp_path: pathlib.Path, guest_image: build.GuestImage
+) -> None:
+    run = RunDirectory.create(tmp_path)
+    table = processes.ProcessTable(run)
+    chosen = accelerator.choose(guest_image.kernel, DEFAULT_ROOT / "guests")
+    disk = BackingDisk(str(guest_image.disk))
+    request = GuestRequest(
+        "guest", guest_image, disk, chosen, None, run.directory("guest"), check_content=True
+    )
+    guest = GuestMachine(request, table)
+    try:
+        wait_for("the guest is settled", lambda: guest.poll() and guest.is_settled, timeout=240)
+    finally:
+        seen = guest.serial_tail(20)
+        guest.stop()
+        cleanup.remove(run)
+    assert guest.failure is None, seen
+    assert guest.state is GuestState.CHECKED
+    assert guest.boot_time_s is not None
+    assert guest.overlay_time_s is not None
+    assert guest.overlay_time_s < guest.boot_time_s
+
+
+def test_guest_whose_disk_is_missing_fails(
+    tmp_path: pathlib.Path, guest_image: build.GuestImage
+) -> None:
+    run = RunDirectory.create(tmp_path)
+    disk = BackingDisk(str(tmp_path / "nowhere.raw"))
+    directory = run.directory("guest")
+    request = GuestRequest("guest", guest_image, disk, accelerator.TCG, None, directory)
+    guest = GuestMachine(request, processes.ProcessTable(run))
+    wait_for("the guest is settled", lambda: guest.poll() and guest.is_settled)
+    guest.stop()
+    cleanup.remove(run)
+    assert guest.state is GuestState.FAILED
+    assert guest.failure is not None
+    assert "nowhere.raw" in guest.failure
