@@ -26,6 +26,9 @@ pub struct FuseConfig {
     /// Most reads that wait for peers and the origin at the same time, 1 to 16,384. Further ones
     /// queue; lookups and cached reads are answered meanwhile.
     pub max_in_flight: usize,
+    /// Most reads that wait, with or without being in flight, 1 to 65,536. Further ones are EIO at
+    /// once; this only bounds memory.
+    pub max_waiting: usize,
     /// Longest time from a read's arrival to its answer. Should exceed the read path's own
     /// deadline: this one only catches a view that breaks its promise.
     pub answer_deadline: Duration,
@@ -47,6 +50,7 @@ impl FuseConfig {
             fs_name: "acstor".to_owned(),
             selinux_context: None,
             max_in_flight: 256,
+            max_waiting: limits::WAITING_READS_MAX,
             answer_deadline: Duration::from_secs(60),
             max_background: 1024,
             session_file: None,
@@ -70,6 +74,9 @@ impl FuseConfig {
         }
         if !(1..=limits::IN_FLIGHT_MAX).contains(&self.max_in_flight) {
             return wrong("max_in_flight", "1 to 16384");
+        }
+        if !(1..=limits::WAITING_READS_MAX).contains(&self.max_waiting) {
+            return wrong("max_waiting", "1 to 65536");
         }
         if self.max_background < 12 {
             return wrong("max_background", "12 to 65535");
@@ -103,11 +110,12 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_its_range() {
-        let cases: [(Change, &str); 8] = [
+        let cases: [(Change, &str); 9] = [
             (|c| c.mount_point = "mnt".into(), "mount_point"),
             (|c| c.threads = 0, "fuse_threads"),
             (|c| c.read_ahead_kb = 65_537, "read_ahead_kb"),
             (|c| c.max_in_flight = 0, "max_in_flight"),
+            (|c| c.max_waiting = 65_537, "max_waiting"),
             (|c| c.max_background = 1, "max_background"),
             (|c| c.answer_deadline = std::time::Duration::ZERO, "answer_deadline"),
             (|c| c.fs_name = "a,b".into(), "fs_name"),

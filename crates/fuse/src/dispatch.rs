@@ -192,10 +192,10 @@ impl Dispatch {
             bump(&self.stats.modifications_refused);
             return self.errno(header, errno);
         }
+        self.attributes(header);
         if change.times {
             self.hint(header.inode);
         }
-        self.attributes(header);
     }
 
     /// Nova sets the times of a base image when it is about to use it.

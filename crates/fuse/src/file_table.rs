@@ -94,6 +94,9 @@ impl FileTable {
 
     /// Takes the name of a disk away. New opens fail at once; reads through open files go on.
     ///
+    /// Blocks while the kernel drops its cached pages, at most until a read-ahead that is under
+    /// way is answered: not for a thread that answers reads.
+    ///
     /// # Errors
     /// [`FuseError::NotAttached`].
     pub fn detach(&self, disk: DiskId) -> Result<Detached, FuseError> {
@@ -112,7 +115,7 @@ impl FileTable {
     }
 
     /// Drops the withdrawn files that the kernel has let go of, and returns how many. Worth
-    /// calling now and then after a take-over; cheap.
+    /// calling now and then after a take-over. Blocks as [`FileTable::detach`] does.
     pub fn sweep(&self) -> usize {
         let hidden: Vec<u64> = {
             let files = self.files.read();

@@ -19,7 +19,7 @@ pub const NAME_MAX: usize = 255;
 pub const DIRECTORY_REPLY_MAX: usize = 128 << 10;
 /// Most pieces of one `writev` (`IOV_MAX` of Linux).
 pub const IOVECS_MAX: usize = 1024;
-/// Most reads that wait for a permit or for an answer; beyond it a read is EIO at once.
+/// Most reads that wait for a permit or for an answer, upper bound of the option.
 pub const WAITING_READS_MAX: usize = 64 << 10;
 /// Most reads that wait for peers and the origin at the same time, upper bound of the option.
 pub const IN_FLIGHT_MAX: usize = 16 << 10;

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn session_file_version_requires_update() {
-        let golden: &[u8] = include_bytes!("../../../tests/golden/fuse_session.bin");
+        let golden: &[u8] = include_bytes!("../../../tests/golden/fuse-session-v1.bin");
         assert_eq!(encode(&SESSION), golden, "bump SESSION_FILE_VERSION and add a golden file");
         assert_eq!(decode(Path::new("golden"), golden).unwrap(), SESSION);
     }
@@ -150,6 +150,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            prop_assert!(decode(Path::new("file"), &bytes).is_err());
+        }
+
         #[test]
         fn a_damaged_file_is_refused(position in 0usize..32, bit in 0u8..8, cut in 0usize..32) {
             let mut bytes = encode(&SESSION);

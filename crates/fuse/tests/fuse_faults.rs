@@ -94,6 +94,33 @@ fn test_waiting_reads_block_nothing_else() {
     wait_until("none waits", || mounted.session.stats().read_waiting_now == 0);
 }
 
+/// "Reads beyond the most that may wait are EIO at once."
+#[test]
+fn test_too_many_waiting_reads_are_refused() {
+    let mounted = Mounted::with(
+        |config| (config.max_in_flight, config.max_waiting) = (1, 2),
+        FuseHooks::default(),
+    );
+    let hung = mounted.attach(1, SIZE);
+    make_hang(&hung);
+    let file = Arc::new(mounted.open_direct(1));
+    let readers: Vec<_> = (0..2)
+        .map(|number| {
+            let file = file.clone();
+            thread::spawn(move || read_checked(&file, number * 4096, 4096))
+        })
+        .collect();
+    wait_until("two wait", || mounted.session.stats().read_waiting_now == 2);
+    assert_eq!(errno(direct_read(&file, 0)), libc::EIO);
+    assert_eq!(mounted.session.stats().read_refused, 1);
+    hung.knobs.hang.store(false, Ordering::SeqCst);
+    for reader in readers {
+        reader.join().unwrap().unwrap();
+    }
+    wait_until("none waits", || mounted.session.stats().read_waiting_now == 0);
+    read_checked(&file, 0, 4096).unwrap();
+}
+
 /// "Unmounting never hangs: after the grace the connection is aborted and waiting readers fail."
 #[test]
 fn test_unmount_with_hung_reads_is_bounded() {
