@@ -28,8 +28,12 @@ pub(crate) struct Disk {
 struct CachedBytes {
     bytes: AtomicU64,
     is_counting: AtomicBool,
-    counted: Mutex<Option<Instant>>,
+    /// When the last count is too old; `None`: there was none.
+    stale_at: Mutex<Option<Instant>>,
 }
+
+/// A count may take one part in this many of the time.
+const COUNT_SHARE_DIVISOR: u32 = 100;
 
 /// The part of a read that lies in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,17 +110,14 @@ impl Disk {
     /// The last count of this host's bytes of the disk, and whether it is time for a new one.
     pub(crate) fn cached_bytes(&self) -> (u64, bool) {
         let bytes = self.cached.bytes.load(Ordering::Relaxed);
-        let mut counted = self.cached.counted.lock();
-        let is_stale = counted.is_none_or(|at| at.elapsed() >= limits::CACHED_BYTES_AGE);
+        let is_stale = self.cached.stale_at.lock().is_none_or(|at| Instant::now() >= at);
         let is_due = is_stale && !self.cached.is_counting.swap(true, Ordering::Relaxed);
-        if is_due {
-            *counted = Some(Instant::now());
-        }
         (bytes, is_due)
     }
 
     /// Counts this host's bytes of the disk: a look-up per chunk, so not for an I/O thread.
     pub(crate) fn count_cached_bytes(&self, store: &dyn LocalStore) -> u64 {
+        let started = Instant::now();
         let chunk = self.manifest.chunk_size().bytes() as u64;
         let held = self
             .manifest
@@ -128,6 +129,8 @@ impl Disk {
             .count() as u64;
         let bytes = (held * chunk).min(self.manifest.size_bytes());
         self.cached.bytes.store(bytes, Ordering::Relaxed);
+        let age = limits::CACHED_BYTES_AGE.max(started.elapsed() * COUNT_SHARE_DIVISOR);
+        *self.cached.stale_at.lock() = Some(Instant::now() + age);
         self.cached.is_counting.store(false, Ordering::Relaxed);
         bytes
     }
