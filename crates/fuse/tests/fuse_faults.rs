@@ -146,7 +146,8 @@ fn test_unmount_with_hung_reads_is_bounded() {
     );
 }
 
-/// "Shutting down stops the threads within seconds and leaves the mount and its readers waiting."
+/// "Shutting down stops the threads and leaves the mount; readers that wait are answered by the next
+/// process."
 #[test]
 fn test_shutdown_leaves_readers_to_the_next_server() {
     let mounted = Mounted::new();
@@ -263,7 +264,7 @@ fn signal(child: &Child, signal: i32) {
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
-/// "A reader that is killed leaves at once, not at the deadline."
+/// "A reader that is killed leaves within a second or so, not at the deadline."
 #[test]
 fn test_killed_reader_leaves_at_once() {
     let mounted = Mounted::new();

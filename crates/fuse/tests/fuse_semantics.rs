@@ -167,7 +167,7 @@ fn test_seek_finds_data_and_holes() {
     assert_eq!(seek(SIZE, libc::SEEK_HOLE), Err(libc::ENXIO));
 }
 
-/// "A name that is attached appears at once, also when it was looked for right before."
+/// "A name that is attached appears within 0.1 s, also when it was looked for right before."
 #[test]
 fn test_attached_name_appears_soon() {
     let mounted = Mounted::new();
@@ -270,7 +270,7 @@ fn test_close_sends_no_flush() {
     assert_eq!(mounted.session.stats().unsupported, 0, "FLUSH is not among the supported");
 }
 
-/// "The read-ahead is as configured; the default of the kernel halves the speed of a scan."
+/// "The read-ahead of the mount is as configured."
 #[test]
 fn test_read_ahead_is_set() {
     let mounted = Mounted::with(|config| config.read_ahead_kb = 2048, FuseHooks::default());
