@@ -1,0 +1,30 @@
+//! Frames of the peer protocol: a stream of bytes taken apart as a connection does.
+#![no_main]
+
+use acstor_peer::frame::{Frame, FrameKind, GET_BODY_LEN, Get, Hello};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Hello::decode(bytes);
+    let mut rest = bytes;
+    while let Ok(Some(frame)) = Frame::decode(rest) {
+        match frame.header.kind {
+            FrameKind::Hello => {
+                if let Ok(hello) = Hello::decode(frame.body) {
+                    let encoded = hello.encode();
+                    let again = Frame::decode(&encoded).expect("a frame").expect("whole");
+                    assert_eq!(Hello::decode(again.body), Ok(hello));
+                }
+            }
+            FrameKind::Get => {
+                let body = frame.body.first_chunk::<GET_BODY_LEN>().expect("the length of a GET");
+                let get = Get::decode(body);
+                assert_eq!(get.encode(frame.header.request_id), rest[..frame.wire_len()]);
+                let _ = get.request();
+            }
+            FrameKind::Unknown(_) => {}
+            _ => assert_eq!(frame.header.encode(), rest[..16]),
+        }
+        rest = &rest[frame.wire_len()..];
+    }
+});
