@@ -77,6 +77,7 @@ class Application(app.App):
             level=level, format="acstor: %(levelname)s: %(message)s", stream=self.stderr
         )
         self.LOG.propagate = self.options.debug
+        self.LOG.addHandler(logging.NullHandler())
 
     def run(self, argv: Sequence[str]) -> int:
         """Run one command; without any, print the help."""

@@ -1,0 +1,45 @@
+"""Values that people and programs are shown differently."""
+
+from typing import Any
+
+from cliff import columns
+
+from acstor.conf.types import GIB, KIB, MIB, TIB
+
+
+class Size(columns.FormattableColumn[int]):
+    """Bytes: ``1.5 GiB`` for people, the number for programs."""
+
+    def human_readable(self) -> str:
+        """Return the size in its largest binary unit."""
+        for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+            if self._value >= unit:
+                return f"{self._value / unit:.1f} {name}"
+        return f"{self._value} B"
+
+
+class Share(columns.FormattableColumn[float]):
+    """A proportion: ``12.50 %`` for people, 0 to 1 for programs."""
+
+    def human_readable(self) -> str:
+        """Return the percentage."""
+        return f"{100 * self._value:.2f} %"
+
+
+class Fields(columns.FormattableColumn[Any]):
+    """A mapping or a list of mappings: lines of ``name=value`` for people, itself for programs."""
+
+    def human_readable(self) -> str:
+        """Return a line per entry."""
+        if isinstance(self._value, dict):
+            return "\n".join(f"{name}={_plain(value)}" for name, value in self._value.items())
+        return "\n".join(
+            " ".join(f"{name}={_plain(value)}" for name, value in entry.items())
+            for entry in self._value
+        )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}:{_plain(inner)}" for name, inner in value.items())
+    return str(value)

@@ -1,0 +1,131 @@
+"""``acstor dataplane ...`` and ``acstor ledger ...``: the data plane of this host."""
+
+import argparse
+import json
+from typing import Any
+
+from cliff import command, lister, show
+
+from acstor.admin import protocol
+from acstor.admin.client import AdminClient
+from acstor.cli import deployment
+from acstor.cli.columns import Fields, Size
+from acstor.repository.layout import canonical_image_id
+
+_LEDGER_CAPACITY = 50_000
+_LEDGER_TIMEOUT = 60.0
+
+
+def _add_socket(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--socket", metavar="PATH", help="admin socket, instead of [dataplane] admin_socket"
+    )
+
+
+def _client(app: Any, parsed_args: argparse.Namespace) -> AdminClient:
+    return AdminClient(parsed_args.socket or deployment.configuration(app).dataplane.admin_socket)
+
+
+class ShowStatus(show.ShowOne):
+    """Show what the data plane of this host does: process, store, reads, tiers."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the socket."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        _add_socket(parser)
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        """Return the fields."""
+        status: dict[str, Any] = _client(self.app, parsed_args).call("status")
+        values = (Fields(value) if isinstance(value, dict) else value for value in status.values())
+        return tuple(status), tuple(values)
+
+
+class ListAttached(lister.Lister):
+    """List the images that the data plane of this host offers."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the socket."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        _add_socket(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the table."""
+        rows = [
+            (
+                image["id"],
+                Size(image["size_bytes"]),
+                Size(image["pinned_bytes"]),
+                image["open_handles"],
+                image["hidden"],
+            )
+            for image in _client(self.app, parsed_args).call("image.list")
+        ]
+        return ("Image", "Size", "Pinned", "Open handles", "Hidden"), rows
+
+
+class _OfImage(command.Command):
+    """Takes an image of this host's data plane."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take image and socket."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("image", help="id of the image (a UUID)")
+        _add_socket(parser)
+        return parser
+
+
+class StartLedger(_OfImage):
+    """Record the next reads of an image on this host: which chunk, which tier, how long.
+
+    Start it before the guest boots, look with 'acstor ledger show' afterwards.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the capacity too."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--capacity",
+            type=int,
+            default=_LEDGER_CAPACITY,
+            metavar="READS",
+            help=f"reads to record, at most {protocol.LEDGER_ENTRIES_MAX} (default: %(default)s)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Start it."""
+        image = canonical_image_id(parsed_args.image)
+        _client(self.app, parsed_args).call(
+            "ledger.start", image=image, capacity=parsed_args.capacity
+        )
+
+
+class StopLedger(_OfImage):
+    """Stop recording the reads of an image, and forget them."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Stop it."""
+        image = canonical_image_id(parsed_args.image)
+        _client(self.app, parsed_args).call("ledger.stop", image=image)
+
+
+class ShowLedger(_OfImage, lister.Lister):
+    """Show the recorded reads of an image, oldest first."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the table."""
+        image = canonical_image_id(parsed_args.image)
+        text = _client(self.app, parsed_args).call(
+            "ledger.get", call_timeout=_LEDGER_TIMEOUT, image=image
+        )
+        keys = ("at_us", "chunk", "offset", "length", "tier", "wait_us", "source")
+        rows = []
+        for line in text.splitlines():
+            entry = json.loads(line)
+            rows.append(tuple(entry.get(key) for key in keys))
+        return ("At us", "Chunk", "Offset", "Length", "Tier", "Wait us", "Source"), rows

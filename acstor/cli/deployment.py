@@ -1,0 +1,78 @@
+"""What the commands see of the deployment: its members and its ring."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import tooz
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.agent.member import Member
+from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
+from acstor.agent.ring_publication import PublishedRing, read_ring
+from acstor.origin.base import Origin
+from acstor.origin.opening import open_origin
+
+ORIGIN_DEADLINE = 5.0
+"""Seconds for which a command tries to reach the origin."""
+
+
+def configuration(app: Any) -> cfg.ConfigOpts:
+    """Return the configuration that the program was started with.
+
+    :raises ConfigurationError: when it is not valid.
+    """
+    conf: cfg.ConfigOpts = app.conf  # cliff's type of a command's app is its base class
+    return conf
+
+
+def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
+    """Return the hosts that are alive, by name, without becoming one.
+
+    :raises UnavailableError: when the coordination backend cannot be reached.
+    """
+    settings = CoordinationSettings(
+        conf.coordination.backend_url,
+        conf.coordination.group,
+        conf.coordination.heartbeat_interval,
+        conf.coordination.member_timeout,
+    )
+    coordinator = open_coordinator(settings, f"acstor-cli-{conf.host}-{os.getpid()}")
+    try:
+        return read_members(coordinator, settings.group)
+    except (tooz.ToozError, OSError) as error:
+        raise exception.UnavailableError(
+            f"the members cannot be read: {error}", hint="check [coordination] backend_url"
+        ) from error
+    finally:
+        with contextlib.suppress(Exception):
+            coordinator.stop()
+
+
+@contextlib.contextmanager
+def opened_origin(conf: cfg.ConfigOpts) -> Iterator[Origin]:
+    """Open the origin for one command.
+
+    :raises AcstorError: when it cannot be opened.
+    """
+    origin = open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout))
+    try:
+        yield origin
+    finally:
+        origin.close()
+
+
+def published_ring(conf: cfg.ConfigOpts) -> PublishedRing:
+    """Return the published ring.
+
+    :raises NotFoundError: before the first.
+    """
+    with opened_origin(conf) as origin:
+        published = read_ring(origin)
+    if published is None:
+        raise exception.NotFoundError(
+            "no ring is published yet", hint="start acstor-agent on a host; it publishes the first"
+        )
+    return published

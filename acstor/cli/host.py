@@ -1,0 +1,215 @@
+"""``acstor host ...``: the hosts of the deployment."""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cliff import command, lister, show
+
+from acstor import exception
+from acstor.admin.client import AdminClient
+from acstor.agent.desired_host import HostWish, read_wish, write_wish
+from acstor.agent.member import Member
+from acstor.cli import deployment
+from acstor.cli.columns import Share, Size
+from acstor.dataplane import RingHost
+
+_POLL_SECONDS = 0.2
+
+
+def _ring_hosts(conf: Any) -> dict[str, RingHost]:
+    try:
+        ring = deployment.published_ring(conf).ring
+    except exception.NotFoundError:
+        return {}
+    return {host.name: host for host in ring.hosts}
+
+
+def _state(member: Member | None) -> str:
+    if member is None:
+        return "gone"
+    return "draining" if member.is_draining else "serving"
+
+
+class ListHosts(lister.Lister):
+    """List the hosts: members that are alive, and hosts that the ring still knows.
+
+    State 'gone' means that the agent sends no heartbeats; its data plane may still serve.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the table."""
+        members = deployment.list_members(deployment.configuration(self.app))
+        in_ring = _ring_hosts(deployment.configuration(self.app))
+        vnode_count = sum(host.vnodes for host in in_ring.values())
+        rows = []
+        for name in sorted(members.keys() | in_ring.keys()):
+            member, host = members.get(name), in_ring.get(name)
+            share = host.vnodes / vnode_count if host and vnode_count else 0.0
+            rows.append(
+                (
+                    name,
+                    _state(member),
+                    member.peer_address if member else host.address if host else "",
+                    Size(member.capacity_bytes if member else 0),
+                    Share(share),
+                    member.topology if member else host.topology if host else "",
+                    member.release if member else "",
+                )
+            )
+        columns = (
+            "Name", "State", "Peer address", "Capacity", "Ring share", "Topology", "Release",
+        )  # fmt: skip
+        return columns, rows
+
+
+class ShowHost(show.ShowOne):
+    """Show one host: what it tells, its part of the ring, what the operator wants of it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the host's name."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", help="name of the host, as 'acstor host list' shows it")
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        """Return the fields."""
+        conf, name = deployment.configuration(self.app), parsed_args.name
+        member = deployment.list_members(conf).get(name)
+        in_ring = _ring_hosts(conf)
+        host = in_ring.get(name)
+        if member is None and host is None:
+            raise _unknown(name)
+        with deployment.opened_origin(conf) as origin:
+            wish = read_wish(origin, name)
+        vnode_count = sum(other.vnodes for other in in_ring.values())
+        fields: dict[str, Any] = {
+            "name": name,
+            "state": _state(member),
+            "wanted": "drained" if wish.is_drained else "serving",
+            "peer_address": member.peer_address if member else host.address if host else "",
+            "metrics_address": member.metrics_address if member else "",
+            "capacity": Size(member.capacity_bytes if member else 0),
+            "topology": member.topology if member else host.topology if host else "",
+            "release": member.release if member else "",
+            "ring_weight": host.weight if host else 0,
+            "ring_vnodes": host.vnodes if host else 0,
+            "ring_share": Share(host.vnodes / vnode_count if host and vnode_count else 0.0),
+        }
+        return tuple(fields), tuple(fields.values())
+
+
+class _ChangeWish(command.Command):
+    """Write what is wanted of a host and wait until its agent has it done."""
+
+    wish: HostWish
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the host's name and how long to wait."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", help="name of the host, as 'acstor host list' shows it")
+        parser.add_argument(
+            "--wait",
+            type=_seconds,
+            default=30.0,
+            metavar="SECONDS",
+            help="how long to wait for the host's agent; 0: do not wait (default: 30)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Write the wish."""
+        conf, name = deployment.configuration(self.app), parsed_args.name
+        members = deployment.list_members(conf)
+        if name not in members and name not in _ring_hosts(conf):
+            raise _unknown(name)
+        with deployment.opened_origin(conf) as origin:
+            write_wish(origin, name, self.wish)
+
+        def is_done() -> bool:
+            member = deployment.list_members(conf).get(name)
+            return member is not None and member.is_draining == self.wish.is_drained
+
+        if parsed_args.wait and not _wait(is_done, parsed_args.wait):
+            raise exception.DeadlineError(
+                f"host {name} has not followed in {parsed_args.wait:g} s",
+                hint="the wish is kept; check that acstor-agent runs there",
+            )
+
+
+class DrainHost(_ChangeWish):
+    """Take a host out of the ring's work: it owns nothing, and answers no peer.
+
+    Its guests go on reading. Do this before maintenance; 'acstor host undrain' undoes it.
+    """
+
+    wish = HostWish(is_drained=True)
+
+
+class UndrainHost(_ChangeWish):
+    """Give a drained host its part of the ring back."""
+
+    wish = HostWish(is_drained=False)
+
+
+class RestartDataPlane(command.Command):
+    """Replace the data plane of this host by a new process, under running guests.
+
+    The way to upgrade: install the new release, then run this. Reads wait for a fraction of a
+    second; none fails.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take how long to wait."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--wait",
+            type=_seconds,
+            default=30.0,
+            metavar="SECONDS",
+            help="how long to wait for the new process (default: 30)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Ask the present process to leave, wait for the next."""
+        client = AdminClient(deployment.configuration(self.app).dataplane.admin_socket)
+        former = client.call("status")["pid"]
+        client.call("process.restart")
+
+        def is_done() -> bool:
+            try:
+                return bool(client.call("status", call_timeout=1.0)["pid"] != former)
+            except exception.UnavailableError:
+                return False
+
+        if not _wait(is_done, parsed_args.wait):
+            raise exception.DeadlineError(
+                f"no new data plane serves after {parsed_args.wait:g} s",
+                hint="see the log of its supervisor",
+            )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("must be 0 to 3600 seconds")
+    return seconds
+
+
+def _wait(is_done: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while not is_done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _unknown(name: str) -> exception.NotFoundError:
+    return exception.NotFoundError(
+        f"there is no host {name}", hint="'acstor host list' shows the hosts"
+    )
