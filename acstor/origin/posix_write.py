@@ -3,10 +3,14 @@
 A file is written under a temporary name in the same file system and synchronised, then gets its
 name by link(2), which never overwrites, or by rename(2), which replaces in one step; then the
 directory is synchronised. A crash leaves at most a temporary file.
+
+Large files bypass the page cache where the file system can do that: the one who writes a pack
+does not read it soon, and copying into the cache costs more than digesting.
 """
 
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import socket
@@ -14,6 +18,10 @@ from collections.abc import Sequence
 
 IOVECS_MAX = 1024
 """Most buffers of one writev call (Linux: IOV_MAX)."""
+
+DIRECT_SIZE_MIN = 1 << 20
+"""Size from which a leading buffer of whole blocks is written with O_DIRECT."""
+BLOCK_SIZE = 4096
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -29,7 +37,8 @@ def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
     try:
         try:
-            _write_all(descriptor, views)
+            done = _write_direct(descriptor, views)
+            _write_all(descriptor, _after(views, done))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -37,6 +46,46 @@ def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
         remove_if_there(path)
         raise
     return path
+
+
+def _write_direct(descriptor: int, views: Sequence[memoryview]) -> int:
+    """Write large leading buffers past the page cache; return the number of bytes written.
+
+    What cannot be written so, for whatever reason, is left to the ordinary way.
+    """
+    leading = []
+    for view in views[:IOVECS_MAX]:
+        if len(view) % BLOCK_SIZE or len(view) < DIRECT_SIZE_MIN:
+            break
+        leading.append(view)
+    if not leading:
+        return 0
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    done = 0
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+        while pending := _after(leading, done):
+            written = os.writev(descriptor, pending)
+            done += written
+            if written % BLOCK_SIZE or not written:
+                break
+    except OSError as error:
+        # EINVAL: no O_DIRECT here, or a buffer that is not aligned.
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+    return done
+
+
+def _after(views: Sequence[memoryview], size: int) -> list[memoryview]:
+    """Return the views without their first ``size`` bytes."""
+    rest = []
+    for view in views:
+        if size < len(view):
+            rest.append(view[size:])
+        size = max(0, size - len(view))
+    return rest
 
 
 def _write_all(descriptor: int, views: Sequence[memoryview]) -> None:

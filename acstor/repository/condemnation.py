@@ -25,6 +25,11 @@ from acstor.repository import layout
 TOMBSTONE_VERSION = 1
 
 
+def random_nonce() -> str:
+    """Return what tells one condemnation from all others."""
+    return secrets.token_hex(16)
+
+
 class State(enum.StrEnum):
     """What may happen to a condemned object next."""
 
@@ -57,7 +62,7 @@ class Tombstone:
     state: State
     seen: dict[str, float]
     """Host of a collector -> that host's time (seconds) when it first saw the tombstone."""
-    nonce: str = dataclasses.field(default_factory=lambda: secrets.token_hex(16))
+    nonce: str = dataclasses.field(default_factory=lambda: random_nonce())
     token: str | None = None
     """Token of the ref in this state; None: not in the origin yet."""
 

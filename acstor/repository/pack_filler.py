@@ -7,6 +7,7 @@ that changes under the reader cannot put wrong bytes under a digest.
 """
 
 import concurrent.futures
+import contextlib
 import mmap
 import os
 import queue
@@ -20,6 +21,11 @@ from acstor.repository.pack_reader import DATA_OFFSET
 SALT_SIZE = 16
 WINDOW_SIZE = 8 << 20
 """Bytes read and digested at once: enough for all cores, few enough for their caches."""
+
+
+def random_salt() -> bytes:
+    """Return a salt for a new pack, so that no name is ever used twice (RFD 5)."""
+    return os.urandom(SALT_SIZE)
 
 
 class InlineExecutor(concurrent.futures.Executor):
@@ -37,6 +43,14 @@ class InlineExecutor(concurrent.futures.Executor):
 
 Stored = Callable[[bytes, bytes, bytes, int], None]
 """Called after a pack was stored: id, salt, digests, size in bytes."""
+
+
+def _new_buffer(size: int) -> mmap.mmap:
+    """Return a page-aligned buffer (O_DIRECT wants that), in huge pages where there are any."""
+    buffer = mmap.mmap(-1, size)
+    with contextlib.suppress(OSError):
+        buffer.madvise(mmap.MADV_HUGEPAGE)
+    return buffer
 
 
 class PackFiller:
@@ -91,7 +105,7 @@ class PackFiller:
             taken = self._free.get()
             self._raise_failures()
             size = DATA_OFFSET + self._chunks_max * self._chunk_size
-            self._buffer = taken or mmap.mmap(-1, size)
+            self._buffer = taken or _new_buffer(size)
         start = DATA_OFFSET + self._filled * self._chunk_size
         return memoryview(self._buffer)[start : start + chunk_count * self._chunk_size]
 
@@ -116,7 +130,7 @@ class PackFiller:
         concurrent.futures.wait(self._jobs)
 
     def _close_pack(self) -> None:
-        salt = os.urandom(SALT_SIZE)
+        salt = random_salt()
         pack, digests = self._builder.seal_pack(salt)
         buffer, self._buffer = self._buffer, None
         count, self._filled = self._filled, 0

@@ -76,6 +76,11 @@ class Report:
     """Size of the disk, in 10^6 bytes, per second."""
 
 
+def random_salt() -> int:
+    """Return a salt for a new manifest, so that no name is ever used twice (RFD 5)."""
+    return secrets.randbits(64)
+
+
 def content_name(manifest: dataplane.Manifest) -> str:
     """Return the name of a disk state, the same wherever its chunks are stored.
 
@@ -227,7 +232,7 @@ class Registrar:
                 filler.abandon()
                 raise
         size_bytes = request.source.size_bytes
-        manifest = builder.finish(report.image_id, size_bytes, secrets.randbits(64))
+        manifest = builder.finish(report.image_id, size_bytes, random_salt())
         report.manifest = manifest.digest
         report.size_bytes = size_bytes
         report.chunks = len(builder)
