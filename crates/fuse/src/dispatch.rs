@@ -319,3 +319,6 @@ fn next_extent(file: &File, offset: u64, kind: ExtentKind) -> Option<u64> {
     }
     file.view.next_extent(offset, kind)
 }
+
+#[cfg(test)]
+mod tests;

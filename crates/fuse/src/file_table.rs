@@ -51,6 +51,19 @@ struct Entry {
     is_listed: bool,
 }
 
+impl Entry {
+    fn status(&self) -> FileStatus {
+        FileStatus {
+            name: self.file.name.clone(),
+            disk: self.file.disk,
+            key: self.file.key,
+            size_bytes: self.file.view.size_bytes(),
+            is_listed: self.is_listed,
+            opens: self.file.kernel.opens.get(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Kernel {
     device: Option<Arc<Device>>,
@@ -127,18 +140,13 @@ impl FileTable {
     /// Returns every file, withdrawn ones that may be open included, in the order of inodes.
     pub fn list(&self) -> Vec<FileStatus> {
         let files = self.files.read();
-        files
-            .by_inode
-            .values()
-            .map(|entry| FileStatus {
-                name: entry.file.name.clone(),
-                disk: entry.file.disk,
-                key: entry.file.key,
-                size_bytes: entry.file.view.size_bytes(),
-                is_listed: entry.is_listed,
-                opens: entry.file.kernel.opens.get(),
-            })
-            .collect()
+        files.by_inode.values().map(Entry::status).collect()
+    }
+
+    /// Returns one file, listed or withdrawn.
+    pub fn status(&self, disk: DiskId) -> Option<FileStatus> {
+        let entry = self.entry(FileKey::of(disk).inode)?;
+        (entry.file.disk == disk).then(|| entry.status())
     }
 
     fn insert(

@@ -4,8 +4,9 @@ use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, Try
 use acstor_types::DiskId;
 use proptest::prelude::*;
 
-use super::{Detached, FileTable};
+use super::{Detached, Entry, FileTable, kernel_use_of};
 use crate::FuseError;
+use crate::file::File;
 use crate::inode::FileKey;
 
 struct ZeroView(u64);
@@ -106,6 +107,24 @@ fn an_image_attached_again_keeps_its_opens() {
     table.release(inode(1));
     assert!(table.get(inode(1)).is_some(), "a listed file stays");
     assert_eq!(table.list()[0].opens, 0);
+}
+
+#[test]
+fn a_disk_never_takes_the_inode_of_another() {
+    let file = File::new("a".into(), disk(1), view(1), Arc::default());
+    let entry = Entry { file: Arc::new(file), is_listed: false };
+    let error = kernel_use_of(&entry, disk(2), 1).unwrap_err();
+    assert!(matches!(error, FuseError::InodeTaken { .. }), "{error}");
+    assert!(kernel_use_of(&entry, disk(1), 1).is_ok());
+}
+
+#[test]
+fn the_status_is_that_of_one_disk() {
+    let table = FileTable::new();
+    table.attach("a", disk(1), view(9)).unwrap();
+    let status = table.status(disk(1)).unwrap();
+    assert_eq!((status.name.as_str(), status.size_bytes, status.is_listed), ("a", 9, true));
+    assert_eq!(table.status(disk(2)), None);
 }
 
 #[test]

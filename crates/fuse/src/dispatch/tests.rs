@@ -1,0 +1,218 @@
+//! Requests as no well-behaved kernel sends them, over a socket in place of the device.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
+use acstor_types::DiskId;
+use proptest::prelude::*;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use tokio::sync::Semaphore;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::Dispatch;
+use crate::abi::{self, opcode};
+use crate::device::Device;
+use crate::inode::FileKey;
+use crate::session_state::{SessionState, StateCell};
+use crate::{FileTable, FuseConfig, FuseHooks};
+
+const SIZE: u64 = 1 << 20;
+const ROOT: u64 = 1;
+
+struct ZeroView;
+
+impl BlockView for ZeroView {
+    fn size_bytes(&self) -> u64 {
+        SIZE
+    }
+
+    fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
+        let left = SIZE.saturating_sub(offset).min(len as u64);
+        Ok(TryRead::Ready(vec![Segment::Zeros(left as usize)]))
+    }
+
+    fn read(&self, _offset: u64, _len: usize) -> ReadFuture {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        (kind == ExtentKind::Hole).then_some(offset)
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        0
+    }
+}
+
+fn disk() -> DiskId {
+    DiskId::from_bytes([7; 16])
+}
+
+struct Bench {
+    dispatch: Arc<Dispatch>,
+    kernel: OwnedFd,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// An answer: errno (0 for success) and body.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer(i32, Vec<u8>);
+
+impl Bench {
+    fn new() -> Bench {
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (server, kernel) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let files = Arc::new(FileTable::new());
+        files.attach("a.raw", disk(), Arc::new(ZeroView)).unwrap();
+        let dispatch = Arc::new(Dispatch {
+            config: FuseConfig::new("/mnt"),
+            device: Arc::new(Device::new(server)),
+            files,
+            runtime: runtime.handle().clone(),
+            hooks: FuseHooks::default(),
+            stats: Default::default(),
+            permits: Semaphore::new(1),
+            is_handed_over: false.into(),
+            state: StateCell::new(SessionState::Starting),
+            negotiated: None.into(),
+        });
+        Bench { dispatch, kernel, _runtime: runtime }
+    }
+
+    /// Hands one message over and returns what was answered, if anything, with its number.
+    fn ask_raw(&self, message: &[u8]) -> Option<(u64, Answer)> {
+        self.dispatch.handle(message);
+        let mut buffer = vec![0; 2 << 20];
+        let (_, length) = recv(&self.kernel, &mut buffer[..], RecvFlags::DONTWAIT).ok()?;
+        let (header, body) = abi::OutHeader::read_from_prefix(&buffer[..length]).unwrap();
+        assert_eq!(header.len as usize, length);
+        let (_, more) = recv(&self.kernel, &mut [0; 16][..], RecvFlags::DONTWAIT).unwrap_or((0, 0));
+        assert_eq!(more, 0, "one answer per request");
+        Some((header.unique, Answer(-header.error, body.to_vec())))
+    }
+
+    fn ask(&self, opcode: u32, inode: u64, body: &[u8]) -> Option<Answer> {
+        let unique = 6 | abi::UNIQUE_RESEND;
+        let (number, answer) = self.ask_raw(&message(opcode, inode, unique, body))?;
+        assert_eq!(number, unique, "the number comes back unchanged, resend bit included");
+        Some(answer)
+    }
+
+    fn errno(&self, opcode: u32, inode: u64, body: &[u8]) -> i32 {
+        self.ask(opcode, inode, body).unwrap().0
+    }
+}
+
+fn message(opcode: u32, nodeid: u64, unique: u64, body: &[u8]) -> Vec<u8> {
+    let len = (size_of::<abi::InHeader>() + body.len()) as u32;
+    let header = abi::InHeader { len, opcode, unique, nodeid, ..Default::default() };
+    [header.as_bytes(), body].concat()
+}
+
+fn read_body(fh: u64, offset: u64, size: u32) -> Vec<u8> {
+    abi::ReadIn { fh, offset, size, ..Default::default() }.as_bytes().to_vec()
+}
+
+#[test]
+fn a_read_with_the_handle_of_another_disk_is_refused() {
+    let bench = Bench::new();
+    let key = FileKey::of(disk());
+    let read = |inode, handle| bench.errno(opcode::READ, inode, &read_body(handle, 0, 4096));
+    assert_eq!(read(key.inode, key.handle), 0);
+    assert_eq!(read(key.inode, key.handle ^ 1), libc::ESTALE);
+    assert_eq!(read(key.inode ^ 1, key.handle), libc::ESTALE);
+    assert_eq!(bench.dispatch.stats.snapshot().read_unknown, 2);
+}
+
+#[test]
+fn a_read_larger_than_agreed_is_refused() {
+    let bench = Bench::new();
+    let key = FileKey::of(disk());
+    let read =
+        |size| bench.errno(opcode::READ, key.inode, &read_body(key.handle, SIZE - 4096, size));
+    assert_eq!(read(1 << 20), 0);
+    assert_eq!(read((1 << 20) + 1), libc::EINVAL);
+    assert_eq!(read(u32::MAX), libc::EINVAL);
+}
+
+#[test]
+fn a_read_beyond_the_end_is_empty() {
+    let bench = Bench::new();
+    let key = FileKey::of(disk());
+    for offset in [SIZE, SIZE + 1, u64::MAX] {
+        let answer = bench.ask(opcode::READ, key.inode, &read_body(key.handle, offset, 4096));
+        assert_eq!(answer, Some(Answer(0, vec![])), "{offset}");
+    }
+}
+
+#[test]
+fn malformed_requests_are_answered_and_counted() {
+    let bench = Bench::new();
+    for (code, body) in [(opcode::LOOKUP, &b"no end"[..]), (opcode::READ, b"short")] {
+        assert_eq!(bench.errno(code, ROOT, body), libc::EINVAL);
+    }
+    let long = [message(opcode::STATFS, ROOT, 4, &[]), vec![0]].concat();
+    assert_eq!(bench.ask_raw(&long), Some((4, Answer(libc::EINVAL, vec![]))));
+    assert_eq!(bench.ask_raw(b"nothing"), None);
+    assert_eq!(bench.dispatch.stats.snapshot().malformed, 4);
+}
+
+#[test]
+fn requests_that_want_no_answer_get_none() {
+    let bench = Bench::new();
+    let forget = abi::ForgetIn { nlookup: u64::MAX };
+    assert_eq!(bench.ask(opcode::FORGET, 99, forget.as_bytes()), None);
+    assert_eq!(bench.ask(opcode::FORGET, 99, b"cut"), None);
+    assert_eq!(bench.ask(opcode::BATCH_FORGET, 0, &[0xff; 8]), None);
+    assert_eq!(bench.ask(opcode::INTERRUPT, 0, &[1; 8]), None);
+}
+
+#[test]
+fn unknown_inodes_are_stale() {
+    let bench = Bench::new();
+    assert_eq!(bench.errno(opcode::GETATTR, 99, &[0; 16]), libc::ESTALE);
+    assert_eq!(bench.errno(opcode::OPEN, 99, &[0; 8]), libc::ESTALE);
+    let seek = abi::LseekIn { whence: libc::SEEK_DATA as u32, ..Default::default() };
+    assert_eq!(bench.errno(opcode::LSEEK, 99, seek.as_bytes()), libc::ESTALE);
+    assert_eq!(bench.errno(opcode::RELEASE, 99, &[0; 24]), 0);
+    assert_eq!(bench.errno(opcode::LOOKUP, 99, b"a.raw\0"), libc::ENOTDIR);
+    assert_eq!(bench.errno(opcode::READDIR, 99, &read_body(0, 0, 4096)), libc::ENOTDIR);
+}
+
+#[test]
+fn a_kernel_that_is_too_old_fails_the_session() {
+    let bench = Bench::new();
+    let init = abi::InitIn { major: 7, minor: 31, ..Default::default() };
+    assert_eq!(bench.errno(opcode::INIT, 0, init.as_bytes()), libc::EPROTO);
+    assert_eq!(bench.dispatch.state.get(), SessionState::Failed);
+}
+
+#[test]
+fn a_directory_never_exceeds_the_room_it_has() {
+    let bench = Bench::new();
+    for (size, expected) in [(0, 0), (31, 0), (32, 32), (64, 64), (100, 96), (4096, 96)] {
+        let answer = bench.ask(opcode::READDIR, ROOT, &read_body(0, 0, size)).unwrap();
+        assert_eq!((answer.0, answer.1.len()), (0, expected), "{size}");
+    }
+    let plus = bench.ask(opcode::READDIRPLUS, ROOT, &read_body(0, 0, u32::MAX)).unwrap();
+    assert_eq!(plus.1.len(), 3 * (128 + 32));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn any_body_gets_one_answer_unless_none_is_due(
+        opcode in 0u32..60,
+        inode in prop_oneof![Just(ROOT), Just(FileKey::of(disk()).inode), any::<u64>()],
+        body in proptest::collection::vec(any::<u8>(), 0..120),
+    ) {
+        let bench = Bench::new();
+        let answer = bench.ask(opcode, inode, &body);
+        prop_assert_eq!(answer.is_some(), crate::request::wants_answer(opcode));
+        if let Some(Answer(errno, _)) = answer {
+            prop_assert!((0..512).contains(&errno), "{errno}");
+        }
+    }
+}
