@@ -12,6 +12,7 @@ mod name_verifier;
 
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -53,6 +54,7 @@ struct Loaded {
 /// What identifies a file's content without reading it.
 #[derive(PartialEq, Eq)]
 struct Stamp {
+    inode: u64,
     modified: Option<SystemTime>,
     len: u64,
 }
@@ -75,7 +77,12 @@ impl TlsFiles {
 
     /// Returns the identity in use, after a look at the files when one is due.
     pub(crate) fn current(&self) -> Arc<Identity> {
-        let due = self.loaded.lock().checked.elapsed() >= RELOAD_CHECK_INTERVAL;
+        self.current_at(Instant::now())
+    }
+
+    fn current_at(&self, now: Instant) -> Arc<Identity> {
+        let checked = self.loaded.lock().checked;
+        let due = now.saturating_duration_since(checked) >= RELOAD_CHECK_INTERVAL;
         if due && let Err(error) = self.reload() {
             tracing::warn!(%error, "changed TLS files are not usable, the last good ones stay");
         }
@@ -208,9 +215,57 @@ fn stamps(config: &TlsConfig) -> Vec<Stamp> {
         .map(|path| {
             let metadata = fs::metadata(path).ok();
             Stamp {
+                inode: metadata.as_ref().map_or(0, MetadataExt::ino),
                 modified: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
                 len: metadata.map_or(0, |metadata| metadata.len()),
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+    use super::{RELOAD_CHECK_INTERVAL, TlsFiles};
+    use crate::TlsConfig;
+
+    /// Replaces the files as certificate tools do: written beside, then renamed.
+    fn renew(config: &TlsConfig) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        for (path, pem) in [
+            (&config.ca_file, cert.pem()),
+            (&config.cert_file, cert.pem()),
+            (&config.key_file, signing_key.serialize_pem()),
+        ] {
+            let fresh = path.with_extension("new");
+            std::fs::write(&fresh, pem).unwrap();
+            std::fs::rename(fresh, path).unwrap();
+        }
+    }
+
+    #[test]
+    fn test_current_renewed_files_are_read_when_a_look_is_due() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = TlsConfig {
+            ca_file: directory.path().join("ca.pem"),
+            cert_file: directory.path().join("host.pem"),
+            key_file: directory.path().join("host.key"),
+        };
+        renew(&config);
+        let files = TlsFiles::load(&config).unwrap();
+        let first = files.current();
+        renew(&config);
+        assert!(Arc::ptr_eq(&first, &files.current()), "no look is due");
+        let due = Instant::now() + RELOAD_CHECK_INTERVAL;
+        let second = files.current_at(due);
+        assert!(!Arc::ptr_eq(&first, &second), "the new files are in use");
+        std::fs::write(&config.cert_file, "no certificate").unwrap();
+        let third = files.current_at(due + 2 * RELOAD_CHECK_INTERVAL);
+        assert!(Arc::ptr_eq(&second, &third), "the last good files stay");
+    }
 }
