@@ -3,8 +3,8 @@
 //! The FUSE thread never waits, so that names, attributes and cached reads are answered whatever
 //! the origin does. Reads that must wait take a permit first; without one they queue, up to
 //! `max_waiting`. Every read is answered exactly once: by its task, or by the guard of a
-//! task that ended without doing so, except when the session was handed over: then the next
-//! process gets the request again.
+//! task that ended without doing so. Only when the session was handed over no error is answered:
+//! the next process gets the request again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -172,7 +172,7 @@ impl Drop for PendingRead {
     fn drop(&mut self) {
         self.dispatch.stats.read_waiting_now.fetch_sub(1, Ordering::AcqRel);
         // The task panicked or the runtime ended.
-        if !self.done && !self.dispatch.is_handed_over.load(Ordering::Acquire) {
+        if !self.done {
             fail(&self.dispatch, self.unique, libc::EIO);
         }
     }
@@ -197,7 +197,12 @@ fn fail_with(dispatch: &Dispatch, unique: u64, error: &ReadError) {
     fail(dispatch, unique, errno_of(error.kind()));
 }
 
+/// Answers a READ with an errno, unless the session was handed over: what fails because this
+/// process is on its way out (the read path stops, the runtime ends) the next one is to answer.
 fn fail(dispatch: &Dispatch, unique: u64, errno: i32) {
+    if dispatch.is_handed_over.load(Ordering::Acquire) {
+        return;
+    }
     bump(&dispatch.stats.read_errors);
     dispatch.note(dispatch.device.send_errno(unique, errno));
 }

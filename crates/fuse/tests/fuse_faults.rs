@@ -161,6 +161,10 @@ fn test_shutdown_leaves_readers_to_the_next_server() {
     wait_until("it waits", || mounted.session.stats().read_waiting_now == 1);
     let server_fd = mounted.device_for_take_over();
     assert_eq!(mounted.session.shutdown(), SessionState::Stopped);
+    // The read path of a process on its way out fails what waits; the reader must not see that.
+    view.knobs.fail.store(true, Ordering::SeqCst);
+    view.knobs.hang.store(false, Ordering::SeqCst);
+    wait_until("the old task ended", || mounted.session.stats().read_waiting_now == 0);
     assert!(!reader.is_finished());
     // The next server, with another view of the same disk.
     let server = FuseServer::take_over(mounted.config.clone(), server_fd).unwrap();
