@@ -17,8 +17,12 @@ pub enum PlacementRule {
         /// Chunks per run; 1 is the paper's rule.
         span_chunks: u64,
     },
-    /// The first eight bytes of the digest.
-    Digest,
+    /// The first eight bytes of the digest of the first chunk with content of each run of
+    /// `span_chunks` chunks: runs that several disks have in common have one owner.
+    Digest {
+        /// Chunks per run; 1 places each chunk by its own digest.
+        span_chunks: u64,
+    },
 }
 
 /// Whether a host keeps a chunk that it fetched from a peer.
@@ -89,7 +93,7 @@ impl Default for ReadPathConfig {
             origin_threads: 4,
             origin_queue_max: 4096,
             origin_run_max_bytes: 4 << 20,
-            placement: PlacementRule::Oid { span_chunks: 16 },
+            placement: PlacementRule::Digest { span_chunks: 16 },
             distance_threshold: Threshold::ANY,
             candidates_max: 2,
             keep: Keep::SecondTouch,
@@ -128,9 +132,9 @@ impl ReadPathConfig {
         number("origin_threads", self.origin_threads, 1..=16)?;
         number("origin_queue_max", self.origin_queue_max, 1..=limits::ORIGIN_QUEUE_MAX)?;
         number("origin_run_max_bytes", self.origin_run_max_bytes, 4096..=64 << 20)?;
-        if let PlacementRule::Oid { span_chunks } = self.placement {
-            number("placement_span_chunks", span_chunks as usize, 1..=4096)?;
-        }
+        let (PlacementRule::Oid { span_chunks } | PlacementRule::Digest { span_chunks }) =
+            self.placement;
+        number("placement_span_chunks", span_chunks as usize, 1..=4096)?;
         number("candidates_max", self.candidates_max, 1..=limits::CANDIDATES_MAX)?;
         number("hedge_share_percent", self.hedge_share_percent as usize, 0..=100)?;
         number("peer_inflight_max", self.peer_inflight_max, 1..=4096)?;

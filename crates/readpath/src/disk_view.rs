@@ -117,7 +117,7 @@ impl DiskView {
                 AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
                 AtHand::Local(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
                 AtHand::Missing(want) => {
-                    Slot::Waiting(self.sources.obtain(&want, Side::Guest, deadline))
+                    Slot::Waiting(self.sources.obtain(&self.disk, &want, Side::Guest, deadline))
                 }
             };
             (piece, slot)

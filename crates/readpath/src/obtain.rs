@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use acstor_types::Oid;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use crate::disk::Disk;
 use crate::flight::{Boarding, Flight, FlightFailure, FlightGuard, Obtained, Side};
 use crate::origin_queue::{Lane, OriginAnswer};
 use crate::outcome::{Join, PeerSkip, Retry};
@@ -36,6 +38,7 @@ impl Sources {
     /// Joins the effort to obtain a chunk, or starts one. Does not wait.
     pub(crate) fn obtain(
         self: &Arc<Self>,
+        disk: &Disk,
         want: &Want,
         side: Side,
         deadline: Instant,
@@ -56,12 +59,13 @@ impl Sources {
             return flight;
         }
         self.retry_budget.deposit();
-        let plan = self.plan(want, side);
+        let oid = self.placement.oid(&disk.manifest, want.index);
+        let plan = self.plan(oid, side);
         // Asked for here and not in the task, so that the misses of one read are gathered.
         let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
         let sources = self.clone();
         let want = *want;
-        self.runtime.spawn(async move { sources.drive(guard, want, plan, first).await });
+        self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
         flight
     }
 
@@ -74,8 +78,7 @@ impl Sources {
     }
 
     /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
-    fn plan(&self, want: &Want, side: Side) -> Plan {
-        let oid = self.placement.oid(&want.disk, want.index, &want.digest);
+    fn plan(&self, oid: Oid, side: Side) -> Plan {
         let mut plan = self.placement.plan(oid, &self.peer_table);
         match side {
             Side::Guest => self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far)),
@@ -94,6 +97,7 @@ impl Sources {
         self: Arc<Self>,
         guard: FlightGuard,
         want: Want,
+        oid: Oid,
         plan: Plan,
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) {
@@ -102,7 +106,7 @@ impl Sources {
         let (mut retries, mut corrupt) = (0, 0);
         loop {
             let side = flight.wishes().side;
-            let round_plan = plan.take().unwrap_or_else(|| self.plan(&want, side));
+            let round_plan = plan.take().unwrap_or_else(|| self.plan(oid, side));
             let was_origin_called;
             let failure = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {

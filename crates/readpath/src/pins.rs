@@ -52,7 +52,7 @@ impl ReadPath {
         self.unpin_except(disk_id, &keep);
         let mut report = PinReport::default();
         for window in wants.chunks(limits::PIN_WINDOW_CHUNKS) {
-            self.pin_window(disk_id, window, deadline, &mut report).await;
+            self.pin_window(&disk, window, deadline, &mut report).await;
         }
         Ok(report)
     }
@@ -81,12 +81,13 @@ impl ReadPath {
 
     async fn pin_window(
         &self,
-        disk_id: &DiskId,
+        disk: &Disk,
         window: &[Want],
         deadline: Instant,
         report: &mut PinReport,
     ) {
         let sources = &self.sources;
+        let disk_id = &disk.id();
         let mut flights: Vec<(Want, Option<Arc<Flight>>)> = Vec::with_capacity(window.len());
         for want in window {
             let len = want.chunk_size.bytes() as u64;
@@ -95,7 +96,7 @@ impl ReadPath {
                 continue;
             }
             let is_held = sources.store.contains(&want.digest);
-            let flight = (!is_held).then(|| sources.obtain(want, Side::Guest, deadline));
+            let flight = (!is_held).then(|| sources.obtain(disk, want, Side::Guest, deadline));
             flights.push((*want, flight));
         }
         let mut obtained = Vec::new();

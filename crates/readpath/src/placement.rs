@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acstor_ring::{Ring, RingHandle, Threshold};
-use acstor_types::{Digest, DiskId, Oid};
+use acstor_types::{Entry, Manifest, Oid};
 
 use crate::peer_health::{PeerHealth, PeerTable};
 use crate::{PlacementRule, ReadPathConfig};
@@ -59,11 +59,21 @@ impl Placement {
         }
     }
 
-    /// The position on the ring of chunk `index` of a disk.
-    pub(crate) fn oid(&self, disk: &DiskId, index: u64, digest: &Digest) -> Oid {
+    /// The position on the ring of chunk `index` of a disk, which must have content.
+    pub(crate) fn oid(&self, manifest: &Manifest, index: u64) -> Oid {
         match self.rule {
-            PlacementRule::Oid { span_chunks } => Oid::of(disk, index - index % span_chunks),
-            PlacementRule::Digest => Oid(digest.prefix_u64()),
+            PlacementRule::Oid { span_chunks } => {
+                Oid::of(&manifest.disk_id(), index - index % span_chunks)
+            }
+            PlacementRule::Digest { span_chunks } => {
+                let mut run = (index - index % span_chunks..=index).filter_map(|index| {
+                    match manifest.entry(index)? {
+                        Entry::Zero => None,
+                        Entry::Chunk { digest, .. } => Some(Oid(digest.prefix_u64())),
+                    }
+                });
+                run.next().unwrap_or_else(|| Oid::of(&manifest.disk_id(), index))
+            }
         }
     }
 
@@ -113,6 +123,7 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use acstor_ring::{Host, RingBuilder};
+    use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId, ManifestBuilder, PackId};
 
     use super::*;
 
@@ -143,23 +154,56 @@ mod tests {
         }
     }
 
+    fn manifest(number: u8, chunks: u64, is_zero: fn(u64) -> bool) -> Manifest {
+        let size = ChunkSize::new(4096).unwrap();
+        let disk = DiskId::from_bytes([number; 16]);
+        let mut builder = ManifestBuilder::new(disk, size, chunks * 4096);
+        for index in 0..chunks {
+            if is_zero(index) {
+                builder.push_zero();
+                continue;
+            }
+            let pack = PackId(Digest::of(b"pack"));
+            let location = ChunkLocation { pack, offset: 4096 * (index as u32 + 1) };
+            builder.push_chunk(&Digest::of(&index.to_le_bytes()), location);
+        }
+        builder.finish().unwrap()
+    }
+
     #[test]
     fn test_oid_span_sends_neighbours_to_one_owner() {
         let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
-        let placement = placement(&rings, "a", PlacementRule::Oid { span_chunks: 16 });
         let peers = PeerTable::new(4);
-        let disk = DiskId::from_bytes([3; 16]);
-        let owner =
-            |index| first(&placement, placement.oid(&disk, index, &Digest::of(b"")), &peers);
-        let mut owners = std::collections::HashSet::new();
-        for span in 0..64 {
-            let expected = owner(span * 16);
-            for index in span * 16..(span + 1) * 16 {
-                assert_eq!(owner(index), expected);
+        let disk = manifest(3, 64 * 16, |index| index % 16 < 3);
+        for rule in
+            [PlacementRule::Oid { span_chunks: 16 }, PlacementRule::Digest { span_chunks: 16 }]
+        {
+            let placement = placement(&rings, "a", rule);
+            let owner = |index| first(&placement, placement.oid(&disk, index), &peers);
+            let mut owners = std::collections::HashSet::new();
+            for span in 0..64 {
+                let expected = owner(span * 16 + 3);
+                for index in span * 16 + 3..(span + 1) * 16 {
+                    assert_eq!(owner(index), expected, "{rule:?}");
+                }
+                owners.insert(expected);
             }
-            owners.insert(expected);
+            assert_eq!(owners.len(), 4, "{rule:?}: spans spread over all hosts");
         }
-        assert_eq!(owners.len(), 4, "spans spread over all hosts");
+    }
+
+    #[test]
+    fn test_oid_by_digest_is_equal_for_runs_that_two_disks_have_in_common() {
+        let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
+        let (one, two) = (manifest(1, 64, |_| false), manifest(2, 64, |_| false));
+        for span_chunks in [1, 16] {
+            let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks });
+            for index in 0..64 {
+                assert_eq!(placement.oid(&one, index), placement.oid(&two, index), "{index}");
+            }
+        }
+        let by_oid = placement(&rings, "a", PlacementRule::Oid { span_chunks: 16 });
+        assert_ne!(by_oid.oid(&one, 0), by_oid.oid(&two, 0));
     }
 
     #[test]
@@ -171,7 +215,8 @@ mod tests {
             let seen: Vec<String> = NAMES
                 .iter()
                 .map(|host| {
-                    let placement = placement(&rings, host, PlacementRule::Digest);
+                    let placement =
+                        placement(&rings, host, PlacementRule::Digest { span_chunks: 1 });
                     first(&placement, oid, &peers)
                 })
                 .collect();
@@ -182,7 +227,7 @@ mod tests {
     #[test]
     fn test_plan_without_a_ring_is_the_origin() {
         let rings = Arc::new(RingHandle::empty());
-        let placement = placement(&rings, "a", PlacementRule::Digest);
+        let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
         let plan = placement.plan(Oid(1), &PeerTable::new(4));
         assert!(plan.peers.is_empty() && plan.previous.is_none() && !plan.is_owner);
     }
@@ -191,7 +236,7 @@ mod tests {
     fn test_plan_after_a_remap_names_the_previous_owner() {
         let rings = Arc::new(RingHandle::new(ring(1, [0, 1, 1, 1])));
         rings.set(ring(2, [1, 1, 1, 1])).unwrap();
-        let placement = placement(&rings, "a", PlacementRule::Digest);
+        let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
         let peers = PeerTable::new(4);
         let mut owned = 0;
         for number in 0..1000u64 {

@@ -32,7 +32,7 @@ impl Sources {
         });
         for (index, want) in wants {
             let Some(want) = want.filter(|want| !self.is_local(&want.digest)) else { continue };
-            match self.prefetch_chunk(&want) {
+            match self.prefetch_chunk(disk, &want) {
                 Some(flight) => issued.push((index, Arc::downgrade(&flight))),
                 None => {
                     self.metrics.prefetch(Prefetch::Denied, 1);
@@ -48,10 +48,10 @@ impl Sources {
     }
 
     /// Starts to obtain a chunk ahead; `None` where as many are under way as may be.
-    fn prefetch_chunk(self: &Arc<Self>, want: &Want) -> Option<Arc<Flight>> {
+    fn prefetch_chunk(self: &Arc<Self>, disk: &Disk, want: &Want) -> Option<Arc<Flight>> {
         let permit = self.prefetch_permits.clone().try_acquire_owned().ok()?;
         let deadline = Instant::now() + self.config.origin_deadline;
-        let flight = self.obtain(want, Side::Prefetch, deadline);
+        let flight = self.obtain(disk, want, Side::Prefetch, deadline);
         let watched = flight.clone();
         self.runtime.spawn(async move {
             let _ = watched.wait(deadline).await;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
-use acstor_types::Entry;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::disk::Disk;
 use crate::flight::Side;
 use crate::outcome::Serve;
 use crate::peers::NO_HINT;
@@ -72,13 +72,13 @@ impl ReadPath {
             let served = if tier == Tier::Store { Serve::Store } else { Serve::Recent };
             return Ok((bytes, served));
         }
-        let Some(want) = self.locate(request) else {
+        let Some((disk, want)) = self.locate(request) else {
             return Err((PeerStatus::NotFound, Serve::NotFound));
         };
         let now = Instant::now();
         let margin = deadline.saturating_duration_since(now) / ANSWER_MARGIN_DIVISOR;
         let deadline = deadline - margin;
-        let flight = sources.obtain(&want, Side::Peer, deadline);
+        let flight = sources.obtain(&disk, &want, Side::Peer, deadline);
         match flight.wait(deadline).await {
             Ok(obtained) => {
                 let served = match obtained.tier {
@@ -95,20 +95,12 @@ impl ReadPath {
     }
 
     /// Finds where in the origin the chunk is, by the hint; the manifest has the last word.
-    fn locate(&self, request: &ChunkRequest) -> Option<Want> {
+    fn locate(&self, request: &ChunkRequest) -> Option<(Arc<Disk>, Want)> {
         if request.chunk_index == NO_HINT {
             return None;
         }
         let disk = self.disk(&request.disk_id)?;
-        match disk.manifest.entry(request.chunk_index)? {
-            Entry::Chunk { digest, location } if digest == request.digest => Some(Want {
-                digest,
-                location,
-                disk: request.disk_id,
-                index: request.chunk_index,
-                chunk_size: disk.manifest.chunk_size(),
-            }),
-            _ => None,
-        }
+        let want = disk.want(request.chunk_index)?;
+        (want.digest == request.digest).then_some((disk, want))
     }
 }

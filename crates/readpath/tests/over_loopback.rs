@@ -1,4 +1,5 @@
 //! The real parts together: chunk stores on disk, peers over TCP, an origin directory, threads.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends at the first surprise")]
 
 use std::collections::HashSet;
 use std::fs;

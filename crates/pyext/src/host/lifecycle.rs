@@ -254,7 +254,7 @@ fn store_config(settings: &Settings, chunk_size: ChunkSize) -> Result<StoreConfi
 fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
     let placement = match settings.placement.as_str() {
         "oid" => PlacementRule::Oid { span_chunks: settings.placement_span_chunks.into() },
-        "digest" => PlacementRule::Digest,
+        "digest" => PlacementRule::Digest { span_chunks: settings.placement_span_chunks.into() },
         other => {
             return Err(HostError::Setting {
                 name: "placement",

@@ -111,7 +111,7 @@ async fn test_insert_queue_full_drops_and_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn test_digest_placement_sends_equal_chunks_of_two_disks_to_one_owner() {
-    let config = ReadPathConfig { placement: PlacementRule::Digest, ..config() };
+    let config = ReadPathConfig { placement: PlacementRule::Digest { span_chunks: 1 }, ..config() };
     let world = World::new(&["a", "b", "c"], &config);
     let image = world.image(Shape::plain(1, 100));
     world.host("a").read(&image, 0, 100 * CHUNK).await.unwrap();

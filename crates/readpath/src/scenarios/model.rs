@@ -80,7 +80,7 @@ fn faulty_step() -> impl Strategy<Value = Step> {
 fn settings() -> impl Strategy<Value = ReadPathConfig> {
     let keep = prop_oneof![Just(Keep::Never), Just(Keep::SecondTouch), Just(Keep::Always)];
     let placement = prop_oneof![
-        Just(PlacementRule::Digest),
+        (1u64..40).prop_map(|span_chunks| PlacementRule::Digest { span_chunks }),
         (1u64..40).prop_map(|span_chunks| PlacementRule::Oid { span_chunks }),
     ];
     (keep, placement, 1..3usize, any::<bool>()).prop_map(|(keep, placement, candidates, hedge)| {
