@@ -80,7 +80,7 @@ pub enum PeerError {
         waiting: usize,
     },
     /// Not an address of a peer.
-    #[error("'{address}' is not the address of a peer: want ip:port, as in 10.0.0.7:8743")]
+    #[error("'{address}' is not the address of a peer: want ip:port, as in 10.0.0.7:7420")]
     Address {
         /// What was given.
         address: String,

@@ -20,7 +20,8 @@ pub struct ChunkRequest {
     pub digest: Digest,
     /// A disk that holds it.
     pub disk_id: DiskId,
-    /// Where that disk holds it, 0-based.
+    /// Where that disk holds it, 0-based; `u64::MAX` is no hint: the peer answers from its own host
+    /// only.
     pub chunk_index: u64,
     /// The chunk's size; an answer of another size is a protocol violation.
     pub chunk_size: ChunkSize,
