@@ -68,7 +68,7 @@ def test_fio_reads_without_error(
         "--bs=64k", f"--ioengine={engine}", "--iodepth=8", f"--direct={direct}", "--size=32m",
         "--loops=2", "--output-format=json",
     )  # fmt: skip
-    job = json.loads(output)["jobs"][0]
+    job = json.loads(output[output.index("{") :])["jobs"][0]
     assert job["error"] == 0
     assert job["read"]["total_ios"] > 0
 

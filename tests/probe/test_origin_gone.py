@@ -9,6 +9,8 @@ from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud
 
+CHUNK = 64 << 10
+
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -22,10 +24,16 @@ def test_origin_gone_cached_reads_go_on_and_the_rest_recovers(cloud: Cloud) -> N
     try:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         assert os.pread(fd, cached, 0) == image.content[:cached]
+        kept = cached // CHUNK
+        wait_for("the chunks are kept", lambda: host.metric("acstor_store_inserted") >= kept)
         packs, away = cloud.origin / "packs", cloud.origin / "packs-away"
         with CheckedReader(host.file(image), image.content, seed=6, span=cached) as reader:
             packs.rename(away)
             try:
+                # Packs that the reader of the origin has open stay readable; a new one has none.
+                killed = wait_for("a data plane", host.dataplane_pid)
+                host.kill_dataplane()
+                host.wait_restarted(killed)
                 assert first_errno(fd, 24 * MIB) == errno.EIO
                 reader.wait_reads(200)
             finally:

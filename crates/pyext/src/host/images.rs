@@ -39,10 +39,8 @@ impl Host {
         let (disk, digest) = (manifest.disk_id(), manifest.digest());
         let name = file_name(disk);
         let mut images = self.parts.images.lock();
-        if let Some(attached) = images.get(&disk) {
-            if attached.digest != digest {
-                return Err(HostError::Differs(disk));
-            }
+        if images.get(&disk).is_some_and(|attached| attached.digest != digest) {
+            return Err(HostError::Differs(disk));
         }
         let is_new = !images.contains_key(&disk);
         let view = self.parts.read_path.attach(manifest.clone())?;
