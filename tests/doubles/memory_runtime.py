@@ -1,14 +1,23 @@
-"""A runtime in memory: images are JSON files, the mount is a socket pair, no guest is served."""
+"""A runtime in memory: real manifests and rings, a socket pair for the mount, no guest."""
 
-import hashlib
-import json
 import os
 import pathlib
 import socket
 
-from acstor.dataplane import DataPlaneError, StaleDescriptorError
+from acstor.dataplane import (
+    DataPlaneError,
+    DigestIndex,
+    ImageBuilder,
+    Manifest,
+    Ring,
+    RingHost,
+    StaleDescriptorError,
+    build_ring,
+)
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
+
+CHUNK_SIZE = 65536
 
 
 def failure(kind: str, message: str) -> DataPlaneError:
@@ -17,13 +26,21 @@ def failure(kind: str, message: str) -> DataPlaneError:
     return error
 
 
-def write_manifest(path: pathlib.Path, disk_id: str, size_bytes: int = 1 << 20) -> str:
-    path.write_text(json.dumps({"id": disk_id, "size_bytes": size_bytes}))
+def make_manifest(disk_id: str, chunks: int = 16, salt: int = 0) -> Manifest:
+    """Return the manifest of a disk of zeros."""
+    builder = ImageBuilder(DigestIndex(CHUNK_SIZE))
+    builder.push_zeros(chunks)
+    return builder.finish(disk_id, chunks * CHUNK_SIZE, salt)
+
+
+def write_manifest(path: pathlib.Path, disk_id: str) -> str:
+    path.write_bytes(make_manifest(disk_id).to_bytes())
     return str(path)
 
 
 def write_ring(path: pathlib.Path, generation: int) -> str:
-    path.write_text(json.dumps({"generation": generation, "vnodes": 16, "hosts": []}))
+    hosts = [RingHost("h1", "10.0.0.1:7420", 100)]
+    path.write_bytes(build_ring(hosts, 16, generation=generation).encode())
     return str(path)
 
 
@@ -83,20 +100,15 @@ class MemoryRuntime:
         return f"{self.settings['peer_advertise_address']}:{port}"
 
     def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
-        content = pathlib.Path(manifest_path).read_bytes()
-        try:
-            manifest = json.loads(content)
-            disk_id = manifest["id"]
-        except (ValueError, KeyError, TypeError):
-            raise failure("invalid", "the manifest is malformed") from None
-        digest = hashlib.blake2b(content, digest_size=32).hexdigest()
+        manifest = Manifest.parse(pathlib.Path(manifest_path).read_bytes())
+        disk_id = manifest.disk_id
         known = self.images.get(disk_id)
-        if known is not None and known["manifest"] != digest:
+        if known is not None and known["manifest"] != manifest.digest:
             raise failure("invalid", "another manifest is attached under this id")
         self.images[disk_id] = {
             "id": disk_id,
-            "manifest": digest,
-            "size_bytes": manifest["size_bytes"],
+            "manifest": manifest.digest,
+            "size_bytes": manifest.size_bytes,
             "hidden": hidden,
             "pinned_bytes": 0,
         }
@@ -129,15 +141,11 @@ class MemoryRuntime:
         self.is_draining = on
 
     def set_ring(self, path: str) -> dict[str, object]:
-        try:
-            ring = json.loads(pathlib.Path(path).read_text())
-            generation = ring["generation"]
-        except (ValueError, KeyError, TypeError):
-            raise failure("corrupt", "the ring is malformed") from None
-        if self.ring is not None and generation < int(str(self.ring["generation"])):
+        ring = Ring.decode(pathlib.Path(path).read_bytes())
+        if self.ring is not None and ring.generation < int(str(self.ring["generation"])):
             raise failure("fenced", "the ring is older than the one in use")
-        self.ring = ring
-        return dict(ring)
+        self.ring = {"generation": ring.generation, "vnodes": ring.vnode_count, "hosts": []}
+        return self.ring
 
     def ring_info(self) -> dict[str, object] | None:
         return self.ring

@@ -213,7 +213,7 @@ def test_manifest_that_is_malformed_after_a_restart_is_put_aside(
 def test_refused_manifest_leaves_nothing_behind(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.host()
     (tmp_path / "bad").write_text("{")
-    with pytest.raises(exception.InvalidError, match="malformed"):
+    with pytest.raises(exception.CorruptError, match="attaching"):
         machine.client().call("image.attach", path=str(tmp_path / "bad"))
     directory = pathlib.Path(machine.conf.state_path, "dataplane")
     assert [path.name for path in directory.rglob("*")] == ["images"]

@@ -1,0 +1,106 @@
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+
+from acstor.agent.agent import Agent
+from acstor.agent.metrics import AgentMetrics
+from acstor.conf import loading
+from acstor.origin.faulty import FaultyOrigin
+from acstor.origin.memory import MemoryOrigin
+from tests.doubles.memory_data_plane import MemoryDataPlane
+from tests.doubles.memory_runtime import MemoryRuntime
+
+
+class Clock:
+    """Monotonic seconds that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class HostUnderTest:
+    """A host: configuration, data plane in memory, an agent whose looks the test makes."""
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, origin: FaultyOrigin, clock: Clock, announced: list[int]
+    ) -> None:
+        self.conf = conf
+        self.origin = origin
+        self.data_plane = MemoryDataPlane(conf)
+        self.metrics = AgentMetrics()
+        self.agent = Agent(
+            conf,
+            open_origin=lambda: origin,
+            metrics=self.metrics,
+            metrics_address="127.0.0.1:9471",
+            announce_ring=announced.append,
+            clock=clock,
+        )
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def origin() -> FaultyOrigin:
+    return FaultyOrigin(MemoryOrigin())
+
+
+@pytest.fixture
+def announced() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def make_conf(tmp_path: pathlib.Path) -> Callable[..., cfg.ConfigOpts]:
+    def make(name: str = "h1", **agent: object) -> cfg.ConfigOpts:
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        options = {"ring_settle_delay": 2, "ring_vnodes": 64, "metrics_port": 0, **agent}
+        lines = "\n".join(f"{key} = {value}" for key, value in options.items())
+        path = directory / "acstor.conf"
+        path.write_text(
+            f"""
+[DEFAULT]
+host = {name}
+state_path = {directory}
+[store]
+capacity = 64MiB
+[dataplane]
+admin_socket = {directory}/admin.sock
+[peer]
+listen_address = 127.0.0.1
+listen_port = 0
+tls_enabled = false
+[coordination]
+backend_url = file://{tmp_path}/coordination
+heartbeat_interval = 0.1
+member_timeout = 5
+[agent]
+{lines}
+"""
+        )
+        return loading.load("test", ["--config-file", str(path)], log.register_options)
+
+    return make
+
+
+@pytest.fixture
+def host(
+    make_conf: Callable[..., cfg.ConfigOpts],
+    origin: FaultyOrigin,
+    clock: Clock,
+    announced: list[int],
+) -> Iterator[HostUnderTest]:
+    MemoryRuntime.locked_stores.clear()
+    host = HostUnderTest(make_conf(), origin, clock, announced)
+    yield host
+    host.data_plane.stop()

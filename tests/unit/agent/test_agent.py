@@ -1,0 +1,276 @@
+"""Looks of an agent: real admin socket, real membership, origin and runtime in memory."""
+
+import json
+import threading
+import uuid
+
+import pytest
+
+from acstor import exception
+from acstor.agent.agent import Agent
+from acstor.agent.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
+from acstor.agent.ring_publication import RING_REF, read_ring
+from acstor.agent.states import (
+    TRANSITIONS,
+    AgentEvent,
+    AgentState,
+    IllegalTransitionError,
+    next_state,
+)
+from acstor.dataplane import RingHost, build_ring
+from acstor.origin.base import Origin
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.repository import layout
+from acstor.repository.image_record import ImageRecord
+from tests.doubles.memory_runtime import CHUNK_SIZE, make_manifest
+from tests.fixtures.conditions import wait_for
+from tests.unit.agent.conftest import Clock, HostUnderTest
+
+IMAGE = str(uuid.UUID(int=1))
+OTHER = str(uuid.UUID(int=2))
+
+
+def register(origin: Origin, image_id: str, *, disk_id: str | None = None, salt: int = 0) -> str:
+    manifest = make_manifest(disk_id or image_id, salt=salt)
+    origin.put_if_absent(layout.manifest_key(manifest.digest), [manifest.to_bytes()])
+    record = ImageRecord(
+        manifest=manifest.digest,
+        content="0" * 64,
+        name="image",
+        size_bytes=manifest.size_bytes,
+        chunk_size=CHUNK_SIZE,
+        chunk_count=manifest.chunk_count,
+        unique_count=0,
+        zero_count=manifest.chunk_count,
+        source_format="raw",
+        registered_at="2026-01-01T00:00:00Z",
+    )
+    name = layout.image_ref(image_id)
+    ref = origin.get_ref(name)
+    origin.swap_ref(name, ref.token if ref else None, record.encode())
+    return manifest.digest
+
+
+def publish(origin: Origin, generation: int) -> None:
+    ring = build_ring([RingHost("h1", "10.0.0.1:1", 100)], 64, generation=generation)
+    ref = origin.get_ref(RING_REF)
+    origin.swap_ref(RING_REF, ref.token if ref else None, ring.encode())
+
+
+def problems(agent: Agent) -> dict[str, str]:
+    """Return the problems of a look, coordination (which is not started here) left out."""
+    return {what: text for what, text in agent.problems.items() if what != "coordination"}
+
+
+def test_ring_and_images_reach_the_data_plane(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    publish(host.origin, 3)
+    manifest = register(host.origin, IMAGE)
+    host.agent.look()
+    assert problems(host.agent) == {}
+    assert runtime.ring is not None
+    assert runtime.ring["generation"] == 3
+    assert runtime.images[IMAGE]["manifest"] == manifest
+
+
+def test_removed_image_is_withdrawn_and_forgotten_when_released(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    runtime.open_handles[IMAGE] = 1
+    ref = host.origin.get_ref(layout.image_ref(IMAGE))
+    assert ref is not None
+    host.origin.swap_ref(layout.image_ref(IMAGE), ref.token, None)
+    host.agent.look()
+    assert runtime.images[IMAGE]["hidden"]
+    runtime.open_handles[IMAGE] = 0
+    host.agent.look()
+    assert runtime.images == {}
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"version": 9}'])
+def test_damaged_record_of_one_image_leaves_the_others(host: HostUnderTest, content: bytes) -> None:
+    runtime = host.data_plane.start()
+    host.origin.swap_ref(layout.image_ref(IMAGE), None, content)
+    register(host.origin, OTHER)
+    host.agent.look()
+    assert list(problems(host.agent)) == [f"image {IMAGE}"]
+    assert list(runtime.images) == [OTHER]
+
+
+def test_damaged_manifest_is_never_attached(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    manifest = register(host.origin, IMAGE)
+    key = layout.manifest_key(manifest)
+    content = bytearray(host.origin.get(key, 1 << 20))
+    content[-1] ^= 1
+    host.origin.delete(key)
+    host.origin.put_if_absent(key, [bytes(content)])
+    host.agent.look()
+    assert "damaged" in problems(host.agent)[f"image {IMAGE}"]
+    assert runtime.images == {}
+
+
+def test_record_that_names_another_disks_manifest_is_refused(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE, disk_id=OTHER)
+    host.agent.look()
+    assert OTHER in problems(host.agent)[f"image {IMAGE}"]
+    assert runtime.images == {}
+
+
+def test_origin_away_keeps_what_is_attached(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    host.agent.look()
+    for operation in Operation:
+        host.origin.faults.append(Fault(operation, Effect.ERROR))
+    host.agent.look()
+    assert list(problems(host.agent)) == ["origin"]
+    assert list(runtime.images) == [IMAGE]
+    host.origin.faults.clear()
+    host.agent.look()
+    assert problems(host.agent) == {}
+
+
+def test_listing_that_fails_detaches_nothing(host: HostUnderTest) -> None:
+    """An origin that is half away must not be taken for one without images."""
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    host.origin.faults.append(Fault(Operation.LIST_REFS, Effect.ERROR))
+    host.agent.look()
+    assert list(runtime.images) == [IMAGE]
+
+
+def test_data_plane_away_is_waited_for(host: HostUnderTest) -> None:
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    host.agent.look()
+    assert list(problems(host.agent)) == ["data plane"]
+    runtime = host.data_plane.start()
+    host.agent.look()
+    assert problems(host.agent) == {}
+    assert list(runtime.images) == [IMAGE]
+
+
+def test_wish_to_drain_reaches_data_plane_and_state(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    write_wish(host.origin, "h1", HostWish(is_drained=True))
+    host.agent.look()
+    assert runtime.is_draining
+    assert host.agent.state is AgentState.DRAINING
+    write_wish(host.origin, "h1", HostWish())
+    host.agent.look()
+    assert not runtime.is_draining
+    assert host.agent.state.value != "draining"
+
+
+def test_unreadable_wish_changes_nothing(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    write_wish(host.origin, "h1", HostWish(is_drained=True))
+    host.agent.look()
+    ref = host.origin.get_ref(HOST_PREFIX + "h1")
+    assert ref is not None
+    host.origin.swap_ref(HOST_PREFIX + "h1", ref.token, b'{"version": 7, "drain": false}')
+    host.agent.look()
+    assert runtime.is_draining
+    assert "version 7" in problems(host.agent)["host wish"]
+
+
+def test_damaged_ring_leaves_images_followed(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    host.origin.swap_ref(RING_REF, None, b"nonsense")
+    register(host.origin, IMAGE)
+    host.agent.look()
+    assert list(problems(host.agent)) == ["ring"]
+    assert list(runtime.images) == [IMAGE]
+
+
+def test_older_published_ring_is_not_given_to_the_data_plane(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    publish(host.origin, 5)
+    host.agent.look()
+    ref = host.origin.get_ref(RING_REF)
+    assert ref is not None
+    older = build_ring([RingHost("h1", "10.0.0.1:1", 100)], 64, generation=4)
+    host.origin.swap_ref(RING_REF, ref.token, older.encode())
+    host.agent.look()
+    assert problems(host.agent) == {}
+    assert runtime.ring is not None
+    assert runtime.ring["generation"] == 5
+
+
+def test_running_agent_publishes_a_ring_and_becomes_active(
+    host: HostUnderTest, clock: Clock, announced: list[int]
+) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    thread = threading.Thread(target=host.agent.run)
+    thread.start()
+    try:
+        wait_for("membership", lambda: host.agent.membership_view.is_publisher)
+
+        def settle() -> bool:
+            clock.now += 1
+            host.agent.look_soon()
+            return host.agent.state is AgentState.ACTIVE
+
+        wait_for("an active agent", settle)
+        wait_for("pins", lambda: runtime.images[IMAGE]["pinned_bytes"] == (1 << 20) + (64 << 10))
+        assert host.agent.is_healthy()
+        assert announced == [1]
+        published = read_ring(host.origin)
+        assert published is not None
+        assert published.ring.hosts[0].address == runtime.peer_address()
+        assert 'acstor_agent_state{state="active"} 1.0' in host.metrics.text()
+    finally:
+        host.agent.stop()
+        thread.join(20)
+    assert host.agent.state is AgentState.STOPPED
+    assert list(runtime.images) == [IMAGE], "the data plane goes on without its agent"
+
+
+def test_pins_are_made_again_for_a_new_data_plane_process(host: HostUnderTest) -> None:
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent._pinner.start()
+    host.agent.look()
+    wait_for("pinned", host.agent._pinner.is_idle)
+    host.data_plane.stop()
+    runtime = host.data_plane.start()
+    host.agent.look()
+    wait_for("pinned again", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
+    host.agent._pinner.stop(10)
+
+
+def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:
+    for state in AgentState:
+        for event in AgentEvent:
+            if (state, event) in TRANSITIONS:
+                assert next_state(state, event) is TRANSITIONS[state, event]
+            else:
+                with pytest.raises(IllegalTransitionError):
+                    next_state(state, event)
+
+
+@pytest.mark.parametrize("state", set(AgentState) - {AgentState.STOPPED, AgentState.STOPPING})
+def test_every_event_of_a_look_is_possible_in_every_running_state(state: AgentState) -> None:
+    for event in set(AgentEvent) - {AgentEvent.STOPPED}:
+        next_state(state, event)
+
+
+def test_wish_survives_the_origin(origin: FaultyOrigin) -> None:
+    assert read_wish(origin, "h1") == HostWish()
+    write_wish(origin, "h1", HostWish(is_drained=True))
+    write_wish(origin, "h1", HostWish(is_drained=True))
+    assert read_wish(origin, "h1") == HostWish(is_drained=True)
+    assert origin.calls[Operation.SWAP_REF] == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"version":1,"drain":"yes"}'])
+def test_malformed_wish_is_corrupt(content: bytes) -> None:
+    with pytest.raises(exception.CorruptError):
+        HostWish.parse(content, "h1")
+    assert json.loads(HostWish().encode())["version"] == 1

@@ -1,0 +1,198 @@
+"""Membership on the embedded backend: directories and locks of this machine."""
+
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from acstor import exception
+from acstor.agent.member import Member
+from acstor.agent.membership import (
+    CoordinationSettings,
+    Membership,
+    open_coordinator,
+    read_members,
+)
+from tests.fixtures.conditions import wait_for
+
+
+def member(name: str, **fields: object) -> Member:
+    described = {
+        "name": name,
+        "peer_address": "10.0.0.1:7420",
+        "metrics_address": "127.0.0.1:1",
+        "capacity_bytes": 1 << 30,
+        "release": "1",
+        **fields,
+    }
+    return Member(**described)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> CoordinationSettings:
+    return CoordinationSettings(f"file://{tmp_path}/coordination", "acstor", 0.05, 2)
+
+
+@pytest.fixture
+def join(settings: CoordinationSettings) -> Iterator[Callable[[Member], Membership]]:
+    started: list[Membership] = []
+
+    def join(wanted: Member) -> Membership:
+        membership = Membership(settings, wanted.name, lambda: None)
+        membership.join_as(wanted)
+        membership.start()
+        started.append(membership)
+        return membership
+
+    yield join
+    for membership in started:
+        membership.stop(10, leave=True)
+
+
+def names(membership: Membership) -> list[str]:
+    return sorted(membership.view.members) if membership.view.is_current else []
+
+
+def test_members_see_each_other_with_what_they_tell(
+    join: Callable[[Member], Membership],
+) -> None:
+    first, second = join(member("h1", topology="a/b")), join(member("h2"))
+    wait_for("both see both", lambda: names(first) == names(second) == ["h1", "h2"])
+    assert second.view.members["h1"] == member("h1", topology="a/b")
+
+
+def test_exactly_one_is_the_publisher(join: Callable[[Member], Membership]) -> None:
+    memberships = [join(member(f"h{number}")) for number in range(3)]
+    wait_for("all see all", lambda: all(len(names(each)) == 3 for each in memberships))
+    assert sum(each.view.is_publisher for each in memberships) == 1
+    (former,) = [each for each in memberships if each.view.is_publisher]
+    former.stop(10, leave=True)
+    rest = [each for each in memberships if each is not former]
+    wait_for("another takes over", lambda: sum(each.view.is_publisher for each in rest) == 1)
+
+
+def test_changed_description_reaches_the_others(join: Callable[[Member], Membership]) -> None:
+    first, second = join(member("h1")), join(member("h2"))
+    wait_for("both see both", lambda: names(first) == names(second) == ["h1", "h2"])
+    first.join_as(member("h1", is_draining=True))
+    wait_for("the change", lambda: second.view.members["h1"].is_draining)
+
+
+def test_leaving_is_seen_at_once_and_staying_until_the_timeout(
+    join: Callable[[Member], Membership],
+) -> None:
+    observer, restarting, leaving = (join(member(f"h{number}")) for number in range(3))
+    wait_for("all", lambda: names(observer) == ["h0", "h1", "h2"])
+    leaving.stop(10, leave=True)
+    restarting.stop(10, leave=False)
+    wait_for("one left", lambda: "h2" not in names(observer))
+    assert "h1" in names(observer)
+    wait_for("the other is forgotten", lambda: names(observer) == ["h0"])
+
+
+def test_killed_member_joins_again_under_its_name(
+    join: Callable[[Member], Membership], settings: CoordinationSettings
+) -> None:
+    killed = open_coordinator(settings, "h1")
+    killed.create_group(b"acstor").get()
+    killed.join_group(b"acstor", {"version": 1}).get()
+    again = join(member("h1"))
+    wait_for("joined again", lambda: names(again) == ["h1"])
+
+
+def test_member_that_the_backend_forgot_joins_again(
+    join: Callable[[Member], Membership], settings: CoordinationSettings
+) -> None:
+    membership = join(member("h1"))
+    wait_for("joined", lambda: names(membership) == ["h1"])
+    other = open_coordinator(settings, "h1")
+    other.leave_group(b"acstor").get()
+    fresh = open_coordinator(settings, "observer")
+    wait_for("joined again", lambda: "h1" in read_members(fresh, "acstor"))
+
+
+def test_lost_backend_keeps_the_view_and_is_reached_again(
+    join: Callable[[Member], Membership], tmp_path: pathlib.Path
+) -> None:
+    membership = join(member("h1"))
+    wait_for("joined", lambda: names(membership) == ["h1"])
+    backend = tmp_path / "coordination"
+    backend.rename(tmp_path / "away")
+    backend.write_text("in the way")
+    wait_for("lost", lambda: membership.view.problem)
+    assert list(membership.view.members) == ["h1"]
+    assert not membership.view.is_publisher
+    backend.unlink()
+    (tmp_path / "away").rename(backend)
+    wait_for("back", lambda: names(membership) == ["h1"])
+
+
+def test_being_no_member_is_possible(join: Callable[[Member], Membership]) -> None:
+    first, second = join(member("h1")), join(member("h2"))
+    wait_for("both", lambda: names(second) == ["h1", "h2"])
+    first.join_as(None)
+    wait_for("one", lambda: names(second) == ["h2"])
+    assert not first.view.is_publisher
+
+
+def test_malformed_member_is_left_out(
+    join: Callable[[Member], Membership], settings: CoordinationSettings
+) -> None:
+    membership = join(member("h1"))
+    wait_for("joined", lambda: names(membership) == ["h1"])
+    stranger = open_coordinator(settings, "stranger")
+    stranger.join_group(b"acstor", {"version": 1, "name": "h1"}).get()
+    assert sorted(read_members(stranger, "acstor")) == ["h1"]
+
+
+def test_change_is_announced_to_the_owner(settings: CoordinationSettings) -> None:
+    changed = threading.Event()
+    membership = Membership(settings, "h1", changed.set)
+    membership.join_as(member("h1"))
+    membership.start()
+    assert changed.wait(20)
+    membership.stop(10, leave=True)
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        None,
+        {},
+        {"version": 1},
+        {**member("h1").to_capabilities(), "version": "1"},
+        {**member("h1").to_capabilities(), "capacity_bytes": -1},
+        {**member("h1").to_capabilities(), "capacity_bytes": True},
+        {**member("h1").to_capabilities(), "is_draining": 1},
+        {**member("h1").to_capabilities(), "name": "h2"},
+        {**member("h1").to_capabilities(), "release": "x" * 1000},
+    ],
+)
+def test_description_of_a_member_is_validated(capabilities: object) -> None:
+    with pytest.raises(exception.InvalidError):
+        Member.from_capabilities("h1", capabilities)
+
+
+def test_description_of_a_newer_release_is_understood() -> None:
+    capabilities = {**member("h1").to_capabilities(), "version": 2, "colour": "red"}
+    assert Member.from_capabilities("h1", capabilities) == member("h1")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("file:///c", "file:///c?timeout=7"),
+        ("file:///c?timeout=3", "file:///c?timeout=3"),
+        ("redis://r:6379?db=1", "redis://r:6379?db=1&membership_timeout=7"),
+    ],
+)
+def test_timeout_of_members_is_told_to_the_backend(url: str, expected: str) -> None:
+    assert CoordinationSettings(url, "acstor", 1, 7).url() == expected
+
+
+def test_unknown_backend_is_unsupported_without_its_password() -> None:
+    settings = CoordinationSettings("nothing://user:secret@host", "acstor", 1, 5)
+    with pytest.raises(exception.UnsupportedError) as caught:
+        open_coordinator(settings, "h1")
+    assert "secret" not in str(caught.value)
