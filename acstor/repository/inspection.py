@@ -90,7 +90,7 @@ def _check_file(file: base.SourceFile, declared_format: str) -> None:
     if str(found) != declared_format:
         raise exception.ImageRefusedError(
             f"{file.path} is declared as {declared_format}, but its content is {found.NAME}",
-            hint=f"register it with --format {found.NAME}, if that is what it should be",
+            hint=f"register it with --disk-format {found.NAME}, if that is what it should be",
         )
     _check_safety(found, file.path)
 
@@ -102,7 +102,7 @@ def _check_content(source: base.ImageSource, declared_format: str, what: str) ->
     if found.NAME not in allowed:
         hint = "the content of a disk must not be a disk image of its own"
         if declared_format == "raw" and found.NAME in DECLARED_FORMATS:
-            hint = f"register it with --format {found.NAME}, if that is what it should be"
+            hint = f"register it with --disk-format {found.NAME}, if that is what it should be"
         raise exception.ImageRefusedError(
             f"{what} is declared as {declared_format}, but its content is {found.NAME}", hint=hint
         )

@@ -8,7 +8,7 @@ from acstor import dataplane, exception
 from acstor.repository.source import base
 
 READ_AHEAD_SIZE = 32 << 20
-"""Bytes that the kernel is asked to read ahead of the scan."""
+"""How far ahead of the scan, bytes, the kernel is asked to read."""
 
 
 class RawSource(base.ImageSource):
@@ -20,6 +20,7 @@ class RawSource(base.ImageSource):
     def __init__(self, file: base.SourceFile) -> None:
         """Use an open file."""
         self.file: base.SourceFile = file
+        os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self.size_bytes = -(-file.size // base.SECTOR_SIZE) * base.SECTOR_SIZE
 
     def extents(self) -> Iterator[base.Extent]:
@@ -53,8 +54,9 @@ class RawSource(base.ImageSource):
     def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
         """Read and digest in one pass on all cores."""
         size = max(0, min(len(buffer), self.file.size - offset))
-        ahead = offset + size
-        os.posix_fadvise(self.file.descriptor, ahead, READ_AHEAD_SIZE, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(
+            self.file.descriptor, offset + READ_AHEAD_SIZE, size, os.POSIX_FADV_WILLNEED
+        )
         with dataplane.translated(self.file.path):
             return dataplane.scan_file(self.file.descriptor, offset, size, buffer, chunk_size)
 

@@ -1,0 +1,142 @@
+"""The commands on images and the repository, run by the program itself on a directory."""
+
+import configparser
+import io
+import json
+import pathlib
+import random
+import shutil
+from typing import Any
+
+import pytest
+from cliff import commandmanager
+
+from acstor.cli import app
+
+ROOT = pathlib.Path(__file__).parents[3]
+IMAGE_ID = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
+
+pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
+
+
+class Program:
+    """The command line over one origin and one configuration file."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.origin = folder / "origin"
+        self.origin.mkdir()
+        self.config = folder / "acstor.conf"
+        self.config.write_text(
+            f"[DEFAULT]\nhost = here\nstate_path = {folder / 'state'}\n"
+            f"[origin]\nurl = posix://{self.origin}\n"
+        )
+        self.error = ""
+
+    def __call__(self, *arguments: str) -> tuple[int, str]:
+        """Run a command; return its exit status and its output."""
+        output, error = io.StringIO(), io.StringIO()
+        application = app.Application(stdout=output, stderr=error)
+        for name, target in commands().items():
+            application.command_manager.add_command(name.replace("_", " "), target)
+        status = application.run(["--config-file", str(self.config), *arguments])
+        self.error = error.getvalue()
+        return status, output.getvalue()
+
+    def json(self, *arguments: str) -> Any:
+        status, output = self(*arguments, "-f", "json")
+        assert status == 0, self.error
+        return json.loads(output)
+
+    def image(self, name: str, size: int = 1 << 20) -> str:
+        path = self.folder / name
+        path.write_bytes(b"\0" * 1024 + random.Random(name).randbytes(size - 1024))
+        return str(path)
+
+
+def commands() -> dict[str, type]:
+    """Return the commands that setup.cfg names, whatever is installed."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    found = {}
+    for line in setup["entry_points"]["acstor.cli"].strip().splitlines():
+        name, target = (part.strip() for part in line.split("=", 1))
+        if target.startswith(("acstor.cli.image:", "acstor.cli.repository:")):
+            module, attribute = target.split(":")
+            found[name] = getattr(__import__(module, fromlist=[attribute]), attribute)
+    return found
+
+
+@pytest.fixture
+def program(tmp_path: pathlib.Path) -> Program:
+    made = Program(tmp_path)
+    made.json("repository", "init")
+    return made
+
+
+def test_every_command_is_registered() -> None:
+    assert set(commands()) == {
+        "image_register", "image_list", "image_show", "image_verify", "image_remove",
+        "repository_init", "repository_show", "gc",
+    }  # fmt: skip
+    assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
+
+
+def test_life_of_an_image(program: Program) -> None:
+    path = program.image("image")
+    report = program.json("image", "register", path, "--id", IMAGE_ID, "--name", "first")
+    assert (report["status"], report["chunks"], report["new"]) == ("registered", 16, 16)
+    again = program.json("image", "register", path, "--id", IMAGE_ID)
+    assert (again["status"], again["bytes_stored"]) == ("already registered", 0)
+    (listed,) = program.json("image", "list")
+    assert (listed["id"], listed["name"]) == (IMAGE_ID, "first")
+    assert program.json("image", "show", IMAGE_ID)["size_bytes"] == 1 << 20
+    assert program("image", "verify", IMAGE_ID)[0] == 0
+    assert "0 damages" in program.error
+    assert program("image", "remove", IMAGE_ID)[0] == 0
+    assert program.json("gc")["condemned"] == 2
+    assert program.json("gc")["waiting"] == 2
+
+
+def test_damage_is_listed_and_fails(program: Program) -> None:
+    program.json("image", "register", program.image("image"), "--id", IMAGE_ID)
+    (pack,) = (path for path in (program.origin / "packs").rglob("*") if path.is_file())
+    pack.chmod(0o644)
+    with pack.open("r+b") as file:
+        file.seek(4096 + 3 * 65536 + 17)
+        file.write(b"damage")
+    status, output = program("image", "verify", "-f", "json")
+    assert status == 7
+    (damage,) = json.loads(output)
+    assert (damage["image"], damage["chunk"], damage["pack"], damage["offset"]) == (
+        IMAGE_ID, 3, pack.name, 4096 + 3 * 65536,
+    )  # fmt: skip
+    assert program.error.strip().splitlines()[-1].startswith("acstor: error: 1 damages found; ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["image", "show", IMAGE_ID], 4, "is not registered; 'acstor image list'"),
+        (["image", "show", "name"], 3, "is no UUID"),
+        (["image", "remove", IMAGE_ID], 4, "is not registered"),
+        (["image", "register", "/missing"], 3, "No such file"),
+        (["image", "register", "IMAGE", "--disk-format", "qcow2"], 3, "its content is raw"),
+        (["image", "register", "IMAGE", "--checksum", "md5:" + "0" * 32], 3, "has md5"),
+    ],
+)
+def test_errors_are_one_line_with_what_to_do(
+    program: Program, arguments: list[str], status: int, text: str
+) -> None:
+    path = program.image("image")
+    found, output = program(*[path if argument == "IMAGE" else argument for argument in arguments])
+    assert found == status
+    assert output == ""
+    (line,) = program.error.strip().splitlines()
+    assert line.startswith("acstor: error: ")
+    assert text in line
+
+
+def test_uninitialised_origin_is_refused(tmp_path: pathlib.Path) -> None:
+    status, _ = Program(tmp_path)("image", "list")
+    assert status == 4
