@@ -29,6 +29,10 @@ TIMEOUT_SECONDS = 10.0
 """Longest wait for the server: to connect, and for each piece of an answer."""
 IDLE_CONNECTIONS_MAX = 16
 """Connections that are kept for the next call."""
+REFS_REMEMBERED_MAX = 256
+"""Refs of which the last state is kept, to ask only for what changed since."""
+REMEMBERED_BYTES_MAX = 4 << 20
+"""Largest content of a ref that is kept for that."""
 LISTING_BYTES_MAX = 256 << 20
 """Largest listing that is accepted (a name has at most 256 bytes with its line end)."""
 _ERROR_TEXT_BYTES_MAX = 1000
@@ -58,6 +62,7 @@ class HttpOrigin(base.Origin):
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/") + "/"
         self._timeout = timeout_seconds
+        self._seen: dict[str, base.Ref] = {}
         # A deque's append and pop are atomic; a call takes a connection out while it uses it.
         self._idle: collections.deque[http.client.HTTPConnection] = collections.deque()
 
@@ -108,16 +113,32 @@ class HttpOrigin(base.Origin):
 
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
-        with self._request("GET", _ref_path(name), ok=(200, 404)) as answer:
+        seen = self._seen.get(name)
+        condition = {} if seen is None else {"If-None-Match": _quote_tag(seen.token)}
+        with self._request("GET", _ref_path(name), condition, ok=(200, 304, 404)) as answer:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return None
+            if answer.status == HTTPStatus.NOT_MODIFIED:
+                return seen
             length = _content_length(answer, name)
             if length > base.REF_SIZE_MAX:
                 raise exception.InvalidError(f"ref {name} has {length} bytes, too many for a ref")
             content = bytearray(length)
             if _read_body(answer, memoryview(content)) != length:
                 raise exception.UnavailableError(f"the answer for ref {name} broke off")
-            return base.Ref(token=_token(answer, name), content=bytes(content))
+            ref = base.Ref(token=_token(answer, name), content=bytes(content))
+        self._remember(name, ref)
+        return ref
+
+    def _remember(self, name: str, ref: base.Ref) -> None:
+        """Keep a ref, so that the server need not send it again while it does not change."""
+        if len(ref.content) > REMEMBERED_BYTES_MAX:
+            return
+        while len(self._seen) >= REFS_REMEMBERED_MAX:
+            # Another thread may empty it at the same time.
+            with contextlib.suppress(KeyError, RuntimeError, StopIteration):
+                self._seen.pop(next(iter(self._seen)))
+        self._seen[name] = ref
 
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen."""

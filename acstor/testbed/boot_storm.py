@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
+from acstor.testbed import guest_reads
 from acstor.testbed.accelerator import Accelerator
 from acstor.testbed.approaches.base import Approach
 from acstor.testbed.guest import machine
@@ -44,6 +45,17 @@ class Storm:
     def at_login(self) -> int:
         """Return the number of guests that show their login prompt."""
         return sum(guest.state in (GuestState.LOGIN, GuestState.CHECKED) for guest in self.guests)
+
+    def read_union_bytes(self) -> int:
+        """Return the bytes of the distinct chunks that the guests read."""
+        logs = [guest.read_log for guest in self.guests]
+        return guest_reads.union_bytes(logs, self.guests[0].request.image.disk)
+
+    def read_bytes(self) -> int:
+        """Return the bytes that the guests read, each read of each guest counted."""
+        return sum(
+            length for guest in self.guests for _, length in guest_reads.reads(guest.read_log)
+        )
 
     def results(self) -> list[GuestResult]:
         """Return what the report says about each guest."""
@@ -142,5 +154,7 @@ def result(approach: Approach, storm: Storm | None, failure: str | None = None) 
         samples=[] if storm is None else storm.samples,
         failure=failure,
         origin_chunk_bytes=approach.origin_chunk_bytes,
-        union_bytes=approach.union_bytes,
+        read_ahead_union_bytes=approach.union_bytes,
+        union_bytes=None if storm is None else storm.read_union_bytes(),
+        guest_read_bytes=None if storm is None else storm.read_bytes(),
     )

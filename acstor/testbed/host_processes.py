@@ -153,7 +153,7 @@ class HostProcesses:
             },
             "coordination": {"backend_url": f"file://{coordination}"},
             "agent": {
-                "interval": "0.5",
+                "interval": "1",
                 "ring_settle_delay": "1",
                 "metrics_address": self.host.address,
                 "metrics_port": str(METRICS_PORT),

@@ -20,6 +20,10 @@ _STYLES = {
     GuestState.FAILED: "bold red",
 }
 _SERIAL_COLUMNS = 60
+_CAPTION = (
+    "link: all bytes over the origin's link; chunks: those of chunks, as the data planes count; "
+    "guests' union: distinct chunks that the guests read"
+)
 
 
 def megabytes(count: int | None) -> str:
@@ -132,16 +136,13 @@ def _boot_table(result: DemoResult) -> Table:
 
 
 def _tiers_table(result: DemoResult) -> Table:
-    table = Table(title="Bytes that all guests got, by tier, and out of the origin (MB)")
+    table = Table(title="MB that the guests got, by tier; MB out of the origin", caption=_CAPTION)
     table.add_column("approach")
-    columns = ("local", "peer", "origin", "origin's link", "chunks out", "union", "chunks / union")
-    for name in columns:
+    for name in ("local", "peer", "origin", "link", "chunks", "guests' union", "out / union"):
         table.add_column(name, justify="right")
     for approach in result.approaches:
         total = approach.tier_total
-        ratio = "-"
-        if approach.origin_chunk_bytes is not None and approach.union_bytes:
-            ratio = f"{approach.origin_chunk_bytes / approach.union_bytes:.3f}"
+        ratio = approach.origin_ratio
         table.add_row(
             approach.title,
             megabytes(total.local),
@@ -150,7 +151,7 @@ def _tiers_table(result: DemoResult) -> Table:
             megabytes(approach.origin_sent),
             megabytes(approach.origin_chunk_bytes),
             megabytes(approach.union_bytes),
-            ratio,
+            "-" if ratio is None else f"{ratio:.3f}",
         )
     return table
 

@@ -52,8 +52,12 @@ class ApproachResult:
     failure: str | None = None
     #: Bytes of chunks that left the origin, as the data planes count them; None: not counted.
     origin_chunk_bytes: int | None = None
-    #: Bytes of the distinct chunks that the guests' reads touched; None: not counted.
+    #: Bytes of the distinct chunks that the guests read; None: not counted.
     union_bytes: int | None = None
+    #: The same of what reached the data planes: the hosts' kernels read ahead. None: not counted.
+    read_ahead_union_bytes: int | None = None
+    #: Bytes that the guests read, all reads counted; None: not counted.
+    guest_read_bytes: int | None = None
 
     @property
     def boot_times_s(self) -> list[float]:
@@ -78,6 +82,17 @@ class ApproachResult:
     def tier_total(self) -> TierBytes:
         """Return the sum over all hosts."""
         return sum(self.tiers.values(), TierBytes())
+
+    @property
+    def origin_ratio(self) -> float | None:
+        """Return the bytes out of the origin over those of the distinct chunks that were read.
+
+        Chunks where they are counted, else what the origin's link carried.
+        """
+        if not self.union_bytes:
+            return None
+        out = self.origin_sent if self.origin_chunk_bytes is None else self.origin_chunk_bytes
+        return out / self.union_bytes
 
     @property
     def origin_sent(self) -> int:
@@ -120,6 +135,7 @@ class DemoResult:
         for result, value in zip(self.approaches, document["approaches"], strict=True):
             value["boot_time_median_s"] = result.boot_time_median_s
             value["origin_sent"] = result.origin_sent
+            value["origin_ratio"] = result.origin_ratio
         return document
 
 

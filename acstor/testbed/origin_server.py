@@ -98,7 +98,11 @@ class _OriginRequest(BaseHTTPRequestHandler):
             ref = self.server.origin.get_ref(name.removeprefix("refs/"))
             if ref is None:
                 raise exception.NotFoundError(f"there is no ref {name}")
-            self._send(HTTPStatus.OK, ref.content, {"ETag": _tag(ref.token)})
+            tag = _tag(ref.token)
+            if self.headers.get("If-None-Match") == tag:
+                self._send(HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+            else:
+                self._send(HTTPStatus.OK, ref.content, {"ETag": tag})
             return
         size = self.server.origin.size(name)
         wanted = self.headers.get("Range")
@@ -200,7 +204,7 @@ class _OriginRequest(BaseHTTPRequestHandler):
 
     def _headers(self, status: HTTPStatus, length: int, headers: dict[str, str]) -> None:
         self.send_response_only(status)
-        if status != HTTPStatus.NO_CONTENT:
+        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             self.send_header("Content-Length", str(length))
             self.send_header("Content-Type", _content_type(self.path))
         for name, value in headers.items():

@@ -41,7 +41,7 @@ class Approach(abc.ABC):
         self.image = image
         #: Bytes of chunks that left the origin, as the data planes count them; None: not counted.
         self.origin_chunk_bytes: int | None = None
-        #: Bytes of the distinct chunks that the guests' reads touched; None: not counted.
+        #: Bytes of the distinct chunks that were asked of the data planes; None: not counted.
         self.union_bytes: int | None = None
 
     @abc.abstractmethod

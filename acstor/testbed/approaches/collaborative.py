@@ -30,8 +30,7 @@ _ORIGIN_METRIC = "acstor_origin_bytes_total"
 class Collaborative(base.Approach):
     """What the two have in common: a repository behind the origin's link, a data plane per host.
 
-    ``union_bytes`` counts whole chunks, by their index in the image: chunks of the image that have
-    the same content count several times, though they leave the origin once.
+    ``union_bytes`` is of what reaches the data planes: guests' reads and what kernels read ahead.
     """
 
     overrides: ClassVar[Configuration] = {}

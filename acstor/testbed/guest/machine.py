@@ -120,6 +120,11 @@ class GuestMachine:
         if self.process is not None:
             self._table.stop(self.process)
 
+    @property
+    def read_log(self) -> pathlib.Path:
+        """Return QEMU's log of reads of the guest's disk, for :mod:`acstor.testbed.guest_reads`."""
+        return self.request.directory / "reads.log"
+
     def serial_tail(self, lines: int = 5) -> str:
         """Return the last lines of the serial line."""
         return "\n".join(self._serial_text().strip().splitlines()[-lines:])
@@ -173,6 +178,8 @@ class GuestMachine:
             *("-device", "virtio-rng-pci,rng=rng"),
             *("-chardev", f"{serial},logfile={self._serial_log},logappend=off"),
             *("-serial", "chardev:serial"),
+            # One line per read that the guest's disk asks of the block layer.
+            *("-trace", f"enable=blk_co_preadv,file={self.read_log}"),
         ]
 
     def _poll_serial(self) -> None:
