@@ -5,6 +5,26 @@ from typing import Protocol, Self, final, type_check_only
 
 from typing_extensions import Buffer
 
+__all__ = [
+    "DataPlane",
+    "DataPlaneError",
+    "DigestIndex",
+    "ImageBuilder",
+    "Manifest",
+    "Ring",
+    "RingHost",
+    "Scan",
+    "StaleDescriptorError",
+    "build_ring",
+    "digest",
+    "pack_header",
+    "pack_id",
+    "parse_pack_header",
+    "recommended_vnode_count",
+    "scan_buffer",
+    "scan_file",
+]
+
 # --- DataPlane: the runtime of one host (crates/pyext/src/host) -----------------------------
 
 @type_check_only
@@ -21,6 +41,7 @@ class OriginReader(Protocol):
         :raises acstor.exception.AcstorException: mapped to the error kind of its class.
         """
 
+@final
 class DataPlane:
     """FUSE front end, peer server and client, chunk store and read path of one host.
 
@@ -32,7 +53,7 @@ class DataPlane:
     the kernel re-sends the requests of the process before, and those name inodes of images.
     """
 
-    def __init__(self, config: Mapping[str, object], origin: OriginReader | None) -> None:
+    def __new__(cls, config: Mapping[str, object], origin: OriginReader | None) -> Self:
         """Check the configuration, open and lock the chunk store; serve nothing yet.
 
         The runtime's threads start here: the process must not fork afterwards.
@@ -349,7 +370,7 @@ def recommended_vnode_count(host_count: int) -> int:
 # packs 16 bytes. Anything malformed is a DataPlaneError, kind ``invalid`` or ``corrupt``; a format
 # version that this build does not read is kind ``unsupported``.
 
-def digest(buffer: Buffer, /) -> bytes:
+def digest(buffer: Buffer) -> bytes:
     """Return BLAKE3-256 of a buffer."""
 
 @final
