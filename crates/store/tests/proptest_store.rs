@@ -62,6 +62,9 @@ struct Run {
     plan: FaultPlan,
     store: Option<ChunkStore>,
     guards: Vec<(Digest, ChunkGuard)>,
+    /// Chunks that a disk error may have condemned: a guard on such a slot keeps the slot, but
+    /// not a second copy of the chunk that was inserted since.
+    condemned: HashSet<Digest>,
     model: StoreModel,
 }
 
@@ -76,6 +79,7 @@ impl Run {
             plan,
             store: Some(store),
             guards: Vec::new(),
+            condemned: HashSet::new(),
             model: StoreModel::new(SLOTS as usize),
         }
     }
@@ -97,7 +101,7 @@ impl Run {
                 if self.plan.faults() == faults {
                     assert!(digest.matches(&content.unwrap()), "slot reused under a guard");
                 } else {
-                    self.model.read_failed(&digest);
+                    self.read_failed(&digest);
                 }
             }
             Step::DropGuard(_) => {}
@@ -108,7 +112,7 @@ impl Run {
                 self.store().unpin(&digest);
                 self.model.unpinned(&digest);
                 if self.plan.faults() > faults {
-                    self.model.read_failed(&digest);
+                    self.read_failed(&digest);
                 }
             }
             Step::Reopen => self.reopen(),
@@ -130,11 +134,13 @@ impl Run {
         if self.plan.faults() > faults {
             for (digest, content) in chunks {
                 self.model.insert_failed(digest, content);
+                self.condemned.insert(digest);
             }
             return;
         }
         let mut evicted = after.evicted - before.evicted;
         let guarded: HashSet<_> = self.guards.iter().map(|(digest, _)| *digest).collect();
+        let guarded = &guarded - &self.condemned;
         for (outcome, (digest, content)) in outcomes.unwrap().into_iter().zip(chunks) {
             match outcome {
                 Inserted::New => {
@@ -159,13 +165,17 @@ impl Run {
             assert_eq!(content.is_some(), guard.is_some(), "a read failed without a fault");
             self.model.read(&digest, content.as_deref());
         } else if content.is_none() {
-            self.model.read_failed(&digest);
+            self.read_failed(&digest);
         }
-        // A guard on a slot that was condemned does not keep a second copy of the chunk.
         let keep = keep && content.is_some() && self.guards.len() < GUARDS_MAX;
         if let (true, Some(guard)) = (keep, guard) {
             self.guards.push((digest, guard.clone()));
         }
+    }
+
+    fn read_failed(&mut self, digest: &Digest) {
+        self.model.read_failed(digest);
+        self.condemned.insert(*digest);
     }
 
     fn pin(&mut self, chunk: u64) {
@@ -180,12 +190,13 @@ impl Run {
             }
         }
         if self.plan.faults() > faults {
-            self.model.read_failed(&digest);
+            self.read_failed(&digest);
         }
     }
 
     fn reopen(&mut self) {
         self.guards.clear();
+        self.condemned.clear();
         self.store = None; // no close: dropping the handle is all that a kill does
         let faults = self.plan.faults();
         let disk = FaultyDisk(self.plan.clone());
@@ -198,7 +209,8 @@ impl Run {
         if self.plan.faults() > faults {
             self.plan.disarm();
             for chunk in 0..CHUNKS {
-                self.model.read_failed(&self.chunks.chunk(chunk).0);
+                let digest = self.chunks.chunk(chunk).0;
+                self.read_failed(&digest);
             }
         }
     }

@@ -54,11 +54,12 @@ impl StoreModel {
         assert!(protected >= self.slots, "refused with {protected} of {} protected", self.slots);
     }
 
-    /// An insert failed half way: the chunk may turn up after a restart; others may have left.
+    /// An insert met a disk error: the chunk may be there or not, others that no pin keeps may
+    /// have left.
     pub fn insert_failed(&mut self, digest: Digest, content: Bytes) {
         self.contents.insert(digest, content);
         self.may.insert(digest);
-        self.must.retain(|other| self.pins.contains_key(other));
+        self.must.retain(|other| self.pins.contains_key(other) && *other != digest);
     }
 
     /// A read found `content`, or nothing.
