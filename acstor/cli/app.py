@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from cliff import app, commandmanager
 from oslo_config import cfg
 
-from acstor import exception
+from acstor import exception, warning_filters
 from acstor.conf import loading
 
 COMMAND_NAMESPACE = "acstor.cli"
@@ -38,6 +38,7 @@ class Application(app.App):
             command_manager=commandmanager.CommandManager(COMMAND_NAMESPACE),
             stdout=stdout,
             stderr=stderr,
+            deferred_help=True,  # else 'acstor host list --help' explains the program only
         )
         self._exit_status = 0
 
@@ -118,6 +119,7 @@ def _release() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return its exit status."""
+    warning_filters.ignore_eventlet()
     try:
         return Application().run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

@@ -4,13 +4,12 @@ import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_log import log
 
-from acstor import exception
+from acstor import exception, warning_filters
 from acstor.conf import loading
 from acstor.supervision.supervisor import Supervisor
 
@@ -23,8 +22,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared with, never
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until a signal; return the exit status."""
-    # oslo.messaging and futurist still import eventlet where it is installed; nothing here uses it.
-    warnings.filterwarnings("ignore", message=r"(?s).*[Ee]ventlet is deprecated")
+    warning_filters.ignore_eventlet()
     try:
         conf = loading.load(
             _PROGRAM, sys.argv[1:] if arguments is None else arguments, log.register_options

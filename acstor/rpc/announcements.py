@@ -95,7 +95,11 @@ class Announcements:
         # Heavy, and not needed where there is no broker.
         import oslo_messaging
 
-        transport = oslo_messaging.get_rpc_transport(self._conf)
+        # oslo.messaging registers some of its options with the global configuration only, and
+        # looks for them in the transport's: so that one it is, reading the same files.
+        files = list(self._conf.config_file or [])
+        cfg.CONF([], project="acstor", default_config_files=files, default_config_dirs=[])
+        transport = oslo_messaging.get_rpc_transport(cfg.CONF)
         target = oslo_messaging.Target(topic=TOPIC, server=self._host)
         endpoint = _Endpoint(self, oslo_messaging.Target(namespace=NAMESPACE, version=VERSION))
         self._server = oslo_messaging.get_rpc_server(

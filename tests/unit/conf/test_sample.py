@@ -1,0 +1,28 @@
+"""The sample configuration is generated, and current."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[3]
+GENERATOR = ROOT / "etc" / "acstor" / "acstor-config-generator.conf"
+SAMPLE = ROOT / "etc" / "acstor" / "acstor.conf.sample"
+
+
+def test_sample_is_current(tmp_path: pathlib.Path) -> None:
+    """When this fails: oslo-config-generator --config-file <the generator's file>."""
+    made = tmp_path / "acstor.conf.sample"
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from oslo_config import generator; generator.main()",
+            "--config-file",
+            str(GENERATOR),
+            "--output-file",
+            str(made),
+        ],
+        check=True,
+        timeout=60,
+    )
+    assert made.read_text() == SAMPLE.read_text()
