@@ -59,7 +59,7 @@ def origin(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[b
 
 
 def test_get_after_put_returns_the_buffers_joined(origin: base.Origin) -> None:
-    buffers = [b"one", bytearray(b"two"), memoryview(b"three"), b""]
+    buffers: list[base.Buffer] = [b"one", bytearray(b"two"), memoryview(b"three"), b""]
     assert origin.put_if_absent("packs/aa/object", buffers)
     assert origin.get("packs/aa/object", 100) == b"onetwothree"
     assert origin.size("packs/aa/object") == 11
@@ -287,4 +287,4 @@ def test_sweep_leaves_what_is_published(origin: base.Origin) -> None:
 def test_every_registered_driver_is_in_this_suite() -> None:
     classes = {entry.load() for entry in metadata.entry_points(group="acstor.origin")}
     assert classes, "the package is not installed"
-    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin}
+    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, http.HttpOrigin}
