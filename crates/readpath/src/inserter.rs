@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acstor_types::Digest;
 use bytes::Bytes;
@@ -83,9 +83,10 @@ impl Inserter {
 
     /// Waits until nothing waits, at most `timeout`; returns whether that is so. Blocks.
     pub(crate) fn flush(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         while !state.waiting.is_empty() {
-            if self.changed.wait_for(&mut state, timeout).timed_out() {
+            if self.changed.wait_until(&mut state, until).timed_out() {
                 return state.waiting.is_empty();
             }
         }

@@ -65,7 +65,8 @@ impl Sources {
         let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
         let sources = self.clone();
         let want = *want;
-        self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
+        self.runtime
+            .spawn(async move { sources.drive(guard, want, oid, (plan, side), first).await });
         flight
     }
 
@@ -98,15 +99,23 @@ impl Sources {
         guard: FlightGuard,
         want: Want,
         oid: Oid,
-        plan: Plan,
+        (plan, planned_for): (Plan, Side),
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) {
         let flight = &guard.flight;
-        let (mut plan, mut first) = (Some(plan), first);
+        let (mut plan, mut first) = (Some((plan, planned_for)), first);
         let (mut retries, mut corrupt) = (0, 0);
         loop {
             let side = flight.wishes().side;
-            let round_plan = plan.take().unwrap_or_else(|| self.plan(oid, side));
+            // Somebody with a greater right may have joined since the plan was made.
+            let round_plan = match plan.take() {
+                Some((plan, planned_for)) if planned_for == side => plan,
+                Some(_) => {
+                    self.origin.promote(&want.digest);
+                    self.plan(oid, side)
+                }
+                None => self.plan(oid, side),
+            };
             let was_origin_called;
             let failure = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {

@@ -112,6 +112,9 @@ impl Round<'_> {
             if wishes.is_cancelled {
                 return Err(RoundFailure::new(FlightFailure::Unavailable));
             }
+            if self.side == Side::Prefetch && wishes.side != Side::Prefetch {
+                self.become_demand(wishes.side);
+            }
             if self.running.is_empty() {
                 let Some(next) = self.next.pop_front() else { return Err(self.worst) };
                 self.start(next, &wishes, false);
@@ -132,11 +135,7 @@ impl Round<'_> {
                 () = sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
                     self.start_hedge(&wishes);
                 }
-                () = self.flight.changed() => {
-                    if self.flight.wishes().side != Side::Prefetch {
-                        self.sources.origin.promote(&self.want.digest);
-                    }
-                }
+                () = self.flight.changed() => {}
                 () = sleep_until(wishes.deadline) => {}
             }
         }
@@ -195,6 +194,18 @@ impl Round<'_> {
             started: now,
             is_hedge: false,
         })
+    }
+
+    /// Somebody waits now for what was a guess: from here on it may be hedged, by the origin too.
+    fn become_demand(&mut self, side: Side) {
+        self.side = side;
+        self.sources.origin.promote(&self.want.digest);
+        if self.sources.config.hedge_enabled {
+            self.hedge = HedgeState::Possible;
+        }
+        if self.running.iter().all(|attempt| attempt.peer.is_some()) && self.next.is_empty() {
+            self.next.push_back(Next::Origin);
+        }
     }
 
     /// A peer waits for this flight, which waits for a peer: ask the origin too.

@@ -50,6 +50,14 @@ pub(crate) struct Sources {
     pub(crate) is_draining: AtomicBool,
 }
 
+/// Ends the threads of a read path that was dropped without being stopped.
+impl Drop for Sources {
+    fn drop(&mut self) {
+        self.origin.queue().stop();
+        self.inserter.stop();
+    }
+}
+
 impl Sources {
     /// Returns a chunk that is on this host, and from where.
     ///

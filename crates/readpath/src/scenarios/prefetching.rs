@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::image::{CHUNK, Image, Shape};
+use super::network::PeerMood;
 use super::test_origin::OriginMood;
 use super::world::{TestHost, World, config};
 use crate::ReadPathConfig;
+use crate::flight::Side;
 
 const MILLI: Duration = Duration::from_millis(1);
 const READ: usize = 32 * CHUNK;
@@ -87,6 +89,45 @@ async fn test_prefetch_never_takes_the_last_thread_from_demand() {
     let start = tokio::time::Instant::now();
     read(world.host("a"), &image, 1990 * CHUNK as u64, CHUNK).await;
     assert!(start.elapsed() <= 20 * MILLI, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_demand_that_meets_a_stalled_prefetch_is_hedged() {
+    let (world, image) = world(&["a", "b"]);
+    let host = world.host("a");
+    let chunk = world.span_of(&image, "b", 0);
+    world.network.set("b", PeerMood::Stalled);
+    let disk = host.path.disk(&image.id()).unwrap();
+    let want = disk.want(chunk).unwrap();
+    let later = tokio::time::Instant::now() + Duration::from_secs(10);
+    let flight = host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
+    let start = tokio::time::Instant::now();
+    host.read_chunk(&image, chunk).await.unwrap();
+    assert!(start.elapsed() <= Duration::from_millis(1050), "{:?}", start.elapsed());
+    assert_eq!(world.network.asked("b").len(), 1);
+    assert!(flight.wait(later).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_demand_promotes_the_prefetch_that_it_meets() {
+    // One thread: the prefetch lane has none, so that only demand is ever read.
+    let config = ReadPathConfig { origin_threads: 1, prefetch_max_bytes: 1 << 20, ..config() };
+    for head_start in [Duration::ZERO, 50 * MILLI] {
+        let world = World::new(&["a"], &config);
+        let image = world.image(Shape::plain(1, 64));
+        let host = world.host("a");
+        let disk = host.path.disk(&image.id()).unwrap();
+        let later = tokio::time::Instant::now() + Duration::from_secs(10);
+        let want = disk.want(3).unwrap();
+        host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
+        if !head_start.is_zero() {
+            tokio::time::sleep(head_start).await;
+        }
+        assert_eq!(world.origin.call_count(), 0);
+        let start = tokio::time::Instant::now();
+        host.read_chunk(&image, 3).await.unwrap();
+        assert!(start.elapsed() <= 10 * MILLI, "{:?}", start.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
