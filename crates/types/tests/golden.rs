@@ -12,6 +12,7 @@ use acstor_types::{
 const CHUNK_LEN: usize = 4096;
 const SALT: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
+#[expect(clippy::unwrap_used, reason = "a missing golden file must fail the test")]
 fn golden(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     std::fs::read(folder.join(name)).unwrap()
