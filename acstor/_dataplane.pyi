@@ -168,8 +168,10 @@ class DataPlane:
     def ledger_get(self, disk_id: str) -> str:
         """Return the ledger as JSON lines, oldest first.
 
-        Keys: ``at_us`` (since ledger_start), ``chunk``, ``offset``, ``length``, ``tier``,
-        ``wait_us``, ``source`` (a host's name for tier peer, else null).
+        ``kind`` ``chunk``: ``at_us`` (since ledger_start), ``chunk``, ``offset``, ``length``,
+        ``tier``, ``wait_us``, ``source`` (who sent it, else null). ``kind`` ``read``: ``at_us``,
+        ``offset``, ``length``, ``think_us``, ``wait_us``. ``kind`` ``lost``: ``records``, how many
+        older ones did not fit.
         """
 
     def ledger_stop(self, disk_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 from typing import Any
 
 from cliff import command, lister, show
@@ -12,8 +13,29 @@ from acstor.cli import deployment
 from acstor.cli.columns import Fields, Size
 from acstor.repository.layout import canonical_image_id
 
+LOG = logging.getLogger(__name__)
+
 _LEDGER_CAPACITY = 50_000
 _LEDGER_TIMEOUT = 60.0
+_LEDGER_COLUMNS = {
+    "chunk": {
+        "At us": "at_us",
+        "Chunk": "chunk",
+        "Offset": "offset",
+        "Length": "length",
+        "Tier": "tier",
+        "Wait us": "wait_us",
+        "Source": "source",
+    },
+    "read": {
+        "At us": "at_us",
+        "Offset": "offset",
+        "Length": "length",
+        "Think us": "think_us",
+        "Wait us": "wait_us",
+    },
+}
+"""Per kind of record: column, key of the record."""
 
 
 def _add_socket(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +90,20 @@ class ListAttached(lister.Lister):
         return ("Image", "Size", "Pinned", "Open handles", "Hidden"), rows
 
 
+class PrintMetrics(command.Command):
+    """Print all metrics of the data plane of this host (OpenMetrics)."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the socket."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        _add_socket(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Print them."""
+        self.app.stdout.write(_client(self.app, parsed_args).call("metrics"))
+
+
 class _OfImage(command.Command):
     """Takes an image of this host's data plane."""
 
@@ -92,8 +128,8 @@ class StartLedger(_OfImage):
             "--capacity",
             type=int,
             default=_LEDGER_CAPACITY,
-            metavar="READS",
-            help=f"reads to record, at most {protocol.LEDGER_ENTRIES_MAX} (default: %(default)s)",
+            metavar="RECORDS",
+            help=f"records to keep, at most {protocol.LEDGER_ENTRIES_MAX} (default: %(default)s)",
         )
         return parser
 
@@ -115,7 +151,19 @@ class StopLedger(_OfImage):
 
 
 class ShowLedger(_OfImage, lister.Lister):
-    """Show the recorded reads of an image, oldest first."""
+    """Show what was recorded of an image, oldest first: each chunk, or with --reads each read.
+
+    'Wait us' is how long the guest waited for it; 'Think us' how long the guest did nothing
+    before the read.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take what to show too."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--reads", action="store_true", help="show the guest's reads instead of the chunks"
+        )
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the table."""
@@ -123,9 +171,13 @@ class ShowLedger(_OfImage, lister.Lister):
         text = _client(self.app, parsed_args).call(
             "ledger.get", call_timeout=_LEDGER_TIMEOUT, image=image
         )
-        keys = ("at_us", "chunk", "offset", "length", "tier", "wait_us", "source")
+        kind = "read" if parsed_args.reads else "chunk"
+        columns = _LEDGER_COLUMNS[kind]
         rows = []
         for line in text.splitlines():
-            entry = json.loads(line)
-            rows.append(tuple(entry.get(key) for key in keys))
-        return ("At us", "Chunk", "Offset", "Length", "Tier", "Wait us", "Source"), rows
+            record = json.loads(line)
+            if record.get("kind") == kind:
+                rows.append(tuple(record.get(key) for key in columns.values()))
+            elif record.get("kind") == "lost":
+                LOG.warning("%s older records did not fit: use --capacity", record.get("records"))
+        return tuple(columns), rows

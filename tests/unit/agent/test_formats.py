@@ -1,0 +1,53 @@
+"""Formats that agent and data plane keep, against their golden files and pages."""
+
+import pathlib
+
+import pytest
+
+from acstor.agent import states as agent_states
+from acstor.agent.desired_host import WISH_VERSION, HostWish
+from acstor.dataplane_host import attachments
+from acstor.dataplane_host import states as process_states
+from acstor.dataplane_host.attachments import Attachments
+from acstor.holder import states as holder_states
+
+ROOT = pathlib.Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden"
+PAGES = ROOT / "doc" / "source" / "reference" / "state-machines"
+
+
+def test_host_wish_version_requires_update() -> None:
+    assert WISH_VERSION == 1
+    golden = (GOLDEN / "host-wish-v1.json").read_bytes()
+    assert HostWish(is_drained=True).encode() == golden
+    assert HostWish.parse(golden, "h1") == HostWish(is_drained=True)
+
+
+def test_dataplane_state_version_requires_update(tmp_path: pathlib.Path) -> None:
+    assert attachments.FORMAT_VERSION == 1
+    kept = Attachments(str(tmp_path))
+    kept.keep_chunk_size(65536)
+    golden = (GOLDEN / "dataplane-state-v1.json").read_bytes()
+    assert (tmp_path / "repository.json").read_bytes() == golden
+    assert kept.chunk_size() == 65536
+
+
+@pytest.mark.parametrize(
+    ("page", "module"),
+    [
+        ("agent.rst", agent_states),
+        ("dataplane-process.rst", process_states),
+        ("holder.rst", holder_states),
+    ],
+)
+def test_page_of_a_state_machine_lists_exactly_its_transitions(page: str, module: object) -> None:
+    text = (PAGES / page).read_text()
+    listed = {
+        tuple(cell.strip().strip("`") for cell in line.split("|")[1:4])
+        for line in text.splitlines()
+        if line.startswith("| ``")
+    }
+    table = vars(module)["TRANSITIONS"]
+    assert listed == {
+        (state.value, event.value, following.value) for (state, event), following in table.items()
+    }
