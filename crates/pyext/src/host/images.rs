@@ -115,20 +115,18 @@ impl Host {
 
     /// Whether the image is in the file system: listed, hidden, or (`None`) not at all.
     fn is_listed(&self, disk: DiskId) -> Option<bool> {
-        let files = self.parts.files.list();
-        files.iter().find(|file| file.disk == disk).map(|file| file.is_listed)
+        self.parts.files.status(disk).map(|file| file.is_listed)
     }
 
     fn describe(&self, disk: DiskId, attached: &Attached) -> Value {
-        let files = self.parts.files.list();
-        let file = files.iter().find(|file| file.disk == disk);
+        let file = self.parts.files.status(disk);
         json!({
             "id": disk.to_string(),
             "manifest": attached.digest.to_string(),
             "size_bytes": attached.manifest.size_bytes(),
             "chunk_size": attached.manifest.chunk_size().as_u32(),
             "chunks": attached.manifest.chunk_count(),
-            "open_handles": file.map_or(0, |file| file.opens),
+            "open_handles": file.as_ref().map_or(0, |file| file.opens),
             "hidden": file.is_some_and(|file| !file.is_listed),
             "pinned_bytes": self.parts.read_path.pinned_bytes(&disk),
         })

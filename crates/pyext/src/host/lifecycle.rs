@@ -152,9 +152,15 @@ impl Host {
             return;
         }
         let Serving { fuse, fuse_fd, peers, .. } = std::mem::take(&mut *self.parts.serving.lock());
+        // Guests are served until the last step but one: from then on they wait for the next
+        // process, so nothing that takes time may come after it.
+        if let Some(peers) = peers {
+            self.handle.block_on(peers.drain(timeout / 4));
+        }
+        self.parts.read_path.flush_inserts(timeout / 4);
         if let Some(session) = fuse {
             if unmount {
-                if let Err(error) = session.unmount(timeout / 2) {
+                if let Err(error) = session.unmount(timeout / 4) {
                     tracing::error!(%error, "the file system stays mounted");
                 }
             } else {
@@ -162,13 +168,10 @@ impl Host {
             }
         }
         drop(fuse_fd);
-        if let Some(peers) = peers {
-            self.handle.block_on(peers.drain(timeout / 4));
-        }
         self.parts.peer_client.shutdown();
-        self.parts.read_path.stop(timeout / 4);
+        self.parts.read_path.stop(Duration::ZERO);
         if let Some(runtime) = self.runtime.lock().take() {
-            runtime.shutdown_timeout(timeout / 4);
+            runtime.shutdown_background();
         }
     }
 
