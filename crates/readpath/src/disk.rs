@@ -18,6 +18,8 @@ use crate::{LocalStore, ReadPathConfig, limits};
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) manifest: Manifest,
+    /// The manifest of the same content that was published last, where the chunks moved.
+    moved: ArcSwapOption<Manifest>,
     pub(crate) extents: ExtentMap,
     pub(crate) streams: StreamTable,
     pub(crate) ledger: ArcSwapOption<Ledger>,
@@ -51,7 +53,25 @@ impl Disk {
             streams: StreamTable::new(config.prefetch_max_bytes, chunk),
             ledger: ArcSwapOption::empty(),
             cached: CachedBytes::default(),
+            moved: ArcSwapOption::empty(),
             manifest,
+        }
+    }
+
+    /// Reads the origin where `manifest`, which has the same content, says from now on.
+    pub(crate) fn move_to(&self, manifest: Manifest) {
+        self.moved.store(Some(Arc::new(manifest)));
+    }
+
+    /// The manifest that was published last.
+    pub(crate) fn latest_manifest(&self) -> Manifest {
+        self.moved.load().as_ref().map_or_else(|| self.manifest.clone(), |m| Manifest::clone(m))
+    }
+
+    fn entry(&self, index: u64) -> Option<Entry> {
+        match self.moved.load().as_ref() {
+            Some(moved) => moved.entry(index),
+            None => self.manifest.entry(index),
         }
     }
 
@@ -95,7 +115,7 @@ impl Disk {
 
     /// What must be obtained for chunk `index`; `None` for a zero chunk or past the end.
     pub(crate) fn want(&self, index: u64) -> Option<Want> {
-        match self.manifest.entry(index)? {
+        match self.entry(index)? {
             Entry::Zero => None,
             Entry::Chunk { digest, location } => Some(Want {
                 digest,

@@ -65,7 +65,7 @@ pub enum ReadPathError {
         allowed: String,
     },
     /// Another state of the disk is attached.
-    #[error("disk {0} is attached with another manifest; detach it first")]
+    #[error("disk {0} is attached with other content; detach it first")]
     Conflict(DiskId),
     /// The disk's chunk size is not the chunk store's.
     #[error("disk {disk} has chunks of {theirs} bytes, this host keeps chunks of {ours} bytes")]

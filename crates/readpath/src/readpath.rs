@@ -130,7 +130,8 @@ impl ReadPath {
         })
     }
 
-    /// Attaches a disk, or returns the view of one that is attached with the same manifest.
+    /// Attaches a disk, or returns the view of one that is attached with the same content; where
+    /// its chunks moved in the origin, every view of it reads them from the new place.
     ///
     /// # Errors
     /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`].
@@ -176,8 +177,11 @@ impl ReadPath {
         disk: Arc<Disk>,
         manifest: &Manifest,
     ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        if disk.manifest.as_bytes() != manifest.as_bytes() {
-            return Err(ReadPathError::Conflict(disk.id()));
+        if disk.latest_manifest().as_bytes() != manifest.as_bytes() {
+            if !disk.manifest.has_content_of(manifest) {
+                return Err(ReadPathError::Conflict(disk.id()));
+            }
+            disk.move_to(manifest.clone());
         }
         Ok(self.view(disk))
     }
@@ -211,7 +215,7 @@ impl ReadPath {
 
     /// The manifest of an attached disk.
     pub fn manifest(&self, disk_id: &DiskId) -> Option<Manifest> {
-        self.disk(disk_id).map(|disk| disk.manifest.clone())
+        self.disk(disk_id).map(|disk| disk.latest_manifest())
     }
 
     pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {

@@ -118,6 +118,26 @@ async fn test_attach_twice_is_one_disk_and_another_manifest_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn test_attach_same_content_elsewhere_moves_open_views() {
+    let world = World::new(&["a"], &config());
+    let before = Image::register(Shape::plain(1, 40), &world.origin);
+    let view = world.host("a").path.attach(before.manifest.clone()).unwrap();
+    let after =
+        Image::register(Shape { chunks_per_pack: 8, ..Shape::plain(1, 40) }, &TestOrigin::new());
+    assert_ne!(before.manifest.digest(), after.manifest.digest());
+    world.host("a").path.attach(after.manifest.clone()).unwrap();
+    let error = view.read(30 * CHUNK as u64, CHUNK).await.unwrap_err();
+    assert!(matches!(error, ReadError::Missing { .. }), "{error}: read at the new place");
+    assert_eq!(
+        world.host("a").path.manifest(&before.id()).unwrap().digest(),
+        after.manifest.digest()
+    );
+    world.host("a").path.attach(before.manifest.clone()).unwrap();
+    let segments = view.read(30 * CHUNK as u64, CHUNK).await.unwrap();
+    check(&before, 30 * CHUNK as u64, CHUNK, &segments);
+}
+
+#[tokio::test(start_paused = true)]
 async fn test_attach_other_chunk_size_is_refused() {
     let world = World::new(&["a"], &config());
     let mut builder = ManifestBuilder::new(DiskId::from_bytes([5; 16]), ChunkSize::DEFAULT, 65_536);
