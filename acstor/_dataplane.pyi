@@ -93,13 +93,14 @@ class DataPlane:
     def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
         """Offer the image described by a manifest file as ``<uuid>.raw``.
 
-        Idempotent for equal manifests; turns a hidden image into a listed one.
+        Idempotent; turns a hidden image into a listed one. A manifest of the same content whose
+        chunks are elsewhere in the origin takes the place of the one before.
 
         :param hidden: not in directory listings and not found by name: only handles that were
             open before a restart reach it.
         :returns: as one element of :meth:`list_images`.
-        :raises DataPlaneError: kind ``invalid`` for a malformed manifest, or when a different
-            manifest is attached under the same id.
+        :raises DataPlaneError: kind ``invalid`` for a malformed manifest, or when other
+            content is attached under the same id.
         """
 
     def detach_image(self, disk_id: str) -> str:

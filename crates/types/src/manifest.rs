@@ -256,6 +256,19 @@ impl Manifest {
         })
     }
 
+    /// Returns whether `other` describes the same disk with the same content; the chunks may be
+    /// elsewhere in the origin.
+    pub fn has_content_of(&self, other: &Manifest) -> bool {
+        let digest = |entry| match entry {
+            Entry::Zero => None,
+            Entry::Chunk { digest, .. } => Some(digest),
+        };
+        self.disk_id == other.disk_id
+            && self.size_bytes == other.size_bytes
+            && self.chunk_size == other.chunk_size
+            && self.entries().map(digest).eq(other.entries().map(digest))
+    }
+
     /// Returns the entries in the order of the disk.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         (0..self.chunk_count).filter_map(|index| self.entry(index))

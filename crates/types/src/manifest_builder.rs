@@ -147,6 +147,22 @@ mod tests {
     }
 
     #[test]
+    fn content_is_compared_without_locations() {
+        let build = |contents: [&[u8]; 2], pack| {
+            let disk_id = DiskId::from_bytes([7; 16]);
+            let mut builder = ManifestBuilder::new(disk_id, ChunkSize::DEFAULT, 3 * 65_536);
+            for content in contents {
+                builder.push_chunk(&Digest::of(content), location(pack, 0));
+            }
+            builder.push_zero();
+            builder.finish().unwrap()
+        };
+        assert!(build([b"a", b"b"], 1).has_content_of(&build([b"a", b"b"], 2)));
+        assert!(!build([b"a", b"b"], 1).has_content_of(&build([b"a", b"c"], 1)));
+        assert!(!build([b"a", b"b"], 1).has_content_of(&sample()));
+    }
+
+    #[test]
     fn too_few_entries_are_refused() {
         let builder = ManifestBuilder::new(DiskId::from_bytes([0; 16]), ChunkSize::DEFAULT, 65_536);
         assert_eq!(builder.finish().unwrap_err(), ManifestError::Range("chunk count"));

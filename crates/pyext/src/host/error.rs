@@ -30,9 +30,6 @@ pub(crate) enum HostError {
     /// No image of that id is attached.
     #[error("image {0} is not attached")]
     NotAttached(DiskId),
-    /// Another manifest is attached under the same id.
-    #[error("image {0} is attached with another manifest; an image never changes")]
-    Differs(DiskId),
     /// A manifest file that holds no valid manifest.
     #[error("{}: {source}", path.display())]
     Manifest { path: PathBuf, source: ManifestError },
@@ -57,9 +54,7 @@ impl HostError {
     /// What a caller can do about it.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            HostError::Setting { .. } | HostError::State(_) | HostError::Differs(_) => {
-                ErrorKind::Invalid
-            }
+            HostError::Setting { .. } | HostError::State(_) => ErrorKind::Invalid,
             HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 ErrorKind::NotFound
             }

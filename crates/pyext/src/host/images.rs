@@ -33,15 +33,12 @@ impl Host {
     /// Offers the image that the manifest file at `path` describes; idempotent.
     ///
     /// # Errors
-    /// [`HostError`] when the manifest is invalid or another one is attached under its id.
+    /// [`HostError`] when the manifest is invalid or other content is attached under its id.
     pub(crate) fn attach_image(&self, path: &Path, hidden: bool) -> Result<Value, HostError> {
         let manifest = read_manifest(path)?;
         let (disk, digest) = (manifest.disk_id(), manifest.digest());
         let name = file_name(disk);
         let mut images = self.parts.images.lock();
-        if images.get(&disk).is_some_and(|attached| attached.digest != digest) {
-            return Err(HostError::Differs(disk));
-        }
         let is_new = !images.contains_key(&disk);
         let view = self.parts.read_path.attach(manifest.clone())?;
         let is_listed = self.is_listed(disk);
@@ -57,8 +54,10 @@ impl Host {
             }
             return Err(error.into());
         }
-        let attached = images.entry(disk).or_insert(Attached { manifest, digest });
-        Ok(self.describe(disk, attached))
+        let attached = Attached { manifest, digest };
+        let description = self.describe(disk, &attached);
+        images.insert(disk, attached);
+        Ok(description)
     }
 
     /// Withdraws an image; open handles go on working.
