@@ -23,6 +23,7 @@ from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.pinning import Pinner
+from acstor.agent.published_ring import RingReference
 from acstor.agent.ring_following import RingFollower
 from acstor.agent.ring_publication import RingPublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
@@ -243,17 +244,18 @@ class Agent:
     def _opened_followers(self) -> _Followers:
         if self._followers is None:
             origin = self._open_origin()
+            reference = RingReference(origin, self._clock)
             self._followers = _Followers(
                 origin,
                 RingPublisher(
-                    origin,
+                    reference,
                     weights=self._conf.agent.ring_weights,
                     vnode_count=self._conf.agent.ring_vnodes,
                     settle_delay=self._conf.agent.ring_settle_delay,
                     clock=self._clock,
                 ),
-                RingFollower(origin, self._data_plane, self._directory),
-                ImageFollower(origin, self._data_plane, self._directory),
+                RingFollower(reference, self._data_plane, self._directory),
+                ImageFollower(origin, self._data_plane, self._directory, self._clock),
             )
         return self._followers
 

@@ -3,7 +3,8 @@
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ from acstor.repository.repository import MANIFEST_SIZE_MAX
 
 LOG = logging.getLogger(__name__)
 
+RECHECK_INTERVAL = 60.0
+"""Seconds after which the record of an image that is attached is read again: an image that was
+published anew is noticed so late, and many hosts with many images do not read them all the time."""
 ATTACH_TIMEOUT = 60.0
 """Seconds that the data plane may take to attach an image."""
 
@@ -40,13 +44,21 @@ class ImageFollower:
     A problem with one image does not keep the others from being followed.
 
     :param directory: where manifests are put for the data plane to read; it makes its own copy.
+    :param clock: monotonic seconds.
     """
 
-    def __init__(self, origin: Origin, data_plane: AdminClient, directory: str) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        data_plane: AdminClient,
+        directory: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._origin = origin
         self._data_plane = data_plane
         self._directory = os.path.join(directory, "manifests")
-        self._tokens: dict[str, tuple[str, str]] = {}  # id -> (token, manifest) of its ref
+        self._clock = clock
+        self._known: dict[str, tuple[str, float]] = {}  # id -> (manifest, when it was read)
 
     def look(self) -> ImageReport:
         """Bring the data plane to the registered images.
@@ -67,7 +79,7 @@ class ImageFollower:
         for image_id in sorted(present.keys() - registered):
             with self._noted(report, image_id):
                 self._withdraw(image_id, report)
-        self._tokens = {key: self._tokens[key] for key in self._tokens if key in registered}
+        self._known = {key: known for key, known in self._known.items() if key in registered}
         return report
 
     @contextlib.contextmanager
@@ -84,17 +96,18 @@ class ImageFollower:
     def _follow(
         self, image_id: str, present: Mapping[str, Mapping[str, Any]], report: ImageReport
     ) -> None:
-        ref = self._origin.get_ref(layout.image_ref(image_id))
-        if ref is None:  # removed since the listing
-            return
-        known = self._tokens.get(image_id)
-        if known is None or known[0] != ref.token:
-            known = (ref.token, ImageRecord.parse(ref.content, image_id).manifest)
-            self._tokens[image_id] = known
         image = present.get(image_id)
-        if image is None or image["hidden"] or image["manifest"] != known[1]:
-            self._attach(image_id, known[1])
-        report.offered[image_id] = known[1]
+        is_offered = image is not None and not image["hidden"]
+        manifest, read_at = self._known.get(image_id, ("", 0.0))
+        if not is_offered or not manifest or self._clock() - read_at >= RECHECK_INTERVAL:
+            ref = self._origin.get_ref(layout.image_ref(image_id))
+            if ref is None:  # removed since the listing
+                return
+            manifest = ImageRecord.parse(ref.content, image_id).manifest
+            self._known[image_id] = (manifest, self._clock())
+        if image is None or not is_offered or image["manifest"] != manifest:
+            self._attach(image_id, manifest)
+        report.offered[image_id] = manifest
 
     def _attach(self, image_id: str, manifest: str) -> None:
         content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)

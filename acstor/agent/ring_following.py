@@ -5,8 +5,7 @@ import os
 
 from acstor.admin.client import AdminClient
 from acstor.agent.atomic_file import write_atomically
-from acstor.agent.ring_publication import read_ring
-from acstor.origin.base import Origin
+from acstor.agent.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
 
@@ -17,8 +16,8 @@ class RingFollower:
     :param directory: where the ring's file is put for the data plane to read.
     """
 
-    def __init__(self, origin: Origin, data_plane: AdminClient, directory: str) -> None:
-        self._origin = origin
+    def __init__(self, reference: RingReference, data_plane: AdminClient, directory: str) -> None:
+        self._reference = reference
         self._data_plane = data_plane
         self._path = os.path.join(directory, "ring.bin")
 
@@ -30,7 +29,7 @@ class RingFollower:
         :raises AcstorError: when the origin, its ring or the data plane is not as it should be;
             the data plane keeps the ring that it has.
         """
-        published = read_ring(self._origin)
+        published = self._reference.look()
         if published is None:
             return generation_in_use
         generation = published.ring.generation

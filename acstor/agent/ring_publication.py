@@ -8,47 +8,17 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from acstor import exception
 from acstor.agent.member import WEIGHT_MAX, Member
+from acstor.agent.published_ring import PublishedRing, RingReference
 from acstor.dataplane import DataPlaneError, Ring, RingHost, build_ring
-from acstor.origin.base import Origin
 
 LOG = logging.getLogger(__name__)
 
-RING_REF = "ring"
-"""Ref of the ring in the origin; its content is the ring's binary form."""
 EQUAL_WEIGHT = 100
 _WEIGHT_UNIT = 1 << 20
 """Bytes per unit of weight where shares follow the capacities."""
-
-
-@dataclass(frozen=True)
-class PublishedRing:
-    """The ring that the origin holds."""
-
-    ring: Ring
-    content: bytes
-    token: str
-
-
-def read_ring(origin: Origin) -> PublishedRing | None:
-    """Return the published ring, or None before the first.
-
-    :raises CorruptError: when the ref's content is no ring.
-    :raises UnavailableError: when the origin cannot be reached.
-    """
-    ref = origin.get_ref(RING_REF)
-    if ref is None:
-        return None
-    try:
-        return PublishedRing(Ring.decode(ref.content), ref.content, ref.token)
-    except DataPlaneError as error:
-        raise exception.CorruptError(
-            f"the published ring is not readable: {error}",
-            hint="run the newest release on all hosts; a ring of another format is not replaced",
-        ) from error
 
 
 def wanted_hosts(members: Mapping[str, Member], weights: str) -> list[RingHost]:
@@ -84,14 +54,14 @@ class RingPublisher:
 
     def __init__(
         self,
-        origin: Origin,
+        reference: RingReference,
         *,
         weights: str,
         vnode_count: int,
         settle_delay: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origin = origin
+        self._reference = reference
         self._weights = weights
         self._vnode_count = vnode_count
         self._settle_delay = settle_delay
@@ -112,10 +82,13 @@ class RingPublisher:
         described, now = _described(hosts), self._clock()
         if described != self._wanted:
             self._wanted, self._wanted_since = described, now
-        published = read_ring(self._origin)
+        published = self._reference.look()
         if published is not None and self._is_as_wanted(published.ring):
             return None
         if now - self._wanted_since < self._settle_delay:
+            return None
+        published = self._reference.read()
+        if published is not None and self._is_as_wanted(published.ring):
             return None
         return self._publish(hosts, published)
 
@@ -139,9 +112,8 @@ class RingPublisher:
                 f"no ring can be built of {len(hosts)} hosts: {error}",
                 hint="check [DEFAULT] topology and [agent] ring_vnodes on all hosts",
             ) from error
-        token = published.token if published else None
         try:
-            self._origin.swap_ref(RING_REF, token, ring.encode())
+            self._reference.replace(published, ring)
         except exception.ConflictError:
             LOG.info("another host has published a ring meanwhile")
             return None

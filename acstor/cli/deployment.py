@@ -11,7 +11,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
-from acstor.agent.ring_publication import PublishedRing, read_ring
+from acstor.agent.published_ring import PublishedRing, read_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 

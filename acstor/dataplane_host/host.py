@@ -165,8 +165,7 @@ class DataPlaneHost:
         self._runtime = runtime
 
     def _restored_runtime(self) -> Runtime:
-        path = self._settings["store_path"]
-        with translated(f"opening the chunk store {path}"):
+        with translated("setting up the data plane"):
             runtime = self._make_runtime(self._settings, self._origin.reader)
         ring_path = self._attachments.ring_path()
         if ring_path is not None:

@@ -152,6 +152,6 @@ def test_second_data_plane_on_one_host_is_refused(cloud: Cloud) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert result.returncode == 5
-    assert "opening the chunk store" in result.stdout
+    assert "setting up the data plane" in result.stdout
     assert host.status() is not None
     assert pathlib.Path(host.mount).is_mount()

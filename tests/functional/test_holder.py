@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.hosts import MIB, Cloud, Host
 
 PROGRAM = str(pathlib.Path(__file__).parent / "programs" / "counting_server.py")
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -160,6 +162,36 @@ def test_program_that_cannot_be_executed_is_named(tmp_path: pathlib.Path) -> Non
     assert result.stderr.splitlines()[-1] == (
         "acstor-holder: error: /nonexistent/program: No such file or directory"
     )
+
+
+@pytest.mark.root
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_holder_killed_and_then_its_data_plane_guests_do_not_notice(cloud: Cloud) -> None:
+    """The data plane outlives its holder, and the next holder gets the descriptors from it."""
+    host = cloud.add_host()
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    orphan = wait_for("a data plane", host.dataplane_pid)
+    with CheckedReader(host.file(image), image.content, seed=30) as reader:
+        reader.wait_reads(20)
+        host.kill("holder")
+        reader.wait_reads(20)
+        host.start_dataplane()  # answered by the orphan; the new process finds the store locked
+        wait_for("the descriptors are with the new holder", lambda: holds_descriptors(host))
+        os.kill(orphan, signal.SIGKILL)
+        host.wait_restarted(orphan)
+        reader.wait_reads(20)
+    assert reader.errors == []
+    status = host.status()
+    assert status is not None
+    assert status["fuse"]["taken_over"]
+
+
+def holds_descriptors(host: Host) -> bool:
+    opened = pathlib.Path(f"/proc/{host.holder_pid}/fd")
+    targets = [os.readlink(entry) for entry in opened.iterdir()]
+    return any(target == "/dev/fuse" for target in targets)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--watchdog", "-1", "--", "true"]])

@@ -9,7 +9,8 @@ import pytest
 from acstor import exception
 from acstor.agent.agent import Agent
 from acstor.agent.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
-from acstor.agent.ring_publication import RING_REF, read_ring
+from acstor.agent.image_following import RECHECK_INTERVAL
+from acstor.agent.published_ring import RING_REF, read_ring
 from acstor.agent.states import (
     TRANSITIONS,
     AgentEvent,
@@ -200,6 +201,47 @@ def test_older_published_ring_is_not_given_to_the_data_plane(host: HostUnderTest
     assert problems(host.agent) == {}
     assert runtime.ring is not None
     assert runtime.ring["generation"] == 5
+
+
+def test_records_of_attached_images_are_not_read_at_each_look(
+    host: HostUnderTest, clock: Clock
+) -> None:
+    runtime = host.data_plane.start()
+    for number in range(1, 11):
+        register(host.origin, str(uuid.UUID(int=number)))
+    host.agent.look()
+    before = host.origin.calls[Operation.GET_REF]
+    host.agent.look()
+    assert host.origin.calls[Operation.GET_REF] - before < 5
+    clock.now += RECHECK_INTERVAL
+    host.agent.look()
+    assert host.origin.calls[Operation.GET_REF] - before > 10
+    assert len(runtime.images) == 10
+
+
+def test_image_published_anew_is_noticed(host: HostUnderTest, clock: Clock) -> None:
+    """Its present manifest stays attached where the data plane refuses another one."""
+    runtime = host.data_plane.start()
+    former = register(host.origin, IMAGE)
+    host.agent.look()
+    assert register(host.origin, IMAGE, salt=1) != former
+    clock.now += RECHECK_INTERVAL
+    host.agent.look()
+    assert "another manifest" in problems(host.agent)[f"image {IMAGE}"]
+    assert runtime.images[IMAGE]["manifest"] == former
+
+
+def test_data_plane_away_for_long_is_no_member_any_more(host: HostUnderTest, clock: Clock) -> None:
+    host.data_plane.start()
+    host.agent.look()
+    assert host.agent._membership._wanted is not None
+    host.data_plane.stop()
+    clock.now += 5
+    host.agent.look()
+    assert host.agent._membership._wanted is not None, "a restart is no absence"
+    clock.now += 1
+    host.agent.look()
+    assert host.agent._membership._wanted is None
 
 
 def test_running_agent_publishes_a_ring_and_becomes_active(

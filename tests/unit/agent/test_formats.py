@@ -6,6 +6,7 @@ import pytest
 
 from acstor.agent import states as agent_states
 from acstor.agent.desired_host import WISH_VERSION, HostWish
+from acstor.agent.published_ring import GENERATION_VERSION, encode_generation
 from acstor.dataplane_host import attachments
 from acstor.dataplane_host import states as process_states
 from acstor.dataplane_host.attachments import Attachments
@@ -21,6 +22,11 @@ def test_host_wish_version_requires_update() -> None:
     golden = (GOLDEN / "host-wish-v1.json").read_bytes()
     assert HostWish(is_drained=True).encode() == golden
     assert HostWish.parse(golden, "h1") == HostWish(is_drained=True)
+
+
+def test_ring_generation_version_requires_update() -> None:
+    assert GENERATION_VERSION == 1
+    assert encode_generation(7) == (GOLDEN / "ring-generation-v1.json").read_bytes()
 
 
 def test_dataplane_state_version_requires_update(tmp_path: pathlib.Path) -> None:

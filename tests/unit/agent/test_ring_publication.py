@@ -2,7 +2,17 @@ import pytest
 
 from acstor import exception
 from acstor.agent.member import Member
-from acstor.agent.ring_publication import RING_REF, RingPublisher, read_ring, wanted_hosts
+from acstor.agent.published_ring import (
+    GENERATION_REF,
+    RECHECK_INTERVAL,
+    RING_REF,
+    RingReference,
+    encode_generation,
+    read_ring,
+)
+from acstor.agent.ring_publication import RingPublisher, wanted_hosts
+from acstor.dataplane import build_ring
+from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from tests.unit.agent.conftest import Clock
@@ -26,9 +36,21 @@ def members(*found: Member) -> dict[str, Member]:
     return {each.name: each for each in found}
 
 
+def make_publisher(
+    origin: Origin, clock: Clock, *, vnode_count: int = 64, settle_delay: float = 0.0
+) -> RingPublisher:
+    return RingPublisher(
+        RingReference(origin, clock),
+        weights="equal",
+        vnode_count=vnode_count,
+        settle_delay=settle_delay,
+        clock=clock,
+    )
+
+
 @pytest.fixture
 def publisher(origin: FaultyOrigin, clock: Clock) -> RingPublisher:
-    return RingPublisher(origin, weights="equal", vnode_count=64, settle_delay=2.0, clock=clock)
+    return make_publisher(origin, clock, settle_delay=2.0)
 
 
 def publish(publisher: RingPublisher, clock: Clock, found: dict[str, Member]) -> int | None:
@@ -119,10 +141,7 @@ def test_of_two_publishers_one_wins_and_both_agree_in_the_end(
     origin: FaultyOrigin, clock: Clock
 ) -> None:
     """Both hold a stale lock; the ref decides."""
-    first, second = (
-        RingPublisher(origin, weights="equal", vnode_count=64, settle_delay=0.0, clock=clock)
-        for _ in range(2)
-    )
+    first = make_publisher(origin, clock)
     one, both = members(member("h1")), members(member("h1"), member("h2"))
     assert first.look(one) is not None
 
@@ -130,12 +149,12 @@ def test_of_two_publishers_one_wins_and_both_agree_in_the_end(
         """Lets the other publish between reading and writing."""
 
         def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
-            if first is not None and not self.hits:
+            if not self.hits:
                 self.hits[Effect.DELAY] += 1
                 assert first.look(both) is not None
             return super().swap_ref(name, expected, content)
 
-    second._origin = Between(origin)
+    second = make_publisher(Between(origin), clock)
     assert second.look(both) is None
     published = read_ring(origin)
     assert published is not None
@@ -147,9 +166,9 @@ def test_number_of_vnodes_never_shrinks(
     publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
 ) -> None:
     publish(publisher, clock, members(member("h1")))
-    smaller = RingPublisher(origin, weights="equal", vnode_count=16, settle_delay=0, clock=clock)
+    smaller = make_publisher(origin, clock, vnode_count=16)
     assert smaller.look(members(member("h1"))) is None
-    larger = RingPublisher(origin, weights="equal", vnode_count=128, settle_delay=0, clock=clock)
+    larger = make_publisher(origin, clock, vnode_count=128)
     ring = larger.look(members(member("h1")))
     assert ring is not None
     assert ring.vnode_count == 128
@@ -158,7 +177,7 @@ def test_number_of_vnodes_never_shrinks(
 def test_damaged_ring_is_reported_and_not_replaced(clock: Clock) -> None:
     origin = MemoryOrigin()
     origin.swap_ref(RING_REF, None, b"not a ring")
-    publisher = RingPublisher(origin, weights="equal", vnode_count=64, settle_delay=0, clock=clock)
+    publisher = make_publisher(origin, clock, vnode_count=64)
     with pytest.raises(exception.CorruptError):
         publisher.look(members(member("h1")))
     ref = origin.get_ref(RING_REF)
@@ -181,3 +200,51 @@ def test_mixed_topologies_name_what_to_check(publisher: RingPublisher, clock: Cl
     with pytest.raises(exception.InvalidError) as caught:
         publisher.look(found)
     assert "topology" in caught.value.hint
+
+
+def test_ring_is_read_again_only_when_its_number_changes(
+    publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
+) -> None:
+    """Hundreds of agents look every few seconds; the ring is large, its number is not."""
+    publish(publisher, clock, members(member("h1")))
+    reference = RingReference(origin, clock)
+    reads: list[str] = []
+
+    def look() -> int:
+        before = origin.calls[Operation.GET_REF]
+        known = reference.look()
+        assert known is not None
+        reads.append("full" if origin.calls[Operation.GET_REF] - before == 2 else "number")
+        return known.ring.generation
+
+    assert [look(), look()] == [1, 1]
+    publish(publisher, clock, members(member("h1"), member("h2")))
+    assert [look(), look()] == [2, 2]
+    assert reads == ["full", "number", "full", "number"]
+
+
+def test_number_that_was_never_written_is_made_up_for(
+    publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
+) -> None:
+    """A publisher killed between ring and number."""
+    publish(publisher, clock, members(member("h1")))
+    reference = RingReference(origin, clock)
+    reference.look()
+    published = read_ring(origin)
+    assert published is not None
+    hosts = wanted_hosts(members(member("h1"), member("h2")), "equal")
+    newer = build_ring(hosts, 64, previous=published.ring)
+    origin.swap_ref(RING_REF, published.token, newer.encode())
+    clock.now += RECHECK_INTERVAL
+    known = reference.look()
+    assert known is not None
+    assert known.ring.generation == 2
+
+
+def test_number_is_written_with_the_ring(
+    publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
+) -> None:
+    publish(publisher, clock, members(member("h1")))
+    ref = origin.get_ref(GENERATION_REF)
+    assert ref is not None
+    assert ref.content == encode_generation(1)

@@ -194,7 +194,7 @@ def test_second_data_plane_on_one_store_is_refused(machine: Machine) -> None:
     machine.host()
     with pytest.raises(exception.UnavailableError, match="open in process 1") as caught:
         machine.host()
-    assert "opening the chunk store" in str(caught.value)
+    assert "setting up the data plane" in str(caught.value)
 
 
 def test_manifest_that_is_malformed_after_a_restart_is_put_aside(
