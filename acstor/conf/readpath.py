@@ -30,10 +30,10 @@ OPTIONS = [
     ),
     cfg.StrOpt(
         "placement",
-        default="oid",
+        default="digest",
         choices=[
-            ("oid", "by disk and chunk index, in runs of placement_span_chunks"),
-            ("digest", "by content"),
+            ("oid", "by disk and chunk index, as in the ACStor paper"),
+            ("digest", "by content, so that images which share chunks share their owners"),
         ],
         help="What decides which host of the ring owns a chunk. Must be equal on all hosts.",
     ),
@@ -44,7 +44,7 @@ OPTIONS = [
         max=4096,
         help=(
             "Chunks of a disk in a row that have one owner, so that neighbouring misses leave the "
-            "origin in one call. Must be equal on all hosts; used with placement = oid."
+            "origin in one call. Must be equal on all hosts; 1 places each chunk by itself."
         ),
     ),
     cfg.StrOpt(

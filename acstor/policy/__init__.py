@@ -1,1 +1,1 @@
-"""The policy service: decides weights, thresholds and consistency levels (a later step fills it)."""
+"""The policy service: decides weights, thresholds, consistency (a later step fills it)."""
