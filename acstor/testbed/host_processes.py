@@ -142,6 +142,10 @@ class HostProcesses:
             "origin": {"url": origin_url},
             "store": {"capacity": STORE_CAPACITY},
             "dataplane": {
+                # The guest's kernel reads ahead, and so does the data plane. What the host's
+                # kernel adds is mostly not asked for: 1.12 times the chunks at 64 KiB, 1.5
+                # times at 1 MiB, 1.05 times without (two guests, 2026-11-21).
+                "read_ahead_kb": "0",
                 "mount_point": str(self.mount_point),
                 "admin_socket": str(directory / "dataplane.sock"),
                 "holder_socket": str(directory / "holder.sock"),

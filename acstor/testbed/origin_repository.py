@@ -5,13 +5,12 @@ import pathlib
 import uuid
 
 from acstor.testbed import exception, processes
-from acstor.testbed.guest.build import GuestImage
 from acstor.testbed.host_processes import program, write_configuration
 from acstor.testbed.testbed import Testbed
 
 PORT = 8420
 READY_TIMEOUT_S = 20.0
-REGISTRATION_TIMEOUT_S = 300.0
+REGISTRATION_TIMEOUT_S = 600.0
 
 
 class OriginRepository:
@@ -21,20 +20,33 @@ class OriginRepository:
     origin's shaped link.
     """
 
-    def __init__(self, testbed: Testbed, image: GuestImage) -> None:
+    def __init__(
+        self, testbed: Testbed, disk: pathlib.Path, name: str, chunk_size: int | None = None
+    ) -> None:
+        """Make the directories; register nothing yet.
+
+        :param disk: raw disk to register.
+        :param name: names the disk's content; the image's id derives from it.
+        :param chunk_size: bytes; None: the default of ``acstor repository init``.
+        """
         self._testbed = testbed
-        self._image = image
+        self._disk = disk
+        self._init_options = [] if chunk_size is None else ["--chunk-size", f"{chunk_size}B"]
         self._directory = testbed.run.directory("origin")
         self._root = testbed.run.directory("origin", "repository")
         self._config = self._directory / "acstor.conf"
         self._server: processes.RunningProcess | None = None
-        #: Derived from the guest, so that runs agree on it.
-        self.image_id = str(uuid.uuid5(uuid.NAMESPACE_OID, image.directory.name))
+        self.image_id = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
     @property
     def url(self) -> str:
         """Return the URL that hosts have in their configuration."""
         return f"http://{self._testbed.origin.address}:{PORT}/"
+
+    @property
+    def directory_url(self) -> str:
+        """Return the URL of the same repository without the link: the directory itself."""
+        return f"posix://{self._root}"
 
     def register(self) -> None:
         """Make the repository and register the image, unless that is done.
@@ -44,20 +56,19 @@ class OriginRepository:
         done = self._directory / "registered"
         if done.exists():
             return
-        url = f"posix://{self._root}"
+        options = {"state_path": str(self._directory)}
         write_configuration(
-            self._config,
-            {"DEFAULT": {"state_path": str(self._directory)}, "origin": {"url": url}},
+            self._config, {"DEFAULT": options, "origin": {"url": self.directory_url}}
         )
-        self._command("repository", "init")
-        disk = str(self._image.disk)
-        self._command("image", "register", "--id", self.image_id, "--disk-format", "raw", disk)
+        self._command("repository", "init", *self._init_options)
+        command = ["image", "register", "--id", self.image_id, "--disk-format", "raw"]
+        self._command(*command, str(self._disk))
         done.touch()
 
     def serve(self) -> None:
         """Start the web server in the origin's namespace and wait until it listens."""
         origin = self._testbed.origin
-        command = [program("acstor-testbed"), "origin", f"posix://{self._root}"]
+        command = [program("acstor-testbed"), "origin", self.directory_url]
         command += ["--address", origin.address, "--port", str(PORT)]
         self._server = self._testbed.table.spawn("origin-http", command, namespace=origin)
         processes.wait_until(

@@ -37,7 +37,9 @@ class Collaborative(base.Approach):
 
     def __init__(self, testbed: Testbed, image: GuestImage) -> None:
         super().__init__(testbed, image)
-        self.repository = origin_repository.OriginRepository(testbed, image)
+        self.repository = origin_repository.OriginRepository(
+            testbed, image.disk, image.directory.name
+        )
         self.hosts: dict[str, HostProcesses] = {}
         self._tiers: dict[str, base.TierBytes] = {}
         self._tiers_before: dict[str, base.TierBytes] = {}
