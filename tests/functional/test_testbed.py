@@ -1,5 +1,6 @@
 """The testbed on the real machine: links, cleaning up after whatever ends a run, a real guest."""
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import netns
 
-from acstor.testbed import accelerator, cleanup, processes
+from acstor.testbed import accelerator, boot_trace, cleanup, processes, replay_storm
 from acstor.testbed.guest import build
 from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
 from acstor.testbed.guest.recipe import GuestRecipe
@@ -31,6 +32,7 @@ pytestmark = [
 
 RATE = LinkRate(80_000_000)
 PORT = 5000
+RECORDED = pathlib.Path(__file__).parents[2] / "bench" / "traces" / "debian-12-boot.jsonl"
 
 
 @pytest.fixture
@@ -217,3 +219,40 @@ def test_guest_whose_disk_is_missing_fails(
     assert guest.state is GuestState.FAILED
     assert guest.failure is not None
     assert "nowhere.raw" in guest.failure
+
+
+@pytest.mark.slow
+@pytest.mark.fuse
+def test_replay_on_three_hosts_reads_the_origin_about_once(
+    tmp_path: pathlib.Path, guest_image: build.GuestImage
+) -> None:
+    recorded = boot_trace.load(RECORDED)
+    with guest_image.disk.open("rb") as disk:
+        # The recorded guest may have had other packages: the same reads, this disk's content.
+        reads = [
+            dataclasses.replace(
+                read,
+                think_us=0,
+                digest=boot_trace.content_digest(os.pread(disk.fileno(), read.length, read.offset)),
+            )
+            for read in recorded.reads
+        ]
+    trace = boot_trace.BootTrace(guest_image.disk_size_bytes, "test", reads)
+    boot_trace.save(trace, tmp_path / "trace")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "guests").symlink_to(DEFAULT_ROOT / "guests")
+    result = replay_storm.run_replays(
+        replay_storm.ReplayStormSettings(
+            testbed=TestbedSettings(host_count=3, origin_rate=LinkRate(10**9)),
+            trace=tmp_path / "trace",
+            root=tmp_path / "root",
+        )
+    )
+    assert len(result.hosts) == 3
+    for name, host in result.hosts.items():
+        assert host.bytes_read == trace.bytes_read
+        assert result.tiers[name].peer, "no host owns everything"
+    # Chunks of heads and tails are pinned when the image arrives, before the ring may be known.
+    assert 0.9 < result.origin_ratio < 1.2
+    assert result.links["origin"].sent < 1.3 * result.union_bytes
+    assert list((tmp_path / "root").glob("acs*")) == []
