@@ -65,14 +65,17 @@ impl Collector for PartsCollector {
                 "acstor_peer_server_refusals",
                 "Requests of peers refused",
                 "status",
-                server.refusals.iter().map(|(status, count)| (format!("{status:?}"), *count)),
+                server.refusals.iter().map(|(status, count)| (status.as_str().to_owned(), *count)),
             )?;
             labelled(
                 &mut encoder,
                 "acstor_peer_server_connections_closed",
                 "Connections of peers that ended",
                 "reason",
-                server.connections_closed.iter().map(|(why, count)| (format!("{why:?}"), *count)),
+                server
+                    .connections_closed
+                    .iter()
+                    .map(|(why, count)| (why.as_str().to_owned(), *count)),
             )?;
         }
         let client = self.0.peer_client.stats();
@@ -95,7 +98,7 @@ impl Collector for PartsCollector {
             "acstor_peer_client_connections_closed",
             "Connections to peers that ended",
             "reason",
-            client.connections_closed.iter().map(|(why, count)| (format!("{why:?}"), *count)),
+            client.connections_closed.iter().map(|(why, count)| (why.as_str().to_owned(), *count)),
         )
     }
 }

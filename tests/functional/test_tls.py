@@ -1,0 +1,86 @@
+"""Peers over mutual TLS, with certificates as an operator would make them."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from tests.fixtures.hosts import BIN, MIB, Cloud, Host
+
+pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(200)]
+
+
+def openssl(*arguments: str, cwd: pathlib.Path) -> None:
+    """Run openssl in a folder."""
+    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True, timeout=60)
+
+
+class Authority:
+    """A certificate authority of a test."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        openssl(
+            "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
+            "-subj", "/CN=test", cwd=folder,
+        )  # fmt: skip
+
+    def options(self, host: str) -> dict[str, object]:
+        """Make a certificate for a host of the ring and return its ``[peer]`` options."""
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        openssl(
+            "req", *key, "-keyout", f"{host}.key", "-out", f"{host}.csr", "-subj", f"/CN={host}",
+            "-addext", f"subjectAltName=DNS:{host}", cwd=self.folder,
+        )  # fmt: skip
+        openssl(
+            "x509", "-req", "-in", f"{host}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-CAcreateserial", "-copy_extensions", "copy", "-days", "2", "-out", f"{host}.pem",
+            cwd=self.folder,
+        )  # fmt: skip
+        return {
+            "tls_enabled": True,
+            "ca_file": self.folder / "ca.pem",
+            "cert_file": self.folder / f"{host}.pem",
+            "key_file": self.folder / f"{host}.key",
+        }
+
+
+def test_peers_with_certificates_of_one_authority_share_chunks(cloud: Cloud) -> None:
+    authority = Authority(cloud.path / "tls")
+    hosts = [cloud.add_host(peer=authority.options(f"h{number}")) for number in range(2)]
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    for host in hosts:
+        assert host.file(image).read_bytes() == image.content
+    assert sum(host.metric("acstor_read_chunks", tier="peer") for host in hosts) > 0
+
+
+def test_peer_of_another_authority_is_not_trusted(cloud: Cloud) -> None:
+    """Its chunks are neither asked for nor given; every read is served by the origin."""
+    ours, theirs = Authority(cloud.path / "tls"), Authority(cloud.path / "other")
+    trusted = cloud.add_host(peer=ours.options("h0"))
+    stranger = cloud.add_host(peer=theirs.options("h1"))
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    for host in (trusted, stranger):
+        assert host.file(image).read_bytes() == image.content
+        assert host.metric("acstor_read_chunks", tier="peer") == 0
+    closed = "acstor_peer_client_connections_closed"
+    assert sum(host.metric(closed, reason="tls_failed") for host in (trusted, stranger)) > 0
+
+
+def test_missing_certificate_is_named(cloud: Cloud) -> None:
+    host = Host(cloud, "h0", {"peer": {"tls_enabled": True, "ca_file": "/nonexistent/ca.pem"}})
+    assert host.command("repository", "init").returncode == 0
+    result = subprocess.run(
+        [str(BIN / "acstor-dataplane"), "--config-file", str(host.config)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode != 0
+    assert "/nonexistent/ca.pem" in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
