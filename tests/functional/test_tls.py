@@ -67,7 +67,7 @@ def test_peer_of_another_authority_is_not_trusted(cloud: Cloud) -> None:
     for host in (trusted, stranger):
         assert host.file(image).read_bytes() == image.content
         assert host.metric("acstor_read_chunks", tier="peer") == 0
-    closed = "acstor_peer_client_connections_closed"
+    closed = "acstor_peer_server_connections_closed"
     assert sum(host.metric(closed, reason="tls_failed") for host in (trusted, stranger)) > 0
 
 
