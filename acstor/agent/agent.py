@@ -194,7 +194,7 @@ class Agent:
 
         def use_images() -> None:
             if status is not None:
-                self._follow_images(followers.images, status, problems)
+                self._follow_images(followers.images, status, generation, problems)
 
         for what, step in (
             ("host wish", drain),
@@ -278,10 +278,16 @@ class Agent:
             self._announce_ring(ring.generation)
 
     def _follow_images(
-        self, follower: ImageFollower, status: dict[str, Any], problems: dict[str, str]
+        self,
+        follower: ImageFollower,
+        status: dict[str, Any],
+        generation: int | None,
+        problems: dict[str, str],
     ) -> None:
         report = follower.look()
-        self._pinner.wish(report.offered, status.get("started_at"))
+        # Without a ring every host would read what it pins from the origin itself.
+        wished = report.offered if generation else {}
+        self._pinner.wish(wished, status.get("started_at"))
         self._metrics.set_images(
             registered=report.registered,
             offered=len(report.offered),

@@ -275,15 +275,30 @@ def test_running_agent_publishes_a_ring_and_becomes_active(
 
 
 def test_pins_are_made_again_for_a_new_data_plane_process(host: HostUnderTest) -> None:
-    host.data_plane.start()
+    runtime = host.data_plane.start()
     register(host.origin, IMAGE)
+    publish(host.origin, 3)
     host.agent._pinner.start()
     host.agent.look()
-    wait_for("pinned", host.agent._pinner.is_idle)
+    wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.data_plane.stop()
     runtime = host.data_plane.start()
     host.agent.look()
     wait_for("pinned again", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
+    host.agent._pinner.stop(10)
+
+
+def test_nothing_is_pinned_before_there_is_a_ring(host: HostUnderTest) -> None:
+    """Else every host would read heads and tails from the origin itself."""
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent._pinner.start()
+    host.agent.look()
+    assert host.agent._pinner.is_idle()
+    assert runtime.images[IMAGE]["pinned_bytes"] == 0
+    publish(host.origin, 3)
+    host.agent.look()
+    wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.agent._pinner.stop(10)
 
 
