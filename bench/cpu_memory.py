@@ -81,8 +81,7 @@ def memory_rows(chunk_count: int) -> list[Row]:
     free = shutil.disk_usage(DEFAULT_ROOT).free
     if free < 4 * size + (2 << 30):
         raise SystemExit(f"{chunk_count} chunks need {4 * size >> 30} GiB of disk; see --chunks")
-    overrides = {"store": {"capacity": str(size + size // 8)}}
-    with served_disk.serve(size, overrides=overrides, chunk_size=MEMORY_CHUNK) as served:
+    with served_disk.serve(size, chunk_size=MEMORY_CHUNK) as served:
         rows = [_memory_row(served, "before the first read")]
         for _ in range(FILL_PASSES_MAX):
             served_disk.read_all(served.path(), block="4M")

@@ -17,6 +17,7 @@ from acstor.testbed.testbed import Testbed, TestbedSettings
 
 MIB = 1 << 20
 VNODES = 1024
+STORE_SPARE = 64 * MIB  # the store holds the whole disk, evicting nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +78,10 @@ def serve(
         write_random(disk, size_bytes)
         repository = OriginRepository(testbed, disk, "benchmark", chunk_size)
         repository.register()
+        options = {"store": {"capacity": str(size_bytes + size_bytes // 8 + STORE_SPARE)}}
+        options.update(overrides or {})
         hosts = [
-            HostProcesses(testbed, host, "bench", repository.directory_url, overrides)
+            HostProcesses(testbed, host, "bench", repository.directory_url, options)
             for host in testbed.hosts
         ]
         ring = testbed.run.directory("bench") / "ring.bin"

@@ -17,7 +17,8 @@ from acstor.testbed.testbed import Testbed
 PEER_PORT = 7420
 METRICS_PORT = 9471
 READY_TIMEOUT_S = 60.0
-STORE_CAPACITY = "4GiB"
+#: Data planes preallocate it, on the one disk that all hosts of a testbed share.
+STORE_CAPACITY = "512MiB"
 _SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ([-+\w.]+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 

@@ -36,6 +36,7 @@ _QUEUE_HANDLE = 0x200000  # 20:0
 _QUEUE_DELAY_MAX_S = 0.05
 _SEGMENT_BYTES_MAX = 65536  # one uncut TCP segment; a queue shorter than a few of them starves
 _BURST_S = 0.002
+_NUD_PERMANENT = 0x80
 
 # pyroute2 attaches a kind that it does not know to the root; bfifo takes the structure of pfifo.
 queueing_disciplines.setdefault("bfifo", sched_pfifo)
@@ -80,6 +81,7 @@ class Network:
         self._switch_name = f"{run.prefix}-switch"
         self._switch: Any = None
         self.members: dict[str, Namespace] = {}
+        self._hardware_addresses: dict[str, str] = {}
 
     def create(self) -> None:
         """Create the switch."""
@@ -103,11 +105,16 @@ class Network:
             rate=rate,
         )
         self._create_namespace(member.namespace)
+        self._hardware_addresses[name] = _hardware_address(len(self.members) + 1)
         self._switch.link(
             "add",
             ifname=name,
             kind="veth",
-            peer={"ifname": "eth0", "net_ns_fd": member.namespace},
+            peer={
+                "ifname": "eth0",
+                "net_ns_fd": member.namespace,
+                "address": self._hardware_addresses[name],
+            },
         )
         port = self._index(self._switch, name)
         self._switch.link("set", index=port, master=self._index(self._switch, "br0"), state="up")
@@ -120,6 +127,26 @@ class Network:
             _shape(host, interface, rate)
         self.members[name] = member
         return member
+
+    def introduce(self) -> None:
+        """Tell every member the hardware addresses of all others; call it when all are added.
+
+        The kernel resolves addresses into one table for all namespaces of the machine, of 1,024
+        entries by default: with some thirty hosts it overflows, and connections wait a second
+        and more. Permanent entries do not count.
+        """
+        for member in self.members.values():
+            with NetNS(member.namespace) as host:
+                interface = self._index(host, "eth0")
+                for other in self.members.values():
+                    if other is not member:
+                        host.neigh(
+                            "replace",
+                            dst=other.address,
+                            lladdr=self._hardware_addresses[other.name],
+                            ifindex=interface,
+                            state=_NUD_PERMANENT,
+                        )
 
     def open(self, members: list[Namespace]) -> None:
         """Take over the network of a run that another process created."""
@@ -152,6 +179,11 @@ class Network:
     @staticmethod
     def _index(namespace: Any, interface: str) -> int:
         return int(namespace.link_lookup(ifname=interface)[0])
+
+
+def _hardware_address(number: int) -> str:
+    """Return a locally administered address; it only has to be unique on one bridge."""
+    return f"02:ac:57:00:{number >> 8:02x}:{number & 0xFF:02x}"
 
 
 def _shape(namespace: Any, interface: int, rate: LinkRate) -> None:

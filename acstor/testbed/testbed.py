@@ -68,6 +68,7 @@ class Testbed:
             testbed.network.add("origin", settings.origin_rate)
             for index in range(settings.host_count):
                 testbed.network.add(f"h{index}", settings.host_rate)
+            testbed.network.introduce()
         except BaseException:
             testbed.close()
             raise
