@@ -70,15 +70,12 @@ def test_iso_is_accepted_as_iso(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("actual", ["qcow2", "vmdk", "vdi", "vhdx", "qed", "luks"])
 def test_other_content_declared_as_raw_is_refused(tmp_path: pathlib.Path, actual: str) -> None:
     (tmp_path / "raw").write_bytes(disk(b"plain"))
-    options: list[str] = []
     if actual == "luks":
-        (tmp_path / "secret").write_text("secret")
-        qemu_img(
-            tmp_path, "create", "-f", "luks", "--object", "secret,id=s,file=secret",
-            "-o", "key-secret=s,iter-time=10", "image", "1M",
-        )  # fmt: skip
+        # qemu-img calibrates its key derivation, which fails on a busy machine.
+        header = b"LUKS\xba\xbe\x00\x01" + b"aes".ljust(32, b"\0") + b"xts-plain64".ljust(32, b"\0")
+        (tmp_path / "image").write_bytes(header.ljust(1 << 20, b"\0"))
     else:
-        qemu_img(tmp_path, "convert", "-f", "raw", "-O", actual, *options, "raw", "image")
+        qemu_img(tmp_path, "convert", "-f", "raw", "-O", actual, "raw", "image")
     with pytest.raises(exception.ImageRefusedError, match=f"its content is {actual}") as refusal:
         inspect(tmp_path / "image", "raw")
     assert refusal.value.exit_status == 3
