@@ -128,15 +128,12 @@ def _add_origin(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from acstor.testbed import demo, report
-    from acstor.testbed.live_view import LiveView
+    from acstor.testbed import demo, live_view, report
     from acstor.testbed.testbed import TestbedSettings
 
     _require_root()
     approaches = arguments.approaches
-    view = LiveView(Console())
+    view = live_view.LiveView(live_view.console())
     result = demo.run_demo(
         demo.DemoSettings(
             testbed=TestbedSettings(arguments.hosts, arguments.origin_link, arguments.host_link),
@@ -196,14 +193,12 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _boot(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from acstor.testbed import stay_up
-    from acstor.testbed.live_view import LiveView
+    from acstor.testbed import live_view, stay_up
 
     _require_root()
+    view = live_view.LiveView(live_view.console())
     result = stay_up.boot_guests(
-        arguments.run, arguments.root, LiveView(Console()), check_content=arguments.check_content
+        arguments.run, arguments.root, view, check_content=arguments.check_content
     )
     return 0 if result.is_complete else TestbedError("").exit_status
 
@@ -221,9 +216,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from acstor.testbed import replay_storm
+    from acstor.testbed import live_view, replay_storm
     from acstor.testbed.testbed import TestbedSettings
 
     _require_root()
@@ -237,7 +230,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         root=arguments.root,
     )
     result = replay_storm.run_replays(settings)
-    replay_storm.show(result, Console())
+    replay_storm.show(result, live_view.console())
     if arguments.json is not None:
         replay_storm.write_json(result, arguments.json)
     return 0

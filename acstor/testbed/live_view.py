@@ -20,9 +20,10 @@ _STYLES = {
     GuestState.FAILED: "bold red",
 }
 _SERIAL_COLUMNS = 60
+_COLUMNS_WITHOUT_TERMINAL = 120
 _CAPTION = (
-    "link: all bytes over the origin's link; chunks: those of chunks, as the data planes count; "
-    "guests' union: distinct chunks that the guests read"
+    "local: also what was prefetched before it was read; link: all bytes over the origin's link; "
+    "chunks: those of chunks, as the data planes count; union: distinct chunks that guests read"
 )
 
 
@@ -34,6 +35,12 @@ def megabytes(count: int | None) -> str:
 def seconds(value: float | None) -> str:
     """Return seconds with one digit, a dash where there are none."""
     return "-" if value is None else f"{value:.1f}"
+
+
+def console() -> Console:
+    """Return where to show it; without a terminal the tables get the width that they need."""
+    on_terminal = Console()
+    return on_terminal if on_terminal.is_terminal else Console(width=_COLUMNS_WITHOUT_TERMINAL)
 
 
 class LiveView:
@@ -138,7 +145,7 @@ def _boot_table(result: DemoResult) -> Table:
 def _tiers_table(result: DemoResult) -> Table:
     table = Table(title="MB that the guests got, by tier; MB out of the origin", caption=_CAPTION)
     table.add_column("approach")
-    for name in ("local", "peer", "origin", "link", "chunks", "guests' union", "out / union"):
+    for name in ("local", "peer", "origin", "link", "chunks", "union", "out/union"):
         table.add_column(name, justify="right")
     for approach in result.approaches:
         total = approach.tier_total

@@ -90,5 +90,10 @@ class LocalCache(base.Approach):
 
     def _guest_bytes(self, host: Namespace) -> int | None:
         path = self._directory(host) / "stats"
-        match = _READ_BYTES.search(path.read_text()) if path.exists() else None
-        return None if match is None else int(float(match[1]) * _UNITS[match[2]])
+        return read_bytes(path.read_text()) if path.exists() else None
+
+
+def read_bytes(statistics: str) -> int | None:
+    """Return the bytes read that a file of nbdkit's stats filter tells, None where it does not."""
+    match = _READ_BYTES.search(statistics)
+    return None if match is None else int(float(match[1]) * _UNITS[match[2]])

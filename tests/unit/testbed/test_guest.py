@@ -1,0 +1,59 @@
+"""Guests: the recipe's key, the digest of a tree, the states."""
+
+import dataclasses
+import pathlib
+import subprocess
+
+import pytest
+
+from acstor.testbed.exception import TestbedError
+from acstor.testbed.guest import build
+from acstor.testbed.guest.machine import TRANSITIONS, GuestState
+from acstor.testbed.guest.recipe import GuestRecipe
+
+
+def test_key_differs_with_every_field() -> None:
+    recipe = GuestRecipe()
+    changed = [
+        dataclasses.replace(recipe, suite="trixie"),
+        dataclasses.replace(recipe, packages=("systemd-sysv",)),
+        dataclasses.replace(recipe, disk_size_bytes=1 << 30),
+        dataclasses.replace(recipe, content_tree="/usr/sbin"),
+    ]
+    keys = {recipe.key(), *(other.key() for other in changed)}
+    assert len(keys) == 1 + len(changed)
+    assert GuestRecipe().key() == recipe.key()
+
+
+def test_tree_digest_is_what_the_guests_script_prints(tmp_path: pathlib.Path) -> None:
+    tree = tmp_path / "usr" / "bin"
+    (tree / "sub").mkdir(parents=True)
+    for name, content in (("b", b"two"), ("a.c", b""), ("[", b"three"), ("sub/x", b"four")):
+        (tree / name).write_bytes(content)
+    (tree / "link").symlink_to("b")
+    # The pipeline of acstor-content-check, below another root.
+    command = f"cd {tmp_path} && find usr/bin -xdev -type f -print0 | sort -z | xargs -0 sha256sum"
+    listing = subprocess.run(
+        ["sh", "-c", f"LC_ALL=C; export LC_ALL; {command} | sed 's|  usr|  /usr|' | sha256sum"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert build.tree_digest(tmp_path, "/usr/bin") == listing.stdout.split()[0]
+    (tree / "b").write_bytes(b"tWo")
+    assert build.tree_digest(tmp_path, "/usr/bin") != listing.stdout.split()[0]
+
+
+def test_load_of_what_is_no_guest_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(TestbedError, match="no built guest"):
+        build.load_guest(tmp_path)
+    (tmp_path / "guest.json").write_text('{"version": 999}')
+    with pytest.raises(TestbedError, match="another release"):
+        build.load_guest(tmp_path)
+
+
+def test_every_state_has_its_transitions() -> None:
+    assert set(TRANSITIONS) == set(GuestState)
+    reachable = {GuestState.REQUESTED}.union(*TRANSITIONS.values())
+    assert reachable == set(GuestState)
+    assert not TRANSITIONS[GuestState.FAILED]
