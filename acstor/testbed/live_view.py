@@ -78,7 +78,8 @@ class LiveView:
         for guest in storm.guests:
             if self._shown.get(guest.request.name) != guest.state:
                 self._shown[guest.request.name] = guest.state
-                self.console.print(f"  {guest.age_s:6.1f} s  {guest.request.name:8} {guest.state}")
+                since = storm.samples[-1].time_s if storm.samples else 0.0
+                self.console.print(f"  {since:6.1f} s  {guest.request.name:8} {guest.state}")
 
     def approach_over(self, result: ApproachResult) -> None:
         """Show what one approach measured."""
