@@ -49,12 +49,14 @@ OPTIONS = [
     ),
     cfg.IntOpt(
         "read_ahead_kb",
-        default=1024,
+        default=0,
         min=0,
         max=16384,
         help=(
-            "Read-ahead of the kernel on the mount, KiB, set after mounting. 0 leaves the "
-            "kernel's own default (128)."
+            "Read-ahead of the kernel on the mount, KiB, set after mounting. 0 is none: four "
+            "hosts that boot at once then read 1.05 times what their guests read out of the "
+            "origin, with 128 it was 1.17 and with 1024 1.52 times. Raise it where whole images "
+            "are read from warm chunk stores. The data plane prefetches sequential reads itself."
         ),
     ),
     cfg.BoolOpt(

@@ -42,7 +42,7 @@ class DataPlaneSettings(TypedDict):
     runtime_threads: int
     origin_threads: int
     read_ahead_kb: int
-    """KiB; 0 leaves the kernel's default."""
+    """KiB; 0: none."""
     allow_other: bool
     read_deadline_ms: int
     origin_deadline_ms: int

@@ -1,4 +1,4 @@
-from acstor.holder.restart_backoff import DELAY_MAX, RestartBackoff
+from acstor.holder.restart_backoff import AT_ONCE_MAX, DELAY_MAX, RestartBackoff
 
 
 def test_process_that_served_is_replaced_at_once_however_often() -> None:
@@ -20,3 +20,11 @@ def test_healthy_life_ends_the_slowness() -> None:
         backoff.delay_after(0.0, was_ready=False)
     backoff.delay_after(60.0, was_ready=False)
     assert backoff.delay_after(0.0, was_ready=False) == 0.0
+
+
+def test_process_that_served_shortly_slows_down_only_after_many() -> None:
+    backoff = RestartBackoff()
+    delays = [backoff.delay_after(0.3, was_ready=True) for _ in range(AT_ONCE_MAX + 100)]
+    assert delays[:AT_ONCE_MAX] == [0.0] * AT_ONCE_MAX
+    assert delays[AT_ONCE_MAX] > 0.0
+    assert delays[-1] == DELAY_MAX
