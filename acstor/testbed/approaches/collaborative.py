@@ -1,5 +1,6 @@
 """The two approaches that are our data plane: ACStor, and static collaborative (paper, §5.2)."""
 
+import abc
 import json
 from typing import ClassVar
 
@@ -79,8 +80,9 @@ class Collaborative(base.Approach):
         # What attaching and pinning read is not the guests'; it leaves the origin all the same.
         self._tiers_before = {name: host_tiers(host) for name, host in self.hosts.items()}
 
+    @abc.abstractmethod
     def _give_ring_and_image(self) -> None:
-        raise NotImplementedError
+        """Let every host have the ring and offer the image; returns when each does."""
 
     def disk(self, host: Namespace) -> BackingDisk:
         """Return the image's file in the host's mount."""
