@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +18,8 @@ from oslo_config import cfg
 from acstor import exception, version
 from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import read_wish
-from acstor.agent.image_following import ImageFollower
+from acstor.agent.duty import Duty, Sight
+from acstor.agent.image_following import ImageFollower, ImageReport
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
@@ -58,6 +59,7 @@ class Agent:
     :param open_origin: opens the origin; tried again at each look until it succeeds.
     :param metrics_address: ``ip:port`` of the Prometheus endpoint, told to the other hosts.
     :param announce_ring: tells the other agents of a generation.
+    :param duties: what else it looks after, in this order.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Agent:
         metrics: AgentMetrics,
         metrics_address: str,
         announce_ring: Callable[[int], None] = lambda generation: None,
+        duties: Sequence[Duty] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conf = conf
@@ -75,6 +78,7 @@ class Agent:
         self._metrics = metrics
         self._metrics_address = metrics_address
         self._announce_ring = announce_ring
+        self._duties = tuple(duties)
         self._clock = clock
         self._directory = f"{conf.state_path}/agent"
         self._data_plane = AdminClient(conf.dataplane.admin_socket)
@@ -139,6 +143,8 @@ class Agent:
         """
         self._membership.start()
         self._pinner.start()
+        for duty in self._duties:
+            duty.start()
         try:
             while not self._is_stopping:
                 self._wake.clear()
@@ -151,6 +157,8 @@ class Agent:
                 self._wake.wait(self._seconds_to_next_look())
         finally:
             self._move(AgentEvent.STOP)
+            for duty in reversed(self._duties):
+                duty.stop(STOP_TIMEOUT)
             self._pinner.stop(STOP_TIMEOUT)
             self._membership.stop(STOP_TIMEOUT, leave=False)
             if self._followers is not None:
@@ -165,11 +173,27 @@ class Agent:
             self._describe_self(status)
             followers = self._attempt(problems, "origin", self._opened_followers)
             generation = status["ring_generation"] if status else None
+            images: ImageReport | None = None
             if followers is not None:
-                generation = self._follow(followers, status, generation, problems)
+                generation, images = self._follow(followers, status, generation, problems)
             view = self._membership.view
             if not view.is_current:
                 problems["coordination"] = view.problem or "not reached yet"
+            self._do_duties(
+                Sight(
+                    host=self._conf.host,
+                    data_plane=self._data_plane,
+                    status=status,
+                    origin=followers.origin if followers and "origin" not in problems else None,
+                    generation=generation,
+                    is_draining=self._state is AgentState.DRAINING,
+                    view=view,
+                    registered=images.registered if images else None,
+                    offered=images.offered if images else {},
+                    pinned=self._pinner.pinned(status.get("started_at") if status else None),
+                ),
+                problems,
+            )
         self._report(problems, view, generation, is_up=status is not None)
 
     def _follow(
@@ -178,8 +202,12 @@ class Agent:
         status: dict[str, Any] | None,
         generation: int | None,
         problems: dict[str, str],
-    ) -> int | None:
-        """Do what needs the origin; each step stands for itself, unless the origin is away."""
+    ) -> tuple[int | None, ImageReport | None]:
+        """Do what needs the origin; each step stands for itself, unless the origin is away.
+
+        :returns: the ring generation in use and, where they could be followed, the images.
+        """
+        images: ImageReport | None = None
 
         def drain() -> None:
             self._follow_wish(followers.origin, status)
@@ -193,8 +221,9 @@ class Agent:
                 generation = followers.ring.look(generation)
 
         def use_images() -> None:
+            nonlocal images
             if status is not None:
-                self._follow_images(followers.images, status, generation, problems)
+                images = self._follow_images(followers.images, status, generation, problems)
 
         for what, step in (
             ("host wish", drain),
@@ -211,7 +240,14 @@ class Agent:
                 break
             except (exception.AcstorError, OSError) as error:
                 problems[what] = _one_line(error)
-        return generation
+        return generation, images
+
+    def _do_duties(self, sight: Sight, problems: dict[str, str]) -> None:
+        for duty in self._duties:
+            try:
+                problems.update(duty.look(sight))
+            except (exception.AcstorError, OSError) as error:
+                problems[duty.name] = _one_line(error)
 
     # The steps of a look
 
@@ -283,19 +319,20 @@ class Agent:
         status: dict[str, Any],
         generation: int | None,
         problems: dict[str, str],
-    ) -> None:
+    ) -> ImageReport:
         report = follower.look()
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered if generation else {}
         self._pinner.wish(wished, status.get("started_at"))
         self._metrics.set_images(
-            registered=report.registered,
+            registered=len(report.registered),
             offered=len(report.offered),
             hidden=report.hidden,
             failed=len(report.problems),
         )
         for image_id, problem in report.problems.items():
             problems[f"image {image_id}"] = problem
+        return report
 
     # Reporting
 

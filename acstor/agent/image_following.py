@@ -29,7 +29,8 @@ ATTACH_TIMEOUT = 60.0
 class ImageReport:
     """What a look at the images found and did."""
 
-    registered: int = 0
+    registered: frozenset[str] = frozenset()
+    """Ids of the images in the origin."""
     hidden: int = 0
     """Withdrawn images that guests still use."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -68,11 +69,11 @@ class ImageFollower:
         """
         report = ImageReport()
         present = {image["id"]: image for image in self._data_plane.call("image.list")}
-        registered = {
+        registered = frozenset(
             name.removeprefix(layout.IMAGE_PREFIX)
             for name in self._origin.list_refs(layout.IMAGE_PREFIX)
-        }
-        report.registered = len(registered)
+        )
+        report.registered = registered
         for image_id in sorted(registered):
             with self._noted(report, image_id):
                 self._follow(image_id, present, report)

@@ -62,6 +62,11 @@ class Pinner:
             }
             self._condition.notify()
 
+    def pinned(self, process: object) -> frozenset[str]:
+        """Return the ids of the images that are pinned, if ``process`` is the one that has them."""
+        with self._condition:
+            return frozenset(self._done) if process == self._process else frozenset()
+
     def is_idle(self) -> bool:
         """Return whether everything that was wished for is pinned or was tried."""
         with self._condition:

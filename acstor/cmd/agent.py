@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.admin.client import AdminClient
+    from acstor.agent import duties
     from acstor.agent.agent import ORIGIN_DEADLINE, Agent
     from acstor.agent.metrics import AgentMetrics
     from acstor.agent.metrics_endpoint import MetricsEndpoint
@@ -78,6 +79,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         announce_ring=lambda generation: (
             messages.announce_ring(generation) if messages is not None else None
         ),
+        duties=duties.build(conf, look_soon=lambda: agent.look_soon()),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

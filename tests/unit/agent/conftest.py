@@ -6,6 +6,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.agent.agent import Agent
+from acstor.agent.duty import Sight
 from acstor.agent.metrics import AgentMetrics
 from acstor.conf import loading
 from acstor.origin.faulty import FaultyOrigin
@@ -24,6 +25,29 @@ class Clock:
         return self.now
 
 
+class RecordingDuty:
+    """Keeps what it was shown; says or raises what the test wants."""
+
+    name = "recording"
+
+    def __init__(self) -> None:
+        self.sights: list[Sight] = []
+        self.problems: dict[str, str] = {}
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        pass
+
+    def look(self, sight: Sight) -> dict[str, str]:
+        self.sights.append(sight)
+        if self.error is not None:
+            raise self.error
+        return self.problems
+
+    def stop(self, timeout: float) -> None:
+        pass
+
+
 class HostUnderTest:
     """A host: configuration, data plane in memory, an agent whose looks the test makes."""
 
@@ -34,12 +58,14 @@ class HostUnderTest:
         self.origin = origin
         self.data_plane = MemoryDataPlane(conf)
         self.metrics = AgentMetrics()
+        self.duty = RecordingDuty()
         self.agent = Agent(
             conf,
             open_origin=lambda: origin,
             metrics=self.metrics,
             metrics_address="127.0.0.1:9471",
             announce_ring=announced.append,
+            duties=[self.duty],
             clock=clock,
         )
 

@@ -135,6 +135,40 @@ def test_origin_away_keeps_what_is_attached(host: HostUnderTest) -> None:
     assert problems(host.agent) == {}
 
 
+def test_duty_sees_what_the_look_saw(host: HostUnderTest) -> None:
+    host.data_plane.start()
+    publish(host.origin, 3)
+    manifest = register(host.origin, IMAGE)
+    host.agent.look()
+    sight = host.duty.sights[-1]
+    assert sight.status is not None
+    assert sight.origin is host.origin
+    assert sight.generation == 3
+    assert sight.registered == {IMAGE}
+    assert sight.offered == {IMAGE: manifest}
+
+
+def test_duty_is_not_told_that_there_are_no_images_when_nobody_knows(host: HostUnderTest) -> None:
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    for operation in Operation:
+        host.origin.faults.append(Fault(operation, Effect.ERROR))
+    host.agent.look()
+    assert host.duty.sights[-1].registered is None
+    assert host.duty.sights[-1].origin is None
+
+
+def test_duty_that_fails_is_a_problem_of_its_own(host: HostUnderTest) -> None:
+    host.data_plane.start()
+    host.duty.error = OSError(13, "not allowed")
+    host.agent.look()
+    assert "not allowed" in problems(host.agent)["recording"]
+    host.duty.error, host.duty.problems = None, {"thing": "is wrong"}
+    host.agent.look()
+    assert problems(host.agent) == {"thing": "is wrong"}
+
+
 def test_listing_that_fails_detaches_nothing(host: HostUnderTest) -> None:
     """An origin that is half away must not be taken for one without images."""
     runtime = host.data_plane.start()
