@@ -144,7 +144,7 @@ def test_duty_sees_what_the_look_saw(host: HostUnderTest) -> None:
     assert sight.status is not None
     assert sight.origin is host.origin
     assert sight.generation == 3
-    assert sight.registered == {IMAGE}
+    assert sight.registered == frozenset({IMAGE})
     assert sight.offered == {IMAGE: manifest}
 
 
