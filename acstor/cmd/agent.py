@@ -50,7 +50,9 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.agent.metrics_endpoint import MetricsEndpoint
     from acstor.dataplane_host.settings import advertised_address
     from acstor.origin.opening import open_origin
-    from acstor.rpc import announcements
+    from acstor.rpc import transport
+    from acstor.rpc.agent_server import AgentServer, RingEndpoint
+    from acstor.rpc.announcements import Announcements
 
     metrics = AgentMetrics()
     data_plane = AdminClient(conf.dataplane.admin_socket, timeout=2.0)
@@ -70,7 +72,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     address, _, port = endpoint.address.rpartition(":")
     if address in _WILDCARDS:
         address = advertised_address(conf)
-    messages: announcements.Announcements | None = None
+    messages: Announcements | None = None
+    server: AgentServer | None = None
     agent = Agent(
         conf,
         open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
@@ -84,9 +87,12 @@ def _run(conf: cfg.ConfigOpts) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGHUP, lambda *_: agent.look_soon())
-    if announcements.is_configured(conf):
-        messages = announcements.Announcements(conf, conf.host, lambda _: agent.look_soon())
+    if transport.is_configured(conf):
+        messages = Announcements(conf)
         messages.start()
+        endpoints = [RingEndpoint(lambda _: agent.look_soon())]
+        server = AgentServer(conf, conf.host, endpoints)
+        server.start()
     endpoint.start()
     LOG.info("metrics at http://%s/metrics", endpoint.address)
     Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
@@ -94,6 +100,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
         agent.run()
     finally:
         endpoint.stop()
+        if server is not None:
+            server.stop(5.0)
         if messages is not None:
             messages.stop(5.0)
     return 0
