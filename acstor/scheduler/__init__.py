@@ -1,1 +1,1 @@
-"""Nova and Cinder filters and weighers (a later step fills it)."""
+"""What the schedulers of Nova and Cinder load, and what they know of the hosts."""
