@@ -178,6 +178,78 @@ class DataPlane:
     def ledger_stop(self, disk_id: str) -> None:
         """Stop recording and forget the ledger; nothing happens when there is none."""
 
+    def working_set(self, disk_id: str) -> dict[str, object]:
+        """Return which chunks guests read while the image booted, since the process started.
+
+        A boot begins when a handle is opened and lasts ``boot_window`` from the last open on;
+        opens less than that apart are one boot. Only reads of front ends count.
+
+        :returns: ``boots`` int; ``chunk_count`` int, of the disk; ``bitmap`` bytes,
+            ceil(chunk_count / 8) long: bit ``i % 8``, least significant first, of byte ``i // 8``
+            is chunk ``i``.
+        :raises DataPlaneError: kind ``not_found`` for an unknown id, ``unsupported`` for a disk of
+            more than 2^26 chunks.
+        """
+
+    def set_working_set(self, disk_id: str, path: str) -> None:
+        """Take over which chunks boots of the image read, as learnt by all hosts.
+
+        :param path: of a raw bitmap as :meth:`working_set` returns it; read and closed.
+        :raises DataPlaneError: kind ``invalid`` when the file is not a bitmap of this image's
+            length (bits past the last chunk are 0), ``not_found`` for an unknown id; what was set
+            before stays.
+        """
+
+    def coverage(self) -> list[dict[str, object]]:
+        """Return how much of each working set that was set this host holds, ordered by image.
+
+        Keys: ``image`` str; ``wanted_chunks`` int, the different chunks of it with content;
+        ``present_chunks`` int, those in the chunk store. Not counted as a use of any chunk.
+        """
+
+    def preload_start(
+        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
+    ) -> dict[str, object]:
+        """Fetch an image, or what its boots read, into the chunk store; returns at once.
+
+        One job per image. Where one of the same ``what`` and ``pin`` has not ended, its rate is
+        changed and it goes on; any other is replaced. A job without ``pin`` takes back what a
+        former one pinned.
+
+        :param what: ``working-set`` or ``full``.
+        :param rate_bytes_per_s: most bytes per second; 0: no limit.
+        :param pin: keep what the job brings from being evicted.
+        :returns: as one element of :meth:`preload_status`.
+        :raises DataPlaneError: kind ``not_found`` for an unknown id or without a working set,
+            ``invalid`` for another ``what``, ``unsupported`` for a disk of more than 2^26 chunks.
+        """
+
+    def preload_status(self) -> list[dict[str, object]]:
+        """Return the newest preload of each attached image that had one, ordered by image.
+
+        Keys: ``image`` str; ``what`` str; ``pin`` bool; ``state`` str: ``queued`` (behind other
+        jobs), ``running``, ``yielding`` (to reads of guests), ``waiting`` (for the origin), or
+        ended: ``done``, ``failed``, ``stopped``; ``is_hint`` bool, whether it was started because
+        somebody touched the image; ``total_bytes``, ``present_bytes`` (there before the job, or
+        brought by others), ``fetched_bytes`` and ``remaining_bytes`` ints; ``rate_bytes_per_s``
+        int, the limit, 0 none; ``recent_bytes_per_s`` int, of the last 5 s; ``started_at`` float,
+        POSIX time; ``error`` str or None. Byte counts are 0 while queued.
+        """
+
+    def preload_stop(self, disk_id: str) -> None:
+        """Stop the preload of an image; what it brought stays. Nothing happens without one."""
+
+    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]:
+        """Return what a preload would bring and what room there is for it.
+
+        Keys: ``total_bytes`` int, different chunks with content; ``missing_bytes`` int, those not
+        in the chunk store; ``free_bytes`` int; ``evictable_bytes`` int, held, not pinned and not
+        part of what is wanted; ``pinnable_bytes`` int, how much more may be pinned. A preload of
+        which more is missing than free and evictable fails before it fetches anything.
+
+        :raises DataPlaneError: as :meth:`preload_start`.
+        """
+
     def set_log_level(self, directives: str) -> None:
         """Set which events reach the log channel, e.g. ``info`` or ``info,acstor_peer=debug``."""
 

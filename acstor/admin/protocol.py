@@ -29,6 +29,39 @@ PIN_TIMEOUT_MAX = 600.0
 PIN_BYTES_MAX = 1 << 40
 """Most bytes at one end of an image that can be pinned."""
 
+PRELOAD_RATE_MAX = 1 << 40
+"""Highest limit that a preload may be given, bytes per second."""
+
+
+class PreloadWhat(enum.StrEnum):
+    """What a preload brings."""
+
+    WORKING_SET = "working-set"
+    """What boots of the image have read."""
+    FULL = "full"
+    """The whole image."""
+
+
+class PreloadState(enum.StrEnum):
+    """What a preload of the data plane is doing; the page of its state machine is ``preload``."""
+
+    QUEUED = "queued"
+    """As many others run as may."""
+    RUNNING = "running"
+    YIELDING = "yielding"
+    """Reads of guests wait: nothing new is fetched."""
+    WAITING = "waiting"
+    """The origin does not answer; tried again until it does or somebody stops the preload."""
+    DONE = "done"
+    """All of it is in the chunk store."""
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the preload does nothing any more."""
+        return self in {PreloadState.DONE, PreloadState.FAILED, PreloadState.STOPPED}
+
 
 class Code(enum.IntEnum):
     """Error codes; those below -32099 are JSON-RPC's own."""

@@ -2,6 +2,8 @@
 
 from oslo_config import cfg
 
+from acstor.conf import types
+
 GROUP = "dataplane"
 
 OPTIONS = [
@@ -63,6 +65,26 @@ OPTIONS = [
         "allow_other",
         default=True,
         help="Whether users other than the data plane's (libvirt, Nova) may read the images.",
+    ),
+    cfg.FloatOpt(
+        "boot_window",
+        default=120.0,
+        min=1.0,
+        max=3600.0,
+        help=(
+            "Seconds after an image was opened for which the chunks that guests read of it count "
+            "as read by its boot. Opens less than this apart are one boot."
+        ),
+    ),
+    cfg.Opt(
+        "hint_preload_rate",
+        type=types.ByteSize(0, types.TIB),
+        default="100MiB",
+        help=(
+            "Bytes per second at which the chunks that boots of an image read are fetched ahead "
+            "when the times of its file are set, as Nova does before it boots an instance from "
+            "it. 0: nothing is fetched then."
+        ),
     ),
     cfg.FloatOpt(
         "stop_timeout",

@@ -29,6 +29,15 @@ class Operations(Protocol):
     def ledger_start(self, disk_id: str, capacity: int) -> None: ...  # noqa: D102
     def ledger_get(self, disk_id: str) -> str: ...  # noqa: D102
     def ledger_stop(self, disk_id: str) -> None: ...  # noqa: D102
+    def working_set(self, disk_id: str) -> dict[str, object]: ...  # noqa: D102
+    def set_working_set(self, disk_id: str, path: str) -> None: ...  # noqa: D102
+    def coverage(self) -> list[dict[str, object]]: ...  # noqa: D102
+    def preload_start(  # noqa: D102
+        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
+    ) -> dict[str, object]: ...
+    def preload_status(self) -> list[dict[str, object]]: ...  # noqa: D102
+    def preload_stop(self, disk_id: str) -> None: ...  # noqa: D102
+    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]: ...  # noqa: D102
     def set_log_level(self, directives: str) -> None: ...  # noqa: D102
     def restart(self) -> None: ...  # noqa: D102
 
@@ -58,8 +67,13 @@ def _is_timeout(value: Any) -> bool:
     )
 
 
+def _is_what(value: Any) -> bool:
+    return isinstance(value, str) and value in set(protocol.PreloadWhat)
+
+
 _IMAGE = ("image", _is_image, "an image id (a UUID in lower case)")
 _PATH = ("path", _is_path, "an absolute path")
+_WHAT = ("what", _is_what, " or ".join(protocol.PreloadWhat))
 _PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
     "status": (),
     "image.attach": (_PATH,),
@@ -85,6 +99,22 @@ _PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
     ),
     "ledger.get": (_IMAGE,),
     "ledger.stop": (_IMAGE,),
+    "workingset.read": (_IMAGE,),
+    "workingset.set": (_IMAGE, _PATH),
+    "workingset.coverage": (),
+    "preload.start": (
+        _IMAGE,
+        _WHAT,
+        (
+            "rate_bytes_per_s",
+            _is_int(0, protocol.PRELOAD_RATE_MAX),
+            "0 to 2^40 bytes per second; 0: no limit",
+        ),
+        ("pin", lambda value: isinstance(value, bool), "true or false"),
+    ),
+    "preload.status": (),
+    "preload.stop": (_IMAGE,),
+    "preload.estimate": (_IMAGE, _WHAT),
     "log.level": (
         (
             "directives",
@@ -121,6 +151,13 @@ def methods(operations: Operations) -> dict[str, Method]:
         "ledger.start": call(operations.ledger_start),
         "ledger.get": operations.ledger_get,
         "ledger.stop": call(operations.ledger_stop),
+        "workingset.read": operations.working_set,
+        "workingset.set": call(operations.set_working_set),
+        "workingset.coverage": operations.coverage,
+        "preload.start": operations.preload_start,
+        "preload.status": operations.preload_status,
+        "preload.stop": call(operations.preload_stop),
+        "preload.estimate": operations.preload_estimate,
         "log.level": call(operations.set_log_level),
         "process.restart": call(operations.restart),
     }

@@ -4,6 +4,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
 
     images/<uuid>.manifest   an attached image
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
+    images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
     images/<uuid>.refused    a manifest that could not be attached after a restart
     ring.bin                 the ring in use
     draining                 empty: peers are refused
@@ -29,6 +30,7 @@ FILE_BYTES_MAX = 4 << 30
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARRIVING = "arriving-"
+_WORKING_SET = "working-set"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class AttachedImage:
     disk_id: str
     manifest_path: str
     is_hidden: bool
+    working_set_path: str | None = None
 
 
 class Attachments:
@@ -66,7 +69,12 @@ class Attachments:
             if kind == "manifest" and _UUID.fullmatch(disk_id):
                 found.append(
                     AttachedImage(
-                        disk_id, os.path.join(self._images, name), self._is_hidden(disk_id)
+                        disk_id,
+                        os.path.join(self._images, name),
+                        self._exists(disk_id, "hidden"),
+                        self._path(disk_id, _WORKING_SET)
+                        if self._exists(disk_id, _WORKING_SET)
+                        else None,
                     )
                 )
         return found
@@ -115,7 +123,8 @@ class Attachments:
     def forget_image(self, disk_id: str) -> None:
         """Remove what is kept of an image."""
         _check_id(disk_id)
-        for kind in ("manifest", "hidden"):  # in this order: a kill between leaves no image
+        # In this order: a kill between leaves no image.
+        for kind in ("manifest", "hidden", _WORKING_SET):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(disk_id, kind))
         _sync_directory(self._images)
@@ -123,6 +132,19 @@ class Attachments:
     def refuse_image(self, disk_id: str) -> None:
         """Put a manifest aside that cannot be attached, for a person to look at."""
         os.replace(self._path(disk_id, "manifest"), self._path(disk_id, "refused"))
+
+    def keep_working_set(self, disk_id: str, arrived_path: str) -> None:
+        """Keep an arrived bitmap as the working set of an image."""
+        _check_id(disk_id)
+        os.replace(arrived_path, self._path(disk_id, _WORKING_SET))
+        _sync_directory(self._images)
+
+    def forget_working_set(self, disk_id: str) -> None:
+        """Remove the working set of an image."""
+        _check_id(disk_id)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(disk_id, _WORKING_SET))
+        _sync_directory(self._images)
 
     def ring_path(self) -> str | None:
         """Return the path of the ring that was in use, or None."""
@@ -170,8 +192,8 @@ class Attachments:
     def _path(self, disk_id: str, kind: str) -> str:
         return os.path.join(self._images, f"{disk_id}.{kind}")
 
-    def _is_hidden(self, disk_id: str) -> bool:
-        return os.path.exists(self._path(disk_id, "hidden"))
+    def _exists(self, disk_id: str, kind: str) -> bool:
+        return os.path.exists(self._path(disk_id, kind))
 
 
 def _check_id(disk_id: str) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from acstor import exception, version
-from acstor.admin import protocol
+from acstor.admin import bitmap, protocol
 from acstor.admin.server import AdminServer
 from acstor.dataplane import StaleDescriptorError, translated
 from acstor.dataplane_host import descriptors, log_drain, mount, settings
 from acstor.dataplane_host.admin_methods import methods
-from acstor.dataplane_host.attachments import Attachments
+from acstor.dataplane_host.attachments import AttachedImage, Attachments
 from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.origin_source import OriginSource
 from acstor.dataplane_host.runtime import Runtime, RuntimeFactory
@@ -181,7 +181,19 @@ class DataPlaneHost:
             except exception.AcstorError as error:
                 LOG.error("image %s cannot be attached again: %s", image.disk_id, error)
                 self._attachments.refuse_image(image.disk_id)
+                continue
+            self._restore_working_set(runtime, image)
         return runtime
+
+    def _restore_working_set(self, runtime: Runtime, image: AttachedImage) -> None:
+        if image.working_set_path is None:
+            return
+        try:
+            with translated(f"working set of {image.disk_id}"):
+                runtime.set_working_set(image.disk_id, image.working_set_path)
+        except exception.AcstorError as error:
+            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
+            self._attachments.forget_working_set(image.disk_id)
 
     def _keep_descriptors(self, *, fuse_is_inherited: bool) -> None:
         descriptors.keep(
@@ -291,6 +303,49 @@ class DataPlaneHost:
         """Stop recording."""
         with translated(f"ledger of {disk_id}"):
             self.runtime.ledger_stop(disk_id)
+
+    def working_set(self, disk_id: str) -> dict[str, object]:
+        """Return which chunks guests read while the image booted; the bitmap as text."""
+        with translated(f"working set of {disk_id}"):
+            found = self.runtime.working_set(disk_id)
+        raw = found["bitmap"]
+        assert isinstance(raw, bytes)
+        return {**found, "bitmap": bitmap.encode(raw)}
+
+    def set_working_set(self, disk_id: str, path: str) -> None:
+        """Use the working set in a file from now on and keep it for restarts."""
+        self._refuse_own_mount(path)
+        with self._lock, self._attachments.arriving(path) as arrived:
+            with translated(f"working set {path} of {disk_id}"):
+                self.runtime.set_working_set(disk_id, arrived)
+            self._attachments.keep_working_set(disk_id, arrived)
+
+    def coverage(self) -> list[dict[str, object]]:
+        """Return how much of each working set this host holds."""
+        return self.runtime.coverage()
+
+    def preload_start(
+        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
+    ) -> dict[str, object]:
+        """Start to fetch an image, or what its boots read; return the job."""
+        with translated(f"preload of {disk_id}"):
+            job = self.runtime.preload_start(disk_id, what, rate_bytes_per_s, pin)
+        LOG.info("preload of %s (%s), at most %d bytes/s", disk_id, what, rate_bytes_per_s)
+        return job
+
+    def preload_status(self) -> list[dict[str, object]]:
+        """Return the preloads."""
+        return self.runtime.preload_status()
+
+    def preload_stop(self, disk_id: str) -> None:
+        """Stop the preload of an image."""
+        with translated(f"preload of {disk_id}"):
+            self.runtime.preload_stop(disk_id)
+
+    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]:
+        """Return what a preload would bring and what room there is."""
+        with translated(f"preload of {disk_id}"):
+            return self.runtime.preload_estimate(disk_id, what)
 
     def set_log_level(self, directives: str) -> None:
         """Set which events of the runtime are logged."""

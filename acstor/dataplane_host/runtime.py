@@ -34,6 +34,15 @@ class Runtime(Protocol):
     def ledger_start(self, disk_id: str, capacity: int) -> None: ...  # noqa: D102
     def ledger_get(self, disk_id: str) -> str: ...  # noqa: D102
     def ledger_stop(self, disk_id: str) -> None: ...  # noqa: D102
+    def working_set(self, disk_id: str) -> dict[str, object]: ...  # noqa: D102
+    def set_working_set(self, disk_id: str, path: str) -> None: ...  # noqa: D102
+    def coverage(self) -> list[dict[str, object]]: ...  # noqa: D102
+    def preload_start(  # noqa: D102
+        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
+    ) -> dict[str, object]: ...
+    def preload_status(self) -> list[dict[str, object]]: ...  # noqa: D102
+    def preload_stop(self, disk_id: str) -> None: ...  # noqa: D102
+    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]: ...  # noqa: D102
     def set_log_level(self, directives: str) -> None: ...  # noqa: D102
     def take_log_lines(self, lines_max: int) -> list[str]: ...  # noqa: D102
     def stop(self, unmount: bool, timeout: float) -> None: ...  # noqa: D102

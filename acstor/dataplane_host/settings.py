@@ -55,6 +55,9 @@ class DataPlaneSettings(TypedDict):
     hedge_enabled: bool
     hedge_min_ms: int
     prefetch_max_bytes: int
+    boot_window_ms: int
+    hint_preload_bytes_per_s: int
+    """0: a hint starts no preload."""
     peer_inflight_max: int
     """Chunks in flight per peer."""
     distance_threshold: int | None
@@ -148,6 +151,8 @@ def from_conf(
         hedge_enabled=read.hedge_enabled,
         hedge_min_ms=_milliseconds(read.hedge_min),
         prefetch_max_bytes=read.prefetch_max,
+        boot_window_ms=_milliseconds(conf.dataplane.boot_window),
+        hint_preload_bytes_per_s=conf.dataplane.hint_preload_rate,
         peer_inflight_max=read.peer_inflight_max,
         distance_threshold=read.distance_threshold,
         peer_listen_address=resolve(peer.listen_address, "[peer] listen_address"),

@@ -5,7 +5,6 @@ import pathlib
 import socket
 
 from acstor.dataplane import (
-    DataPlaneError,
     DigestIndex,
     ImageBuilder,
     Manifest,
@@ -13,28 +12,29 @@ from acstor.dataplane import (
     RingHost,
     StaleDescriptorError,
     build_ring,
+    scan_buffer,
 )
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
+from tests.doubles.memory_preloads import MemoryPreloads, failure
 
 CHUNK_SIZE = 65536
 
 
-def failure(kind: str, message: str) -> DataPlaneError:
-    error = DataPlaneError(message)
-    error.kind = kind
-    return error
-
-
-def make_manifest(disk_id: str, chunks: int = 16, salt: int = 0) -> Manifest:
-    """Return the manifest of a disk of zeros."""
+def make_manifest(disk_id: str, chunks: int = 16, salt: int = 0, content: int = 0) -> Manifest:
+    """Return the manifest of a disk of zeros, but for its first ``content`` chunks."""
     builder = ImageBuilder(DigestIndex(CHUNK_SIZE))
-    builder.push_zeros(chunks)
+    if content:
+        parts = (f"{disk_id} {number}".encode() for number in range(content))
+        buffer = bytearray().join(part.ljust(CHUNK_SIZE, b".") for part in parts)
+        builder.absorb(scan_buffer(buffer, CHUNK_SIZE), buffer)
+        builder.seal_pack(bytes(16))
+    builder.push_zeros(chunks - content)
     return builder.finish(disk_id, chunks * CHUNK_SIZE, salt)
 
 
-def write_manifest(path: pathlib.Path, disk_id: str) -> str:
-    path.write_bytes(make_manifest(disk_id).to_bytes())
+def write_manifest(path: pathlib.Path, disk_id: str, content: int = 0) -> str:
+    path.write_bytes(make_manifest(disk_id, content=content).to_bytes())
     return str(path)
 
 
@@ -45,7 +45,10 @@ def write_ring(path: pathlib.Path, generation: int) -> str:
 
 
 class MemoryRuntime:
-    """Keeps what it is told; ``open_handles`` of an image is set by the test."""
+    """Keeps what it is told; ``open_handles`` of an image is set by the test.
+
+    What boots read and how far preloads are is up to the test, through ``preloads``.
+    """
 
     locked_stores: set[str] = set()  # noqa: RUF012 - the store's lock is the whole machine's
 
@@ -64,6 +67,7 @@ class MemoryRuntime:
         self.attached_before_start: list[str] = []
         self.log_lines: list[str] = []
         self.stopped_with: list[bool] = []
+        self.preloads = MemoryPreloads(settings["store_capacity_bytes"])
         self._fuse: int | None = None
         self._fuse_peer: socket.socket | None = None
         self._listener: socket.socket | None = None
@@ -112,6 +116,7 @@ class MemoryRuntime:
             "hidden": hidden,
             "pinned_bytes": 0,
         }
+        self.preloads.attached(manifest)
         return self.images[disk_id]
 
     def detach_image(self, disk_id: str) -> str:
@@ -121,6 +126,7 @@ class MemoryRuntime:
             self.images[disk_id]["hidden"] = True
             return "hidden"
         del self.images[disk_id]
+        self.preloads.detached(disk_id)
         return "removed"
 
     def list_images(self) -> list[dict[str, object]]:
@@ -172,6 +178,29 @@ class MemoryRuntime:
 
     def ledger_stop(self, disk_id: str) -> None:
         self.images.get(disk_id, {}).pop("ledger", None)
+
+    def working_set(self, disk_id: str) -> dict[str, object]:
+        return self.preloads.working_set(disk_id)
+
+    def set_working_set(self, disk_id: str, path: str) -> None:
+        self.preloads.set_working_set(disk_id, path)
+
+    def coverage(self) -> list[dict[str, object]]:
+        return self.preloads.coverage()
+
+    def preload_start(
+        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
+    ) -> dict[str, object]:
+        return self.preloads.start(disk_id, what, rate_bytes_per_s, pin)
+
+    def preload_status(self) -> list[dict[str, object]]:
+        return self.preloads.status()
+
+    def preload_stop(self, disk_id: str) -> None:
+        self.preloads.stop(disk_id)
+
+    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]:
+        return dict(self.preloads.estimate(disk_id, what))
 
     def set_log_level(self, directives: str) -> None:
         self.log_lines.append(f"INFO acstor_log level {directives}")

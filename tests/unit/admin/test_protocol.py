@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
-from acstor.admin import protocol
+from acstor.admin import bitmap, protocol
 from acstor.admin.protocol import Code, ProtocolError, Request
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "admin-protocol-v1.jsonl"
@@ -90,4 +90,19 @@ def test_messages_are_those_of_the_golden_file_version_requires_update() -> None
         protocol.encode_result(1, {"id": "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", "hidden": False}),
         protocol.encode_error(Code.FAILED, "no such image", 2, exception.ErrorKind.NOT_FOUND),
         protocol.encode_error(Code.PARSE_ERROR, "not a line of JSON"),
+        protocol.encode_request(
+            Request(
+                "preload.start",
+                {
+                    "image": "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0",
+                    "what": "working-set",
+                    "rate_bytes_per_s": 100_000_000,
+                    "pin": False,
+                },
+                id="a",
+            )
+        ),
+        protocol.encode_result(
+            "a", {"bitmap": bitmap.encode(bytes([1, 128])), "boots": 3, "chunk_count": 16}
+        ),
     ]
