@@ -1,0 +1,145 @@
+"""Options of the registrar: what it registers, when it looks, what it may use."""
+
+from oslo_config import cfg
+
+from acstor.conf import types
+
+GROUP = "registrar"
+
+OPTIONS = [
+    cfg.FloatOpt(
+        "interval",
+        default=60.0,
+        min=0.1,
+        max=86400.0,
+        help=(
+            "Seconds between two comparisons of all images of Glance with the catalogue. They "
+            "make up for notifications that were lost."
+        ),
+    ),
+    cfg.ListOpt(
+        "notification_topics",
+        default=["notifications"],
+        help=(
+            "Topics on which Glance sends its notifications ([oslo_messaging_notifications] "
+            "topics in glance-api.conf). They are heard where transport_url is set, through a "
+            "queue of the registrar's own: nobody else loses any."
+        ),
+    ),
+    cfg.StrOpt(
+        "notification_exchange",
+        default="glance",
+        help="Exchange on which Glance sends them (control_exchange in glance-api.conf).",
+    ),
+    cfg.StrOpt(
+        "notification_pool",
+        default="acstor-registrar",
+        regex=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        help=(
+            "Name of that queue, the same for all registrars of a deployment. It keeps what "
+            "arrives while none runs; delete it in the broker when ACStor is removed for good."
+        ),
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=1,
+        min=1,
+        max=64,
+        help="Images that are registered at the same time.",
+    ),
+    cfg.IntOpt(
+        "niceness",
+        default=10,
+        min=0,
+        max=19,
+        help="By how much the process yields the processors to others (nice). 0: not at all.",
+    ),
+    cfg.Opt(
+        "rate_max",
+        type=types.ByteSize(),
+        default=0,
+        help=(
+            "Most bytes per second that are downloaded, and most that are read and stored, by all "
+            "registrations together. 0: no limit."
+        ),
+    ),
+    cfg.StrOpt(
+        "spool_path",
+        default="$state_path/spool",
+        help=(
+            "Directory for downloaded images, removed as soon as each is registered. It needs "
+            "room for the largest images, one for each worker."
+        ),
+    ),
+    cfg.Opt(
+        "spool_reserve",
+        type=types.ByteSize(),
+        default="1GiB",
+        help="Bytes of its file system that are left free, whatever is downloaded.",
+    ),
+    cfg.Opt(
+        "size_max",
+        type=types.ByteSize(types.MIB),
+        default="1TiB",
+        help="Images whose file is larger are left to Nova.",
+    ),
+    cfg.StrOpt(
+        "signed_images",
+        default="leave",
+        choices=[
+            ("leave", "leave them to Nova, which verifies the signature when it downloads"),
+            ("register", "register them; nobody verifies the signature, only the checksum"),
+        ],
+        help=(
+            "What becomes of images with a signature (img_signature). An image that is registered "
+            "is not downloaded by Nova, so that [glance] verify_glance_signatures in nova.conf "
+            "has no effect on it."
+        ),
+    ),
+    cfg.FloatOpt(
+        "retry_delay",
+        default=30.0,
+        min=0.1,
+        max=86400.0,
+        help="Seconds after which a failed registration is tried again; doubles with each failure.",
+    ),
+    cfg.FloatOpt(
+        "retry_delay_max",
+        default=3600.0,
+        min=0.1,
+        max=604800.0,
+        help="Longest time, seconds, between two attempts to register an image.",
+    ),
+    cfg.FloatOpt(
+        "withdraw_grace",
+        default=3600.0,
+        min=0.0,
+        max=31536000.0,
+        help=(
+            "Seconds for which an image that was deleted or deactivated in Glance stays on the "
+            "hosts after the last instance that uses it is gone."
+        ),
+    ),
+    cfg.FloatOpt(
+        "gc_interval",
+        default=21600.0,
+        min=0.0,
+        max=31536000.0,
+        help="Seconds between two garbage collections. 0: none; run 'acstor gc' instead.",
+    ),
+    cfg.HostAddressOpt(
+        "metrics_address",
+        default="127.0.0.1",
+        help="Address of the registrar's Prometheus endpoint (/metrics, /healthz).",
+    ),
+    cfg.PortOpt(
+        "metrics_port",
+        default=9473,
+        help="TCP port of the registrar's Prometheus endpoint. 0: any free one.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[registrar]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

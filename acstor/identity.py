@@ -1,0 +1,83 @@
+"""Sessions with other OpenStack services, with the credentials of ``[keystone]``.
+
+One session serves a whole process and all its threads: it asks Keystone for a token at the first
+request, keeps it, and asks again when it runs out.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
+
+from acstor import exception, version
+from acstor.conf import keystone, loading
+from acstor.conf.nova import adapter_options
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
+    from keystoneauth1.session import Session
+
+TIMEOUT_DEFAULT = 60.0
+"""Seconds for one request where neither ``[keystone] timeout`` nor the caller says otherwise."""
+
+
+def is_configured(conf: cfg.ConfigOpts) -> bool:
+    """Return whether the operator gives credentials (``[keystone] auth_type``)."""
+    return loading.is_written(conf, keystone.GROUP, "auth_type")
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[keystone]`` that do not depend on the kind of credentials."""
+    from keystoneauth1 import loading as ks_loading
+
+    ks_loading.register_auth_conf_options(conf, keystone.GROUP)
+    ks_loading.register_session_conf_options(conf, keystone.GROUP)
+
+
+def open_session(conf: cfg.ConfigOpts) -> "Session":
+    """Return a session with the credentials of ``[keystone]``; Keystone is not asked yet.
+
+    :raises ConfigurationError: when there are no credentials, or not all that their kind needs.
+    """
+    from keystoneauth1 import exceptions
+    from keystoneauth1 import loading as ks_loading
+
+    register_opts(conf)
+    try:
+        auth = ks_loading.load_auth_from_conf_options(conf, keystone.GROUP)
+        if auth is None:
+            raise exception.ConfigurationError(
+                "no credentials for the other services are configured",
+                hint="set [keystone] auth_type = password, auth_url, username, password and so on",
+            )
+        session: Session = ks_loading.load_session_from_conf_options(
+            conf, keystone.GROUP, auth=auth
+        )
+    except (exceptions.NoMatchingPlugin, exceptions.OptionError) as error:
+        raise exception.ConfigurationError(f"[keystone]: {_one_line(error)}") from error
+    except (cfg.ConfigSourceValueError, ValueError) as error:
+        raise exception.ConfigurationError(f"[keystone]: {_one_line(error)}") from error
+    session.timeout = session.timeout or TIMEOUT_DEFAULT
+    session.app_name = "acstor"
+    session.app_version = version.release()
+    return session
+
+
+def open_adapter(conf: cfg.ConfigOpts, group: str, session: "Session", service_type: str) -> Any:
+    """Return an adapter for the service that a group (``[glance]``, ``[nova]``) describes.
+
+    :param service_type: where the group does not name one.
+    :raises ConfigurationError: when the options contradict each other.
+    """
+    from keystoneauth1 import exceptions
+    from keystoneauth1 import loading as ks_loading
+
+    conf.register_opts(adapter_options(service_type), group=group)
+    try:
+        adapter: Adapter = ks_loading.load_adapter_from_conf_options(conf, group, session=session)
+    except (exceptions.OptionError, TypeError, ValueError) as error:
+        raise exception.ConfigurationError(f"[{group}]: {_one_line(error)}") from error
+    return adapter
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,297 @@
+"""What the registrar decided about each image of Glance: the refs ``catalogue/<uuid>``.
+
+An entry changes so; everything that is not listed is a programming error::
+
+                        accept                    start               finish
+    (absent) ----------------------> waiting ---------> registering ---------> registered
+     | | ^                             ^  ^              |   |    (restore) ->    |
+     | | |                     accept  |  |   accept     |   | fail               | withdraw
+     | | '--forget-- (each)            |  '---------- failed <'                   v
+     | '-----leave-----> left ---------'                  left <--leave------ withdrawn
+     '-------restore---> registered                             (each --withdraw--^)
+
+``registering`` with nobody at work (its registrar was killed) is started again. Whether hosts
+have the image is said by the ref ``images/<uuid>`` alone; an image without an entry was registered
+by hand.
+"""
+
+import dataclasses
+import datetime
+import enum
+import json
+from collections.abc import Iterator
+
+from acstor import exception
+from acstor.origin import base
+from acstor.repository import layout
+
+CATALOGUE_PREFIX = "catalogue/"
+CATALOGUE_VERSION = 1
+NAME_LENGTH_MAX = 255
+REASON_LENGTH_MAX = 500
+
+
+class EntryState(enum.StrEnum):
+    """What becomes of an image of Glance."""
+
+    WAITING = "waiting"
+    """It will be registered."""
+    REGISTERING = "registering"
+    """A registrar is reading and storing it."""
+    REGISTERED = "registered"
+    """Hosts boot from it."""
+    LEFT = "left"
+    """It is left to Nova; the reason says why."""
+    FAILED = "failed"
+    """It could not be registered; the reason says why, ``retry_at`` when it is tried again."""
+    WITHDRAWN = "withdrawn"
+    """It is not to be used for new instances; it goes as soon as no instance uses it."""
+
+
+class EntryEvent(enum.StrEnum):
+    """What may happen to an entry."""
+
+    ACCEPT = "accept"
+    """The image is one to register."""
+    START = "start"
+    """A registrar begins with it, or again after one that was killed."""
+    FINISH = "finish"
+    """It is registered."""
+    FAIL = "fail"
+    LEAVE = "leave"
+    """It is left to Nova, and hosts do not have it."""
+    WITHDRAW = "withdraw"
+    """Glance has it no more, deactivated it, or it is not to be registered any more."""
+    RESTORE = "restore"
+    """Hosts have it, with the content that Glance says: nothing needs to be done."""
+    FORGET = "forget"
+    """Glance has it no more and hosts do not have it."""
+
+
+_S, _E = EntryState, EntryEvent
+
+TRANSITIONS: dict[tuple[EntryState | None, EntryEvent], EntryState | None] = {
+    (None, _E.ACCEPT): _S.WAITING,
+    (None, _E.LEAVE): _S.LEFT,
+    (None, _E.RESTORE): _S.REGISTERED,  # it was registered by hand
+    (_S.WAITING, _E.START): _S.REGISTERING,
+    (_S.WAITING, _E.LEAVE): _S.LEFT,
+    (_S.WAITING, _E.WITHDRAW): _S.WITHDRAWN,
+    (_S.WAITING, _E.FORGET): None,
+    (_S.REGISTERING, _E.ACCEPT): _S.WAITING,  # cancelled: Glance changed it meanwhile
+    (_S.REGISTERING, _E.START): _S.REGISTERING,
+    (_S.REGISTERING, _E.FINISH): _S.REGISTERED,
+    (_S.REGISTERING, _E.RESTORE): _S.REGISTERED,  # killed after the image was published
+    (_S.REGISTERING, _E.FAIL): _S.FAILED,
+    (_S.REGISTERING, _E.LEAVE): _S.LEFT,
+    (_S.REGISTERING, _E.WITHDRAW): _S.WITHDRAWN,
+    (_S.REGISTERING, _E.FORGET): None,
+    (_S.REGISTERED, _E.ACCEPT): _S.WAITING,  # somebody removed the image by hand
+    (_S.REGISTERED, _E.LEAVE): _S.LEFT,
+    (_S.REGISTERED, _E.WITHDRAW): _S.WITHDRAWN,
+    (_S.REGISTERED, _E.FORGET): None,
+    (_S.LEFT, _E.ACCEPT): _S.WAITING,
+    (_S.LEFT, _E.LEAVE): _S.LEFT,  # for another reason
+    (_S.LEFT, _E.WITHDRAW): _S.WITHDRAWN,
+    (_S.LEFT, _E.FORGET): None,
+    (_S.FAILED, _E.ACCEPT): _S.WAITING,
+    (_S.FAILED, _E.LEAVE): _S.LEFT,
+    (_S.FAILED, _E.WITHDRAW): _S.WITHDRAWN,
+    (_S.FAILED, _E.FORGET): None,
+    (_S.WITHDRAWN, _E.ACCEPT): _S.WAITING,
+    (_S.WITHDRAWN, _E.LEAVE): _S.LEFT,
+    (_S.WITHDRAWN, _E.RESTORE): _S.REGISTERED,
+    (_S.WITHDRAWN, _E.WITHDRAW): _S.WITHDRAWN,  # for another reason
+    (_S.WITHDRAWN, _E.FORGET): None,
+}
+"""Every change of an entry; None: there is no entry."""
+
+
+def next_state(state: EntryState | None, event: EntryEvent) -> EntryState | None:
+    """Return the state after ``event``.
+
+    :raises InternalError: for a pair that the table does not list.
+    """
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        known = state.value if state else "absent"
+        raise exception.InternalError(f"{event.value} in catalogue state {known}") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of one image of Glance. Times are UTC, ISO 8601."""
+
+    state: EntryState
+    reason: str = ""
+    """Why, for people."""
+    name: str = ""
+    pin: bool = False
+    """Whether hosts are to keep the whole image (``acstor_pin=true``)."""
+    checksum: str | None = None
+    """What Glance declares, ``algorithm:hexadecimal``."""
+    size_bytes: int = 0
+    """Of the file in Glance."""
+    glance_updated_at: str = ""
+    changed_at: str = ""
+    """When the state was reached."""
+    attempts: int = 0
+    """Registrations that failed one after the other."""
+    retry_at: str | None = None
+    """When a failed registration is tried again; None: only after a change in Glance."""
+    judged: str | None = None
+    """What a verdict on the content itself was about, disk format and checksum; None: there is
+    none. As long as Glance says the same, so does the verdict."""
+    unused_since: str | None = None
+    """Since when no host uses a withdrawn image; None: one does, or nobody looked yet."""
+    registrar: str = ""
+    """Who wrote this."""
+
+    def encode(self) -> bytes:
+        """Return the ref's content, JSON."""
+        fields = {"version": CATALOGUE_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes, image_id: str) -> "Entry":
+        """Read a ref's content; unknown fields are ignored.
+
+        :raises UnsupportedError: when a newer release wrote it.
+        :raises CorruptError: when it is malformed.
+        """
+        malformed = exception.CorruptError(
+            f"the catalogue's entry of image {image_id} is malformed",
+            hint=f"remove the ref {catalogue_ref(image_id)}; the registrar writes it anew",
+        )
+        try:
+            fields = json.loads(content)
+            version = fields["version"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise malformed from error
+        if version != CATALOGUE_VERSION:
+            raise exception.UnsupportedError(
+                f"the catalogue's entry of image {image_id} has version {version!r}, "
+                f"this release reads {CATALOGUE_VERSION}"
+            )
+        try:
+            known = {
+                field.name: fields[field.name]
+                for field in dataclasses.fields(cls)
+                if field.name in fields
+            }
+            entry = cls(**{**known, "state": EntryState(known["state"])})
+            entry._check()
+        except (ValueError, TypeError, KeyError) as error:
+            raise malformed from error
+        return entry
+
+    def _check(self) -> None:
+        for name, kind in _FIELD_KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise ValueError(name)
+        if min(self.size_bytes, self.attempts) < 0:
+            raise ValueError("negative")
+        for time in (self.retry_at, self.unused_since):
+            if time is not None:
+                parse_time(time)
+
+
+_OPTIONAL = (str, type(None))
+_FIELD_KINDS: dict[str, type | tuple[type, ...]] = {
+    "reason": str,
+    "name": str,
+    "pin": bool,
+    "checksum": _OPTIONAL,
+    "size_bytes": int,
+    "glance_updated_at": str,
+    "changed_at": str,
+    "attempts": int,
+    "retry_at": _OPTIONAL,
+    "judged": _OPTIONAL,
+    "unused_since": _OPTIONAL,
+    "registrar": str,
+}
+
+
+def format_time(seconds: float) -> str:
+    """Return a time as the entries have it.
+
+    :param seconds: since the epoch.
+    """
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+
+
+def parse_time(text: str) -> float:
+    """Return a time of an entry in seconds since the epoch.
+
+    :raises ValueError: when it is malformed or has no time zone.
+    """
+    time = datetime.datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return time.timestamp()
+
+
+def catalogue_ref(image_id: str) -> str:
+    """Return the name of the ref that holds an image's entry."""
+    return CATALOGUE_PREFIX + image_id
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """An entry as it is in the origin."""
+
+    image_id: str
+    entry: Entry
+    token: str
+    """Names this state of the ref."""
+
+
+class Catalogue:
+    """The entries in one origin."""
+
+    def __init__(self, origin: base.Origin) -> None:
+        """Use the entries in ``origin``."""
+        self._origin = origin
+
+    def find(self, image_id: str) -> Listed | None:
+        """Return an image's entry, None when there is none.
+
+        :raises InvalidError: when the id is no UUID.
+        :raises CorruptError: and the like when it is not readable.
+        :raises UnavailableError: when the origin cannot be reached.
+        """
+        image_id = layout.canonical_image_id(image_id)
+        ref = self._origin.get_ref(catalogue_ref(image_id))
+        if ref is None:
+            return None
+        return Listed(image_id, Entry.parse(ref.content, image_id), ref.token)
+
+    def ids(self) -> Iterator[str]:
+        """Yield the ids of all images with an entry, in no particular order."""
+        for name in self._origin.list_refs(CATALOGUE_PREFIX):
+            yield name.removeprefix(CATALOGUE_PREFIX)
+
+    def entries(self) -> Iterator[Listed]:
+        """Yield all entries but those that vanish meanwhile; errors as in :meth:`find`."""
+        for image_id in self.ids():
+            listed = self.find(image_id)
+            if listed is not None:
+                yield listed
+
+    def replace(self, image_id: str, before: Listed | None, after: Entry | None) -> Listed | None:
+        """Change an entry if it still is what the caller has seen.
+
+        :param before: what the caller has seen; None: no entry.
+        :param after: None removes the entry.
+        :raises ConflictError: when somebody else changed it.
+        :raises UnavailableError: when the origin cannot be reached.
+        """
+        token = self._origin.swap_ref(
+            catalogue_ref(image_id),
+            before.token if before else None,
+            after.encode() if after else None,
+        )
+        return Listed(image_id, after, token) if after is not None and token is not None else None
