@@ -32,7 +32,6 @@ ALL = (
     PINNED_BYTES,
 )
 
-CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
 _END = "# EOF"
 
 

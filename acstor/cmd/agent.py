@@ -47,8 +47,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.agent import duties
     from acstor.agent.agent import ORIGIN_DEADLINE, Agent
     from acstor.agent.metrics import AgentMetrics
-    from acstor.agent.metrics_endpoint import MetricsEndpoint
     from acstor.dataplane_host.settings import advertised_address
+    from acstor.metrics_endpoint import MetricsEndpoint
     from acstor.origin.opening import open_origin
     from acstor.rpc import transport
     from acstor.rpc.agent_server import AgentServer, RingEndpoint

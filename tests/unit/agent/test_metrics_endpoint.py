@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics import parser
 
-from acstor.agent import metrics, metrics_endpoint
+from acstor import metrics_endpoint
+from acstor.agent import metrics
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.metrics_endpoint import MetricsEndpoint
 from acstor.agent.states import AgentState
+from acstor.metrics_endpoint import MetricsEndpoint
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "source" / "admin" / "metrics-agent.rst"
 

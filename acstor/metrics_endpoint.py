@@ -1,4 +1,4 @@
-"""The Prometheus endpoint of a host: ``/metrics`` of agent and data plane, ``/healthz``."""
+"""The Prometheus endpoint of a control process: ``/metrics`` and ``/healthz``."""
 
 import logging
 import socket
@@ -8,10 +8,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from acstor.agent import metrics
+from prometheus_client.openmetrics import exposition
 
 LOG = logging.getLogger(__name__)
 
+CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
 REQUESTS_MAX = 8
 """Requests answered at a time; one more is refused with 503."""
 REQUEST_TIMEOUT = 10.0
@@ -80,7 +81,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_TIMEOUT
     server: _Server
-    server_version = "acstor-agent"
+    server_version = "acstor"
     sys_version = ""
 
     def do_GET(self) -> None:
@@ -95,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_path(self) -> None:
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(HTTPStatus.OK, self.server.text(), metrics.CONTENT_TYPE)
+                self._answer(HTTPStatus.OK, self.server.text(), CONTENT_TYPE)
             case "/healthz" if self.server.is_healthy():
                 self._answer(HTTPStatus.OK, "ok\n")
             case "/healthz":
