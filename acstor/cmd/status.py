@@ -1,0 +1,43 @@
+"""``acstor-status``: says whether this machine is ready for the installed release."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_upgradecheck import upgradecheck
+
+from acstor import version, warning_filters
+from acstor.conf import loading, opts
+from acstor.status.checks import UpgradeChecks
+
+_PROGRAM = "acstor-status"
+_EXIT_ERROR = 255
+"""Not to be confused with the results of checks: 0 success, 1 warning, 2 failure."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``upgrade check``; return the worst result."""
+    warning_filters.ignore_eventlet()
+    conf = cfg.ConfigOpts()
+    opts.register_all(conf)
+    log.register_options(conf)
+    upgradecheck.register_cli_options(conf, UpgradeChecks(conf))
+    # Not upgradecheck.main: that would read default_config_dirs, which no other program reads.
+    default_files = [loading.DEFAULT_FILE] if os.access(loading.DEFAULT_FILE, os.R_OK) else []
+    try:
+        conf(
+            sys.argv[1:] if arguments is None else list(arguments),
+            project="acstor",
+            prog=_PROGRAM,
+            version=version.release(),
+            default_config_files=default_files,
+            default_config_dirs=[],
+        )
+    except cfg.Error as error:
+        print(f"{_PROGRAM}: error: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
+        return _EXIT_ERROR
+    upgradecheck.CONF = conf  # where it looks whether --json was given
+    log.setup(conf, _PROGRAM)
+    return int(upgradecheck.run(conf))

@@ -1,0 +1,83 @@
+"""Checks of the services that the control plane uses: coordination, messages, Keystone."""
+
+from oslo_config import cfg
+from oslo_upgradecheck.upgradecheck import Result
+
+from acstor import exception, version
+from acstor.agent.member import Member
+from acstor.cli import deployment
+from acstor.conf import loading
+from acstor.rpc import transport
+from acstor.status.verdict import failure, failure_of, success, warning
+
+_CALL_TIMEOUT = 5.0
+_NAMES_MAX = 8
+_TOPIC = "acstor-status"
+
+
+def check_coordination(conf: cfg.ConfigOpts) -> Result:
+    """Check that the backend of membership and locks is reachable, and that hosts can share it."""
+    try:
+        members = deployment.list_members(conf)
+    except exception.AcstorError as error:
+        return failure_of(error)
+    if not loading.is_written(conf, "coordination", "backend_url"):
+        return warning(
+            f"[coordination] backend_url is not set: {conf.coordination.backend_url} is for one "
+            "machine; name an etcd, Redis or ZooKeeper, or a directory that all hosts share"
+        )
+    return success(f"{len(members)} hosts are members of group {conf.coordination.group}")
+
+
+def check_agents(conf: cfg.ConfigOpts) -> Result:
+    """Check that the agents of all hosts are of the installed release."""
+    try:
+        members = deployment.list_members(conf)
+    except exception.AcstorError as error:
+        return failure_of(error)
+    installed = version.release()
+    others = [member for member in members.values() if member.release != installed]
+    if others:
+        return warning(
+            f"release {installed} is installed here, other releases run on {_listed(others)}; "
+            "upgrade these hosts, or restart acstor-agent there if they have it already"
+        )
+    return success(f"release {installed} runs on all of {len(members)} hosts")
+
+
+def _listed(members: list[Member]) -> str:
+    names = [f"{member.name} ({member.release})" for member in members[:_NAMES_MAX]]
+    left_out = len(members) - len(names)
+    return ", ".join(names) + (f" and {left_out} more" if left_out else "")
+
+
+def check_messages(conf: cfg.ConfigOpts) -> Result:
+    """Check that the message broker takes messages of this user."""
+    if not transport.is_configured(conf):
+        return warning(
+            "[DEFAULT] transport_url is not set: agents notice news at their next look only, the "
+            "schedulers know nothing of the hosts' caches, and images cannot be preloaded on other "
+            "hosts; set it"
+        )
+    try:
+        with transport.opened(conf) as opened:
+            return _send(opened)
+    except exception.AcstorError as error:
+        return failure_of(error)
+
+
+def _send(opened: object) -> Result:
+    import oslo_messaging  # heavy
+
+    # A cast: a call would first wait for a connection to listen on, without any limit.
+    client = oslo_messaging.get_rpc_client(
+        opened, oslo_messaging.Target(topic=_TOPIC), timeout=_CALL_TIMEOUT, retry=0
+    )
+    try:
+        client.cast({}, "ping")  # to a queue that nobody has; the broker drops it
+    except Exception as error:  # drivers raise what their client libraries raise
+        return failure(
+            f"the message broker cannot be used: {type(error).__name__}; check that it is up, and "
+            "address, user, password and virtual host of [DEFAULT] transport_url"
+        )
+    return success("the broker takes messages")

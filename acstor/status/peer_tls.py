@@ -1,0 +1,94 @@
+"""Check of this host's certificate, key and authority: they work together."""
+
+import contextlib
+import ssl
+import time
+from collections.abc import Iterator
+
+from oslo_config import cfg
+from oslo_upgradecheck.upgradecheck import Result
+
+from acstor import exception
+from acstor.dataplane_host.settings import advertised_address
+from acstor.status.host import NOT_COMPUTE, is_compute_host
+from acstor.status.verdict import failure, success, warning
+
+_DAYS_LEFT_MIN = 14
+_DAY_SECONDS = 86400
+_HOSTNAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH
+_HINT = "'Certificates between hosts' in the administration guide says how to make certificates"
+
+
+def check_certificate(conf: cfg.ConfigOpts) -> Result:
+    """Check that a peer of the same authority would accept this host's certificate."""
+    if not is_compute_host(conf):
+        return success(NOT_COMPUTE)
+    peer = conf.peer
+    if not peer.tls_enabled:
+        return warning(
+            "[peer] tls_enabled = false: whoever reaches port "
+            f"{peer.listen_port} can read chunks; turn it on unless the network is encrypted"
+        )
+    try:
+        ends_at = _handshake(conf, conf.host)
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        return failure(
+            f"{named}{error.strerror or error}: check [peer] ca_file, cert_file, key_file; {_HINT}"
+        )
+    days_left = int((ssl.cert_time_to_seconds(ends_at) - time.time()) // _DAY_SECONDS)
+    text = f"{peer.cert_file} is valid for {days_left} more days"
+    if days_left < _DAYS_LEFT_MIN:
+        return warning(f"{text}; put a new one in place (no restart is needed); {_HINT}")
+    return success(text)
+
+
+def _handshake(conf: cfg.ConfigOpts, name: str) -> str:
+    """Shake hands with ourselves, as two hosts do, and return when the certificate ends.
+
+    :raises OSError: when a file is missing, does not fit, or the certificate is not accepted.
+    """
+    try:
+        return _handshake_as(conf, name)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code != _HOSTNAME_MISMATCH:
+            raise
+        try:
+            return _handshake_as(conf, advertised_address(conf))
+        except exception.AcstorError:
+            raise error from None
+
+
+def _handshake_as(conf: cfg.ConfigOpts, name: str) -> str:
+    peer = conf.peer
+    contexts = []
+    for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        with _naming(peer.ca_file):
+            context.load_verify_locations(peer.ca_file)
+        with _naming(f"{peer.cert_file} with {peer.key_file}"):
+            context.load_cert_chain(peer.cert_file, peer.key_file)
+        context.verify_mode = ssl.CERT_REQUIRED
+        contexts.append(context)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = contexts[0].wrap_bio(to_client, to_server, server_hostname=name)
+    server = contexts[1].wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client, server):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    certificate = client.getpeercert()
+    assert certificate is not None  # CERT_REQUIRED
+    return str(certificate["notAfter"])
+
+
+@contextlib.contextmanager
+def _naming(files: str) -> Iterator[None]:
+    """Add the files to errors of the body, which do not name them."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, reason, files) from error

@@ -1,0 +1,160 @@
+"""Checks of what this host keeps and runs."""
+
+import pathlib
+import shutil
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+from oslo_upgradecheck.upgradecheck import Code
+
+from acstor import exception, version
+from acstor.status import host
+from tests.unit.status.conftest import Configure, text
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "chunk-store-superblock-v1.bin"
+
+
+def test_machine_without_a_data_plane_is_no_compute_host(configure: Configure) -> None:
+    conf = configure()
+    for check in (host.check_directories, host.check_allow_other, host.check_data_plane):
+        result = check(conf)
+        assert (result.code, text(result)) == (Code.SUCCESS, host.NOT_COMPUTE)
+
+
+def test_extension_module_works(configure: Configure) -> None:
+    result = host.check_extension(configure())
+    assert result.code is Code.SUCCESS
+    # BLAKE3 of nothing, from the test vectors of its authors.
+    assert "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262" in text(result)
+
+
+def test_chunk_store_of_this_release_is_read(
+    compute: cfg.ConfigOpts, tmp_path: pathlib.Path
+) -> None:
+    """When this fails after a new version of the format: raise STORE_VERSION."""
+    assert "holds none" in text(host.check_chunk_store(compute))
+    shutil.copy(GOLDEN, tmp_path / "store" / "superblock")
+    result = host.check_chunk_store(compute)
+    assert (result.code, text(result)) == (Code.SUCCESS, "version 1, chunks of 65536 bytes")
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "said"),
+    [
+        (2, Code.FAILURE, "has version 2, this release reads 1"),
+        (0, Code.WARNING, "begin with an empty chunk store"),
+    ],
+)
+def test_chunk_store_of_another_version(
+    compute: cfg.ConfigOpts, tmp_path: pathlib.Path, written: int, code: Code, said: str
+) -> None:
+    block = bytearray(GOLDEN.read_bytes())
+    block[8:12] = written.to_bytes(4, "little")
+    block[60:64] = zlib.crc32(bytes(block[:60])).to_bytes(4, "little")
+    (tmp_path / "store" / "superblock").write_bytes(block)
+    result = host.check_chunk_store(compute)
+    assert result.code is code
+    assert said in text(result)
+
+
+@pytest.mark.parametrize("position", [0, 8, 20, 63])
+def test_damaged_superblock_is_told_from_a_newer_one(
+    compute: cfg.ConfigOpts, tmp_path: pathlib.Path, position: int
+) -> None:
+    block = bytearray(GOLDEN.read_bytes())
+    block[position] ^= 0x5A
+    (tmp_path / "store" / "superblock").write_bytes(block)
+    result = host.check_chunk_store(compute)
+    assert result.code is Code.WARNING
+    assert "is damaged" in text(result)
+
+
+def test_short_superblock_is_damaged(compute: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "store" / "superblock").write_bytes(GOLDEN.read_bytes()[:40])
+    assert "is damaged" in text(host.check_chunk_store(compute))
+
+
+def test_directory_that_others_may_write_is_a_failure(
+    compute: cfg.ConfigOpts, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store").chmod(0o777)
+    result = host.check_directories(compute)
+    assert result.code is Code.FAILURE
+    assert f"chmod o-w {tmp_path}/store" in text(result)
+
+
+def test_images_that_nova_cannot_reach_are_a_failure(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store").mkdir()
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    result = host.check_directories(configure(f"[dataplane]\nmount_point = {folder}/images\n"))
+    assert result.code is Code.FAILURE
+    assert "has no x for others" in text(result)
+
+
+def test_mount_for_root_only_is_a_failure(configure: Configure, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "store").mkdir()
+    result = host.check_allow_other(configure("[dataplane]\nallow_other = false\n"))
+    assert result.code is Code.FAILURE
+    assert "neither Nova nor QEMU can read images" in text(result)
+
+
+class AnsweringClient:
+    """An admin client whose data plane says what the test wants."""
+
+    status: Mapping[str, Any] | exception.AcstorError
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self.path = path
+
+    def call(self, method: str) -> Mapping[str, Any]:
+        assert method == "status"
+        if isinstance(self.status, exception.AcstorError):
+            raise self.status
+        return self.status
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    return {
+        "version": version.release(),
+        "fuse": {"connected": True},
+        "mount_point": "/m",
+        "pid": 7,
+        "process_state": "serving",
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (answer(), Code.SUCCESS, "process 7, serving"),
+        (answer(version="0.0.1"), Code.WARNING, "acstor host restart-dataplane"),
+        (answer(fuse={"connected": False}), Code.FAILURE, "the file system at /m is gone"),
+        (exception.DeadlineError("it sleeps"), Code.WARNING, "systemctl start acstor-dataplane"),
+        (exception.InvalidError("not for you"), Code.FAILURE, "not for you"),
+    ],
+)
+def test_running_data_plane(
+    compute: cfg.ConfigOpts,
+    monkeypatch: pytest.MonkeyPatch,
+    status: Mapping[str, Any] | exception.AcstorError,
+    code: Code,
+    said: str,
+) -> None:
+    monkeypatch.setattr(AnsweringClient, "status", status, raising=False)
+    monkeypatch.setattr(host, "AdminClient", AnsweringClient)
+    result = host.check_data_plane(compute)
+    assert result.code is code
+    assert said in text(result)
+
+
+def test_absent_data_plane_is_a_warning(compute: cfg.ConfigOpts) -> None:
+    result = host.check_data_plane(compute)
+    assert result.code is Code.WARNING
+    assert "cannot be reached" in text(result)

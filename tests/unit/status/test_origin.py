@@ -1,0 +1,108 @@
+"""Checks of the origin."""
+
+import json
+import pathlib
+
+import pytest
+from oslo_config import cfg
+from oslo_upgradecheck.upgradecheck import Code
+
+from acstor.dataplane import RingHost, build_ring
+from acstor.origin.opening import open_origin
+from acstor.repository.repository import Repository
+from acstor.status import origin
+from tests.unit.status.conftest import Configure, text
+
+MOUNTS = """\
+22 1 259:1 / / rw - ext4 /dev/root rw
+31 22 0:40 / /srv rw - tmpfs tmpfs rw
+32 22 0:41 / /srv/acstor rw - nfs4 server:/export rw,vers=4.2,{options},addr=10.0.0.9
+"""
+
+
+def test_repository_of_this_release_is_fine(configure: Configure) -> None:
+    conf = configure()
+    Repository.init(open_origin(conf.origin.url, 1))
+    result = origin.check_repository(conf)
+    assert result.code is Code.SUCCESS
+    assert "format version 1, chunks of 65536 bytes" in text(result)
+
+
+def test_absent_repository_says_what_to_do(configure: Configure) -> None:
+    result = origin.check_repository(configure())
+    assert result.code is Code.FAILURE
+    assert "'acstor repository init' makes a new repository" in text(result)
+
+
+def test_repository_of_a_newer_release_is_a_failure(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure()
+    Repository.init(open_origin(conf.origin.url, 1))
+    path = tmp_path / "origin" / "format"
+    fields = json.loads(path.read_text())
+    path.unlink()
+    path.write_text(json.dumps({**fields, "version": 99}))
+    result = origin.check_repository(conf)
+    assert result.code is Code.FAILURE
+    assert "format version 99" in text(result)
+
+
+def test_unreachable_origin_is_a_failure_with_its_url(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "origin").rmdir()
+    result = origin.check_repository(configure())
+    assert result.code is Code.FAILURE
+    assert f"posix://{tmp_path}/origin: origin directory" in text(result)
+
+
+def test_ring_is_read(configure: Configure) -> None:
+    conf = configure()
+    assert "none is published yet" in text(origin.check_ring(conf))
+    store = open_origin(conf.origin.url, 1)
+    ring = build_ring([RingHost("h1", "10.0.0.1:7420", 100)], 64)
+    store.swap_ref("ring", None, ring.encode())
+    assert text(origin.check_ring(conf)) == "generation 1, 1 hosts"
+    ref = store.get_ref("ring")
+    assert ref is not None
+    store.swap_ref("ring", ref.token, b"not a ring")
+    assert origin.check_ring(conf).code is Code.FAILURE
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("lookupcache=none,acdirmin=0,acdirmax=0", Code.SUCCESS),
+        ("noac,lookupcache=none", Code.SUCCESS),
+        ("acdirmin=0,acdirmax=0", Code.WARNING),
+        ("relatime", Code.WARNING),
+    ],
+)
+def test_nfs_must_be_mounted_without_caches(
+    configure: Configure,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    code: Code,
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.format(options=options))
+    monkeypatch.setattr(origin, "_MOUNTS", str(mounts))
+    conf = configure("[origin]\nurl = posix:///srv/acstor/repository\n")
+    assert origin.check_mount(conf).code is code
+
+
+def test_origin_beside_the_nfs_mount_is_none_of_it(
+    configure: Configure, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.format(options="relatime"))
+    monkeypatch.setattr(origin, "_MOUNTS", str(mounts))
+    conf = configure("[origin]\nurl = posix:///srv/acstor-2\n")
+    assert text(origin.check_mount(conf)) == "/srv/acstor-2 is on tmpfs"
+
+
+def test_origin_behind_http_has_no_mount(configure: Configure) -> None:
+    conf: cfg.ConfigOpts = configure("[origin]\nurl = http://origin.example:8080/\n")
+    assert origin.check_mount(conf).code is Code.SUCCESS
