@@ -7,7 +7,7 @@ look may take runs on a thread of the duty's own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from acstor.admin.client import AdminClient
 from acstor.agent.membership import View
@@ -36,6 +36,9 @@ class Sight:
     """By image id the manifest that the data plane has attached and lists."""
     pinned: frozenset[str] = frozenset()
     """Ids of the images whose head and tail are pinned in the data-plane process of ``status``."""
+    kept: frozenset[str] = frozenset()
+    """Ids of the images that are attached although they are registered no more, because a duty
+    needs them (:class:`ImageUser`)."""
 
 
 class Duty(Protocol):
@@ -58,3 +61,14 @@ class Duty(Protocol):
 
     def stop(self, timeout: float) -> None:
         """Stop what runs beside the looks, within ``timeout`` seconds."""
+
+
+@runtime_checkable
+class ImageUser(Protocol):
+    """A duty that needs images to stay attached, registered or not."""
+
+    def images_needed(self) -> frozenset[str] | None:
+        """Return the ids of the images that must not be detached.
+
+        None: not known yet, so none may be.
+        """

@@ -10,6 +10,7 @@ from acstor.conf import (
     dataplane,
     default,
     gc,
+    image_links,
     origin,
     peer,
     readpath,
@@ -26,6 +27,7 @@ MODULES: tuple[ModuleType, ...] = (
     peer,
     coordination,
     agent,
+    image_links,
     registration,
     gc,
 )

@@ -1,0 +1,38 @@
+"""How Nova names the base file of an image, and what a link of ours there looks like."""
+
+import hashlib
+import os
+import re
+
+_BASE_NAME = re.compile(r"[0-9a-f]{40}")
+_TARGET_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.raw")
+
+
+def base_name(image_id: str) -> str:
+    """Return the name of an image's base file (Nova ``imagecache.get_cache_fname``).
+
+    :param image_id: in canonical form, as in Nova's ``instance.image_ref``.
+    """
+    return hashlib.sha1(image_id.encode(), usedforsecurity=False).hexdigest()
+
+
+def is_base_name(name: str) -> bool:
+    """Return whether a name may be that of an image's base file."""
+    return _BASE_NAME.fullmatch(name) is not None
+
+
+def target_path(mount_point: str, image_id: str) -> str:
+    """Return the path of an image's file in the data plane's mount."""
+    return os.path.join(mount_point, f"{image_id}.raw")
+
+
+def image_of_link(name: str, target: str) -> str | None:
+    """Return the image that a link with this name and target stands for.
+
+    :returns: its id, wherever the mount is; None: nobody but ACStor plants links, and this is no
+        link of ACStor.
+    """
+    match = _TARGET_NAME.fullmatch(os.path.basename(target))
+    if match is None or not os.path.isabs(target) or base_name(match[1]) != name:
+        return None
+    return match[1]

@@ -1,0 +1,170 @@
+"""One look at all links of a host: what is there, what should be, and the difference made good."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from acstor.drivers.nova.image_links.base_names import base_name
+from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
+from acstor.drivers.nova.image_links.link_states import LinkEvent, LinkState, next_state
+from acstor.drivers.nova.image_links.nova_settings import NovaSettings
+from acstor.drivers.nova.image_links.overlay_scan import OverlayScan, scan
+from acstor.drivers.nova.image_links.planting import Outcome, Planter
+
+LOG = logging.getLogger(__name__)
+
+IN_USE = "in use by instances of this host"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a look of the agent wants of the links."""
+
+    registered: frozenset[str] | None
+    """Images that should have a link; None: nobody knows now, nothing is to change."""
+    attached: frozenset[str] = frozenset()
+    """Images that the data plane offers."""
+    ready: frozenset[str] = frozenset()
+    """Those of them whose head and tail are pinned on this host."""
+    refusal: str | None = None
+    """Why there must be no links on this host, apart from Nova's settings."""
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """What one look found and did."""
+
+    known: KnownLinks = field(default_factory=KnownLinks)
+    used: frozenset[str] = frozenset()
+    """Images that overlays on this host need."""
+    is_use_known: bool = False
+    """Whether images that are not in :attr:`used` are not in use."""
+    needed: frozenset[str] = frozenset()
+    """Images that must stay attached: those in use, and those with a link."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+class LinkKeeper:
+    """Makes the looks, one at a time.
+
+    :param known: what was known at the end of the process before.
+    :param scan_interval: seconds between looks at the overlays.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        known: KnownLinks,
+        scan_interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._known = known
+        self._scan_interval = scan_interval
+        self._clock = clock
+        self._scan: OverlayScan | None = None
+        self._scanned: NovaSettings | None = None
+        self._scanned_at = 0.0
+        self._used: frozenset[str] = frozenset()
+
+    def look(self, settings: NovaSettings, planter: Planter, wish: Wish) -> LinkReport:
+        """Look once.
+
+        :raises AcstorError: when Nova's directories are not there.
+        :raises OSError: when they cannot be read or changed at all.
+        """
+        refusal = wish.refusal or settings.refusal
+        if refusal is None:
+            planter.prepare()
+        problems: dict[str, str] = {}
+        planted = planter.planted_images()
+        self._look_at_overlays(settings, planted | (wish.registered or frozenset()))
+        links: dict[str, KnownLink] = {}
+        candidates = planted | self._used | (wish.registered or frozenset())
+        if wish.registered is None:
+            candidates |= frozenset(self._known.links)
+        for image_id in sorted(candidates):
+            try:
+                outcome = self._outcome(settings, planter, wish, refusal, image_id)
+            except OSError as error:
+                problems[f"link of image {image_id}"] = str(error)
+                outcome = Outcome(LinkEvent.NOT_READY, str(error))
+            self._note(image_id, outcome, links)
+            if outcome.event is LinkEvent.STRANGER_FOUND:
+                problems[f"link of image {image_id}"] = outcome.reason
+        if self._scan is None or not self._scan.is_complete:
+            reason = self._scan.problem if self._scan else "not looked at yet"
+            problems["overlays"] = f"which images instances use is not known: {reason}"
+        self._known = self._known.followed_by(settings.base_directory, links)
+        return LinkReport(
+            known=self._known,
+            used=self._used,
+            is_use_known=self._scan is not None and self._scan.is_complete,
+            needed=self._used | planter.planted_images(),
+            problems=problems,
+        )
+
+    def _outcome(
+        self,
+        settings: NovaSettings,
+        planter: Planter,
+        wish: Wish,
+        refusal: str | None,
+        image_id: str,
+    ) -> Outcome:
+        found = planter.found(image_id)
+        if wish.registered is None:
+            return found or Outcome(LinkEvent.NOT_READY, "the origin cannot be reached")
+        is_registered = image_id in wish.registered
+        if refusal is None and (is_registered or image_id in self._used):
+            outcome = self._with_link(planter, wish, image_id, found)
+            if not is_registered and outcome.event is LinkEvent.PLANT:
+                return Outcome(LinkEvent.KEEP, IN_USE)
+            return outcome
+        outcome = planter.remove(image_id, lambda: self._why_kept(settings, image_id))
+        if outcome.event is LinkEvent.REMOVE and is_registered:
+            return Outcome(LinkEvent.REFUSE, refusal or "")
+        return outcome
+
+    def _with_link(
+        self, planter: Planter, wish: Wish, image_id: str, found: Outcome | None
+    ) -> Outcome:
+        if found is None and image_id not in wish.attached:
+            return Outcome(LinkEvent.NOT_READY, "the data plane does not offer it")
+        if found is None and image_id not in wish.ready:
+            return Outcome(LinkEvent.NOT_READY, "its head and tail are not pinned yet")
+        if found is not None and found.event is not LinkEvent.PLANT:
+            return found
+        return planter.plant(image_id)
+
+    def _why_kept(self, settings: NovaSettings, image_id: str) -> str | None:
+        """Return why the link must stay; called under Nova's lock, so by a scan of this moment."""
+        now = scan(settings)
+        if base_name(image_id) in now.used_names:
+            return IN_USE
+        if not now.is_complete:
+            return f"which images instances use is not known: {now.problem}"
+        return None
+
+    def _look_at_overlays(self, settings: NovaSettings, present: frozenset[str]) -> None:
+        now = self._clock()
+        if (
+            self._scan is None
+            or not self._scan.is_complete
+            or self._scanned != settings
+            or now - self._scanned_at >= self._scan_interval
+        ):
+            self._scan, self._scanned, self._scanned_at = scan(settings), settings, now
+        names = {base_name(image_id): image_id for image_id in self._known.image_ids | present}
+        used = frozenset(names[name] for name in self._scan.used_names if name in names)
+        # What was in use and was not seen this time may be just what could not be read.
+        self._used = used if self._scan.is_complete else used | self._used
+
+    def _note(self, image_id: str, outcome: Outcome, links: dict[str, KnownLink]) -> None:
+        former = self._known.links.get(image_id, KnownLink(LinkState.WAITING))
+        state = next_state(former.state, outcome.event)
+        if state is not former.state or image_id not in self._known.links:
+            reason = f" ({outcome.reason})" if outcome.reason else ""
+            LOG.info("link of image %s: %s%s", image_id, state.value, reason)
+        if state is not LinkState.GONE:
+            links[image_id] = KnownLink(state, outcome.reason)

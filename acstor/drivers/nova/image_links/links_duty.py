@@ -1,0 +1,288 @@
+"""The agent's duty of keeping the links, on a thread of its own.
+
+Nova's directories may be on a file system that hangs, and Nova's lock of an image is held while
+every overlay is looked at; neither is to hold up a look of the agent. So a look only says what is
+wanted, and tells what the last completed look at the links has found.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from oslo_concurrency import lockutils
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.agent.duty import Sight
+from acstor.conf.types import KIB, format_size
+from acstor.drivers.nova.image_links import known_links, nova_settings
+from acstor.drivers.nova.image_links.file_operations import FileOperations
+from acstor.drivers.nova.image_links.known_links import KnownLinks
+from acstor.drivers.nova.image_links.link_keeper import LinkKeeper, LinkReport, Wish
+from acstor.drivers.nova.image_links.link_states import LinkState
+from acstor.drivers.nova.image_links.planting import Planter
+from acstor.origin.base import Origin
+from acstor.repository.usage import write_usage
+
+LOG = logging.getLogger(__name__)
+
+HEAD_BYTES_MIN = 256 * KIB
+"""What Nova reads of a base file before each boot (``images.get_image_format``)."""
+TAIL_BYTES_MIN = 64 * KIB
+"""What QEMU reads at the end of a disk when it opens and describes it."""
+LOCK_FILE = "image-links.lock"
+OVERDUE_SECONDS = 60.0
+"""How long a look at the links may take before it is a problem."""
+USAGE_RECHECK_INTERVAL = 60.0
+"""Seconds after which the usage ref is compared again, in case somebody has removed it."""
+
+LinkCounts = Callable[[Mapping[str, int]], None]
+
+
+class OnlyLinker:
+    """Makes sure that one process of a host changes links.
+
+    :param state_path: ``[DEFAULT] state_path``.
+    """
+
+    def __init__(self, state_path: str) -> None:
+        directory = os.path.join(state_path, "agent")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._lock = lockutils.InterProcessLock(os.path.join(directory, LOCK_FILE))
+        self._is_held = False
+
+    def take(self) -> None:
+        """Become it, or stay it.
+
+        :raises FencedError: when another process is.
+        """
+        if not self._is_held and not self._lock.acquire(blocking=False):
+            raise exception.FencedError(
+                "another process of this host looks after the image links",
+                hint="stop acstor-agent first; if it is not that, wait for 'acstor links remove'",
+            )
+        self._is_held = True
+
+    def give_up(self) -> None:
+        """Be it no more."""
+        if self._is_held:
+            self._lock.release()
+            self._is_held = False
+
+
+@dataclass
+class _Done:
+    """What the last completed look at the links led to."""
+
+    report: LinkReport | None = None
+    failure: str | None = None
+
+
+class ImageLinksDuty:
+    """Keeps the links of one host; a :class:`~acstor.agent.duty.Duty` and an ``ImageUser``.
+
+    :param conf: the agent's checked configuration.
+    :param known: what was known at the end of the process before.
+    :param count_links: told the number of links by state after each look.
+    :param files: changes Nova's directories.
+    :param clock: monotonic seconds.
+    """
+
+    name = "image links"
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        known: KnownLinks,
+        *,
+        count_links: LinkCounts = lambda counts: None,
+        files: FileOperations | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._conf = conf
+        self._files = files or FileOperations()
+        self._count_links = count_links
+        self._clock = clock
+        self._keeper = LinkKeeper(known, conf.image_links.scan_interval, clock)
+        self._known_path = known_links.path_in(conf.state_path)
+        self._saved: KnownLinks | None = known
+        self._only = OnlyLinker(conf.state_path)
+        self._settings: nova_settings.NovaSettings | None = None
+        self._signature: nova_settings.Signature | None = None
+        self._written: frozenset[str] | None = None
+        self._written_at = 0.0
+        self._condition = threading.Condition()  # of everything below
+        self._wish: Wish | None = None
+        self._busy_with: Wish | None = None
+        self._busy_since = 0.0
+        self._done = _Done()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="image-links", daemon=True)
+
+    # What the agent calls
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def look(self, sight: Sight) -> Mapping[str, str]:
+        """Say what is wanted; return what is wrong, and write which images are in use."""
+        with self._condition:
+            self._wish = self._wanted(sight)
+            self._condition.notify()
+            done = self._done
+            overdue = self._clock() - self._busy_since if self._busy_with is not None else 0.0
+        problems: dict[str, str] = dict(done.report.problems) if done.report else {}
+        if overdue > OVERDUE_SECONDS:
+            problems[self.name] = f"Nova's directories have not answered for {overdue:.0f} s"
+        elif done.failure is not None:
+            problems[self.name] = done.failure
+        if sight.origin is not None and done.report is not None:
+            self._write_usage(sight.origin, sight.host, done.report)
+        return problems
+
+    def stop(self, timeout: float) -> None:
+        """End the thread; one that hangs in Nova's directories is left behind."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        if not self._thread.is_alive():
+            self._only.give_up()
+
+    def images_needed(self) -> frozenset[str] | None:
+        """Return the images that must stay attached: in use, or with a link."""
+        with self._condition:
+            report = self._done.report
+            if report is None or not report.is_use_known:
+                return None
+            if self._busy_with is not None:  # any of these may be getting its link just now
+                return report.needed | self._busy_with.ready
+            return report.needed
+
+    # The look at the links
+
+    def look_at_links(self, wish: Wish) -> LinkReport:
+        """Look once, in the calling thread.
+
+        :raises AcstorError: when it cannot be done at all.
+        :raises OSError: likewise.
+        """
+        self._only.take()
+        settings = self._nova_settings()
+        planter = Planter(settings, self._conf.dataplane.mount_point, self._conf.host, self._files)
+        report = self._keeper.look(settings, planter, wish)
+        if report.known != self._saved:
+            known_links.save(self._known_path, report.known)
+            self._saved = report.known
+        counts = {state.value: 0 for state in LinkState if state is not LinkState.GONE}
+        for link in report.known.links.values():
+            counts[link.state.value] += 1
+        self._count_links(counts)
+        if wish.refusal is None and settings.refusal is not None:
+            return _with_problem(report, self.name, settings.refusal)
+        return report
+
+    def _nova_settings(self) -> nova_settings.NovaSettings:
+        files = self._conf.image_links.nova_config_file
+        signature = nova_settings.signature(files)
+        if self._settings is None or signature != self._signature:
+            self._settings = nova_settings.read(files)
+            self._signature = signature
+            if self._settings.refusal is not None:
+                LOG.warning("no image links: %s", self._settings.refusal)
+        return self._settings
+
+    def _run(self) -> None:
+        while (wish := self._next()) is not None:
+            done = _Done(self._done.report)
+            try:
+                done = _Done(self.look_at_links(wish))
+            except (exception.AcstorError, OSError) as error:
+                done.failure = " ".join(str(error).split())
+            except Exception as error:
+                # What is in use stays as it was last known, so nothing is detached wrongly.
+                LOG.exception("a look at the image links failed")
+                done.failure = f"{type(error).__name__}: {error}"
+            with self._condition:
+                self._done = done
+                self._busy_with = None
+
+    def _next(self) -> Wish | None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._wish is not None or self._is_stopping)
+            if self._is_stopping:
+                return None
+            self._busy_with, self._wish = self._wish, None
+            self._busy_since = self._clock()
+            return self._busy_with
+
+    def _wanted(self, sight: Sight) -> Wish:
+        is_up = sight.status is not None and _is_connected(sight.status)
+        attached = frozenset(sight.offered) | sight.kept if is_up else frozenset()
+        return Wish(
+            registered=sight.registered,
+            attached=attached,
+            ready=attached & sight.pinned,
+            refusal=self.refusal(),
+        )
+
+    def refusal(self) -> str | None:
+        """Return why our own settings forbid links."""
+        if not self._conf.image_links.enabled:
+            return "[image_links] enabled = false"
+        for name, least in (("pin_head", HEAD_BYTES_MIN), ("pin_tail", TAIL_BYTES_MIN)):
+            if self._conf.agent[name] < least:
+                return (
+                    f"[agent] {name} is less than {format_size(least)}: "
+                    "a boot would wait for other hosts"
+                )
+        return None
+
+    def _write_usage(self, origin: Origin, host: str, report: LinkReport) -> None:
+        used = report.used
+        if not report.is_use_known:
+            if self._written is None:
+                return  # what the process before has written is better than a guess
+            used = used | self._written
+        now = self._clock()
+        is_current = used == self._written and now - self._written_at < USAGE_RECHECK_INTERVAL
+        if not is_current:
+            if write_usage(origin, host, used):
+                LOG.info("%d images are in use on this host", len(used))
+            self._written, self._written_at = used, now
+
+
+def _is_connected(status: Mapping[str, object]) -> bool:
+    fuse = status.get("fuse")
+    return not (isinstance(fuse, Mapping) and fuse.get("connected") is False)
+
+
+def _with_problem(report: LinkReport, what: str, problem: str) -> LinkReport:
+    return LinkReport(
+        known=report.known,
+        used=report.used,
+        is_use_known=report.is_use_known,
+        needed=report.needed,
+        problems={**report.problems, what: problem},
+    )
+
+
+def build(conf: cfg.ConfigOpts, count_links: LinkCounts) -> ImageLinksDuty | None:
+    """Return the duty of a host; None where there are no links and never were.
+
+    :raises AcstorError: when what is known of the links is not readable.
+    """
+    try:
+        known = known_links.load(known_links.path_in(conf.state_path))
+    except exception.CorruptError as error:
+        # The links themselves say which they are; only the ids of unregistered images are lost.
+        LOG.error("%s; %s", error, error.hint)
+        known = KnownLinks()
+    if known is None and not conf.image_links.enabled:
+        return None
+    return ImageLinksDuty(conf, known or KnownLinks(), count_links=count_links)

@@ -1,0 +1,116 @@
+"""Finding out which base files the instances below Nova's instances_path use.
+
+What counts is what QEMU will open: each regular file in each instance's directory (also while it
+is resized, rescued or deleted: ``<uuid>``, ``<uuid>_resize``, ``<uuid>_del``), and the temporary
+files of live snapshots, by the backing file that its qcow2 header names. Nova's database is not
+asked: an instance that Nova has forgotten, but whose guest runs, counts as well.
+"""
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acstor.drivers.nova.image_links.base_names import is_base_name
+from acstor.drivers.nova.image_links.nova_settings import NovaSettings
+from acstor.drivers.nova.image_links.qcow2_header import read_backing_names
+
+LOG = logging.getLogger(__name__)
+
+FILES_MAX = 200_000
+"""Files that one scan looks at; with more it is incomplete."""
+_SNAPSHOTS = "snapshots"
+
+
+@dataclass(frozen=True)
+class OverlayScan:
+    """What one scan found."""
+
+    used_names: frozenset[str]
+    """Names of base files that overlays refer to and that are no regular files: without a link
+    of ours the instance would not start."""
+    overlay_count: int = 0
+    """Files that have a base file."""
+    problem: str | None = None
+    """Why there may be overlays that were not seen; None: every one was."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a name that is not in :attr:`used_names` is not in use."""
+        return self.problem is None
+
+
+def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
+    """Look at every overlay once; raises nothing, what cannot be read is :attr:`problem`."""
+    used: set[str] = set()
+    regular: dict[str, bool] = {}
+    overlay_count = file_count = 0
+    problem: str | None = None
+    try:
+        for path in _overlay_candidates(settings):
+            file_count += 1
+            if file_count > files_max:
+                problem = f"more than {files_max} files below {settings.instances_path}"
+                break
+            try:
+                names = _base_names(path)
+            except FileNotFoundError:
+                continue  # deleted meanwhile
+            overlay_count += bool(names)
+            for backing, name in names:
+                if backing not in regular:
+                    regular[backing] = _is_regular(backing)
+                if not regular[backing]:
+                    used.add(name)
+    except OSError as error:
+        problem = f"{error.filename or settings.instances_path}: {error.strerror or error}"
+    return OverlayScan(frozenset(used), overlay_count, problem)
+
+
+def _overlay_candidates(settings: NovaSettings) -> Iterator[str]:
+    """Yield the regular files that may be overlays.
+
+    :raises OSError: when a directory cannot be read; one that is gone meanwhile is no error.
+    """
+    left_out = {settings.base_directory, settings.lock_directory}
+    for directory in _entries(settings.instances_path, missing_ok=False):
+        if not directory.is_dir(follow_symlinks=False) or directory.path in left_out:
+            continue
+        if directory.name == _SNAPSHOTS:  # [libvirt] snapshots_directory: one directory for each
+            for inner in _entries(directory.path):
+                if inner.is_dir(follow_symlinks=False):
+                    yield from _regular_files(inner.path)
+        yield from _regular_files(directory.path)
+
+
+def _regular_files(directory: str) -> Iterator[str]:
+    for entry in _entries(directory):
+        if entry.is_file(follow_symlinks=False):
+            yield entry.path
+
+
+def _entries(directory: str, *, missing_ok: bool = True) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        if missing_ok:
+            return []
+        raise
+
+
+def _base_names(path: str) -> list[tuple[str, str]]:
+    """Return (path, name) of the base files that a file refers to."""
+    return [
+        (backing, name)
+        for backing in read_backing_names(path)
+        if is_base_name(name := os.path.basename(backing))
+    ]
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
