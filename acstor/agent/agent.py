@@ -18,7 +18,7 @@ from oslo_config import cfg
 from acstor import exception, version
 from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import read_wish
-from acstor.agent.duty import Duty, Sight
+from acstor.agent.duty import Duty, ImageUser, Sight
 from acstor.agent.image_following import ImageFollower, ImageReport
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
@@ -100,6 +100,7 @@ class Agent:
             tail_bytes=conf.agent.pin_tail,
             timeout=conf.agent.pin_timeout,
             on_pinned=lambda image, pinned, _: metrics.pinned_bytes.labels(image).set(pinned),
+            on_all_pinned=self.look_soon,
         )
         self._followers: _Followers | None = None
         self._data_plane_seen_at: float | None = None
@@ -191,6 +192,7 @@ class Agent:
                     registered=images.registered if images else None,
                     offered=images.offered if images else {},
                     pinned=self._pinner.pinned(status.get("started_at") if status else None),
+                    kept=frozenset(images.kept) if images else frozenset(),
                 ),
                 problems,
             )
@@ -291,9 +293,26 @@ class Agent:
                     clock=self._clock,
                 ),
                 RingFollower(reference, self._data_plane, self._directory),
-                ImageFollower(origin, self._data_plane, self._directory, self._clock),
+                ImageFollower(
+                    origin,
+                    self._data_plane,
+                    self._directory,
+                    needed=self._images_needed,
+                    clock=self._clock,
+                ),
             )
         return self._followers
+
+    def _images_needed(self) -> frozenset[str] | None:
+        """Return which images the duties need attached; None: one of them does not know."""
+        needed: frozenset[str] = frozenset()
+        for duty in self._duties:
+            if isinstance(duty, ImageUser):
+                images = duty.images_needed()
+                if images is None:
+                    return None
+                needed |= images
+        return needed
 
     def _follow_wish(self, origin: Origin, status: dict[str, Any] | None) -> None:
         is_drained = read_wish(origin, self._conf.host).is_drained
@@ -322,16 +341,19 @@ class Agent:
     ) -> ImageReport:
         report = follower.look()
         # Without a ring every host would read what it pins from the origin itself.
-        wished = report.offered if generation else {}
-        self._pinner.wish(wished, status.get("started_at"))
+        wished = report.offered | report.kept if generation else {}
+        self._pinner.wish(wished, status.get("started_at"), report.whole)
         self._metrics.set_images(
             registered=len(report.registered),
             offered=len(report.offered),
             hidden=report.hidden,
+            kept=len(report.kept),
             failed=len(report.problems),
         )
         for image_id, problem in report.problems.items():
             problems[f"image {image_id}"] = problem
+        for image_id, problem in self._pinner.problems().items():
+            problems[f"pin of image {image_id}"] = problem
         return report
 
     # Reporting

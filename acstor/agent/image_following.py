@@ -13,6 +13,7 @@ from acstor.admin.client import AdminClient
 from acstor.agent.atomic_file import write_atomically
 from acstor.origin.base import Origin
 from acstor.repository import layout
+from acstor.repository.catalogue import Catalogue
 from acstor.repository.image_record import ImageRecord
 from acstor.repository.repository import MANIFEST_SIZE_MAX
 
@@ -37,14 +38,30 @@ class ImageReport:
     """By image id, what is wrong with it."""
     offered: dict[str, str] = field(default_factory=dict)
     """By image id the manifest that the data plane has attached."""
+    kept: dict[str, str] = field(default_factory=dict)
+    """By image id the manifest of images that are attached although they are registered no more,
+    because they are needed."""
+    whole: dict[str, int] = field(default_factory=dict)
+    """By image id the size, bytes, of images of which the host is to keep all."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What was read of a registered image."""
+
+    manifest: str
+    is_pinned_whole: bool
+    size_bytes: int
+    read_at: float
 
 
 class ImageFollower:
-    """Attaches what is registered, detaches what is not any more.
+    """Attaches what is registered, detaches what is not any more and nobody needs.
 
     A problem with one image does not keep the others from being followed.
 
     :param directory: where manifests are put for the data plane to read; it makes its own copy.
+    :param needed: returns the ids of the images that must stay attached; None: not known, so all.
     :param clock: monotonic seconds.
     """
 
@@ -53,13 +70,17 @@ class ImageFollower:
         origin: Origin,
         data_plane: AdminClient,
         directory: str,
+        *,
+        needed: Callable[[], frozenset[str] | None] = frozenset,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origin = origin
         self._data_plane = data_plane
         self._directory = os.path.join(directory, "manifests")
+        self._needed = needed
         self._clock = clock
-        self._known: dict[str, tuple[str, float]] = {}  # id -> (manifest, when it was read)
+        self._catalogue = Catalogue(origin)
+        self._known: dict[str, _Known] = {}
 
     def look(self) -> ImageReport:
         """Bring the data plane to the registered images.
@@ -77,7 +98,13 @@ class ImageFollower:
         for image_id in sorted(registered):
             with self._noted(report, image_id):
                 self._follow(image_id, present, report)
+        needed = self._needed()
         for image_id in sorted(present.keys() - registered):
+            if needed is None or image_id in needed:
+                # Detaching would hide it from instances that are started, or come, later.
+                if not present[image_id]["hidden"]:
+                    report.kept[image_id] = str(present[image_id]["manifest"])
+                continue
             with self._noted(report, image_id):
                 self._withdraw(image_id, report)
         self._known = {key: known for key, known in self._known.items() if key in registered}
@@ -99,16 +126,29 @@ class ImageFollower:
     ) -> None:
         image = present.get(image_id)
         is_offered = image is not None and not image["hidden"]
-        manifest, read_at = self._known.get(image_id, ("", 0.0))
-        if not is_offered or not manifest or self._clock() - read_at >= RECHECK_INTERVAL:
-            ref = self._origin.get_ref(layout.image_ref(image_id))
-            if ref is None:  # removed since the listing
+        known = self._known.get(image_id)
+        if not is_offered or known is None or self._clock() - known.read_at >= RECHECK_INTERVAL:
+            known = self._read(image_id, report)
+            if known is None:  # removed since the listing
                 return
-            manifest = ImageRecord.parse(ref.content, image_id).manifest
-            self._known[image_id] = (manifest, self._clock())
-        if image is None or not is_offered or image["manifest"] != manifest:
-            self._attach(image_id, manifest)
-        report.offered[image_id] = manifest
+            self._known[image_id] = known
+        if image is None or not is_offered or image["manifest"] != known.manifest:
+            self._attach(image_id, known.manifest)
+        report.offered[image_id] = known.manifest
+        if known.is_pinned_whole:
+            report.whole[image_id] = known.size_bytes
+
+    def _read(self, image_id: str, report: ImageReport) -> _Known | None:
+        ref = self._origin.get_ref(layout.image_ref(image_id))
+        if ref is None:
+            return None
+        record = ImageRecord.parse(ref.content, image_id)
+        is_pinned_whole = False
+        # What the registrar thinks of it is no reason not to offer it.
+        with self._noted(report, image_id):
+            listed = self._catalogue.find(image_id)
+            is_pinned_whole = listed is not None and listed.entry.pin
+        return _Known(record.manifest, is_pinned_whole, record.size_bytes, self._clock())
 
     def _attach(self, image_id: str, manifest: str) -> None:
         content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)
