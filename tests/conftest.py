@@ -9,8 +9,19 @@ import pytest
 from tests.fixtures.hosts import Cloud, cloud_in
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what the tests' own options are."""
+    parser.addoption(
+        "--extended", action="store_true", help="run the long variants of the one-box tests too"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run; in CI nothing may be skipped so."""
+    if not config.getoption("--extended"):
+        for item in items:
+            if "extended" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="takes long: give --extended"))
     if os.environ.get("CI") == "true":
         return
     missing = {}

@@ -1,0 +1,101 @@
+"""One one-box, its images and its order of tests, for every module of this folder."""
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from acstor.testbed import exception
+from acstor.testbed.run_directory import DEFAULT_ROOT
+from tests.fixtures.cloud_api import Template
+from tests.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
+from tests.fixtures.one_box import RunningBox, attached
+from tests.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
+
+HERE = pathlib.Path(__file__).parent
+GUESTS = DEFAULT_ROOT / "guests"
+TEST_TIMEOUT_S = 600
+LAST_MODULES = ("test_without_acstor", "test_bad_luck")
+"""What takes services down comes after what needs them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the disruptive tests last; give each the time that emulated guests need."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if HERE not in item.path.parents:
+        return 0
+    if item.path.stem in LAST_MODULES:
+        return 3 + LAST_MODULES.index(item.path.stem)
+    return 2 if "disruptive" in item.keywords else 1
+
+
+@pytest.fixture(scope="package")
+def whole_box() -> Iterator[RunningBox]:
+    """The one-box that runs on this machine."""
+    try:
+        with attached() as found:
+            found.wait_settled()
+            yield found
+    except exception.TestbedError as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def box(whole_box: RunningBox, request: pytest.FixtureRequest) -> Iterator[RunningBox]:
+    """The one-box; the test must leave every service of it running."""
+    whole_box.begin(request.node.name.removeprefix("test_"))
+    try:
+        yield whole_box
+    finally:
+        whole_box.end()
+    whole_box.wait_settled()
+
+
+@pytest.fixture(scope="package")
+def flavors(whole_box: RunningBox) -> None:
+    """The sizes of the tiny guests."""
+    whole_box.api.flavor(FLAVOR, MEMORY_MIB, 1)
+    whole_box.api.flavor(LARGER_FLAVOR, MEMORY_MIB + 32, 2)
+
+
+def _uploaded(box: RunningBox, work: pathlib.Path, name: str, seed: int) -> Iterator[Template]:
+    guest = build_tiny_guest(GUESTS, work, seed)
+    template = box.api.upload_guest(guest, name)
+    try:
+        box.wait_planted(template.id)
+        yield template
+    finally:
+        for image_id in (template.id, template.kernel_id, template.ramdisk_id):
+            box.api.delete_image(image_id)
+
+
+@pytest.fixture(scope="package")
+def tiny(
+    whole_box: RunningBox, flavors: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Template]:
+    """A tiny guest's image, planted on every host."""
+    yield from _uploaded(whole_box, tmp_path_factory.mktemp("tiny"), "tiny", seed=1)
+
+
+@pytest.fixture(scope="package")
+def other_tiny(
+    whole_box: RunningBox, flavors: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Template]:
+    """Another guest's image with other files, planted on every host."""
+    yield from _uploaded(whole_box, tmp_path_factory.mktemp("other"), "other-tiny", seed=2)
+
+
+@pytest.fixture
+def instances(box: RunningBox) -> Iterator[Instances]:
+    """Servers of the test, deleted when it ends."""
+    with instances_of(box) as made:
+        yield made
