@@ -58,6 +58,16 @@ OPTIONS = [
         max=3600.0,
         help="Seconds that pinning one image may take before it is tried again later.",
     ),
+    cfg.FloatOpt(
+        "working_set_interval",
+        default=60.0,
+        min=0.1,
+        max=3600.0,
+        help=(
+            "Seconds between two reports of what boots on this host read of an image. The data "
+            "planes use what all hosts have learnt so to preload, and the scheduler to place."
+        ),
+    ),
     cfg.HostAddressOpt(
         "metrics_address",
         default="127.0.0.1",
@@ -67,6 +77,34 @@ OPTIONS = [
         "metrics_port",
         default=9471,
         help="TCP port of the Prometheus endpoint. 0: any free one.",
+    ),
+    cfg.FloatOpt(
+        "state_interval",
+        default=10.0,
+        min=0.5,
+        max=600.0,
+        help=(
+            "Seconds between two messages that tell the schedulers how this host is, and over "
+            "which its extra traffic is measured. A data plane that goes or comes, and a drain, "
+            "are told at once. Needs transport_url."
+        ),
+    ),
+    cfg.ListOpt(
+        "interfaces",
+        default=[],
+        help=(
+            "Network interfaces whose traffic counts, by name. Empty: the one with the address "
+            "under which peers reach this host, or where none has it those of the default routes."
+        ),
+    ),
+    cfg.IntOpt(
+        "link_speed",
+        min=1,
+        max=10_000_000,
+        help=(
+            "Mbit/s of each of these interfaces in one direction. Unset: what the interface says; "
+            "virtual ones often say nothing, or something that is not true."
+        ),
     ),
 ]
 

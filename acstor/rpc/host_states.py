@@ -197,7 +197,7 @@ class HostStateSender:
             self._condition.wait_for(lambda: self._is_stopping, random.uniform(0.5, longest))
 
 
-class Sequence:
+class SequenceNumbers:
     """Numbers that grow, over restarts of the process as well while its clock does not go back."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

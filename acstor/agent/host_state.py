@@ -1,0 +1,218 @@
+"""Telling the schedulers how this host is: the duty, and the thread that composes the states.
+
+A look notes whether the data plane is up and draining. The thread samples the network, composes
+the whole state and hands it to the sender every interval, and at once when one of the two changed.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from acstor import exception, version
+from acstor.admin.client import AdminClient
+from acstor.agent.duty import Sight
+from acstor.agent.traffic import ExtraTraffic, Interfaces, MovedBytes, TrafficMeter, read_moved
+from acstor.rpc import host_states
+from acstor.rpc.host_states import HostState, SequenceNumbers, most_covered
+
+LOG = logging.getLogger(__name__)
+
+METRICS_TIMEOUT = 2.0
+"""Seconds that the data plane may take for its metrics."""
+_JITTER = 0.1
+_UP_STATES = frozenset({"serving", "draining"})
+
+
+class Publisher(Protocol):
+    """Who takes the states."""
+
+    def start(self) -> None:
+        """Start what sends them."""
+
+    def send(self, state: HostState) -> None:
+        """Have this state sent; never blocks."""
+
+    def stop(self, timeout: float) -> None:
+        """Stop what sends them."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the last look found."""
+
+    is_up: bool
+    is_draining: bool
+    peer_address: str | None
+    images: tuple[str, ...]
+
+
+class HostStateDuty:
+    """Keeps the schedulers told.
+
+    :param host: name of this host.
+    :param interval: seconds between two states when nothing changes.
+    :param data_plane: of this host, for its metrics.
+    :param is_origin_remote: whether reads of the origin go over the network.
+    :param coverage: by image id the share of its boot working set that this host holds.
+    :param publisher: None: nobody is told (there is no message transport), traffic is still
+        measured.
+    :param on_traffic: called with each measurement, for metrics.
+    :param clock: monotonic seconds.
+    """
+
+    name = "host state"
+
+    def __init__(
+        self,
+        host: str,
+        interval: float,
+        *,
+        data_plane: AdminClient,
+        interfaces: Interfaces,
+        is_origin_remote: bool,
+        coverage: Callable[[], Mapping[str, float]] = dict,
+        publisher: Publisher | None = None,
+        on_traffic: Callable[[ExtraTraffic], None] = lambda traffic: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._interval = interval
+        self._data_plane = data_plane
+        self._interfaces = interfaces
+        self._is_origin_remote = is_origin_remote
+        self._coverage = coverage
+        self._publisher = publisher
+        self._on_traffic = on_traffic
+        self._clock = clock
+        self._meter = TrafficMeter()
+        self._traffic = ExtraTraffic()
+        self._numbers = SequenceNumbers()
+        self._listed = random.randrange(1 << 30)  # hosts begin at different images
+        self._condition = threading.Condition()  # of the three below
+        self._facts: _Facts | None = None
+        self._is_due = False
+        self._is_stopping = False
+        self._problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="host-state", daemon=True)
+
+    @property
+    def traffic(self) -> ExtraTraffic:
+        """The last measurement."""
+        return self._traffic
+
+    def link_bytes_per_s(self) -> float | None:
+        """Return the speed of the host's links in one direction; None: not known."""
+        return self._traffic.link_bytes_per_s
+
+    def start(self) -> None:
+        """Start the threads."""
+        if self._publisher is not None:
+            self._publisher.start()
+        self._thread.start()
+
+    def look(self, sight: Sight) -> Mapping[str, str]:
+        """Note what a look found; have a change told at once."""
+        status = sight.status
+        is_up = status is not None and status.get("process_state") in _UP_STATES
+        with self._condition:
+            former = self._facts
+            images = former.images if former is not None else ()
+            if sight.registered is not None:
+                images = tuple(sorted(sight.registered))
+            self._facts = _Facts(
+                is_up,
+                sight.is_draining,
+                str(status["peer_address"]) if status and "peer_address" in status else None,
+                images,
+            )
+            if former is None or (former.is_up, former.is_draining) != (is_up, sight.is_draining):
+                self._is_due = True
+                self._condition.notify()
+        return {self.name: self._problem} if self._problem is not None else {}
+
+    def stop(self, timeout: float) -> None:
+        """Stop the threads, within ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        if self._publisher is not None:
+            self._publisher.stop(max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        while (facts := self._next()) is not None:
+            try:
+                self._tell(facts)
+            except Exception:
+                # A fault here is not to silence the host for good.
+                LOG.exception("the state of this host is not told")
+
+    def _next(self) -> _Facts | None:
+        """Return what to tell now; wait until there is something. None: stop."""
+        pause = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_due or self._is_stopping, pause)
+            self._condition.wait_for(lambda: self._facts is not None or self._is_stopping)
+            self._is_due = False
+            return None if self._is_stopping else self._facts
+
+    def _tell(self, facts: _Facts) -> None:
+        self._traffic = self._measure(facts)
+        self._on_traffic(self._traffic)
+        if self._publisher is None:
+            return
+        self._publisher.send(
+            HostState(
+                host=self._host,
+                sequence=self._numbers.next(),
+                release=version.release()[: host_states.RELEASE_LENGTH_MAX],
+                is_up=facts.is_up,
+                is_draining=facts.is_draining,
+                extra_in=self._traffic.extra_in,
+                extra_out=self._traffic.extra_out,
+                link_bytes_per_s=self._traffic.link_bytes_per_s,
+                coverage=most_covered(self._covered(facts)),
+                images=self._list_some(facts.images),
+            )
+        )
+
+    def _measure(self, facts: _Facts) -> ExtraTraffic:
+        problem = None
+        moved: MovedBytes | None = None  # what is not up moves nothing
+        try:
+            if facts.is_up:
+                text = self._data_plane.call("metrics", call_timeout=METRICS_TIMEOUT)
+                moved = read_moved(str(text), is_origin_remote=self._is_origin_remote)
+            found = self._interfaces.read(facts.peer_address)
+            if not found:
+                problem = "no network interface to measure; name some in [agent] interfaces"
+            return self._meter.sample(self._clock(), found, moved)
+        except exception.UnavailableError:
+            # The next look says so; what moved meanwhile is not known.
+            return ExtraTraffic(link_bytes_per_s=self._traffic.link_bytes_per_s)
+        except (exception.AcstorError, OSError) as error:
+            problem = " ".join(str(error).split())
+            return ExtraTraffic(link_bytes_per_s=self._traffic.link_bytes_per_s)
+        finally:
+            self._problem = problem
+
+    def _covered(self, facts: _Facts) -> Mapping[str, float]:
+        if not facts.is_up:
+            return {}
+        return {image: min(1.0, max(0.0, share)) for image, share in self._coverage().items()}
+
+    def _list_some(self, images: Sequence[str]) -> tuple[str, ...]:
+        """Return as many ids as a message may list, others each time until all were listed."""
+        count = min(len(images), host_states.LISTED_IMAGES_MAX)
+        if not count:
+            return ()
+        first = self._listed % len(images)
+        self._listed = first + count
+        turned = [*images[first:], *images[:first]]
+        return tuple(turned[:count])

@@ -1,0 +1,243 @@
+"""The duty that tells the schedulers how the host is."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from acstor.admin.client import AdminClient
+from acstor.agent.duty import Sight
+from acstor.agent.host_state import HostStateDuty
+from acstor.agent.membership import View
+from acstor.agent.traffic import ExtraTraffic, InterfaceCounters
+from acstor.rpc import host_states
+from acstor.rpc.host_states import HostState
+from tests.doubles.memory_data_plane import MemoryDataPlane
+from tests.fixtures.conditions import wait_for
+from tests.unit.agent.conftest import Clock
+
+LONG = 3600.0
+
+
+class Recorder:
+    """Takes the states."""
+
+    def __init__(self) -> None:
+        self.states: list[HostState] = []
+        self.is_started = False
+        self.is_stopped = False
+
+    def start(self) -> None:
+        self.is_started = True
+
+    def send(self, state: HostState) -> None:
+        self.states.append(state)
+
+    def stop(self, timeout: float) -> None:
+        self.is_stopped = True
+
+
+class Interfaces:
+    """One interface that the test counts up."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.error: OSError | None = None
+        self.asked: list[str | None] = []
+        self.is_there = True
+
+    def read(self, peer_address: str | None) -> list[InterfaceCounters]:
+        self.asked.append(peer_address)
+        if self.error is not None:
+            raise self.error
+        found = [InterfaceCounters("eth0", 2, self.received, 0, 1e9)]
+        return found if self.is_there else []
+
+
+@dataclasses.dataclass
+class World:
+    """A duty and everything around it."""
+
+    duty: HostStateDuty
+    recorder: Recorder
+    interfaces: Interfaces
+    clock: Clock
+    data_plane: MemoryDataPlane
+    coverage: dict[str, float]
+    traffic: list[ExtraTraffic]
+    client: AdminClient
+
+    def see(self, **changes: Any) -> Mapping[str, str]:
+        status = {"process_state": "serving", "peer_address": "192.0.2.1:7420"}
+        sight = Sight("h1", self.client, status, None, None, False, View())
+        return self.duty.look(dataclasses.replace(sight, **changes))
+
+    def told(self, count: int) -> list[HostState]:
+        wait_for(f"{count} states", lambda: len(self.recorder.states) >= count)
+        return self.recorder.states
+
+
+MakeWorld = Callable[..., World]
+
+
+@pytest.fixture
+def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterator[MakeWorld]:
+    made: list[World] = []
+
+    def make(interval: float = LONG) -> World:
+        conf = make_conf()
+        data_plane = MemoryDataPlane(conf)
+        data_plane.start()
+        recorder, interfaces = Recorder(), Interfaces()
+        coverage: dict[str, float] = {}
+        traffic: list[ExtraTraffic] = []
+        client = AdminClient(conf.dataplane.admin_socket)
+        duty = HostStateDuty(
+            "h1",
+            interval,
+            data_plane=client,
+            interfaces=interfaces,
+            is_origin_remote=True,
+            coverage=lambda: coverage,
+            publisher=recorder,
+            on_traffic=traffic.append,
+            clock=clock,
+        )
+        duty.start()
+        world = World(duty, recorder, interfaces, clock, data_plane, coverage, traffic, client)
+        made.append(world)
+        return world
+
+    yield make
+    for world in made:
+        world.duty.stop(10)
+        world.data_plane.stop()
+        assert world.recorder.is_stopped
+
+
+def image_name(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def test_first_look_is_told_at_once(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.coverage[image_name(1)] = 0.25
+    world.see(registered=frozenset({image_name(1), image_name(2)}))
+    state = world.told(1)[0]
+    assert (state.host, state.is_up, state.is_draining) == ("h1", True, False)
+    assert state.coverage == {image_name(1): 0.25}
+    assert sorted(state.images) == [image_name(1), image_name(2)]
+    assert state.link_bytes_per_s == 1e9
+    assert world.interfaces.asked == ["192.0.2.1:7420"]
+    HostState.from_message(state.to_message())
+
+
+def test_change_is_told_at_once(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see()
+    world.told(1)
+    world.see(is_draining=True)
+    assert world.told(2)[1].is_draining
+    world.see(status=None, is_draining=True)
+    assert not world.told(3)[2].is_up
+    sequences = [state.sequence for state in world.recorder.states]
+    assert sequences == sorted(set(sequences))
+
+
+def test_look_without_a_change_tells_nothing(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see()
+    world.told(1)
+    for _ in range(20):
+        world.see()
+    world.see(is_draining=True)
+    assert [state.is_draining for state in world.told(2)] == [False, True]
+
+
+def test_data_plane_that_leaves_is_not_up(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.coverage[image_name(1)] = 1.0
+    world.see(status={"process_state": "leaving", "peer_address": "192.0.2.1:1"})
+    state = world.told(1)[0]
+    assert not state.is_up
+    assert state.coverage == {}
+
+
+def test_state_is_told_again_and_again(make_world: MakeWorld) -> None:
+    world = make_world(interval=0.01)
+    world.see()
+    world.told(5)
+
+
+def test_extra_traffic_is_measured_between_two_states(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see()
+    world.told(1)
+    world.clock.now += 10
+    world.interfaces.received += 5_000
+    world.see(is_draining=True)
+    assert world.told(2)[1].extra_in == 500.0
+    assert world.traffic[-1] == world.duty.traffic
+    assert world.duty.link_bytes_per_s() == 1e9
+
+
+def test_network_that_cannot_be_read_is_a_problem_and_makes_the_traffic_unknown(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    world.interfaces.error = OSError("no netlink")
+    world.see()
+    assert world.told(1)[0].extra_in is None
+    assert world.see() == {"host state": "no netlink"}
+    world.interfaces.error = None
+    world.interfaces.is_there = False
+    world.see(is_draining=True)
+    world.told(2)
+    assert "[agent] interfaces" in world.see(is_draining=True)["host state"]
+
+
+def test_data_plane_that_does_not_answer_makes_the_traffic_unknown(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see()
+    world.told(1)
+    world.data_plane.stop()
+    world.clock.now += 10
+    world.see(is_draining=True)
+    state = world.told(2)[1]
+    assert (state.extra_in, state.link_bytes_per_s) == (None, 1e9)
+
+
+def test_images_are_listed_in_turns_until_all_were(make_world: MakeWorld) -> None:
+    world = make_world(interval=0.01)
+    count = 2 * host_states.LISTED_IMAGES_MAX + 10
+    images = frozenset(image_name(number) for number in range(count))
+    world.see(registered=images)
+    states = world.told(3)[:3]
+    assert all(len(state.images) == host_states.LISTED_IMAGES_MAX for state in states)
+    assert images == {image for state in states for image in state.images}
+
+
+def test_images_stay_known_while_the_origin_is_away(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see(registered=frozenset({image_name(1)}))
+    world.told(1)
+    world.see(registered=None, is_draining=True)
+    assert world.told(2)[1].images == (image_name(1),)
+
+
+def test_fault_of_the_coverage_does_not_silence_the_host(make_world: MakeWorld) -> None:
+    world = make_world(interval=0.01)
+    world.coverage["oops"] = None  # type: ignore[assignment]
+    world.see()
+    wait_for("two attempts", lambda: len(world.traffic) >= 2)
+    world.coverage.clear()
+    world.told(1)
+
+
+def test_stop_before_the_first_look_ends_the_thread(make_world: MakeWorld) -> None:
+    world = make_world(interval=0.01)
+    world.duty.stop(10)
+    assert "host-state" not in {thread.name for thread in threading.enumerate()}
