@@ -97,6 +97,14 @@ class ImageRefusedError(InvalidError):
     default_hint = "provide an image file that is what it is declared to be"
 
 
+class ContentMismatchError(ImageRefusedError):
+    """An image file is of another format than was declared."""
+
+
+class ChecksumMismatchError(ImageRefusedError):
+    """An image file has another checksum than was declared."""
+
+
 class ConfigurationError(InvalidError):
     """A configuration value is missing, malformed or out of range."""
 

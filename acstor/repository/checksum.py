@@ -81,7 +81,8 @@ class ChecksumThread:
     def check(self) -> None:
         """Wait for the checksum and compare.
 
-        :raises ImageRefusedError: when it is not the declared one, or the file was changed.
+        :raises ChecksumMismatchError: when it is not the declared one.
+        :raises ImageRefusedError: when the file was changed.
         :raises UnavailableError: when the file could not be read.
         """
         self._thread.join()
@@ -89,7 +90,7 @@ class ChecksumThread:
             raise self._failure
         self._file.check_unchanged()
         if self._value != self._declared.value:
-            raise exception.ImageRefusedError(
+            raise exception.ChecksumMismatchError(
                 f"{self._file.path} has {self._declared.algorithm} {self._value}, "
                 f"declared is {self._declared.value}",
                 hint="download the image again, or correct the declared checksum",

@@ -33,7 +33,8 @@ def open_source(path: str, declared_format: str, timeout_seconds: float) -> base
     :param declared_format: one of :data:`DECLARED_FORMATS`.
     :param timeout_seconds: longest time that a tool of QEMU may take.
     :returns: the source; the caller closes it.
-    :raises ImageRefusedError: when the image is unsafe or not what is declared.
+    :raises ContentMismatchError: when it is not what is declared.
+    :raises ImageRefusedError: when the image is unsafe or encrypted.
     :raises InvalidError: when there is no such file or no such format.
     :raises UnavailableError: when QEMU's tools are missing or do not answer.
     """
@@ -88,7 +89,7 @@ def _check_file(file: base.SourceFile, declared_format: str) -> None:
     """Inspect the file itself."""
     found = _inspect(raw.RawSource(file), file.path)
     if str(found) != declared_format:
-        raise exception.ImageRefusedError(
+        raise _refusal(found.NAME)(
             f"{file.path} is declared as {declared_format}, but its content is {found.NAME}",
             hint=f"register it with --disk-format {found.NAME}, if that is what it should be",
         )
@@ -103,10 +104,17 @@ def _check_content(source: base.ImageSource, declared_format: str, what: str) ->
         hint = "the content of a disk must not be a disk image of its own"
         if declared_format == "raw" and found.NAME in DECLARED_FORMATS:
             hint = f"register it with --disk-format {found.NAME}, if that is what it should be"
-        raise exception.ImageRefusedError(
+        kind = exception.ImageRefusedError if declared_format == "qcow2" else _refusal(found.NAME)
+        raise kind(
             f"{what} is declared as {declared_format}, but its content is {found.NAME}", hint=hint
         )
     _check_safety(found, what)
+
+
+def _refusal(found_format: str) -> type[exception.ImageRefusedError]:
+    """Return the error for a file of another format than declared; an encrypted one has none."""
+    is_encrypted = found_format == "luks"
+    return exception.ImageRefusedError if is_encrypted else exception.ContentMismatchError
 
 
 def _inspect(source: base.ImageSource, what: str) -> format_inspector.FileInspector:

@@ -11,6 +11,7 @@ import os
 import secrets
 import struct
 import time
+from collections.abc import Callable
 
 from acstor import dataplane, exception
 from acstor.origin import base as origin_base
@@ -92,16 +93,25 @@ def content_name(manifest: dataplane.Manifest) -> str:
 
 
 class Registrar:
-    """Registers images in one repository."""
+    """Registers images in one repository.
+
+    :param check: called between windows of the image and before it is published; ends the
+        registration by raising, and nothing is then left but packs.
+    """
 
     def __init__(
-        self, repository: Repository, settings: Settings, progress: Progress | None = None
+        self,
+        repository: Repository,
+        settings: Settings,
+        progress: Progress | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep what to register with."""
         self._repository = repository
         self._origin: origin_base.Origin = repository.origin
         self._settings = settings
         self._progress = progress or Progress()
+        self._check = check
 
     def register(self, request: Request) -> Report:
         """Register an image, or find that it is registered already.
@@ -155,10 +165,12 @@ class Registrar:
                     report.status = "already registered"
                     report.manifest = expected.digest
                     return
+            self._check()
             self._put_manifest(manifest)
             lost = claim.claim(self._origin, manifest)
             if lost:
                 continue
+            self._check()
             existing = self._publish(request, report, manifest, content, existing)
             expected = manifest
             lost = claim.claim(self._origin, manifest)
@@ -252,6 +264,7 @@ class Registrar:
         chunk_size = self._repository.chunk_size
         grid = source_base.on_chunk_grid(source.extents(), chunk_size, source.size_bytes)
         for extent in grid:
+            self._check()
             if extent.is_zero:
                 builder.push_zeros((extent.end - extent.start) // chunk_size)
                 self._progress.advance(extent.end - extent.start)
@@ -267,6 +280,7 @@ class Registrar:
                 filler.keep(kept)
                 position += count * chunk_size
                 self._progress.advance(count * chunk_size)
+                self._check()
 
     def _check_same(self, existing: Image, content: str) -> None:
         if existing.record.content != content:

@@ -1,0 +1,1 @@
+"""The image service (Glance): what the registrar needs of it, and nothing more."""
