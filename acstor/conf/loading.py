@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg, types
 
 from acstor import exception
-from acstor.conf import opts
+from acstor.conf import opts, services
 from acstor.conf.types import ByteSize, PowerOfTwo
 
 LOG = logging.getLogger(__name__)
@@ -158,6 +158,8 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
         ("[dataplane] mount_point", conf.dataplane.mount_point),
         ("[dataplane] admin_socket", conf.dataplane.admin_socket),
         ("[dataplane] holder_socket", conf.dataplane.holder_socket),
+        ("[registrar] spool_path", conf.registrar.spool_path),
+        ("[glance] filesystem_store_datadir", conf.glance.filesystem_store_datadir or "/"),
     ):
         _require(os.path.isabs(path), f"{name} = {path!r} is not an absolute path")
     for name in ("admin_socket", "holder_socket"):
@@ -213,13 +215,23 @@ def warn_of_unknown(conf: cfg.ConfigOpts) -> list[str]:
         for option in options
         for name in (option.name, option.dest)
     }
-    groups = {group for group, _ in known} - {"DEFAULT"}
+    groups = ({group for group, _ in known} | set(services.GROUPS)) - {"DEFAULT"}
     unknown = []
     for path in conf.config_file or []:
         sections = _sections(path)
         for group in sorted(groups & sections.keys()):
             for name in sorted(sections[group]):
-                if (group, name) not in known:
+                if (group, name) not in known and not _is_of_keystoneauth(group, name):
                     unknown.append(f"[{group}] {name}")
                     LOG.warning("%s: there is no option [%s] %s; it is ignored", path, group, name)
     return unknown
+
+
+def _is_of_keystoneauth(group: str, name: str) -> bool:
+    """Return whether an option is one of keystoneauth's; loads it only where one may be."""
+    return group in services.GROUPS and any(
+        name in {option.name, option.dest, *(old.name for old in option.deprecated_opts)}
+        for known_group, options in services.list_opts()
+        if known_group == group
+        for option in options
+    )

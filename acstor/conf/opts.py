@@ -10,10 +10,12 @@ from acstor.conf import (
     dataplane,
     default,
     gc,
+    glance,
     image_links,
     origin,
     peer,
     readpath,
+    registrar,
     registration,
     store,
 )
@@ -29,6 +31,8 @@ MODULES: tuple[ModuleType, ...] = (
     agent,
     image_links,
     registration,
+    registrar,
+    glance,
     gc,
 )
 
