@@ -63,15 +63,28 @@ def write_wish(origin: Origin, host: str, wish: HostWish) -> None:
     :raises ConflictError: when others write all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
+    _swap(origin, host, wish.encode())
+
+
+def forget_wish(origin: Origin, host: str) -> bool:
+    """Forget what is wanted of a host; errors as in :func:`write_wish`.
+
+    :returns: whether there was anything.
+    """
+    return _swap(origin, host, None)
+
+
+def _swap(origin: Origin, host: str, content: bytes | None) -> bool:
     name = HOST_PREFIX + host
     for attempt in range(_ATTEMPTS_MAX):
         ref = origin.get_ref(name)
-        if ref is not None and ref.content == wish.encode():
-            return
+        if (None if ref is None else ref.content) == content:
+            return False
         try:
-            origin.swap_ref(name, None if ref is None else ref.token, wish.encode())
+            origin.swap_ref(name, None if ref is None else ref.token, content)
         except exception.ConflictError:
             if attempt == _ATTEMPTS_MAX - 1:
                 raise
         else:
-            return
+            return True
+    return False

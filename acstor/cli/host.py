@@ -9,11 +9,12 @@ from cliff import command, lister, show
 
 from acstor import exception
 from acstor.admin.client import AdminClient
-from acstor.agent.desired_host import HostWish, read_wish, write_wish
+from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.agent.member import Member
 from acstor.cli import deployment
 from acstor.cli.columns import Share, Size
 from acstor.dataplane import RingHost
+from acstor.repository.usage import forget_usage
 
 _POLL_SECONDS = 0.2
 
@@ -153,6 +154,33 @@ class UndrainHost(_ChangeWish):
     """Give a drained host its part of the ring back."""
 
     wish = HostWish(is_drained=False)
+
+
+class ForgetHost(command.Command):
+    """Forget a host that is gone for good: which images its instances used, and what it was to do.
+
+    Until then, images that its instances used are not removed, in case it comes back.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the host's name."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", help="name of the host")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Remove its refs."""
+        conf, name = deployment.configuration(self.app), parsed_args.name
+        if name in deployment.list_members(conf):
+            raise exception.InvalidError(
+                f"host {name} is alive",
+                hint="stop acstor-agent there for good, then wait for [coordination] "
+                "member_timeout",
+            )
+        with deployment.opened_origin(conf) as origin:
+            is_known = [forget_usage(origin, name), forget_wish(origin, name)]
+        if not any(is_known) and name not in _ring_hosts(conf):
+            raise _unknown(name)
 
 
 class RestartDataPlane(command.Command):

@@ -17,6 +17,20 @@ LOG = logging.getLogger(__name__)
 IN_USE = "in use by instances of this host"
 
 
+def why_kept(settings: NovaSettings, image_id: str) -> str | None:
+    """Return why the link of an image that should go must stay; None: it may go.
+
+    Looks at all overlays as they are at this moment: to be called under Nova's lock of the image,
+    when no new overlay of it can be made.
+    """
+    now = scan(settings)
+    if base_name(image_id) in now.used_names:
+        return IN_USE
+    if not now.is_complete:
+        return f"which images instances use is not known: {now.problem}"
+    return None
+
+
 @dataclass(frozen=True)
 class Wish:
     """What a look of the agent wants of the links."""
@@ -121,7 +135,7 @@ class LinkKeeper:
             if not is_registered and outcome.event is LinkEvent.PLANT:
                 return Outcome(LinkEvent.KEEP, IN_USE)
             return outcome
-        outcome = planter.remove(image_id, lambda: self._why_kept(settings, image_id))
+        outcome = planter.remove(image_id, lambda: why_kept(settings, image_id))
         if outcome.event is LinkEvent.REMOVE and is_registered:
             return Outcome(LinkEvent.REFUSE, refusal or "")
         return outcome
@@ -136,15 +150,6 @@ class LinkKeeper:
         if found is not None and found.event is not LinkEvent.PLANT:
             return found
         return planter.plant(image_id)
-
-    def _why_kept(self, settings: NovaSettings, image_id: str) -> str | None:
-        """Return why the link must stay; called under Nova's lock, so by a scan of this moment."""
-        now = scan(settings)
-        if base_name(image_id) in now.used_names:
-            return IN_USE
-        if not now.is_complete:
-            return f"which images instances use is not known: {now.problem}"
-        return None
 
     def _look_at_overlays(self, settings: NovaSettings, present: frozenset[str]) -> None:
         now = self._clock()

@@ -6,13 +6,11 @@ wanted, and tells what the last completed look at the links has found.
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from oslo_concurrency import lockutils
 from oslo_config import cfg
 
 from acstor import exception
@@ -23,6 +21,7 @@ from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.drivers.nova.image_links.link_keeper import LinkKeeper, LinkReport, Wish
 from acstor.drivers.nova.image_links.link_states import LinkState
+from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.drivers.nova.image_links.planting import Planter
 from acstor.origin.base import Origin
 from acstor.repository.usage import write_usage
@@ -33,44 +32,12 @@ HEAD_BYTES_MIN = 256 * KIB
 """What Nova reads of a base file before each boot (``images.get_image_format``)."""
 TAIL_BYTES_MIN = 64 * KIB
 """What QEMU reads at the end of a disk when it opens and describes it."""
-LOCK_FILE = "image-links.lock"
 OVERDUE_SECONDS = 60.0
 """How long a look at the links may take before it is a problem."""
 USAGE_RECHECK_INTERVAL = 60.0
 """Seconds after which the usage ref is compared again, in case somebody has removed it."""
 
 LinkCounts = Callable[[Mapping[str, int]], None]
-
-
-class OnlyLinker:
-    """Makes sure that one process of a host changes links.
-
-    :param state_path: ``[DEFAULT] state_path``.
-    """
-
-    def __init__(self, state_path: str) -> None:
-        directory = os.path.join(state_path, "agent")
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        self._lock = lockutils.InterProcessLock(os.path.join(directory, LOCK_FILE))
-        self._is_held = False
-
-    def take(self) -> None:
-        """Become it, or stay it.
-
-        :raises FencedError: when another process is.
-        """
-        if not self._is_held and not self._lock.acquire(blocking=False):
-            raise exception.FencedError(
-                "another process of this host looks after the image links",
-                hint="stop acstor-agent first; if it is not that, wait for 'acstor links remove'",
-            )
-        self._is_held = True
-
-    def give_up(self) -> None:
-        """Be it no more."""
-        if self._is_held:
-            self._lock.release()
-            self._is_held = False
 
 
 @dataclass
