@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from acstor import dataplane, exception
-from acstor.repository import layout
+from acstor.repository import layout, working_set
 from acstor.repository.condemnation import State, Tombstone, Tombstones
 from acstor.repository.repository import Image, Repository
 
@@ -32,6 +32,8 @@ class Report:
     """Objects that are referenced again."""
     deleted: int = 0
     bytes_freed: int = 0
+    working_sets: int = 0
+    """Working sets of images that are gone."""
     leftovers: int = 0
     """Files of crashed writers removed."""
     seconds: float = 0.0
@@ -83,9 +85,17 @@ class Collector:
         for name in sorted(present.keys() - marked - known):
             fresh = Tombstone(name, present[name], State.CONDEMNED, {self._host: self._clock()})
             report.condemned += self._tombstones.change(None, fresh)
+        report.working_sets = self._forget_working_sets()
         report.leftovers = self._origin.sweep()
         report.seconds = time.monotonic() - started
         return report
+
+    def _forget_working_sets(self) -> int:
+        """Remove what was learnt of images that are gone; return how many they were."""
+        # The sets first: an image that appears meanwhile keeps its own.
+        learnt = set(working_set.list_image_ids(self._origin))
+        orphans = learnt - set(self._repository.list_image_ids())
+        return sum(working_set.forget(self._origin, image_id) for image_id in sorted(orphans))
 
     def _list_objects(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from acstor import dataplane, exception
 from acstor.origin import base
-from acstor.repository import image_record, layout
+from acstor.repository import image_record, layout, working_set
 
 FORMAT_NAME = "acstor-repository"
 FORMAT_VERSION = 1
@@ -194,6 +194,7 @@ class Repository:
         if ref is None:
             return self.get_image(image_id)
         self.origin.swap_ref(name, ref.token, None)
+        working_set.forget(self.origin, image_id)
         try:
             record = image_record.ImageRecord.parse(ref.content, image_id)
         except (exception.CorruptError, exception.UnsupportedError):

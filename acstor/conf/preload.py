@@ -1,0 +1,67 @@
+"""Options of preloads: what they may take of a host, and how long commands wait for hosts."""
+
+from oslo_config import cfg
+
+from acstor.conf import types
+
+GROUP = "preload"
+
+OPTIONS = [
+    cfg.Opt(
+        "rate",
+        type=types.ByteSize(64 * types.KIB, types.TIB),
+        default="64MiB",
+        help=(
+            "Bytes per second at which each host fetches where the command gives neither a rate "
+            "nor a deadline."
+        ),
+    ),
+    cfg.Opt(
+        "rate_max",
+        type=types.ByteSize(0, types.TIB),
+        default="0",
+        help=(
+            "Most bytes per second that all preloads of this host together are promised. 0: only "
+            "link_share counts."
+        ),
+    ),
+    cfg.FloatOpt(
+        "link_share",
+        default=0.5,
+        min=0.01,
+        max=1.0,
+        help=(
+            "Most of this host's link, as a share of 1, that all preloads together are promised. "
+            "Where the speed of the link is not known, only rate_max counts."
+        ),
+    ),
+    cfg.FloatOpt(
+        "deadline_margin",
+        default=1.25,
+        min=1.0,
+        max=10.0,
+        help=(
+            "By how much the rate of a preload that has a deadline and no rate is higher than "
+            "what would do: guests go first, and what they cost must be caught up."
+        ),
+    ),
+    cfg.FloatOpt(
+        "keep_ended",
+        default=86400.0,
+        min=0.0,
+        max=31536000.0,
+        help="Seconds for which a preload that has ended is listed.",
+    ),
+    cfg.FloatOpt(
+        "call_timeout",
+        default=10.0,
+        min=1.0,
+        max=300.0,
+        help="Seconds that a host may take to answer a command.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[preload]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

@@ -1,0 +1,248 @@
+"""Learning what boots read: real admin socket, origin and runtime in memory."""
+
+import json
+import pathlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.admin.client import AdminClient
+from acstor.agent.duty import Sight
+from acstor.agent.membership import View
+from acstor.agent.working_sets import REPORTED_VERSION, Reported, WorkingSets
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.origin.memory import MemoryOrigin
+from acstor.repository import working_set
+from tests.doubles.memory_data_plane import MemoryDataPlane
+from tests.doubles.memory_preloads import decode_bitmap, encode_bitmap
+from tests.doubles.memory_runtime import MemoryRuntime, make_manifest
+from tests.fixtures.conditions import wait_for
+from tests.unit.agent.conftest import Clock
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
+IMAGE = str(uuid.UUID(int=1))
+INTERVAL = 60.0
+FIRST = {0, 1, 2, 9}
+
+
+class LearningHost:
+    """A host whose looks at working sets the test makes."""
+
+    def __init__(self, conf: cfg.ConfigOpts, origin: FaultyOrigin, clock: Clock) -> None:
+        self.origin = origin
+        self.clock = clock
+        self.path = pathlib.Path(conf.state_path)
+        self.data_plane = MemoryDataPlane(conf)
+        self.client = AdminClient(conf.dataplane.admin_socket)
+        self.duty = self.new_duty()
+
+    def new_duty(self) -> WorkingSets:
+        return WorkingSets(str(self.path), INTERVAL, clock=self.clock)
+
+    def start(self) -> MemoryRuntime:
+        runtime = self.data_plane.start()
+        if IMAGE not in runtime.images:
+            manifest = self.path / "manifest"
+            manifest.write_bytes(make_manifest(IMAGE, content=12).to_bytes())
+            self.client.call("image.attach", path=str(manifest))
+        return runtime
+
+    def sight(self, registered: frozenset[str] = frozenset({IMAGE})) -> Sight:
+        try:
+            status = self.client.call("status")
+        except exception.UnavailableError:
+            status = None
+        return Sight(
+            host="h1",
+            data_plane=self.client,
+            status=status,
+            origin=self.origin,
+            generation=1,
+            is_draining=False,
+            view=View(),
+            registered=registered,
+            offered=dict.fromkeys(registered, "manifest"),
+        )
+
+    def round(self) -> None:
+        self.clock.now += 2 * INTERVAL
+        self.duty.act(self.sight())
+
+    def learnt(self) -> working_set.WorkingSet | None:
+        return working_set.read(self.origin, IMAGE)
+
+
+@pytest.fixture
+def make_host(
+    make_conf: Callable[..., cfg.ConfigOpts], clock: Clock
+) -> Iterator[Callable[..., LearningHost]]:
+    MemoryRuntime.locked_stores.clear()
+    origin = FaultyOrigin(MemoryOrigin())
+    made: list[LearningHost] = []
+
+    def make(name: str = "h1") -> LearningHost:
+        made.append(LearningHost(make_conf(name), origin, clock))
+        return made[-1]
+
+    yield make
+    for host in made:
+        host.data_plane.stop()
+
+
+def test_reported_version_requires_update() -> None:
+    assert REPORTED_VERSION == 1
+    golden = (GOLDEN / "working-set-reported-v1.json").read_bytes()
+    found = Reported.parse(golden)
+    assert found == Reported(1795600000.25, 2, 20, encode_bitmap({0, 1, 9}, 20))
+    assert json.loads(found.encode()).keys() == json.loads(golden).keys()
+    assert Reported.parse(found.encode()) == found
+
+
+def test_what_one_host_learns_another_knows(make_host: Callable[..., LearningHost]) -> None:
+    first, second = make_host("h1"), make_host("h2")
+    booted, fresh = first.start(), second.start()
+    booted.preloads.record_boot(IMAGE, FIRST)
+    first.round()
+    second.round()
+    assert first.duty.coverage == {IMAGE: 1.0}
+    assert second.duty.coverage == {IMAGE: 0.0}
+    assert fresh.preloads.estimate(IMAGE, "working-set")["total_bytes"] == len(FIRST) * 65536
+    assert (first.duty.look(first.sight()), second.duty.look(second.sight())) == ({}, {})
+
+
+def test_nothing_is_written_where_nothing_is_new(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    runtime = host.start()
+    host.round()
+    assert host.learnt() is None
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    before = host.origin.calls[Operation.SWAP_REF]
+    host.round()
+    assert host.origin.calls[Operation.SWAP_REF] == before
+    learnt = host.learnt()
+    assert learnt is not None
+    assert (learnt.boots, learnt.reporters) == (1, 1)
+
+
+def test_image_is_looked_at_once_per_interval(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    runtime = host.start()
+    host.round()
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.clock.now += INTERVAL / 2
+    host.duty.act(host.sight())
+    assert host.learnt() is None
+    host.clock.now += INTERVAL
+    host.duty.act(host.sight())
+    assert host.learnt() is not None
+
+
+def test_restarted_agent_reports_nothing_twice(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    runtime = host.start()
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    host.duty = host.new_duty()
+    runtime.preloads.record_boot(IMAGE, FIRST | {11})
+    host.round()
+    learnt = host.learnt()
+    assert learnt is not None
+    assert (learnt.boots, learnt.reporters) == (2, 1)
+    assert decode_bitmap(learnt.once) == FIRST | {11}
+    assert decode_bitmap(learnt.twice) == set()
+
+
+def test_new_data_plane_process_counts_anew_and_is_given_the_set(
+    make_host: Callable[..., LearningHost],
+) -> None:
+    host = make_host()
+    runtime = host.start()
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    host.data_plane.stop()
+    runtime = host.start()
+    runtime.preloads.record_boot(IMAGE, {1})
+    host.duty.act(host.sight())  # without waiting for the interval
+    learnt = host.learnt()
+    assert learnt is not None
+    assert (learnt.reporters, decode_bitmap(learnt.twice)) == (2, {1})
+    assert host.duty.coverage.keys() == {IMAGE}
+
+
+def test_damaged_state_is_no_obstacle(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    runtime = host.start()
+    directory = host.path / "working-sets"
+    directory.mkdir()
+    (directory / f"{IMAGE}.json").write_bytes(b"{")
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    assert host.duty.look(host.sight()) == {}
+    assert host.learnt() is not None
+
+
+def test_unreadable_set_is_a_problem_of_its_image_until_it_is_gone(
+    make_host: Callable[..., LearningHost],
+) -> None:
+    host = make_host()
+    host.start()
+    name = working_set.working_set_ref(IMAGE)
+    token = host.origin.swap_ref(name, None, b'{"version": 9}')
+    host.round()
+    assert list(host.duty.look(host.sight())) == [f"working set of image {IMAGE}"]
+    host.origin.swap_ref(name, token, None)
+    host.round()
+    assert host.duty.look(host.sight()) == {}
+
+
+def test_origin_that_is_away_costs_nothing_but_time(
+    make_host: Callable[..., LearningHost],
+) -> None:
+    host = make_host()
+    runtime = host.start()
+    runtime.preloads.record_boot(IMAGE, FIRST)
+    host.origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
+    host.round()
+    assert list(host.duty.look(host.sight())) == ["working sets"]
+    host.origin.faults.clear()
+    host.duty.act(host.sight())
+    assert host.duty.look(host.sight()) == {}
+    learnt = host.learnt()
+    assert learnt is not None
+    assert decode_bitmap(learnt.wanted) == FIRST
+
+
+def test_coverage_is_unknown_while_the_data_plane_is_away(
+    make_host: Callable[..., LearningHost],
+) -> None:
+    host = make_host()
+    host.start().preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    assert host.duty.coverage == {IMAGE: 1.0}
+    host.data_plane.stop()
+    host.duty.act(host.sight())
+    assert host.duty.coverage == {}
+
+
+def test_state_of_images_that_are_gone_is_removed(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    host.start().preloads.record_boot(IMAGE, FIRST)
+    host.round()
+    assert list((host.path / "working-sets").iterdir())
+    host.duty.act(host.sight(registered=frozenset()))
+    assert list((host.path / "working-sets").iterdir()) == []
+
+
+def test_looks_are_acted_on_by_its_own_thread(make_host: Callable[..., LearningHost]) -> None:
+    host = make_host()
+    host.start().preloads.record_boot(IMAGE, FIRST)
+    host.duty.start()
+    try:
+        host.duty.look(host.sight())
+        wait_for("coverage", lambda: host.duty.coverage == {IMAGE: 1.0})
+    finally:
+        host.duty.stop(10)
