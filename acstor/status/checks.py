@@ -8,7 +8,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 from acstor import exception
-from acstor.status import configuration, host, neighbours, origin, peer_tls, platform
+from acstor.status import configuration, host, neighbours, nova, origin, peer_tls, platform
 from acstor.status.verdict import Check, failure, failure_of, warning
 
 CHECK_TIMEOUT = 30.0
@@ -24,11 +24,15 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Ring format", origin.check_ring),
     ("Coordination", neighbours.check_coordination),
     ("Messages", neighbours.check_messages),
+    ("Keystone and Glance", neighbours.check_identity),
     ("Agents of all hosts", neighbours.check_agents),
     ("Certificate for peers", peer_tls.check_certificate),
     ("Kernel", platform.check_kernel),
     ("QEMU", platform.check_qemu),
     ("libvirt", platform.check_libvirt),
+    ("Image links", nova.check_image_links),
+    ("Host name", nova.check_host_name),
+    ("Nova's scheduler", nova.check_scheduler),
     ("Directories", host.check_directories),
     ("FUSE access", host.check_allow_other),
     ("Chunk store format", host.check_chunk_store),

@@ -26,7 +26,7 @@ def is_compute_host(conf: cfg.ConfigOpts) -> bool:
     return (
         os.path.exists(conf.store.path)
         or os.path.exists(conf.dataplane.admin_socket)
-        or ("image_links" in conf and bool(conf.image_links.enabled))
+        or bool(conf.image_links.enabled)
     )
 
 

@@ -1,9 +1,11 @@
 """Checks of the services that the control plane uses: coordination, messages, Keystone."""
 
+from typing import Any
+
 from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
-from acstor import exception, version
+from acstor import exception, identity, version
 from acstor.agent.member import Member
 from acstor.cli import deployment
 from acstor.conf import loading
@@ -81,3 +83,29 @@ def _send(opened: object) -> Result:
             "address, user, password and virtual host of [DEFAULT] transport_url"
         )
     return success("the broker takes messages")
+
+
+def check_identity(conf: cfg.ConfigOpts) -> Result:
+    """Check that Keystone takes the credentials, and that Glance shows every project's images."""
+    if not identity.is_configured(conf):
+        return success("[keystone] is not set; only registrars and 'acstor image preload' need it")
+    from keystoneauth1 import exceptions  # heavy
+
+    try:
+        session = identity.open_session(conf)
+        session.timeout = _CALL_TIMEOUT
+        auth: Any = session.auth  # an identity plugin; others have no roles
+        roles = auth.get_access(session).role_names
+        glance = identity.open_adapter(conf, "glance", session, "image")
+        glance.get("/v2/images", params={"limit": 1})
+    except exception.AcstorError as error:
+        return failure_of(error)
+    except exceptions.ClientException as error:
+        reason = " ".join(str(error).split())
+        return failure(f"{reason}; check [keystone] and [glance], and that both services are up")
+    if "admin" not in roles:
+        return warning(
+            f"the roles are {', '.join(sorted(roles))}: with Glance's own policy only 'admin' sees "
+            "the private images of other projects; the registrar leaves these to Nova"
+        )
+    return success(f"Keystone and Glance answer; the roles are {', '.join(sorted(roles))}")

@@ -7,8 +7,11 @@ import subprocess
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "etc" / "systemd"
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "etc" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
+COMPUTE = [path for path in UNITS if path.stem in {"acstor-agent", "acstor-dataplane"}]
+"""Units of compute hosts: they share Nova's and libvirt's view of the file system."""
 NAMESPACE_DIRECTIVES = {
     "BindPaths", "BindReadOnlyPaths", "InaccessiblePaths", "MountFlags", "PrivateDevices",
     "PrivateMounts", "PrivateTmp", "ProtectControlGroups", "ProtectHome", "ProtectKernelLogs",
@@ -25,6 +28,17 @@ def read(name: str) -> configparser.ConfigParser:
     return unit
 
 
+def words(name: str, key: str) -> set[str]:
+    """Return the words of all lines of a key; configparser knows only the last."""
+    lines = (FOLDER / name).read_text().splitlines()
+    return {
+        word
+        for line in lines
+        if line.startswith(f"{key}=")
+        for word in line[len(key) + 1 :].split()
+    }
+
+
 def test_data_plane_keeps_its_descriptors_over_restarts() -> None:
     unit = read("acstor-dataplane.service")
     service = unit["Service"]
@@ -38,13 +52,66 @@ def test_data_plane_keeps_its_descriptors_over_restarts() -> None:
 
 
 def test_images_are_there_before_those_who_need_them() -> None:
-    before = read("acstor-dataplane.service")["Unit"]["Before"].split()
-    assert {"libvirtd.service", "virtqemud.service", "nova-compute.service"} <= set(before)
+    needed_by = {"libvirtd.service", "virtqemud.service", "nova-compute.service"}
+    for path in COMPUTE:
+        assert needed_by <= words(path.name, "Before"), path.name
+
+
+def test_images_are_there_until_the_last_guest_is_down() -> None:
+    """Units stop in the opposite order of their start."""
+    before = words("acstor-dataplane.service", "Before")
+    assert {"libvirt-guests.service", "virt-guest-shutdown.target"} <= before
+
+
+@pytest.mark.parametrize("path", COMPUTE, ids=lambda path: path.name)
+def test_unit_has_no_mount_namespace_of_its_own(path: pathlib.Path) -> None:
+    assert not NAMESPACE_DIRECTIVES & set(read(path.name)["Service"])
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_unit_has_no_mount_namespace_of_its_own(path: pathlib.Path) -> None:
-    assert not NAMESPACE_DIRECTIVES & set(read(path.name)["Service"])
+def test_unit_starts_a_program_that_is_installed(path: pathlib.Path) -> None:
+    program = read(path.name)["Service"]["ExecStart"].split()[0]
+    scripts = configparser.ConfigParser(interpolation=None)
+    scripts.read(ROOT / "setup.cfg")
+    installed = scripts["entry_points"]["console_scripts"]
+    assert f"{pathlib.PurePath(program).name} = " in installed
+
+
+def test_registrar_is_an_ordinary_user() -> None:
+    service = read("acstor-registrar.service")["Service"]
+    assert service["CapabilityBoundingSet"] == ""
+    user = service["User"]
+    assert f"u {user} " in (ROOT / "etc" / "sysusers.d" / "acstor.conf").read_text()
+    # The directory above is root's: the last component is what systemd gives to the user.
+    assert all("/" in name for name in service["StateDirectory"].split())
+    state = " ".join(read("acstor-dataplane.service")["Service"]["StateDirectory"].split())
+    assert state not in service["StateDirectory"].split()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="needs systemd-sysusers")
+def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
+    """Applied to an empty root directory."""
+    for folder in ("etc/acstor", "run", "var/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/acstor/acstor.conf").write_text("password")
+    for command in (
+        ["systemd-sysusers", f"--root={tmp_path}", str(ROOT / "etc/sysusers.d/acstor.conf")],
+        [
+            "systemd-tmpfiles",
+            "--create",
+            f"--root={tmp_path}",
+            str(ROOT / "etc/tmpfiles.d/acstor.conf"),
+        ],
+    ):
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    passwd = (tmp_path / "etc/passwd").read_text().splitlines()
+    user = next(int(line.split(":")[2]) for line in passwd if line.startswith("acstor:"))
+    spool = (tmp_path / "var/lib/acstor/spool").stat()
+    assert (spool.st_uid, spool.st_mode & 0o777) == (user, 0o750)
+    assert (tmp_path / "var/lib/acstor").stat().st_uid == 0
+    config = (tmp_path / "etc/acstor/acstor.conf").stat()
+    assert (config.st_uid, config.st_gid, config.st_mode & 0o777) == (0, user, 0o640)
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
