@@ -1,0 +1,1 @@
+"""A real OpenStack with ACStor on one machine: a controller and compute hosts as namespaces."""

@@ -1,0 +1,213 @@
+"""Bring a one-box up: what is there is kept, what is missing is made."""
+
+import functools
+import pathlib
+import shutil
+import time
+
+from acstor.testbed import exception
+from acstor.testbed.guest import recipe
+from acstor.testbed.guest.build import GuestImage, build_guest
+from acstor.testbed.onebox import environment, network, services, steps
+from acstor.testbed.onebox.configuration import files
+from acstor.testbed.onebox.control_plane import ControlPlane
+from acstor.testbed.onebox.databases import SYNCHRONIZED, Databases
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.host import Host
+from acstor.testbed.onebox.service_control import ServiceControl
+from acstor.testbed.onebox.services import Service
+from acstor.testbed.onebox.settings import Settings
+from acstor.testbed.run_directory import DEFAULT_ROOT
+
+HOSTS_TIMEOUT_S = 180.0
+POLL_INTERVAL_S = 0.5
+
+
+def hosts_of(directory: OneBoxDirectory, settings: Settings) -> dict[str, Host]:
+    """Return the hosts of a one-box by name, the controller first."""
+    names = [network.CONTROLLER, *settings.compute_names]
+    return {name: Host(directory, name, network.address_of(name)) for name in names}
+
+
+class BringUp:
+    """One run of ``up``."""
+
+    def __init__(
+        self,
+        directory: OneBoxDirectory,
+        settings: Settings,
+        report: steps.Report,
+        wheel: pathlib.Path | None = None,
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._report = report
+        self._wheel = wheel
+        self._hosts = hosts_of(directory, settings)
+        self._control = ServiceControl(directory, self._hosts)
+        self._controller = self._hosts[network.CONTROLLER]
+        self._databases = Databases(directory, self._controller)
+        self._guest: GuestImage | None = None
+
+    def run(self) -> None:
+        """Bring everything up.
+
+        :raises TestbedError: when a step fails; the message names it.
+        """
+        self._directory.create()
+        self._settings.save(self._directory)
+        self._install()
+        self._services = services.all_services(
+            self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor
+        )
+        self._do(self._steps())
+
+    def _do(self, plan: list[steps.Step]) -> None:
+        steps.run(plan, self._report, self._control.cancelled.set)
+
+    def _install(self) -> None:
+        install_acstor = functools.partial(environment.install_acstor, self._directory, self._wheel)
+        self._do([
+            steps.Step("Debian packages", environment.install_packages),
+            steps.Step(
+                "virtual environment",
+                functools.partial(environment.install_environment, self._directory),
+                after=("Debian packages",),
+            ),
+            steps.Step("ACStor", install_acstor, after=("virtual environment",)),
+            steps.Step("guest", self._build_guest, after=("Debian packages",)),
+        ])  # fmt: skip
+
+    def _build_guest(self) -> None:
+        self._guest = build_guest(recipe.GuestRecipe(), DEFAULT_ROOT / "guests")
+
+    def _steps(self) -> list[steps.Step]:
+        plan = [
+            steps.Step("hosts", self._start_hosts),
+            steps.Step("databases", self._databases.prepare, ("hosts",)),
+        ]
+        plan += self._infrastructure_steps()
+        filled = ("database content",)
+        if self._databases.are_complete or self._databases.cached.is_dir():
+            plan.append(steps.Step(*filled, lambda: None, after=("mariadb",)))
+        else:
+            plan += self._filling_steps()
+        ready = []
+        for service in self._services:
+            if service.name not in ("mariadb", "rabbitmq", "memcached"):
+                name = _name(service)
+                before = self._before(service)
+                plan.append(
+                    steps.Step(name, functools.partial(self._control.start, service), before)
+                )
+                ready.append(name)
+        plan += [
+            steps.Step(
+                "image", self._upload_guest, ("glance on controller", "keystone on controller")
+            ),
+            steps.Step(
+                "flavors", lambda: ControlPlane(self._controller).create_flavors(),
+                ("nova-api on controller", "keystone on controller"),
+            ),
+            steps.Step("cloud", self._wait_cloud, tuple(ready)),
+        ]  # fmt: skip
+        return plan
+
+    def _before(self, service: Service) -> tuple[str, ...]:
+        """Return the steps before the start of a service that is not infrastructure."""
+        if service.host == network.CONTROLLER:
+            return ("database content", "rabbitmq", "memcached")
+        if service.name == "nova-compute":
+            # It gives up when it cannot log in or reach the conductor for a minute.
+            return (
+                "rabbitmq", "keystone on controller", "placement on controller",
+                f"libvirtd on {service.host}",
+            )  # fmt: skip
+        if service.name == "libvirtd":
+            return (f"virtlogd on {service.host}",)
+        if service.is_acstor:
+            return ("rabbitmq",)
+        return ("hosts",)
+
+    def _infrastructure_steps(self) -> list[steps.Step]:
+        mariadb, rabbitmq, memcached = services.infrastructure_services(self._directory)
+        return [
+            steps.Step("mariadb", functools.partial(self._control.start, mariadb), ("databases",)),
+            steps.Step("rabbitmq", functools.partial(self._control.start, rabbitmq), ("hosts",)),
+            steps.Step("memcached", functools.partial(self._control.start, memcached), ("hosts",)),
+        ]
+
+    def _filling_steps(self) -> list[steps.Step]:
+        mariadb = self._service("mariadb")
+        keystone = self._service("keystone")
+        syncs = {name: f"tables of {name}" for name in SYNCHRONIZED}
+        plan = [
+            steps.Step(step, functools.partial(self._databases.sync, name), ("mariadb",))
+            for name, step in syncs.items()
+        ]
+        return [
+            *plan,
+            steps.Step(
+                "first keystone",
+                functools.partial(self._control.start, keystone),
+                (syncs["keystone"], "memcached"),
+            ),
+            steps.Step(
+                "users and endpoints",
+                lambda: ControlPlane(self._controller).create_identities(),
+                ("first keystone",),
+            ),
+            steps.Step(
+                "database content",
+                lambda: self._databases.complete(
+                    lambda: self._control.stop(mariadb), lambda: self._control.start(mariadb)
+                ),
+                ("users and endpoints", *syncs.values()),
+            ),
+        ]
+
+    def _service(self, name: str) -> Service:
+        return next(service for service in self._services if service.name == name)
+
+    def _start_hosts(self) -> None:
+        if not (self._controller.is_up and self._databases.are_complete):
+            # The hosts' links ended with the controller's bridge. And what a run that ended
+            # half-way has put into the databases, and the cache, is not known.
+            for host in self._hosts.values():
+                host.stop()
+            shutil.rmtree(self._directory.shared / "coordination", ignore_errors=True)
+        files.write_all(self._directory, self._settings)
+        self._controller.start(files.controller_binds(self._directory))
+        for name in self._settings.compute_names:
+            binds = files.compute_binds(self._directory, name)
+            self._hosts[name].start(binds, ["/run/sshd"])
+        computes = [self._hosts[name] for name in self._settings.compute_names]
+        network.connect(self._controller, computes)
+
+    def _upload_guest(self) -> None:
+        assert self._guest is not None
+        ControlPlane(self._controller).upload_guest(self._guest)
+
+    def _wait_cloud(self) -> None:
+        """Wait until every compute host and Cinder are up; an ended service ends the wait."""
+        cloud = ControlPlane(self._controller)
+        deadline = time.monotonic() + HOSTS_TIMEOUT_S
+        wanted = set(self._settings.compute_names)
+        programs = {"cinder-scheduler", "cinder-volume"}
+        while True:
+            hosts, volumes = cloud.hosts_up(), cloud.volume_services_up()
+            if hosts >= wanted and volumes >= programs:
+                return
+            for service in self._services:
+                self._control.check_alive(service)
+            if time.monotonic() > deadline:
+                missing = sorted(wanted - hosts | programs - volumes)
+                raise exception.NotReadyError(
+                    f"not up within {HOSTS_TIMEOUT_S:g} s: {', '.join(missing)}",
+                    hint=f"look at their logs below {self._directory.logs}",
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+
+def _name(service: Service) -> str:
+    return f"{service.name} on {service.host}"

@@ -1,0 +1,37 @@
+"""Choosing services of a one-box by name."""
+
+from acstor.testbed import exception
+from acstor.testbed.onebox import bring_up, services
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.service_control import ServiceControl
+from acstor.testbed.onebox.services import Service
+from acstor.testbed.onebox.settings import Settings
+
+#: Stands for every service of ACStor.
+ALL_OF_ACSTOR = "acstor"
+
+
+def choose(
+    directory: OneBoxDirectory, name: str, host: str | None
+) -> tuple[ServiceControl, list[Service]]:
+    """Return the services of a name, in the order in which they start, and their control.
+
+    :param host: only there, None: on every host.
+    :raises TestbedError: when there is none.
+    """
+    settings = Settings.load(directory)
+    # Also those of ACStor that up was told to leave out: a test may start them later.
+    known = services.all_services(directory, settings.compute_names, with_acstor=True)
+    chosen = [
+        service
+        for service in known
+        if (service.name == name or (name == ALL_OF_ACSTOR and service.is_acstor))
+        and host in (None, service.host)
+    ]
+    if not chosen:
+        names = sorted({service.name for service in known if host in (None, service.host)})
+        raise exception.TestbedError(
+            f"there is no service {name}" + (f" on {host}" if host else ""),
+            hint=f"known are {', '.join(names) or 'none there'}; 'acstor' means all of ACStor",
+        )
+    return ServiceControl(directory, bring_up.hosts_of(directory, settings)), chosen

@@ -1,0 +1,1 @@
+"""The configuration of every service of a one-box, as options by group."""

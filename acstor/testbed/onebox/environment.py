@@ -1,0 +1,227 @@
+"""What a one-box needs to be installed: Debian packages and a virtual environment of its own."""
+
+import base64
+import configparser
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import logging
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+
+from acstor.testbed import exception, processes
+from acstor.testbed.onebox.directory import OneBoxDirectory
+
+LOG = logging.getLogger(__name__)
+
+#: The root of the checkout that this module is part of.
+CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
+CONSTRAINTS = pathlib.Path(__file__).with_name("constraints.txt")
+_APT_TIMEOUT_S = 600.0
+_PIP_TIMEOUT_S = 900.0
+_POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
+_POLICY_TEXT = """\
+#!/bin/sh
+# Written by tools/onebox, which removes it again: no service starts while it installs packages.
+exit 101
+"""
+
+
+def wanted_packages(bindep: str) -> list[str]:
+    """Return the Debian packages of the profile ``onebox``.
+
+    :param bindep: the text of ``bindep.txt``.
+    """
+    found = []
+    for line in bindep.splitlines():
+        name, _, profiles = line.partition("[")
+        if name.strip() and not line.startswith("#") and "onebox" in profiles.rstrip("]").split():
+            found.append(name.strip())
+    return found
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages that are not installed.
+
+    :raises TestbedError: outside of a checkout.
+    """
+    try:
+        wanted = wanted_packages((CHECKOUT / "bindep.txt").read_text())
+    except FileNotFoundError as error:
+        raise exception.TestbedError(
+            "the one-box needs a checkout of ACStor", hint="run tools/onebox of a checkout"
+        ) from error
+    query = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n"]
+    installed = {
+        line.split()[0] for line in processes.run(query).splitlines() if line.endswith(" installed")
+    }
+    return [name for name in wanted if name not in installed]
+
+
+def install_packages() -> list[str]:
+    """Install the Debian packages that are missing, and return them.
+
+    :raises ToolMissingError: where there is no apt.
+    :raises ToolFailedError: when apt fails.
+    """
+    missing = missing_packages()
+    if missing:
+        apt = {"DEBIAN_FRONTEND": "noninteractive"}
+        with _no_service_starts():
+            processes.run(["apt-get", "update", "-qq"], timeout_s=_APT_TIMEOUT_S, env=apt)
+            install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing]
+            processes.run(install, timeout_s=_APT_TIMEOUT_S, env=apt)
+    return missing
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Within the block packages do not start their services: the one-box runs its own."""
+    with contextlib.suppress(FileNotFoundError):
+        if _POLICY.read_text() == _POLICY_TEXT:
+            _POLICY.unlink()  # of an installation that was killed
+    if _POLICY.exists():
+        yield
+        return
+    _POLICY.write_text(_POLICY_TEXT)
+    _POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        _POLICY.unlink(missing_ok=True)
+
+
+def environment_key() -> str:
+    """Return 16 hex digits that differ where the installed environment may differ."""
+    digest = hashlib.sha256(CONSTRAINTS.read_bytes())
+    digest.update(sys.version.encode())
+    digest.update(libvirt_version().encode())
+    return digest.hexdigest()[:16]
+
+
+def libvirt_version() -> str:
+    """Return the version of the installed libvirt, whose binding must be of the same."""
+    return processes.run(["pkg-config", "--modversion", "libvirt"]).strip()
+
+
+def install_environment(directory: OneBoxDirectory) -> bool:
+    """Make the virtual environment, unless it is there as wanted; return whether it was made.
+
+    :raises ToolFailedError: when pip fails.
+    """
+    stamp = directory.venv / "onebox-environment"
+    key = environment_key()
+    if stamp.is_file() and stamp.read_text() == key:
+        return False
+    shutil.rmtree(directory.venv, ignore_errors=True)
+    processes.run([sys.executable, "-m", "venv", str(directory.venv)], timeout_s=120.0)
+    python = directory.program("python")
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
+    # Everything is named with its version: nothing is left to resolve.
+    install = [*pip, "--no-deps", "-r", str(CONSTRAINTS)]
+    processes.run([*install, f"libvirt-python=={libvirt_version()}"], timeout_s=_PIP_TIMEOUT_S)
+    # Two processes at once; and programs of several hosts start at the same time later.
+    compile_all = [python, "-m", "compileall", "-q", "-j", "0", str(directory.venv / "lib")]
+    with contextlib.suppress(exception.ToolFailedError):  # templates that are no Python
+        processes.run(compile_all, timeout_s=_PIP_TIMEOUT_S)
+    stamp.write_text(key)
+    return True
+
+
+def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None) -> None:
+    """Install ACStor into the environment.
+
+    Without a wheel the checkout itself, so that a change takes effect when a service restarts;
+    the extension module is the one that the checkout has been built with.
+
+    :raises ToolFailedError: when pip fails.
+    """
+    with tempfile.TemporaryDirectory() as folder, _pip_lock(directory):
+        _install_requirements(directory)
+        chosen = wheel
+        if chosen is None:
+            directory.checkout.mkdir(exist_ok=True)
+            link = directory.checkout / "acstor"
+            if link.is_symlink() and link.readlink() != CHECKOUT / "acstor":
+                link.unlink()
+            if not link.is_symlink():
+                link.symlink_to(CHECKOUT / "acstor")
+            chosen = checkout_wheel(pathlib.Path(folder), directory.checkout)
+            stamp = directory.venv / "acstor-checkout"
+            key = hashlib.sha256(chosen.read_bytes()).hexdigest()
+            if stamp.is_file() and stamp.read_text() == key:
+                return
+        else:
+            stamp, key = directory.venv / "acstor-checkout", str(wheel)
+        install = [
+            directory.program("python"), "-m", "pip", "install", "-q", "--no-deps", "--no-index",
+            "--disable-pip-version-check", "--force-reinstall", str(chosen),
+        ]  # fmt: skip
+        processes.run(install, timeout_s=_PIP_TIMEOUT_S)
+        stamp.write_text(key)
+
+
+def _install_requirements(directory: OneBoxDirectory) -> None:
+    """Install what ACStor requires; nothing where the constraints name all of it already."""
+    requirements = CHECKOUT / "requirements.txt"
+    stamp = directory.venv / "acstor-requirements"
+    key = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == key:
+        return
+    install = [
+        directory.program("python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+        "-c", str(CONSTRAINTS), "-r", str(requirements),
+    ]  # fmt: skip
+    processes.run(install, timeout_s=_PIP_TIMEOUT_S)
+    stamp.write_text(key)
+
+
+@contextlib.contextmanager
+def _pip_lock(directory: OneBoxDirectory) -> Iterator[None]:
+    descriptor = os.open(directory.venv / "pip.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def checkout_wheel(folder: pathlib.Path, search_path: pathlib.Path) -> pathlib.Path:
+    """Write a wheel that leads to the checkout: its entry points, and where its modules are.
+
+    An editable install would compile the extension module anew; here nothing is compiled.
+
+    :param search_path: directory that holds the package, and nothing else.
+    """
+    version = importlib.metadata.version("acstor")
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(CHECKOUT / "setup.cfg")
+    entry_points = []
+    for group, lines in setup["entry_points"].items():
+        entry_points += [f"[{group}]", *lines.strip().splitlines(), ""]
+    metadata = f"acstor-{version}.dist-info"
+    files = {
+        "acstor-checkout.pth": f"{search_path}\n",
+        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: acstor\nVersion: {version}\n",
+        f"{metadata}/WHEEL": "Wheel-Version: 1.0\nGenerator: onebox\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{metadata}/entry_points.txt": "\n".join(entry_points),
+    }
+    record = [f"{name},sha256={_record_hash(text)},{len(text)}" for name, text in files.items()]
+    files[f"{metadata}/RECORD"] = "\n".join([*record, f"{metadata}/RECORD,,"]) + "\n"
+    wheel = folder / f"acstor-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            # Without a time of its own, so that the same content gives the same file.
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return wheel
+
+
+def _record_hash(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()

@@ -1,0 +1,234 @@
+"""The services of a one-box: what runs on which host, how, and when it is ready."""
+
+import dataclasses
+import http.client
+import os
+from collections.abc import Callable
+
+from acstor.testbed.onebox import network
+from acstor.testbed.onebox.configuration import (
+    acstor,
+    block_storage,
+    compute,
+    endpoints,
+    infrastructure,
+)  # fmt: skip
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.host import Host
+
+#: Whether a service on a host is ready.
+Readiness = Callable[[Host], bool]
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HTTP_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 15.0
+#: nova-compute ends after what it is doing; its successor must not compete with it for messages.
+_NOVA_COMPUTE_STOP_TIMEOUT_S = 130.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """One long-lived program on one host."""
+
+    name: str
+    host: str
+    argv: tuple[str, ...]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    ready: Readiness | None = None
+    port: int | None = None
+    stop_timeout_s: float = _STOP_TIMEOUT_S
+    is_acstor: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what names the service in the one-box."""
+        return self.host, self.name
+
+
+def listens(port: int) -> Readiness:
+    """Return a check that a port is listened at."""
+    return lambda host: host.is_listening(port)
+
+
+def answers(port: int) -> Readiness:
+    """Return a check that an API answers, with whatever it answers to strangers."""
+
+    def check(host: Host) -> bool:
+        if not host.is_listening(port):
+            return False
+        with host.network():
+            connection = http.client.HTTPConnection(host.address, port, timeout=_HTTP_TIMEOUT_S)
+            try:
+                connection.request("GET", "/")
+                return connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+            except (OSError, http.client.HTTPException):
+                return False
+            finally:
+                connection.close()
+
+    return check
+
+
+def file_exists(path: str) -> Readiness:
+    """Return a check that a file of the host is there, a socket for instance."""
+    return lambda host: os.path.exists(host.path(path))
+
+
+def base_environment(directory: OneBoxDirectory) -> dict[str, str]:
+    """Return the environment of every program of the one-box."""
+    return {
+        "PATH": f"{directory.venv}/bin:{_SYSTEM_PATH}",
+        "HOME": os.environ.get("HOME", "/root"),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        # Deprecations of other projects' dependencies are not ours to act on.
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def infrastructure_services(directory: OneBoxDirectory) -> list[Service]:
+    """Return the database, the message broker and the cache."""
+    controller = network.CONTROLLER
+    state = str(directory.host(controller))
+    return [
+        Service(
+            "mariadb", controller,
+            ("/usr/sbin/mariadbd", f"--defaults-file={state}/mariadb/my.cnf"),
+            ready=listens(endpoints.MARIADB_PORT), port=endpoints.MARIADB_PORT,
+            stop_timeout_s=60.0,
+        ),
+        Service(
+            "rabbitmq", controller, ("/usr/lib/rabbitmq/bin/rabbitmq-server",),
+            infrastructure.rabbitmq_environment(f"{state}/rabbitmq"),
+            ready=listens(endpoints.RABBITMQ_PORT), port=endpoints.RABBITMQ_PORT,
+            stop_timeout_s=60.0,
+        ),
+        Service(
+            "memcached", controller,
+            ("/usr/bin/memcached", "-u", "root", "-m", "64", "-l", network.CONTROLLER_ADDRESS),
+            ready=listens(endpoints.MEMCACHED_PORT), port=endpoints.MEMCACHED_PORT,
+        ),
+    ]  # fmt: skip
+
+
+def control_services(directory: OneBoxDirectory) -> list[Service]:
+    """Return the services of OpenStack on the controller, Keystone first."""
+    state = directory.host(network.CONTROLLER)
+    nova = {"OS_NOVA_CONFIG_DIR": "/etc/nova"}
+
+    def api(name: str, port: int, application: list[str], environment: dict[str, str]) -> Service:
+        argv = (directory.program("uwsgi"), *_uwsgi(port), *application)
+        return Service(
+            name, network.CONTROLLER, argv, environment, ready=answers(port), port=port
+        )  # fmt: skip
+
+    def daemon(name: str, config_file: str) -> Service:
+        argv = (directory.program(name), "--config-file", config_file)
+        return Service(name, network.CONTROLLER, argv, stop_timeout_s=40.0)
+
+    return [
+        api(
+            "keystone", endpoints.KEYSTONE_PORT, ["--module", "keystone.wsgi.api:application"],
+            {"OS_KEYSTONE_CONFIG_DIR": "/etc/keystone"},
+        ),
+        api(
+            "glance", endpoints.GLANCE_PORT, ["--module", "glance.wsgi.api:application"],
+            {"OS_GLANCE_CONFIG_DIR": "/etc/glance"},
+        ),
+        api(
+            "placement", endpoints.PLACEMENT_PORT, ["--module", "placement.wsgi.api:application"],
+            {"OS_PLACEMENT_CONFIG_DIR": "/etc/placement"},
+        ),
+        api(
+            "neutron", endpoints.NEUTRON_PORT,
+            [
+                "--wsgi-file", f"{state}/etc/neutron/application.py",
+                "--pyargv", "--config-file /etc/neutron/neutron.conf",
+            ],
+            {},
+        ),
+        api(
+            "nova-api", endpoints.NOVA_PORT, ["--module", "nova.wsgi.osapi_compute:application"],
+            nova,
+        ),
+        daemon("nova-conductor", compute.CONFIG_FILE),
+        daemon("nova-scheduler", compute.CONFIG_FILE),
+        api(
+            "cinder-api", endpoints.CINDER_PORT,
+            [
+                "--module", "cinder.wsgi.api:application",
+                "--pyargv", f"--config-file {block_storage.CONFIG_FILE}",
+            ],
+            {},
+        ),
+        daemon("cinder-scheduler", block_storage.CONFIG_FILE),
+        daemon("cinder-volume", block_storage.CONFIG_FILE),
+    ]  # fmt: skip
+
+
+def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
+    """Return what Nova needs on a compute host, and nova-compute."""
+    return [
+        Service(
+            "virtlogd", host, ("/usr/sbin/virtlogd",),
+            ready=file_exists("/run/libvirt/virtlogd-sock"),
+        ),
+        Service(
+            "libvirtd", host, ("/usr/sbin/libvirtd", "--listen"),
+            ready=file_exists("/run/libvirt/libvirt-sock"), port=16509,
+        ),
+        Service("sshd", host, ("/usr/sbin/sshd", "-D", "-e"), ready=listens(22), port=22),
+        Service(
+            "nova-compute", host,
+            (directory.program("nova-compute"), "--config-file", compute.CONFIG_FILE),
+            stop_timeout_s=_NOVA_COMPUTE_STOP_TIMEOUT_S,
+        ),
+    ]  # fmt: skip
+
+
+def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
+    """Return ACStor's services on a host."""
+    config = ("--config-file", acstor.CONFIG_FILE)
+    if host == network.CONTROLLER:
+        argv = (directory.program("acstor-registrar"), *config)
+        return [Service("acstor-registrar", host, argv, is_acstor=True)]
+    holder = (directory.program("acstor-holder"), *config, "--")
+    return [
+        Service(
+            "acstor-dataplane", host, (*holder, directory.program("acstor-dataplane"), *config),
+            ready=file_exists(f"{acstor.STATE}/dataplane.sock"), port=acstor.PEER_PORT,
+            stop_timeout_s=30.0, is_acstor=True,
+        ),
+        Service(
+            "acstor-agent", host, (directory.program("acstor-agent"), *config),
+            ready=listens(acstor.METRICS_PORT), port=acstor.METRICS_PORT, is_acstor=True,
+        ),
+    ]  # fmt: skip
+
+
+def all_services(
+    directory: OneBoxDirectory, compute_names: list[str], *, with_acstor: bool
+) -> list[Service]:
+    """Return every service of a one-box, in the order in which they may be started."""
+    found = [*infrastructure_services(directory), *control_services(directory)]
+    for host in compute_names:
+        acstors = acstor_services(directory, host) if with_acstor else []
+        found += [*acstors, *host_services(directory, host)]
+    if with_acstor:
+        found += [
+            service
+            for service in acstor_services(directory, network.CONTROLLER)
+            # A checkout from before the registrar has none.
+            if os.path.exists(service.argv[0])
+        ]
+    return found
+
+
+def _uwsgi(port: int) -> list[str]:
+    return [
+        "--http-socket", f"{network.CONTROLLER_ADDRESS}:{port}", "--master", "--need-app",
+        "--processes", "1", "--threads", "6", "--enable-threads", "--lazy-apps",
+        "--buffer-size", "65535", "--die-on-term",
+        # Clients would take up connections again that uWSGI has closed.
+        "--add-header", "Connection: close",
+    ]  # fmt: skip
