@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import nova.conf
-from nova import objects
 from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 
@@ -39,9 +38,7 @@ class DataPlaneFilter(filters.BaseHostFilter):  # type: ignore[misc] # Nova has 
         """Use the host states of this process unless others are given."""
         self._hosts = hosts if hosts is not None else shared()
 
-    def filter_all(
-        self, filter_obj_list: Iterable[Any], spec_obj: objects.RequestSpec
-    ) -> list[Any]:
+    def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any) -> list[Any]:
         """Return the hosts that pass; all of them when anything is wrong."""
         candidates = list(filter_obj_list)
         try:
@@ -52,13 +49,11 @@ class DataPlaneFilter(filters.BaseHostFilter):  # type: ignore[misc] # Nova has 
             LOG.exception("hosts are not filtered by their data plane")
             return candidates
 
-    def host_passes(self, host_state: Any, filter_properties: objects.RequestSpec) -> bool:
+    def host_passes(self, host_state: Any, filter_properties: Any) -> bool:
         """Return whether one host passes by itself."""
         return bool(self.filter_all([host_state], filter_properties))
 
-    def _filter(
-        self, candidates: list[Any], spec: objects.RequestSpec, table: HostTable
-    ) -> list[Any]:
+    def _filter(self, candidates: list[Any], spec: Any, table: HostTable) -> list[Any]:
         need = request.need(spec, CONF.acstor.data_plane_policy)
         now = table.clock()
         if need is Need.IGNORE or not candidates:

@@ -29,10 +29,10 @@ OPTIONS = [
         min=-1e6,
         max=1e6,
         help=(
-            "How much a host counts that holds the boot working set of the image. 1.0 weighs a "
-            "host that holds all of it against one that holds nothing like the emptiest host "
-            "against the fullest in Nova's RAM weigher. 0 turns it off. An aggregate's metadata "
-            "boot_coverage_weight_multiplier has precedence for its hosts."
+            "How much it counts that a host holds the boot working set of the image. At 1.0 a host "
+            "that holds all of it stands before one that holds nothing as far as, in Nova's RAM "
+            "weigher, the host with most memory free before one with none. 0 turns it off. The "
+            "metadata boot_coverage_weight_multiplier of an aggregate has precedence for its hosts."
         ),
     ),
     cfg.FloatOpt(
@@ -41,10 +41,10 @@ OPTIONS = [
         min=-1e6,
         max=1e6,
         help=(
-            "How much a host is kept from whose network is busy with other traffic than "
-            "ACStor's. 1.0 weighs an idle link against a saturated one like the emptiest host "
-            "against the fullest in Nova's RAM weigher. 0 turns it off. An aggregate's metadata "
-            "extra_traffic_weight_multiplier has precedence for its hosts."
+            "How much it counts that other traffic than ACStor's takes the network of a host. At "
+            "1.0 a host on an idle link stands before one on a saturated link as far as, in Nova's "
+            "RAM weigher, the host with most memory free before one with none. 0 turns it off. The "
+            "metadata extra_traffic_weight_multiplier of an aggregate has precedence for its hosts."
         ),
     ),
     cfg.StrOpt(

@@ -1,9 +1,9 @@
-"""What a RequestSpec says that concerns ACStor."""
+"""What a ``nova.objects.RequestSpec`` says that concerns ACStor."""
 
 import enum
 import logging
+from typing import Any
 
-from nova import objects
 from oslo_utils import strutils
 
 LOG = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Need(enum.Enum):
     """It is not served by one, or need not be."""
 
 
-def image_id(spec: objects.RequestSpec) -> str | None:
+def image_id(spec: Any) -> str | None:
     """Return the id of the image that the instance's root disk is made from, None without one.
 
     An instance that boots from a volume has none, whatever the volume was made from.
@@ -35,7 +35,7 @@ def image_id(spec: objects.RequestSpec) -> str | None:
     return str(image.id).lower()
 
 
-def need(spec: objects.RequestSpec, policy: str) -> Need:
+def need(spec: Any, policy: str) -> Need:
     """Return how much the instance needs a data plane.
 
     The flavor's extra spec decides. Without it the policy does, for instances whose root disk is
@@ -50,7 +50,7 @@ def need(spec: objects.RequestSpec, policy: str) -> Need:
     return Need(policy) if image_id(spec) is not None else Need.IGNORE
 
 
-def _required_by_flavor(spec: objects.RequestSpec) -> bool | None:
+def _required_by_flavor(spec: Any) -> bool | None:
     flavor = spec.flavor if "flavor" in spec else None
     if flavor is None or "extra_specs" not in flavor or not flavor.extra_specs:
         return None

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import nova.conf
-from nova import objects
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 
@@ -47,9 +46,7 @@ class BootCoverageWeigher(weights.BaseHostWeigher):  # type: ignore[misc] # Nova
         """Use the host states of this process unless others are given."""
         self._hosts = hosts if hosts is not None else shared()
 
-    def weigh_objects(
-        self, weighed_obj_list: Sequence[Any], weight_properties: objects.RequestSpec
-    ) -> list[float]:
+    def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """Return the weights of all hosts; 0 for all when anything is wrong."""
         try:
             image = request.image_id(weight_properties)
@@ -61,7 +58,7 @@ class BootCoverageWeigher(weights.BaseHostWeigher):  # type: ignore[misc] # Nova
             LOG.exception("hosts are not weighed by their boot coverage")
             return [0.0] * len(weighed_obj_list)
 
-    def _weigh_object(self, host_state: Any, weight_properties: objects.RequestSpec) -> float:
+    def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
         return self.weigh_objects([_Alone(host_state)], weight_properties)[0]
 
     def _weigh(self, host_states: Sequence[Any], image: str, table: HostTable) -> list[float]:
@@ -69,10 +66,12 @@ class BootCoverageWeigher(weights.BaseHostWeigher):  # type: ignore[misc] # Nova
         known = [state_of(table, host_state, now) for host_state in host_states]
         coverages = _centred([_coverage(state, image) for state in known])
         traffics = _centred([_traffic(state) for state in known])
+        multipliers = _multipliers(host_states)
         return [
-            (_multiplier(host, COVERAGE_MULTIPLIER) * coverage if coverage else 0.0)
-            - (_multiplier(host, TRAFFIC_MULTIPLIER) * traffic if traffic else 0.0)
-            for host, coverage, traffic in zip(host_states, coverages, traffics, strict=True)
+            of_coverage * coverage - of_traffic * traffic
+            for (of_coverage, of_traffic), coverage, traffic in zip(
+                multipliers, coverages, traffics, strict=True
+            )
         ]
 
 
@@ -108,9 +107,25 @@ def _centred(values: Sequence[float | None]) -> list[float]:
     return [0.0 if value is None else value - mean for value in values]
 
 
+def _multipliers(host_states: Sequence[Any]) -> list[tuple[float, float]]:
+    """Return the multipliers of coverage and of traffic for each host.
+
+    They depend on the host's aggregates only; those are few, and hosts share the objects.
+    """
+    known: dict[tuple[int, ...], tuple[float, float]] = {}
+    found = []
+    for host_state in host_states:
+        aggregates = tuple(map(id, host_state.aggregates))
+        if aggregates not in known:
+            known[aggregates] = (
+                _multiplier(host_state, COVERAGE_MULTIPLIER),
+                _multiplier(host_state, TRAFFIC_MULTIPLIER),
+            )
+        found.append(known[aggregates])
+    return found
+
+
 def _multiplier(host_state: Any, name: str) -> float:
     configured = float(CONF.acstor[name])
-    if not any(name in aggregate.metadata for aggregate in host_state.aggregates):
-        return configured
     value = float(scheduler_utils.get_weight_multiplier(host_state, name, configured))
     return value if math.isfinite(value) else configured
