@@ -5,11 +5,11 @@ import os
 import tempfile
 
 
-def write_atomically(path: str, content: bytes) -> None:
+def write_atomically(path: str, content: bytes, *, is_synced: bool = False) -> None:
     """Replace the file at ``path`` by ``content``; its directory is made when missing.
 
-    Not synced to disk: what is written here can be had again from the origin.
-
+    :param is_synced: whether it is on the disk when this returns; what can be had again from the
+        origin need not be.
     :raises OSError: when it cannot be written; the file is then as it was.
     """
     directory = os.path.dirname(path)
@@ -18,8 +18,21 @@ def write_atomically(path: str, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as target:
             target.write(content)
+            if is_synced:
+                target.flush()
+                os.fsync(target.fileno())
         os.replace(temporary, path)
+        if is_synced:
+            _sync_directory(directory)
     except OSError:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,16 +1,95 @@
 """Which duties an agent has, by the configuration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from oslo_config import cfg
 
+from acstor.admin.client import AdminClient
+from acstor.agent import traffic
 from acstor.agent.duty import Duty
+from acstor.agent.host_state import HostStateDuty
+from acstor.agent.metrics import AgentMetrics
+from acstor.agent.preloading import Preloading
+from acstor.agent.working_sets import WorkingSets
+from acstor.drivers.nova.image_links import links_duty
+from acstor.preload.admission import Limits
+from acstor.rpc import transport
+from acstor.rpc.host_states import HostStateSender
+from acstor.rpc.preload_endpoint import PreloadEndpoint
 
 
-def build(conf: cfg.ConfigOpts, look_soon: Callable[[], None]) -> tuple[Duty, ...]:
+def build(
+    conf: cfg.ConfigOpts, look_soon: Callable[[], None], metrics: AgentMetrics
+) -> tuple[Duty, ...]:
     """Return the duties of an agent, in the order in which a look comes to them.
 
     :param look_soon: has the next look now; for duties that notice a change between two looks.
     """
-    del conf, look_soon  # what every agent does is in Agent itself
-    return ()
+    del look_soon  # nothing here notices a change between two looks
+    working_sets = WorkingSets(
+        f"{conf.state_path}/agent",
+        conf.agent.working_set_interval,
+        on_coverage=metrics.set_coverage,
+    )
+    link_speed = _LinkSpeed()
+    links = links_duty.build(conf, metrics.set_links)
+    return (
+        *((links,) if links is not None else ()),
+        working_sets,
+        _preloading(conf, metrics, link_speed),
+        _host_state(conf, metrics, lambda: working_sets.coverage, link_speed),
+    )
+
+
+def endpoints(host: str, duties: Iterable[Duty]) -> list[object]:
+    """Return what the duties answer to other hosts."""
+    return [PreloadEndpoint(host, duty) for duty in duties if isinstance(duty, Preloading)]
+
+
+class _LinkSpeed:
+    """What one duty measures and another needs, bytes per second; None: not known."""
+
+    value: float | None = None
+
+
+def _preloading(conf: cfg.ConfigOpts, metrics: AgentMetrics, link_speed: _LinkSpeed) -> Preloading:
+    return Preloading(
+        conf.host,
+        f"{conf.state_path}/agent/preloads.json",
+        AdminClient(conf.dataplane.admin_socket),
+        Limits(
+            rate=conf.preload.rate,
+            rate_max=conf.preload.rate_max,
+            link_share=conf.preload.link_share,
+            margin=conf.preload.deadline_margin,
+        ),
+        keep_ended=conf.preload.keep_ended,
+        link_bytes_per_s=lambda: link_speed.value,
+        on_change=metrics.set_preloads,
+    )
+
+
+def _host_state(
+    conf: cfg.ConfigOpts,
+    metrics: AgentMetrics,
+    coverage: Callable[[], Mapping[str, float]],
+    link_speed: _LinkSpeed,
+) -> HostStateDuty:
+    def note(found: traffic.ExtraTraffic) -> None:
+        link_speed.value = found.link_bytes_per_s
+        metrics.set_traffic(found.extra_in, found.extra_out, found.link_bytes_per_s)
+
+    sender = HostStateSender(
+        lambda: transport.open_transport(conf),
+        lambda outcome: metrics.host_states.labels(outcome).inc(),
+    )
+    return HostStateDuty(
+        conf.host,
+        conf.agent.state_interval,
+        data_plane=AdminClient(conf.dataplane.admin_socket),
+        interfaces=traffic.NetlinkInterfaces(conf.agent.interfaces, conf.agent.link_speed),
+        is_origin_remote=traffic.is_remote(conf.origin.url),
+        coverage=coverage,
+        publisher=sender if transport.is_configured(conf) else None,
+        on_traffic=note,
+    )

@@ -3,10 +3,16 @@
 Names are constants so that a test can compare them with the page.
 """
 
+import math
+import time
+from collections.abc import Iterable, Mapping
+
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
 from acstor.agent.states import AgentState
+from acstor.preload.promise import Promise
+from acstor.preload.states import PromiseState
 
 STATE = "acstor_agent_state"
 MEMBERS = "acstor_agent_members"
@@ -18,6 +24,14 @@ LOOKS = "acstor_agent_looks"
 LOOK_SECONDS = "acstor_agent_look_seconds"
 UP = "acstor_agent_up"
 PINNED_BYTES = "acstor_agent_pinned_bytes"
+COVERAGE = "acstor_agent_working_set_coverage"
+PRELOADS = "acstor_agent_preloads"
+PRELOADS_LATE = "acstor_agent_preloads_late"
+PRELOAD_REMAINING = "acstor_agent_preload_remaining_bytes"
+IMAGE_LINKS = "acstor_agent_image_links"
+EXTRA_TRAFFIC = "acstor_agent_extra_traffic_bytes_per_second"
+LINK_SPEED = "acstor_agent_link_bytes_per_second"
+HOST_STATES = "acstor_agent_host_states"
 
 ALL = (
     STATE,
@@ -30,6 +44,14 @@ ALL = (
     LOOK_SECONDS,
     UP,
     PINNED_BYTES,
+    COVERAGE,
+    PRELOADS,
+    PRELOADS_LATE,
+    PRELOAD_REMAINING,
+    IMAGE_LINKS,
+    EXTRA_TRAFFIC,
+    LINK_SPEED,
+    HOST_STATES,
 )
 
 _END = "# EOF"
@@ -71,6 +93,36 @@ class AgentMetrics:
         self.pinned_bytes = prometheus_client.Gauge(
             PINNED_BYTES, "Bytes pinned of images, by image", ["image"], registry=registry
         )
+        self._image_links = prometheus_client.Gauge(
+            IMAGE_LINKS, "Links in Nova's image cache, by state", ["state"], registry=registry
+        )
+        self._extra_traffic = prometheus_client.Gauge(
+            EXTRA_TRAFFIC, "Traffic of the host that ACStor did not cause, NaN: not known",
+            ["direction"], registry=registry,
+        )  # fmt: skip
+        self._link_speed = prometheus_client.Gauge(
+            LINK_SPEED, "Speed of the host's links in one direction, NaN: not known",
+            registry=registry,
+        )  # fmt: skip
+        self.host_states = prometheus_client.Counter(
+            HOST_STATES, "States told to the schedulers, by outcome", ["outcome"], registry=registry
+        )
+        self._coverage = prometheus_client.Gauge(
+            COVERAGE, "Share of what boots of an image read that this host holds, by image",
+            ["image"], registry=registry,
+        )  # fmt: skip
+        self._preloads = prometheus_client.Gauge(
+            PRELOADS, "Preloads that this host promised, by state", ["state"], registry=registry
+        )
+        self._preloads_late = prometheus_client.Gauge(
+            PRELOADS_LATE, "Preloads that go on although their deadline is over", registry=registry
+        )
+        self._preload_remaining = prometheus_client.Gauge(
+            PRELOAD_REMAINING, "What preloads have still to fetch, by image", ["image"],
+            registry=registry,
+        )  # fmt: skip
+        self.set_preloads([])
+        self.set_traffic(None, None, None)
 
     def set_state(self, current: AgentState) -> None:
         """Note the state."""
@@ -81,6 +133,39 @@ class AgentMetrics:
         """Note the number of images by what they are."""
         for kind, count in counts.items():
             self.images.labels(kind).set(count)
+
+    def set_traffic(
+        self, extra_in: float | None, extra_out: float | None, link: float | None
+    ) -> None:
+        """Note the extra traffic and the speed of the links, bytes per second; None: not known."""
+        for gauge, rate in (
+            (self._extra_traffic.labels("in"), extra_in),
+            (self._extra_traffic.labels("out"), extra_out),
+            (self._link_speed, link),
+        ):
+            gauge.set(math.nan if rate is None else rate)
+
+    def set_links(self, counts: Mapping[str, int]) -> None:
+        """Note the number of links in Nova's image cache by state."""
+        for state, count in counts.items():
+            self._image_links.labels(state).set(count)
+
+    def set_coverage(self, coverage: Mapping[str, float]) -> None:
+        """Note the shares of working sets that this host holds, by image."""
+        self._coverage.clear()
+        for image, share in coverage.items():
+            self._coverage.labels(image).set(share)
+
+    def set_preloads(self, promises: Iterable[Promise]) -> None:
+        """Note how far the promised preloads are."""
+        found, now = list(promises), time.time()
+        for state in PromiseState:
+            self._preloads.labels(state.value).set(sum(each.state is state for each in found))
+        self._preloads_late.set(sum(each.is_late(now) for each in found))
+        self._preload_remaining.clear()
+        for each in found:
+            if not each.state.has_ended:
+                self._preload_remaining.labels(each.image).set(each.remaining_bytes)
 
     def text(self, data_plane_text: str = "") -> str:
         """Return these metrics and the data plane's as one OpenMetrics text."""

@@ -72,6 +72,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     address, _, port = endpoint.address.rpartition(":")
     if address in _WILDCARDS:
         address = advertised_address(conf)
+    built = duties.build(conf, look_soon=lambda: agent.look_soon(), metrics=metrics)
     messages: Announcements | None = None
     server: AgentServer | None = None
     agent = Agent(
@@ -82,7 +83,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         announce_ring=lambda generation: (
             messages.announce_ring(generation) if messages is not None else None
         ),
-        duties=duties.build(conf, look_soon=lambda: agent.look_soon()),
+        duties=built,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
@@ -90,8 +91,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     if transport.is_configured(conf):
         messages = Announcements(conf)
         messages.start()
-        endpoints = [RingEndpoint(lambda _: agent.look_soon())]
-        server = AgentServer(conf, conf.host, endpoints)
+        ring = RingEndpoint(lambda _: agent.look_soon())
+        server = AgentServer(conf, conf.host, [ring, *duties.endpoints(conf.host, built)])
         server.start()
     endpoint.start()
     LOG.info("metrics at http://%s/metrics", endpoint.address)
