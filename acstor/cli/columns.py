@@ -18,6 +18,14 @@ class Size(columns.FormattableColumn[int]):
         return f"{self._value} B"
 
 
+class Rate(columns.FormattableColumn[float | None]):
+    """Bytes per second: ``1.5 MiB/s`` for people, the number for programs; None: not known."""
+
+    def human_readable(self) -> str:
+        """Return the rate in its largest binary unit."""
+        return "unknown" if self._value is None else f"{Size(int(self._value)).human_readable()}/s"
+
+
 class Share(columns.FormattableColumn[float]):
     """A proportion: ``12.50 %`` for people, 0 to 1 for programs."""
 

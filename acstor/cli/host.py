@@ -11,8 +11,9 @@ from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.agent.member import Member
-from acstor.cli import deployment
-from acstor.cli.columns import Share, Size
+from acstor.cli import deployment, host_traffic
+from acstor.cli.columns import Rate, Share, Size
+from acstor.cli.host_traffic import HostTraffic
 from acstor.dataplane import RingHost
 from acstor.repository.usage import forget_usage
 
@@ -33,16 +34,39 @@ def _state(member: Member | None) -> str:
     return "draining" if member.is_draining else "serving"
 
 
+def _measured(found: HostTraffic | None) -> tuple[str, Rate, Rate, Rate]:
+    """Return the state of an agent and what it measured; why not, in place of the state."""
+    found = found or HostTraffic()
+    return (
+        found.agent_state or found.problem or "unknown",
+        Rate(found.extra_in),
+        Rate(found.extra_out),
+        Rate(found.link_bytes_per_s),
+    )
+
+
 class ListHosts(lister.Lister):
     """List the hosts: members that are alive, and hosts that the ring still knows.
 
     State 'gone' means that the agent sends no heartbeats; its data plane may still serve.
     """
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take whether to ask the hosts."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--long",
+            action="store_true",
+            help="ask each agent for its state and for the extra traffic of its host",
+        )
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the table."""
-        members = deployment.list_members(deployment.configuration(self.app))
-        in_ring = _ring_hosts(deployment.configuration(self.app))
+        conf = deployment.configuration(self.app)
+        members = deployment.list_members(conf)
+        in_ring = _ring_hosts(conf)
+        asked = host_traffic.fetch_all(members.values(), conf.host) if parsed_args.long else {}
         vnode_count = sum(host.vnodes for host in in_ring.values())
         rows = []
         for name in sorted(members.keys() | in_ring.keys()):
@@ -57,10 +81,12 @@ class ListHosts(lister.Lister):
                     Share(share),
                     member.topology if member else host.topology if host else "",
                     member.release if member else "",
+                    *(_measured(asked.get(name)) if parsed_args.long else ()),
                 )
             )
         columns = (
             "Name", "State", "Peer address", "Capacity", "Ring share", "Topology", "Release",
+            *(("Agent", "Extra in", "Extra out", "Link") if parsed_args.long else ()),
         )  # fmt: skip
         return columns, rows
 
@@ -87,6 +113,8 @@ class ShowHost(show.ShowOne):
         with deployment.opened_origin(conf) as origin:
             wish = read_wish(origin, name)
         vnode_count = sum(other.vnodes for other in in_ring.values())
+        asked = host_traffic.fetch_all([member] if member else [], conf.host).get(name)
+        agent, extra_in, extra_out, link = _measured(asked)
         fields: dict[str, Any] = {
             "name": name,
             "state": _state(member),
@@ -99,6 +127,10 @@ class ShowHost(show.ShowOne):
             "ring_weight": host.weight if host else 0,
             "ring_vnodes": host.vnodes if host else 0,
             "ring_share": Share(host.vnodes / vnode_count if host and vnode_count else 0.0),
+            "agent": agent,
+            "extra_in": extra_in,
+            "extra_out": extra_out,
+            "link": link,
         }
         return tuple(fields), tuple(fields.values())
 
