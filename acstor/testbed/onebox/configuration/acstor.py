@@ -37,6 +37,7 @@ def acstor_compute(shared: str, name: str, address: str) -> Configuration:
         },
         "agent": {
             "interval": "2",
+            "state_interval": "2",
             "ring_settle_delay": "2",
             "metrics_address": address,
             "metrics_port": str(METRICS_PORT),

@@ -11,7 +11,7 @@ _FIXED_KEY = "0f" * 32
 _FILTERS = (
     "ComputeFilter", "ComputeCapabilitiesFilter", "ImagePropertiesFilter",
     "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter", "SameHostFilter",
-    "DifferentHostFilter",
+    "DifferentHostFilter", "DataPlaneFilter",
 )  # fmt: skip
 
 
@@ -26,10 +26,17 @@ def nova_controller(venv: str, state: str) -> Configuration:
         "scheduler": {"discover_hosts_in_cells_interval": "5", "workers": "1"},
         "conductor": {"workers": "1"},
         "filter_scheduler": {
-            "available_filters": ["nova.scheduler.filters.all_filters"],
+            "available_filters": [
+                "nova.scheduler.filters.all_filters",
+                "acstor.scheduler.nova.filter.DataPlaneFilter",
+            ],
             "enabled_filters": ",".join(_FILTERS),
-            "weight_classes": "nova.scheduler.weights.all_weighers",
+            "weight_classes": (
+                "nova.scheduler.weights.all_weighers,"
+                "acstor.scheduler.nova.weigher.BootCoverageWeigher"
+            ),
         },
+        "acstor": {"state_ttl": "10"},
     }
 
 
@@ -63,6 +70,8 @@ def _nova(venv: str, address: str, state: str, host: str | None = None) -> Confi
         "initial_disk_allocation_ratio": "10.0",
         "reserved_host_memory_mb": "0",
         "allow_resize_to_same_host": "false",
+        # Else periodic tasks, the discovery of hosts among them, begin after up to a minute.
+        "periodic_fuzzy_delay": "0",
         # An emulated guest takes its time; beyond this it is switched off.
         "shutdown_timeout": "30",
     }
