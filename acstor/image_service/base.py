@@ -59,6 +59,14 @@ class ServiceImage:
                 return Checksum.parse(text)
         return None
 
+    def declares(self, checksum: str | None) -> bool:
+        """Return whether the service declares this checksum, whichever it declares beside it.
+
+        :param checksum: ``algorithm:hexadecimal``.
+        """
+        declared = (("md5", self.md5), (self.hash_algorithm, self.hash_value))
+        return checksum in {f"{name}:{value}" for name, value in declared if value}
+
 
 class ImageData(abc.ABC):
     """Data of an image that are being read; a context manager that ends the reading."""

@@ -1,5 +1,7 @@
 """Opening the image service that the configuration names."""
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -12,9 +14,12 @@ if TYPE_CHECKING:
     from keystoneauth1.session import Session
 
 
-def open_image_service(conf: cfg.ConfigOpts, session: "Session") -> ImageService:
+def open_image_service(
+    conf: cfg.ConfigOpts, session: "Session", sleep: Callable[[float], object] = time.sleep
+) -> ImageService:
     """Return Glance, with its questions repeated while it is away.
 
+    :param sleep: how to wait between two attempts.
     :raises ConfigurationError: when ``[glance]`` contradicts itself.
     """
     from acstor.image_service.glance import GlanceImageService
@@ -28,4 +33,6 @@ def open_image_service(conf: cfg.ConfigOpts, session: "Session") -> ImageService
         answer_deadline=conf.glance.request_deadline,
         page_size=conf.glance.page_size,
     )
-    return RetryingImageService(service, conf.glance.request_deadline, conf.glance.attempts)
+    return RetryingImageService(
+        service, conf.glance.request_deadline, conf.glance.attempts, sleep=sleep
+    )

@@ -32,16 +32,20 @@ class RetryingImageService(base.ImageService):
         deadline_seconds: float,
         attempts_max: int,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Wrap ``inner``."""
+
+        def wait(seconds: float) -> None:
+            sleep(seconds)
+
         self.inner = inner
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_transient),
             stop=tenacity.stop_after_attempt(attempts_max)
             | tenacity.stop_before_delay(deadline_seconds),
             wait=tenacity.wait_random_exponential(WAIT_SECONDS_INITIAL, WAIT_SECONDS_MAX),
-            sleep=sleep,
+            sleep=wait,
             reraise=True,
         )
 

@@ -145,6 +145,8 @@ class Entry:
     none. As long as Glance says the same, so does the verdict."""
     unused_since: str | None = None
     """Since when no host uses a withdrawn image; None: one does, or nobody looked yet."""
+    is_urgent: bool = False
+    """Whether a withdrawn image would do harm on the hosts: it goes as soon as it is unused."""
     registrar: str = ""
     """Who wrote this."""
 
@@ -211,6 +213,7 @@ _FIELD_KINDS: dict[str, type | tuple[type, ...]] = {
     "retry_at": _OPTIONAL,
     "judged": _OPTIONAL,
     "unused_since": _OPTIONAL,
+    "is_urgent": bool,
     "registrar": str,
 }
 

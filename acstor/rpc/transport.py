@@ -6,7 +6,7 @@ theirs, and ``oslo_messaging.get_rpc_transport(<their conf>, url=...)`` is what 
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -40,10 +40,25 @@ def open_transport(conf: cfg.ConfigOpts) -> Any:
         )
     # Heavy, and not needed where there is no broker.
     import oslo_messaging
+
+    return _opened(conf, oslo_messaging.get_rpc_transport)
+
+
+def open_notification_transport(conf: cfg.ConfigOpts) -> Any:
+    """Return a transport to hear notifications through; errors as in :func:`open_transport`.
+
+    It is that of ``[oslo_messaging_notifications] transport_url`` where there is one.
+    """
+    import oslo_messaging
+
+    return _opened(conf, oslo_messaging.get_notification_transport)
+
+
+def _opened(conf: cfg.ConfigOpts, open_it: Callable[[cfg.ConfigOpts], Any]) -> Any:
     from oslo_messaging.transport import DriverLoadFailure, InvalidTransportURL
 
     try:
-        return oslo_messaging.get_rpc_transport(_global_configuration(conf))
+        return open_it(_global_configuration(conf))
     except (DriverLoadFailure, InvalidTransportURL, ValueError) as error:
         # Neither may be shown: their texts hold the URL, and that holds a password.
         raise exception.ConfigurationError(

@@ -1,0 +1,79 @@
+"""``acstor-registrar``: follows the images of Glance. It may restart at any time."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+
+from acstor import exception, warning_filters
+from acstor.conf import loading
+from acstor.supervision.supervisor import Supervisor
+
+LOG = logging.getLogger("acstor.registrar")
+
+_PROGRAM = "acstor-registrar"
+_EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the registrar until a signal; return the exit status."""
+    warning_filters.ignore_eventlet()
+    try:
+        conf = loading.load(
+            _PROGRAM, sys.argv[1:] if arguments is None else arguments, log.register_options
+        )
+    except exception.ConfigurationError as error:
+        print(f"{_PROGRAM}: error: {error}; {error.hint}", file=sys.stderr)  # noqa: T201
+        return _EXIT_CONFIGURATION
+    log.setup(conf, _PROGRAM)
+    loading.warn_of_unknown(conf)
+    try:
+        return _run(conf)
+    except exception.AcstorError as error:
+        LOG.error("cannot start: %s; %s", error, error.hint)
+        is_configuration = isinstance(error, exception.ConfigurationError)
+        return _EXIT_CONFIGURATION if is_configuration else error.exit_status
+    except OSError as error:
+        LOG.error("cannot start: %s", error)
+        return 1
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    from acstor import identity
+    from acstor.image_service.opening import open_image_service
+    from acstor.metrics_endpoint import MetricsEndpoint
+    from acstor.origin.opening import open_origin
+    from acstor.registrar.metrics import RegistrarMetrics
+    from acstor.registrar.service import RegistrarService
+
+    if conf.registrar.niceness:
+        os.nice(conf.registrar.niceness)
+    metrics = RegistrarMetrics()
+    session = identity.open_session(conf)
+    service = RegistrarService(
+        conf,
+        open_service=lambda sleep: open_image_service(conf, session, sleep),
+        open_origin=lambda: open_origin(conf.origin.url, conf.origin.timeout),
+        metrics=metrics,
+    )
+    endpoint = MetricsEndpoint(
+        conf.registrar.metrics_address,
+        conf.registrar.metrics_port,
+        text=metrics.text,
+        is_healthy=service.is_healthy,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    signal.signal(signal.SIGHUP, lambda *_: service.reconcile_soon())
+    endpoint.start()
+    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
+    try:
+        service.run()
+    finally:
+        endpoint.stop()
+    return 0

@@ -1,0 +1,1 @@
+"""The registrar: follows the images of Glance and keeps those that hosts boot from registered."""

@@ -1,0 +1,68 @@
+"""Putting the parts of a registrar together, by the configuration."""
+
+from collections.abc import Callable
+
+from oslo_config import cfg
+
+from acstor.image_service.base import ImageService
+from acstor.registrar.bookkeeping import Bookkeeper, BookSettings
+from acstor.registrar.decision import Rules
+from acstor.registrar.download import DownloadSettings
+from acstor.registrar.job import JobSettings
+from acstor.registrar.jobs import Jobs
+from acstor.registrar.rate_limit import RateLimit
+from acstor.registrar.withdrawal import Withdrawals
+from acstor.repository import registration
+from acstor.repository.repository import Repository
+
+
+def job_settings(conf: cfg.ConfigOpts) -> JobSettings:
+    """Return how images are registered."""
+    return JobSettings(
+        download=DownloadSettings(
+            conf.registrar.spool_path,
+            conf.registrar.spool_reserve,
+            conf.glance.download_deadline,
+            conf.glance.attempts,
+        ),
+        registration=registration.Settings(
+            pack_size=conf.registration.pack_size,
+            workers=conf.registration.workers,
+            cache_path=conf.registration.cache_path,
+        ),
+        datadir=conf.glance.filesystem_store_datadir,
+        tool_timeout=conf.registration.tool_timeout,
+        download_rate=RateLimit(conf.registrar.rate_max),
+        scan_rate=RateLimit(conf.registrar.rate_max),
+    )
+
+
+def bookkeeper(
+    conf: cfg.ConfigOpts,
+    service: ImageService,
+    repository: Repository,
+    jobs: Jobs,
+    name: str,
+    on_removal: Callable[[], None],
+    clock: Callable[[], float],
+) -> Bookkeeper:
+    """Return what keeps the catalogue.
+
+    :param name: of this registrar.
+    :param on_removal: called when a withdrawn image was taken from the hosts.
+    :param clock: seconds since the epoch.
+    """
+    options = conf.registrar
+    return Bookkeeper(
+        service,
+        repository,
+        jobs,
+        Withdrawals(repository, options.withdraw_grace, on_removal, clock),
+        BookSettings(
+            registrar=name,
+            rules=Rules(options.size_max, are_signed_left=options.signed_images == "leave"),
+            retry_delay=options.retry_delay,
+            retry_delay_max=options.retry_delay_max,
+        ),
+        clock,
+    )

@@ -1,0 +1,335 @@
+"""Keeping the catalogue equal to what Glance says, one image after the other.
+
+Called from one thread. Each look compares what is with what should be, so that a registrar that
+is killed anywhere is made up for by the next look of any other.
+"""
+
+import dataclasses
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+from acstor import exception
+from acstor.conf.types import format_size
+from acstor.image_service.base import ImageService, ServiceImage
+from acstor.registrar import decision as deciding
+from acstor.registrar import planning
+from acstor.registrar.job import Outcome, OutcomeKind
+from acstor.registrar.jobs import Jobs
+from acstor.registrar.withdrawal import Withdrawals
+from acstor.repository import catalogue, layout
+from acstor.repository.catalogue import Catalogue, Entry, EntryEvent, EntryState, Listed
+from acstor.repository.repository import Repository
+
+LOG = logging.getLogger(__name__)
+
+CORRUPT_ATTEMPTS_MAX = 3
+"""Downloads of an image with a wrong checksum before it is given up until Glance changes it."""
+_PROBLEMS = (exception.CorruptError, exception.UnsupportedError, exception.InvalidError)
+"""What is wrong with one image and says nothing of the others."""
+_MASS_COUNT = 4
+_MASS_SHARE = 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BookSettings:
+    """How to decide and how often to try."""
+
+    registrar: str
+    """Name of this process in the entries."""
+    rules: deciding.Rules
+    retry_delay: float
+    retry_delay_max: float
+
+
+class Bookkeeper:
+    """Keeps the catalogue of one repository.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        service: ImageService,
+        repository: Repository,
+        jobs: Jobs,
+        withdrawals: Withdrawals,
+        settings: BookSettings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Keep what to work with."""
+        self._service = service
+        self._repository = repository
+        self._catalogue = Catalogue(repository.origin)
+        self._jobs = jobs
+        self._withdrawals = withdrawals
+        self._settings = settings
+        self._clock = clock
+        self._parts: dict[str, str] = {}
+        self.known: dict[str, Entry] = {}
+        """Entries as they were seen last."""
+        self.due: dict[str, ServiceImage] = {}
+        """Images to register, the first that was found first."""
+
+    def counts(self) -> Counter[EntryState]:
+        """Return the number of images in each state."""
+        return Counter(entry.state for entry in self.known.values())
+
+    def next_due(self) -> tuple[float, str] | None:
+        """Return when (seconds since the epoch) which image is to be looked at next."""
+        times = []
+        for image_id, entry in self.known.items():
+            if image_id in self.due or self._jobs.key_of(image_id) is not None:
+                continue
+            if entry.state is EntryState.FAILED and entry.retry_at and not entry.judged:
+                times.append((catalogue.parse_time(entry.retry_at), image_id))
+            if entry.state is EntryState.WITHDRAWN and entry.unused_since:
+                grace = self._withdrawals.grace_of(entry)
+                times.append((catalogue.parse_time(entry.unused_since) + grace, image_id))
+        return min(times, default=None)
+
+    def reconcile(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
+        """Compare all images; return what is wrong with single ones, by id.
+
+        :param is_wanted: whether this process still leads.
+        :raises AcstorError: when Glance or the origin cannot be asked; what was done is done.
+        """
+        images = {image.id: image for image in self._service.list_images()}
+        self._parts = deciding.boot_parts(images.values())
+        published = set(self._repository.list_image_ids())
+        entered = set(self._catalogue.ids())
+        self._withdrawals.forget_usage()
+        for image_id in self.known.keys() - entered:
+            del self.known[image_id]
+        self._warn_of_mass(images.keys())
+        problems: dict[str, str] = {}
+        for image_id in sorted(images.keys() | entered):
+            if not is_wanted():
+                break
+            image = images.get(image_id)
+            try:
+                if image is None:
+                    # A listing may miss what changes while it is made; a question does not.
+                    image = self._service.find_image(image_id)
+                self._settle(image_id, image, is_published=image_id in published)
+            except _PROBLEMS as error:
+                problems[f"image {image_id}"] = f"{error.message}; {error.hint}"
+        return problems
+
+    def look(self, image_id: str) -> None:
+        """Compare one image.
+
+        :raises AcstorError: when Glance or the origin cannot be asked, or the entry is malformed.
+        """
+        image_id = layout.canonical_image_id(image_id)
+        image = self._service.find_image(image_id)
+        for part in deciding.boot_parts_of(image) if image else ():
+            if part not in self._parts:
+                self._parts[part] = image_id
+                self._look_at_part(part)
+        self._withdrawals.forget_usage()
+        self._settle(image_id, image, is_published=True)
+
+    def start(self, image: ServiceImage) -> bool:
+        """Note that an image is being registered; return whether to do it.
+
+        :raises AcstorError: when the origin cannot be asked.
+        """
+        self.due.pop(image.id, None)
+        listed = self._catalogue.find(image.id)
+        if listed is None or listed.entry.state not in (EntryState.WAITING, EntryState.REGISTERING):
+            return False
+        reason = listed.entry.reason
+        return self._apply(image.id, listed, EntryEvent.START, reason, image) is not None
+
+    def finish(self, outcome: Outcome) -> None:
+        """Note what became of a registration, then look at its image again.
+
+        :raises AcstorError: when the origin cannot be asked; it is then to be called again.
+        """
+        image = outcome.image
+        listed = self._catalogue.find(image.id)
+        is_ours = (
+            listed is not None
+            and listed.entry.state is EntryState.REGISTERING
+            and listed.entry.registrar == self._settings.registrar
+        )
+        if listed is not None and is_ours and outcome.kind is not OutcomeKind.CANCELLED:
+            event, fields = self._verdict(outcome, listed.entry)
+            self._apply(image.id, listed, event, outcome.reason, image, **fields)
+        _log(outcome)
+
+    def _verdict(self, outcome: Outcome, entry: Entry) -> tuple[EntryEvent, dict[str, object]]:
+        key = planning.verdict_key(outcome.image)
+        match outcome.kind:
+            case OutcomeKind.REGISTERED:
+                return EntryEvent.FINISH, {"attempts": 0, "retry_at": None, "judged": None}
+            case OutcomeKind.LEFT:
+                return EntryEvent.LEAVE, {"attempts": 0, "retry_at": None, "judged": key}
+        attempts = entry.attempts + 1
+        is_final = outcome.kind is OutcomeKind.MISMATCHED or (
+            outcome.kind is OutcomeKind.CORRUPT and attempts >= CORRUPT_ATTEMPTS_MAX
+        )
+        if is_final:
+            return EntryEvent.FAIL, {"attempts": attempts, "retry_at": None, "judged": key}
+        longest = self._settings.retry_delay * 2.0 ** min(attempts - 1, 30)
+        delay = min(self._settings.retry_delay_max, longest) * random.uniform(0.75, 1.0)
+        retry_at = catalogue.format_time(self._clock() + delay)
+        return EntryEvent.FAIL, {"attempts": attempts, "retry_at": retry_at, "judged": None}
+
+    def _settle(self, image_id: str, image: ServiceImage | None, *, is_published: bool) -> None:
+        """Do what is to be done about one image.
+
+        :param is_published: False where hosts are known not to have it.
+        """
+        listed = self._catalogue.find(image_id)
+        published = self._repository.find_image(image_id) if is_published else None
+        situation = planning.Situation(
+            image,
+            deciding.decide(image, self._settings.rules, self._parts),
+            listed.entry if listed else None,
+            (published.record.checksum or "") if published else None,
+            is_at_work=self._jobs.key_of(image_id) is not None,
+            at_work_on=self._jobs.key_of(image_id),
+        )
+        plan = planning.plan(situation, self._clock())
+        if plan.cancel:
+            self._jobs.cancel(image_id, plan.cancel)
+        if plan.event is not None:
+            changed = self._apply(
+                image_id, listed, plan.event, plan.reason, image, is_urgent=plan.is_urgent
+            )
+            if changed is None and plan.event is not EntryEvent.FORGET:
+                return  # somebody else changed it; the next look sees what
+            listed = changed
+        elif listed is not None and image is not None:
+            listed = self._refresh(listed, image, situation.decision.pin)
+        self._remember(image_id, listed)
+        if plan.start and image is not None:
+            self.due[image_id] = image
+        else:
+            self.due.pop(image_id, None)
+        if listed is not None and listed.entry.state is EntryState.WITHDRAWN and published:
+            if self._withdrawals.look(listed, self._catalogue):
+                # It is off the hosts; what is left to do is another look's.
+                self._settle(image_id, image, is_published=False)
+            else:
+                self._remember(image_id, self._catalogue.find(image_id))
+
+    def _look_at_part(self, image_id: str) -> None:
+        try:
+            part = self._service.find_image(image_id)
+            self._settle(layout.canonical_image_id(image_id), part, is_published=True)
+        except exception.InvalidError as error:
+            LOG.debug("a kernel or ramdisk is named that is no image: %s", error)
+
+    def _apply(
+        self,
+        image_id: str,
+        listed: Listed | None,
+        event: EntryEvent,
+        reason: str,
+        image: ServiceImage | None,
+        **fields: object,
+    ) -> Listed | None:
+        """Change an entry; return it, None when it is gone or somebody else was first."""
+        before = listed.entry if listed else None
+        state = catalogue.next_state(before.state if before else None, event)
+        after: Entry | None = None
+        if state is not None:
+            after = self._described(before or Entry(state), event, image)
+            changed_at = catalogue.format_time(self._clock())
+            changes: Mapping[str, object] = {
+                "state": state,
+                "reason": reason[: catalogue.REASON_LENGTH_MAX],
+                "changed_at": changed_at,
+                "registrar": self._settings.registrar,
+                "unused_since": None,
+                **fields,
+            }
+            after = dataclasses.replace(after, **changes)  # type: ignore[arg-type]
+        try:
+            changed = self._catalogue.replace(image_id, listed, after)
+        except exception.ConflictError:
+            LOG.debug("the entry of image %s was changed by somebody else", image_id)
+            return None
+        self._remember(image_id, changed)
+        if event in (EntryEvent.LEAVE, EntryEvent.WITHDRAW, EntryEvent.RESTORE) and state:
+            LOG.info("image %s is %s%s", image_id, state.value, f": {reason}" if reason else "")
+        return changed
+
+    def _described(self, entry: Entry, event: EntryEvent, image: ServiceImage | None) -> Entry:
+        """Return the entry with what Glance says now."""
+        if image is None:
+            return entry
+        entry = dataclasses.replace(
+            entry,
+            name=image.name[: catalogue.NAME_LENGTH_MAX],
+            glance_updated_at=image.updated_at,
+            pin=deciding.is_pinned(image),
+        )
+        if event is EntryEvent.WITHDRAW:
+            return entry  # checksum and size stay those of what hosts have
+        entry = dataclasses.replace(
+            entry,
+            checksum=str(image.checksum) if image.checksum else None,
+            size_bytes=image.size_bytes or 0,
+        )
+        if event is EntryEvent.ACCEPT:
+            is_retry = entry.state is EntryState.FAILED and entry.judged is None
+            attempts = entry.attempts if is_retry else 0
+            entry = dataclasses.replace(entry, attempts=attempts, retry_at=None, judged=None)
+        return entry
+
+    def _refresh(self, listed: Listed, image: ServiceImage, pin: bool) -> Listed:
+        """Bring what Glance says into an entry whose state does not change."""
+        entry = dataclasses.replace(
+            listed.entry,
+            name=image.name[: catalogue.NAME_LENGTH_MAX],
+            pin=pin,
+            glance_updated_at=image.updated_at,
+        )
+        if entry == listed.entry or listed.entry.state is EntryState.REGISTERING:
+            return listed
+        try:
+            return self._catalogue.replace(listed.image_id, listed, entry) or listed
+        except exception.ConflictError:
+            return listed
+
+    def _remember(self, image_id: str, listed: Listed | None) -> None:
+        if listed is None:
+            self.known.pop(image_id, None)
+        else:
+            self.known[image_id] = listed.entry
+
+    def _warn_of_mass(self, listed: Collection[str]) -> None:
+        registered = {
+            image_id
+            for image_id, entry in self.known.items()
+            if entry.state is EntryState.REGISTERED
+        }
+        gone = registered.difference(listed)
+        if len(gone) >= _MASS_COUNT and len(gone) > _MASS_SHARE * len(registered):
+            LOG.warning(
+                "Glance lists %d of %d registered images no more; if that is wrong, check that "
+                "the user of [keystone] has the role admin before [registrar] withdraw_grace "
+                "is over", len(gone), len(registered),
+            )  # fmt: skip
+
+
+def _log(outcome: Outcome) -> None:
+    image, report = outcome.image, outcome.report
+    what = f"image {image.id} ({image.name})" if image.name else f"image {image.id}"
+    if outcome.kind is OutcomeKind.REGISTERED and report is not None:
+        source = "downloaded" if outcome.downloaded_bytes else "read from the file store"
+        LOG.info(
+            "%s is %s: file of %s %s, disk of %s, %s stored, %.1f s",
+            what, report.status, format_size(image.size_bytes or 0), source,
+            format_size(report.size_bytes), format_size(report.bytes_stored), outcome.seconds,
+        )  # fmt: skip
+    elif outcome.kind in (OutcomeKind.LEFT, OutcomeKind.CANCELLED):
+        LOG.info("%s was not registered (%s): %s", what, outcome.kind.value, outcome.reason)
+    else:
+        LOG.warning("%s could not be registered: %s", what, outcome.reason)

@@ -1,0 +1,87 @@
+"""Garbage collections of the registrar that leads, on a thread of their own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.conf.types import format_size
+from acstor.registrar.metrics import RegistrarMetrics
+from acstor.repository.garbage import Collector
+from acstor.repository.repository import Repository
+
+LOG = logging.getLogger(__name__)
+
+FIRST_SHARE = 0.1
+"""Share of the interval after which the first collection runs."""
+
+
+class GarbageCollection:
+    """Runs a collection now and then.
+
+    Collections of several registrars at once do no harm (RFD 5), so nothing stops one whose
+    registrar leads no more.
+
+    :param interval: seconds; 0: never.
+    :param on_end: called from the thread of a collection.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        grace_seconds: float,
+        interval: float,
+        metrics: RegistrarMetrics,
+        on_end: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._grace_seconds = grace_seconds
+        self._interval = interval
+        self._metrics = metrics
+        self._on_end = on_end
+        self._clock = clock
+        self._due_at = clock() + FIRST_SHARE * interval
+        self._thread: threading.Thread | None = None
+        self.problem: str | None = None
+        """Why the last one failed."""
+
+    def seconds_until_due(self) -> float:
+        """Return the seconds until the next one; infinity while one runs, or for never."""
+        if not self._interval or self._is_running():
+            return float("inf")
+        return max(0.0, self._due_at - self._clock())
+
+    def run_if_due(self, repository: Repository) -> None:
+        """Begin one if it is time."""
+        if self.seconds_until_due() > 0:
+            return
+        self._due_at = self._clock() + self._interval
+        self._thread = threading.Thread(
+            target=self._collect, args=(repository,), name="garbage-collection", daemon=True
+        )
+        self._thread.start()
+
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _collect(self, repository: Repository) -> None:
+        outcome = "failed"
+        try:
+            report = Collector(repository, self._host, self._grace_seconds).collect()
+        except exception.AcstorError as error:
+            self.problem = f"{error.message}; {error.hint}"
+        except Exception as error:
+            LOG.exception("garbage collection failed")
+            self.problem = f"{type(error).__name__}: {error}"
+        else:
+            self.problem, outcome = None, "complete"
+            self._metrics.freed.inc(report.bytes_freed)
+            LOG.info(
+                "collected garbage: %d objects condemned, %d deleted, %s freed, %.1f s",
+                report.condemned, report.deleted, format_size(report.bytes_freed), report.seconds,
+            )  # fmt: skip
+        self._metrics.collections.labels(outcome).inc()
+        self._on_end()

@@ -1,0 +1,149 @@
+"""What is to become of an image of Glance, from what Glance says of it alone."""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+
+from oslo_utils import strutils
+
+from acstor.image_service import base
+from acstor.image_service.base import ServiceImage
+from acstor.repository.inspection import DECLARED_FORMATS
+
+CACHE_PROPERTY = "acstor_cache"
+PIN_PROPERTY = "acstor_pin"
+BOOT_PART_PROPERTIES = ("kernel_id", "ramdisk_id")
+"""Properties with which an image names the images that its instances' kernels come from."""
+
+_BOOT_PART_FORMATS = frozenset({"aki", "ari", "ami"})
+_CONTAINER_FORMATS = frozenset({"bare"})
+_ENCRYPTION_PREFIXES = ("cinder_encryption_", "os_encrypt_")
+_EPHEMERAL_ENCRYPTION = "hw_ephemeral_encryption"
+_SIGNATURE_PROPERTY = "img_signature"
+
+
+class Kind(enum.Enum):
+    """What to do."""
+
+    REGISTER = "register"
+    LEAVE = "leave"
+    """Leave it to Nova."""
+    WITHDRAW = "withdraw"
+    """Nobody may start an instance from it, now or ever."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with an image, and why."""
+
+    kind: Kind
+    reason: str = ""
+    pin: bool = False
+    is_gone: bool = False
+    """Whether Glance has it no more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """What the operator wants."""
+
+    size_max: int
+    """Bytes of the file."""
+    are_signed_left: bool = True
+
+
+def boot_parts(images: Iterable[ServiceImage]) -> dict[str, str]:
+    """Return the images that others name as kernel or ramdisk.
+
+    Nova copies those with the links in its image cache, not what the links name.
+
+    :returns: id -> id of one that names it.
+    """
+    return {
+        part: image.id
+        for image in images
+        if image.status not in base.STATUSES_GONE
+        for part in boot_parts_of(image)
+    }
+
+
+def boot_parts_of(image: ServiceImage) -> set[str]:
+    """Return the ids of the images that an image names as kernel or ramdisk."""
+    named = (image.properties.get(name, "") for name in BOOT_PART_PROPERTIES)
+    return {part.lower() for part in named if part}
+
+
+def decide(
+    image: ServiceImage | None, rules: Rules, parts: Mapping[str, str] | None = None
+) -> Decision:
+    """Return what to do with an image.
+
+    :param image: None: Glance has it no more.
+    :param parts: as :func:`boot_parts` returns them.
+    """
+    if image is None or image.status in base.STATUSES_GONE:
+        return Decision(Kind.WITHDRAW, "it was deleted in Glance", is_gone=True)
+    if image.status == base.STATUS_DEACTIVATED:
+        return Decision(Kind.WITHDRAW, "it is deactivated in Glance")
+    if image.status != base.STATUS_ACTIVE:
+        return Decision(Kind.WITHDRAW, f"it has no data in Glance (status {image.status})")
+    pin = is_pinned(image)
+    reason = (
+        _property_reason(image, rules)
+        or _boot_part_reason(image, parts or {})
+        or _format_reason(image)
+        or _size_reason(image, rules)
+    )
+    if reason:
+        return Decision(Kind.LEAVE, reason, pin)
+    return Decision(Kind.REGISTER, pin=pin)
+
+
+def is_pinned(image: ServiceImage) -> bool:
+    """Return whether hosts are asked to keep the whole image."""
+    return _is_true(image.properties.get(PIN_PROPERTY), default=False)
+
+
+def _property_reason(image: ServiceImage, rules: Rules) -> str:
+    if not _is_true(image.properties.get(CACHE_PROPERTY), default=True):
+        return f"its property {CACHE_PROPERTY} is false"
+    for name, value in sorted(image.properties.items()):
+        is_encrypted = name.startswith(_ENCRYPTION_PREFIXES) or (
+            name == _EPHEMERAL_ENCRYPTION and _is_true(value, default=True)
+        )
+        if is_encrypted and value:
+            return f"it is encrypted (property {name})"
+    if rules.are_signed_left and image.properties.get(_SIGNATURE_PROPERTY):
+        return "it is signed: Nova verifies the signature when it downloads it"
+    return ""
+
+
+def _boot_part_reason(image: ServiceImage, parts: Mapping[str, str]) -> str:
+    for value in (image.container_format, image.disk_format):
+        if value in _BOOT_PART_FORMATS:
+            return f"it is a kernel, ramdisk or machine image (format {value})"
+    if image.id in parts:
+        return f"image {parts[image.id]} names it as kernel or ramdisk"
+    return ""
+
+
+def _format_reason(image: ServiceImage) -> str:
+    if image.container_format not in _CONTAINER_FORMATS:
+        return f"its container format {image.container_format} is not supported"
+    if image.disk_format not in DECLARED_FORMATS:
+        return f"its disk format {image.disk_format} is not one of {', '.join(DECLARED_FORMATS)}"
+    return ""
+
+
+def _size_reason(image: ServiceImage, rules: Rules) -> str:
+    if not image.size_bytes:
+        return "it is empty"
+    if image.size_bytes > rules.size_max:
+        return f"it has {image.size_bytes} bytes, more than [registrar] size_max"
+    if image.checksum is None:
+        return "Glance declares no checksum of it (md5, sha256 or sha512) to verify it with"
+    return ""
+
+
+def _is_true(value: str | None, *, default: bool) -> bool:
+    return bool(strutils.bool_from_string(value, default=default))

@@ -1,0 +1,226 @@
+"""One registration: from an image of Glance to a published image, or to the reason why not."""
+
+import contextlib
+import dataclasses
+import enum
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from acstor import exception
+from acstor.image_service.base import ImageService, ServiceImage
+from acstor.registrar.download import Downloader, DownloadSettings
+from acstor.registrar.file_store import find_file
+from acstor.registrar.planning import verdict_key
+from acstor.registrar.rate_limit import RateLimit
+from acstor.repository import inspection, registration
+from acstor.repository.progress import Progress
+from acstor.repository.repository import Repository
+
+LOG = logging.getLogger(__name__)
+
+
+class OutcomeKind(enum.StrEnum):
+    """How a registration ended."""
+
+    REGISTERED = "registered"
+    LEFT = "left"
+    """Nova may use it, ACStor does not."""
+    FAILED = "failed"
+    """Trying again may help."""
+    MISMATCHED = "mismatched"
+    """The content is not what Glance declares."""
+    CORRUPT = "corrupt"
+    """The checksum is another one: on the way, or in the store."""
+    CANCELLED = "cancelled"
+    """Glance, or another registrar, was faster; nothing is known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a registration."""
+
+    image: ServiceImage
+    kind: OutcomeKind
+    reason: str = ""
+    report: registration.Report | None = None
+    downloaded_bytes: int = 0
+    seconds: float = 0.0
+
+
+class CancelledError(exception.AcstorError):
+    """The registration is not wanted any more."""
+
+    kind = exception.ErrorKind.FENCED
+    default_hint = "nothing needs to be done"
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSettings:
+    """How to register."""
+
+    download: DownloadSettings
+    registration: registration.Settings
+    datadir: str = ""
+    """Glance's file store; empty: it is not mounted."""
+    tool_timeout: float = 60.0
+    download_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
+    scan_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
+
+
+class ImageJob:
+    """Registers one image; :meth:`run` is called once, from any thread.
+
+    :param is_wanted: whether this process still leads.
+    """
+
+    def __init__(
+        self,
+        service: ImageService,
+        repository: Repository,
+        image: ServiceImage,
+        settings: JobSettings,
+        *,
+        is_wanted: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep what to register."""
+        self.image = image
+        self.key = verdict_key(image)
+        self._service = service
+        self._repository = repository
+        self._settings = settings
+        self._is_wanted = is_wanted
+        self._clock = clock
+        self._cancelled = threading.Event()
+        self._reason = ""
+        self._downloaded = 0
+        self._path = ""
+
+    def cancel(self, reason: str) -> None:
+        """Have it end soon."""
+        if not self._cancelled.is_set():
+            self._reason = reason
+            self._cancelled.set()
+
+    def run(self) -> Outcome:
+        """Register; raises nothing."""
+        started = self._clock()
+        report: registration.Report | None = None
+        try:
+            report = self._register()
+            kind, reason = OutcomeKind.REGISTERED, ""
+        except Exception as error:
+            kind, reason = self._judge(error)
+        return Outcome(self.image, kind, reason, report, self._downloaded, self._clock() - started)
+
+    def _register(self) -> registration.Report:
+        image = self.image
+        with self._file() as path:
+            self._path = path
+            self._check()
+            try:
+                source = inspection.open_source(
+                    path, image.disk_format or "", self._settings.tool_timeout
+                )
+            except exception.ContentMismatchError:
+                raise
+            except exception.ImageRefusedError as error:
+                raise _LeftError(error.message) from error
+            with contextlib.closing(source):
+                request = registration.Request(
+                    image_id=image.id,
+                    name=image.name or image.id,
+                    source=source,
+                    source_format=image.disk_format or "",
+                    checksum=image.checksum,
+                )
+                return registration.Registrar(
+                    self._repository,
+                    self._settings.registration,
+                    _Throttle(self._throttle),
+                    self._check,
+                ).register(request)
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[str]:
+        path = find_file(self._settings.datadir, self.image)
+        if path is not None:
+            yield path
+            return
+        downloader = Downloader(
+            self._service,
+            self.image,
+            self._settings.download,
+            wait=self._cancelled.wait,
+            check=self._check,
+            on_bytes=self._note_download,
+            clock=self._clock,
+        )
+        with downloader.downloaded() as path:
+            yield path
+
+    def _note_download(self, size_bytes: int) -> float:
+        self._downloaded += size_bytes
+        return self._settings.download_rate.take(size_bytes)
+
+    def _throttle(self, size_bytes: int) -> None:
+        delay = self._settings.scan_rate.take(size_bytes)
+        if delay:
+            self._cancelled.wait(delay)
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise CancelledError(self._reason)
+        if not self._is_wanted():
+            raise CancelledError("another registrar leads")
+
+    def _judge(self, error: Exception) -> tuple[OutcomeKind, str]:
+        match error:
+            case CancelledError():
+                return OutcomeKind.CANCELLED, error.message
+            case exception.NotFoundError() if self._is_gone():
+                return OutcomeKind.CANCELLED, error.message
+            case _LeftError():
+                return OutcomeKind.LEFT, self._readable(error, "")
+            case exception.ContentMismatchError():
+                hint = "correct disk_format in Glance, or upload the image again"
+                return OutcomeKind.MISMATCHED, self._readable(error, hint)
+            case exception.ChecksumMismatchError():
+                hint = "upload the image again, if that does not pass"
+                return OutcomeKind.CORRUPT, self._readable(error, hint)
+            case exception.AcstorError():
+                return OutcomeKind.FAILED, self._readable(error)
+            case OSError():
+                where = f"{error.filename}: " if error.filename else ""
+                return OutcomeKind.FAILED, f"{where}{error.strerror or error}"
+            case _:
+                LOG.error("registering image %s failed", self.image.id, exc_info=error)
+                return OutcomeKind.FAILED, f"{type(error).__name__}: {error}"
+
+    def _is_gone(self) -> bool:
+        try:
+            return self._service.find_image(self.image.id) is None
+        except exception.AcstorError:
+            return False
+
+    def _readable(self, error: exception.AcstorError, hint: str | None = None) -> str:
+        """Return message and hint, without the path that only this process has."""
+        hint = error.hint if hint is None else hint
+        text = f"{error.message}; {hint}" if hint else error.message
+        return text.replace(self._path, "the file") if self._path else text
+
+
+class _LeftError(exception.ImageRefusedError):
+    """Inspection refused the image."""
+
+
+class _Throttle(Progress):
+    """Progress that is told to a rate limit."""
+
+    def __init__(self, throttle: Callable[[int], None]) -> None:
+        self._throttle = throttle
+
+    def advance(self, size_bytes: int) -> None:
+        self._throttle(size_bytes)

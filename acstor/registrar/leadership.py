@@ -1,0 +1,125 @@
+"""Which registrar works: the one that holds the tooz lock; the others stand by.
+
+Losing the lock without noticing harms nothing: refs change by compare-and-swap, so that of two
+registrars one is refused and looks again.
+"""
+
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from acstor.agent.membership import CoordinationSettings, open_coordinator
+
+LOG = logging.getLogger(__name__)
+
+RECONNECT_DELAY_MAX = 15.0
+"""Longest delay between two attempts to reach the backend, seconds."""
+_LOCK_SUFFIX = "registrar"
+
+
+class Leadership:
+    """Wants the lock as long as it runs.
+
+    :param settings: of the backend.
+    :param member_id: no other process's.
+    :param on_change: called from the thread of this when :attr:`is_leader` or :attr:`problem`
+        has changed.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinationSettings,
+        member_id: str,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._member_id = member_id
+        self._on_change = on_change
+        self._clock = clock
+        self._coordinator: Any = None
+        self._lock: Any = None
+        self._held_until = 0.0
+        self._failures = 0
+        self._problem: str | None = None
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+        self._is_stopping = False
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the lock was held at the last beat, and that is no longer ago than it lasts."""
+        return self._clock() < self._held_until
+
+    @property
+    def problem(self) -> str | None:
+        """Why the backend cannot be reached; None: it can."""
+        return self._problem
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Give the lock back and end, within ``timeout`` seconds."""
+        self._is_stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            before = (self.is_leader, self._problem)
+            try:
+                self._beat()
+            except Exception as error:
+                # Backends raise what their clients raise; the next beat connects anew.
+                self._lose(error)
+            if (self.is_leader, self._problem) != before:
+                self._on_change()
+            self._wake.wait(self._delay())
+        self._disconnect()
+
+    def _beat(self) -> None:
+        if self._coordinator is None:
+            self._coordinator = open_coordinator(self._settings, self._member_id)
+            name = f"{self._settings.group}-{_LOCK_SUFFIX}"
+            self._lock = self._coordinator.get_lock(name.encode())
+        started = self._clock()
+        self._coordinator.heartbeat()
+        is_held = bool(self._lock.acquired) or bool(self._lock.acquire(blocking=False))
+        if self._failures:
+            LOG.info("coordination is up again")
+        self._failures, self._problem = 0, None
+        self._held_until = started + self._settings.member_timeout if is_held else 0.0
+
+    def _delay(self) -> float:
+        if not self._failures:
+            return self._settings.heartbeat_interval
+        longest = min(RECONNECT_DELAY_MAX, 0.25 * float(2 ** min(self._failures, 10)))
+        return random.uniform(0.1, longest)
+
+    def _lose(self, error: Exception) -> None:
+        self._failures += 1
+        self._problem = " ".join(str(error).split()) or type(error).__name__
+        if self._failures == 1:
+            LOG.warning("coordination is away, no registrar leads: %s", self._problem)
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._held_until = 0.0
+        coordinator, self._coordinator = self._coordinator, None
+        lock, self._lock = self._lock, None
+        # What cannot be given back now is taken back by the backend's own timeout.
+        if lock is not None:
+            with contextlib.suppress(Exception):
+                if lock.acquired:
+                    lock.release()
+        if coordinator is not None:
+            with contextlib.suppress(Exception):
+                coordinator.stop()

@@ -1,0 +1,114 @@
+"""What the registrar counts, for Prometheus. ``doc/source/admin/registrar.rst`` lists it.
+
+Names are constants so that a test can compare them with the page.
+"""
+
+from collections import Counter
+
+import prometheus_client
+from prometheus_client.openmetrics import exposition
+
+from acstor.registrar.job import Outcome, OutcomeKind
+from acstor.repository.catalogue import EntryState
+
+LEADER = "acstor_registrar_leader"
+UP = "acstor_registrar_up"
+IMAGES = "acstor_registrar_images"
+RUNNING = "acstor_registrar_running"
+REGISTRATIONS = "acstor_registrar_registrations"
+REGISTRATION_SECONDS = "acstor_registrar_registration_seconds"
+READ_BYTES = "acstor_registrar_read_bytes"
+DOWNLOADED_BYTES = "acstor_registrar_downloaded_bytes"
+STORED_BYTES = "acstor_registrar_stored_bytes"
+RECONCILIATIONS = "acstor_registrar_reconciliations"
+RECONCILED_AT = "acstor_registrar_last_reconciliation_timestamp_seconds"
+RECONCILIATION_SECONDS = "acstor_registrar_reconciliation_seconds"
+NOTIFICATIONS = "acstor_registrar_notifications"
+REMOVALS = "acstor_registrar_removals"
+COLLECTIONS = "acstor_registrar_garbage_collections"
+FREED_BYTES = "acstor_registrar_garbage_freed_bytes"
+
+ALL = (
+    LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
+    DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
+    NOTIFICATIONS, REMOVALS, COLLECTIONS, FREED_BYTES,
+)  # fmt: skip
+
+_REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
+
+
+class RegistrarMetrics:
+    """The registrar's metrics in a registry of their own."""
+
+    def __init__(self) -> None:
+        registry = self._registry = prometheus_client.CollectorRegistry()
+        self.leader = prometheus_client.Gauge(
+            LEADER, "1 for the registrar that works, 0 for one that stands by", registry=registry
+        )
+        self.up = prometheus_client.Gauge(
+            UP, "Whether a neighbour was in order when last asked", ["neighbour"], registry=registry
+        )
+        self._images = prometheus_client.Gauge(
+            IMAGES, "Images in the catalogue, by state", ["state"], registry=registry
+        )
+        self.running = prometheus_client.Gauge(
+            RUNNING, "Registrations that are running", registry=registry
+        )
+        self._registrations = prometheus_client.Counter(
+            REGISTRATIONS, "Registrations that ended, by outcome", ["outcome"], registry=registry
+        )
+        self._seconds = prometheus_client.Histogram(
+            REGISTRATION_SECONDS, "Time that successful registrations took, download included",
+            buckets=_REGISTRATION_BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._read = prometheus_client.Counter(
+            READ_BYTES, "Bytes of the disks that were registered", registry=registry
+        )
+        self._downloaded = prometheus_client.Counter(
+            DOWNLOADED_BYTES, "Bytes downloaded from Glance", registry=registry
+        )
+        self._stored = prometheus_client.Counter(
+            STORED_BYTES, "Bytes stored in the origin", registry=registry
+        )
+        self.reconciliations = prometheus_client.Counter(
+            RECONCILIATIONS, "Comparisons of all images, by outcome", ["outcome"], registry=registry
+        )
+        self.reconciled_at = prometheus_client.Gauge(
+            RECONCILED_AT, "When the last complete comparison ended", registry=registry
+        )
+        self.reconciliation_seconds = prometheus_client.Histogram(
+            RECONCILIATION_SECONDS, "Time that comparisons took", registry=registry
+        )
+        self.notifications = prometheus_client.Counter(
+            NOTIFICATIONS, "Notifications heard, by event", ["event"], registry=registry
+        )
+        self.removals = prometheus_client.Counter(
+            REMOVALS, "Withdrawn images taken from the hosts", registry=registry
+        )
+        self.collections = prometheus_client.Counter(
+            COLLECTIONS, "Garbage collections, by outcome", ["outcome"], registry=registry
+        )
+        self.freed = prometheus_client.Counter(
+            FREED_BYTES, "Bytes that garbage collections freed", registry=registry
+        )
+        self.set_images(Counter())
+        for kind in OutcomeKind:
+            self._registrations.labels(kind.value)
+
+    def set_images(self, counts: Counter[EntryState]) -> None:
+        """Note the number of images in each state."""
+        for state in EntryState:
+            self._images.labels(state.value).set(counts[state])
+
+    def note(self, outcome: Outcome) -> None:
+        """Count a registration that ended."""
+        self._registrations.labels(outcome.kind.value).inc()
+        self._downloaded.inc(outcome.downloaded_bytes)
+        if outcome.report is not None:
+            self._seconds.observe(outcome.seconds)
+            self._read.inc(outcome.report.size_bytes)
+            self._stored.inc(outcome.report.bytes_stored)
+
+    def text(self) -> str:
+        """Return the metrics as OpenMetrics text."""
+        return exposition.generate_latest(self._registry).decode()  # type: ignore[no-untyped-call,no-any-return]

@@ -1,0 +1,34 @@
+"""A bound on bytes per second, shared by threads."""
+
+import threading
+import time
+from collections.abc import Callable
+
+BURST_SECONDS = 0.5
+"""How much may be taken at once after a pause, in seconds of the rate."""
+
+
+class RateLimit:
+    """A token bucket.
+
+    :param rate_bytes_per_s: 0: no limit.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, rate_bytes_per_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin with a full bucket."""
+        self._rate = rate_bytes_per_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._paid_until = clock()
+        """Until when what was taken so far uses the rate up."""
+
+    def take(self, size_bytes: int) -> float:
+        """Note that so many bytes were moved; return the seconds to wait before the next."""
+        if not self._rate:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            self._paid_until = max(self._paid_until, now - BURST_SECONDS)
+            self._paid_until += size_bytes / self._rate
+            return max(0.0, self._paid_until - now)

@@ -1,0 +1,402 @@
+"""The registrar's life: stand by, lead, look, register, collect garbage.
+
+One thread decides and writes the catalogue; registrations, garbage collection, coordination and
+the message bus have threads of their own and wake it.
+"""
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.agent.membership import CoordinationSettings
+from acstor.image_service.base import ImageService, ServiceImage
+from acstor.image_service.watched import WatchedImageService
+from acstor.origin.base import Origin
+from acstor.registrar import assembly
+from acstor.registrar.bookkeeping import Bookkeeper
+from acstor.registrar.collection import GarbageCollection
+from acstor.registrar.download import empty_spool
+from acstor.registrar.job import ImageJob
+from acstor.registrar.jobs import Jobs
+from acstor.registrar.leadership import Leadership
+from acstor.registrar.metrics import RegistrarMetrics
+from acstor.registrar.notifications import ImageNotifications
+from acstor.repository.repository import Repository
+
+LOG = logging.getLogger(__name__)
+
+HINTS_MAX = 50
+"""Images to look at singly; when more are named at once, all are compared."""
+STOP_TIMEOUT = 10.0
+RETRY_DELAY_MAX = 30.0
+"""Longest delay before a comparison that failed is begun again, seconds."""
+_JITTER = 0.1
+_WAIT_MAX = 60.0
+
+Result = TypeVar("Result")
+
+
+class _Lead:
+    """What a registrar needs while it leads."""
+
+    def __init__(self, repository: Repository, books: Bookkeeper, gc: GarbageCollection) -> None:
+        self.repository = repository
+        self.books = books
+        self.gc = gc
+
+
+class RegistrarService:
+    """One registrar.
+
+    :param conf: checked configuration.
+    :param open_service: opens the image service, which is to wait by calling what it is given.
+    :param open_origin: opens the origin; tried again until it succeeds.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        open_service: Callable[[Callable[[float], object]], ImageService],
+        open_origin: Callable[[], Origin],
+        metrics: RegistrarMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._conf = conf
+        self._metrics = metrics
+        self._clock = clock
+        self._open_origin = open_origin
+        self._origin: Origin | None = None
+        self._stopping = threading.Event()
+        self._service = WatchedImageService(open_service(self._stopping.wait))
+        self.name = f"{conf.host}/{os.getpid()}"
+        self._wake = threading.Event()
+        self._hints: dict[str, None] = {}
+        self._hints_lock = threading.Lock()
+        self._reconcile_now = threading.Event()
+        self._reconcile_at = 0.0  # monotonic
+        self._failures = 0
+        self._lead: _Lead | None = None
+        self._notifications: ImageNotifications | None = None
+        self._problems: dict[str, str] = {}
+        self._image_problems: dict[str, str] = {}
+        self._job_settings = assembly.job_settings(conf)
+        self._jobs = Jobs(conf.registrar.workers, self._make_job, self._wake.set)
+        self._leadership = Leadership(
+            CoordinationSettings(
+                conf.coordination.backend_url,
+                conf.coordination.group,
+                conf.coordination.heartbeat_interval,
+                conf.coordination.member_timeout,
+            ),
+            f"registrar-{self.name}-{id(self):x}",
+            self._wake.set,
+        )
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this registrar leads."""
+        return self._leadership.is_leader
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By neighbour or image, what was wrong when last looked at."""
+        return dict(self._problems)
+
+    def is_healthy(self) -> bool:
+        """Return whether nothing was wrong when last looked; standing by is well."""
+        return not self._problems and (self._lead is not None or not self.is_leader)
+
+    def reconcile_soon(self) -> None:
+        """Compare all images now; may be called from any thread and a signal handler."""
+        self._reconcile_now.set()
+        self._wake.set()
+
+    def hint(self, event: str, image_id: str) -> None:
+        """Look at an image soon; may be called from any thread."""
+        self._metrics.notifications.labels(event).inc()
+        with self._hints_lock:
+            self._hints[image_id] = None
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End :meth:`run` soon; may be called from a signal handler."""
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Work until stopped."""
+        self._leadership.start()
+        try:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                try:
+                    self.step()
+                except Exception:
+                    LOG.exception("a look failed")
+                    self._lead_again_later()
+                self._wake.wait(self._seconds_to_next_step())
+        finally:
+            self._stand_down()
+            if not self._jobs.stop(STOP_TIMEOUT):
+                LOG.warning("a registration did not end in time; the next registrar redoes it")
+            self._leadership.stop(STOP_TIMEOUT)
+            self._service.close()
+            if self._origin is not None:
+                self._origin.close()
+
+    def step(self) -> None:
+        """Do what is due now."""
+        problems: dict[str, str] = {}
+        if self._leadership.problem is not None:
+            problems["coordination"] = self._leadership.problem
+        if self.is_leader:
+            self._work(problems)
+        else:
+            self._stand_down()
+            self._drop_outcomes()
+        if self._notifications is not None and self._notifications.problem:
+            problems["message broker"] = self._notifications.problem
+        self._report(problems)
+
+    # Leading
+
+    def _work(self, problems: dict[str, str]) -> None:
+        lead = self._attempt(problems, "origin", self._led)
+        if lead is None:
+            self._failures += 1
+            return
+        for part in (
+            self._take_outcomes,
+            self._reconcile_if_due,
+            self._look_at_hints,
+            self._start_jobs,
+        ):
+            try:
+                part(lead)
+            except exception.AcstorError as error:
+                problems[self._culprit(error)] = _one_line(error)
+                self._lead_again_later()
+                break
+        problems.update(self._image_problems)
+        if lead.gc.problem:
+            problems["garbage collection"] = lead.gc.problem
+        lead.gc.run_if_due(lead.repository)
+        self._metrics.set_images(lead.books.counts())
+
+    def _led(self) -> _Lead:
+        """Return what is needed to lead; at first, begin to lead."""
+        if self._lead is None:
+            if self._origin is None:
+                self._origin = self._open_origin()
+            repository = Repository.open(self._origin)
+            try:
+                left = empty_spool(self._conf.registrar.spool_path)
+            except OSError as error:
+                raise exception.InvalidError(
+                    f"the spool cannot be used: {self._conf.registrar.spool_path}: "
+                    f"{error.strerror}",
+                    hint="correct [registrar] spool_path or its permissions",
+                ) from error
+            if left and not len(self._jobs):
+                LOG.info("removed %d files that a killed registrar left in the spool", left)
+            self._lead = _Lead(
+                repository,
+                assembly.bookkeeper(
+                    self._conf,
+                    self._service,
+                    repository,
+                    self._jobs,
+                    self.name,
+                    self._metrics.removals.inc,
+                    self._clock,
+                ),
+                GarbageCollection(
+                    self._conf.host,
+                    self._conf.gc.grace,
+                    self._conf.registrar.gc_interval,
+                    self._metrics,
+                    self._wake.set,
+                ),
+            )
+            self._reconcile_now.set()
+            LOG.info("this registrar leads")
+            self._listen()
+        return self._lead
+
+    def _listen(self) -> None:
+        from acstor.rpc import transport
+
+        if transport.is_configured(self._conf) and self._notifications is None:
+            self._notifications = ImageNotifications(self._conf, self.hint, self.reconcile_soon)
+            self._notifications.start()
+
+    def _stand_down(self) -> None:
+        notifications, self._notifications = self._notifications, None
+        if notifications is not None:
+            notifications.stop(STOP_TIMEOUT)
+        if self._lead is not None:
+            self._lead = None
+            self._image_problems = {}
+            LOG.info("this registrar stands by")
+
+    def _drop_outcomes(self) -> None:
+        """Forget registrations that were not wanted any more; whoever leads does them."""
+        while (outcome := self._jobs.next_outcome()) is not None:
+            self._jobs.forget(outcome.image.id)
+
+    def _take_outcomes(self, lead: _Lead) -> None:
+        while (outcome := self._jobs.next_outcome()) is not None:
+            image_id = outcome.image.id
+            try:
+                lead.books.finish(outcome)
+            except exception.AcstorError as error:
+                if error.is_transient:
+                    self._jobs.put_back(outcome)
+                    raise
+                self._image_problems[f"image {image_id}"] = _one_line(error)
+            self._metrics.note(outcome)
+            self._jobs.forget(image_id)
+            with self._hints_lock:  # Glance may have changed it meanwhile
+                self._hints[image_id] = None
+
+    def _reconcile_if_due(self, lead: _Lead) -> None:
+        if time.monotonic() < self._reconcile_at and not self._reconcile_now.is_set():
+            return
+        self._reconcile_now.clear()
+        with self._hints_lock:
+            hints, self._hints = self._hints, {}
+        try:
+            with self._metrics.reconciliation_seconds.time():
+                self._image_problems = lead.books.reconcile(
+                    lambda: self.is_leader and not self._stopping.is_set()
+                )
+        except exception.AcstorError:
+            self._metrics.reconciliations.labels("failed").inc()
+            with self._hints_lock:
+                self._hints = {**hints, **self._hints}
+            raise
+        self._failures = 0
+        interval = self._conf.registrar.interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        self._reconcile_at = time.monotonic() + interval
+        outcome = "incomplete" if self._image_problems else "complete"
+        self._metrics.reconciliations.labels(outcome).inc()
+        self._metrics.reconciled_at.set(self._clock())
+
+    def _look_at_hints(self, lead: _Lead) -> None:
+        with self._hints_lock:
+            if len(self._hints) > HINTS_MAX:
+                self._hints = {}
+                self.reconcile_soon()
+                return
+        seen: set[str] = set()
+        while self.is_leader and not self._stopping.is_set():
+            due = lead.books.next_due()
+            with self._hints_lock:
+                image_id = next(iter(self._hints), None)
+                if image_id is not None:
+                    del self._hints[image_id]
+            if image_id is None:
+                if due is None or due[0] > self._clock() or due[1] in seen:
+                    return
+                image_id = due[1]
+                seen.add(image_id)
+            self._look(lead, image_id)
+            self._start_jobs(lead)
+
+    def _look(self, lead: _Lead, image_id: str) -> None:
+        name = f"image {image_id}"
+        try:
+            lead.books.look(image_id)
+        except exception.AcstorError as error:
+            if error.is_transient:
+                with self._hints_lock:
+                    self._hints[image_id] = None
+                raise
+            self._image_problems[name] = _one_line(error)
+            lead.books.known.pop(image_id, None)  # not due again before the next comparison
+        else:
+            self._image_problems.pop(name, None)
+
+    def _start_jobs(self, lead: _Lead) -> None:
+        while self._jobs.has_room and lead.books.due and not self._stopping.is_set():
+            image = next(iter(lead.books.due.values()))
+            if self._jobs.key_of(image.id) is not None:
+                del lead.books.due[image.id]  # it has not ended yet, and is looked at when it has
+            elif lead.books.start(image):
+                self._jobs.start(image)
+        self._metrics.running.set(len(self._jobs))
+
+    def _make_job(self, image: ServiceImage) -> ImageJob:
+        if self._lead is None:
+            raise exception.InternalError("a registration without a lead")
+        return ImageJob(
+            self._service,
+            self._lead.repository,
+            image,
+            self._job_settings,
+            is_wanted=lambda: self.is_leader,
+        )
+
+    # Reporting and waiting
+
+    def _culprit(self, error: exception.AcstorError) -> str:
+        return "image service" if error is self._service.last_error else "origin"
+
+    def _lead_again_later(self) -> None:
+        self._failures += 1
+        longest = min(RETRY_DELAY_MAX, self._conf.registrar.interval, 2.0 ** min(self._failures, 8))
+        self._reconcile_at = time.monotonic() + random.uniform(0.5, 1.0) * longest
+
+    def _attempt(
+        self, problems: dict[str, str], what: str, step: Callable[[], Result]
+    ) -> Result | None:
+        try:
+            return step()
+        except (exception.AcstorError, OSError) as error:
+            problems[what] = _one_line(error)
+            return None
+
+    def _report(self, problems: dict[str, str]) -> None:
+        for what in sorted(problems.keys() - self._problems.keys()):
+            LOG.warning("%s: %s", what, problems[what])
+        for what in sorted(self._problems.keys() - problems.keys()):
+            LOG.info("%s: in order again", what)
+        self._problems = problems
+        metrics = self._metrics
+        metrics.leader.set(self.is_leader)
+        metrics.running.set(len(self._jobs))
+        for neighbour, name in (
+            ("coordination", "coordination"),
+            ("origin", "origin"),
+            ("image_service", "image service"),
+            ("broker", "message broker"),
+        ):
+            metrics.up.labels(neighbour).set(name not in problems)
+
+    def _seconds_to_next_step(self) -> float:
+        if self._lead is None:
+            longest = min(RETRY_DELAY_MAX, 2.0 ** min(self._failures, 8))
+            return random.uniform(0.5, 1.0) * longest if self.is_leader else _WAIT_MAX
+        if self._lead.books.due and self._jobs.has_room:
+            return 0.0 if not self._problems else 1.0
+        waits = [_WAIT_MAX, self._reconcile_at - time.monotonic()]
+        waits.append(self._lead.gc.seconds_until_due())
+        due = self._lead.books.next_due()
+        if due is not None:
+            waits.append(due[0] - self._clock())
+        return max(1.0 if self._problems else 0.05, min(waits))
+
+
+def _one_line(error: BaseException) -> str:
+    hint = getattr(error, "hint", "")
+    text = f"{error}; {hint}" if hint else str(error)
+    return " ".join(text.split()) or type(error).__name__
