@@ -73,6 +73,11 @@ def read(files: Sequence[str], directories: Sequence[str] | None = None) -> Nova
     except cfg.ConfigFileParseError as error:
         # Its text quotes the line, which may hold a password.
         raise _unreadable(f"file {error.config_file} is malformed") from error
+    except cfg.NoSuchOptError as error:
+        # So says oslo.config of an option whose value cannot be substituted.
+        raise _unreadable(
+            f"{error.opt_name} refers to an option that is not set or that ACStor does not know"
+        ) from error
     except (cfg.Error, ValueError) as error:
         raise _unreadable(" ".join(str(error).split())) from error
 

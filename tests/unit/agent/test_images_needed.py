@@ -1,0 +1,104 @@
+"""Images that a duty needs, or that are pinned whole, in the agent's looks."""
+
+from collections.abc import Callable
+
+import pytest
+from oslo_config import cfg
+
+from acstor.agent.duty import ImageUser
+from acstor.conf.types import KIB
+from acstor.origin.base import Origin
+from acstor.origin.faulty import FaultyOrigin
+from acstor.repository import layout
+from acstor.repository.catalogue import Catalogue, Entry, EntryState
+from tests.fixtures.conditions import wait_for
+from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
+from tests.unit.agent.test_agent import IMAGE, OTHER, problems, publish, register
+
+
+class NeedyDuty(RecordingDuty):
+    needed: frozenset[str] | None = None
+
+    def images_needed(self) -> frozenset[str] | None:
+        return self.needed
+
+
+@pytest.fixture
+def duty(host: HostUnderTest) -> NeedyDuty:
+    duty = NeedyDuty()
+    host.agent._duties = (duty, RecordingDuty())
+    return duty
+
+
+def withdraw(origin: Origin, image_id: str) -> None:
+    ref = origin.get_ref(layout.image_ref(image_id))
+    assert ref is not None
+    origin.swap_ref(layout.image_ref(image_id), ref.token, None)
+
+
+def test_only_duties_that_need_images_are_asked(duty: NeedyDuty) -> None:
+    assert isinstance(duty, ImageUser)
+    assert not isinstance(RecordingDuty(), ImageUser)
+
+
+def test_image_in_use_is_never_detached(host: HostUnderTest, duty: NeedyDuty) -> None:
+    """Not even hidden: an instance that is stopped now is started later, by name."""
+    runtime = host.data_plane.start()
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    host.agent.look()
+    withdraw(host.origin, IMAGE)
+    for needed in (None, frozenset({IMAGE})):
+        duty.needed = needed
+        host.agent.look()
+        assert not runtime.images[IMAGE]["hidden"]
+        assert duty.sights[-1].kept == {IMAGE}
+    duty.needed = frozenset({OTHER})
+    host.agent.look()
+    assert runtime.images == {}
+
+
+def test_image_in_use_stays_pinned(host: HostUnderTest, duty: NeedyDuty) -> None:
+    runtime = host.data_plane.start()
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    duty.needed = frozenset({IMAGE})
+    host.agent._pinner.start()
+    host.agent.look()
+    withdraw(host.origin, IMAGE)
+    host.agent.look()
+    wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
+    host.agent.look()
+    assert duty.sights[-1].pinned == {IMAGE}
+    host.agent._pinner.stop(10)
+
+
+def test_image_that_the_catalogue_says_to_pin_is_pinned_whole(
+    make_conf: Callable[..., cfg.ConfigOpts], origin: FaultyOrigin, clock: Clock
+) -> None:
+    host = HostUnderTest(make_conf(pin_head="64KiB"), origin, clock, [])
+    runtime = host.data_plane.start()
+    publish(origin, 1)
+    register(origin, IMAGE)
+    register(origin, OTHER)
+    entry = Entry(state=EntryState.REGISTERED, pin=True)
+    Catalogue(origin).replace(IMAGE, None, entry)
+    host.agent._pinner.start()
+    try:
+        host.agent.look()
+        size = int(str(runtime.images[IMAGE]["size_bytes"]))
+        wait_for("whole", lambda: runtime.images[IMAGE]["pinned_bytes"] == size + 64 * KIB)
+        wait_for("ends", lambda: runtime.images[OTHER]["pinned_bytes"] == 128 * KIB)
+        assert size > 128 * KIB
+    finally:
+        host.agent._pinner.stop(10)
+        host.data_plane.stop()
+
+
+def test_damaged_catalogue_entry_hides_no_image(host: HostUnderTest, duty: NeedyDuty) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.origin.swap_ref(f"catalogue/{IMAGE}", None, b"{")
+    host.agent.look()
+    assert "catalogue" in problems(host.agent)[f"image {IMAGE}"]
+    assert list(runtime.images) == [IMAGE]

@@ -1,0 +1,172 @@
+"""Pinning heads, tails and whole images, against a data plane that bounds its pins."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from acstor import exception
+from acstor.agent.pinning import SLICE_BYTES, WHOLE_RETRY_INTERVAL, Pinner
+from acstor.conf.types import KIB, MIB
+from tests.fixtures.conditions import wait_for
+from tests.unit.agent.conftest import Clock
+
+HEAD, TAIL = MIB, 64 * KIB
+SMALL, LARGE, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+SIZE = 3 * SLICE_BYTES
+
+
+class BoundedDataPlane:
+    """Pins like the data plane: a new pin of an image replaces its former one, up to a bound."""
+
+    def __init__(self, bound_bytes: int) -> None:
+        self.bound_bytes = bound_bytes
+        self.pins: dict[str, int] = {}
+        self.calls: list[tuple[str, int]] = []
+        self.is_away = False
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def call(self, method: str, **params: Any) -> dict[str, int]:
+        assert method == "pin"
+        self.gate.wait(30)
+        if self.is_away:
+            raise exception.UnavailableError("away")
+        image, wanted = params["image"], params["head_bytes"] + params["tail_bytes"]
+        self.calls.append((image, params["head_bytes"]))
+        others = sum(size for key, size in self.pins.items() if key != image)
+        self.pins[image] = min(wanted, max(0, self.bound_bytes - others))
+        return {"pinned_bytes": self.pins[image], "missing_bytes": wanted - self.pins[image]}
+
+
+class Running:
+    """A pinner on a data plane."""
+
+    def __init__(self, bound_bytes: int) -> None:
+        self.clock = Clock()
+        self.data_plane = BoundedDataPlane(bound_bytes)
+        self.all_pinned = 0
+        self.pinner = Pinner(
+            self.data_plane,  # type: ignore[arg-type]
+            head_bytes=HEAD,
+            tail_bytes=TAIL,
+            timeout=10,
+            on_all_pinned=self._count,
+            clock=self.clock,
+        )
+        self.pinner.start()
+
+    def _count(self) -> None:
+        self.all_pinned += 1
+
+    def wish(self, *images: str, whole: tuple[str, ...] = (), process: object = 1) -> None:
+        manifests = dict.fromkeys(images, "manifest")
+        self.pinner.wish(manifests, process, dict.fromkeys(whole, SIZE))
+        wait_for("the pinner is idle", self.pinner.is_idle)
+
+
+Run = Callable[[int], Running]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    started: list[Running] = []
+
+    def make(bound_bytes: int) -> Running:
+        started.append(Running(bound_bytes))
+        return started[-1]
+
+    yield make
+    for running in started:
+        running.pinner.stop(10)
+
+
+def test_whole_image_is_pinned_in_slices_after_heads_and_tails(run: Run) -> None:
+    running = run(1 << 40)
+    running.wish(SMALL, LARGE, whole=(SMALL,))
+    assert running.pinner.pinned(1) == {SMALL, LARGE}
+    assert running.data_plane.calls[:2] == [(SMALL, HEAD), (LARGE, HEAD)]
+    heads = [head for _, head in running.data_plane.calls[2:]]
+    assert heads == sorted(heads)
+    assert heads[-1] == SIZE
+    assert len(heads) == 3
+    assert running.pinner.problems() == {}
+    running.wish(SMALL, LARGE, whole=(SMALL,))
+    assert len(running.data_plane.calls) == 5, "what is pinned is not pinned again"
+
+
+def test_new_image_is_pinned_between_slices(run: Run) -> None:
+    running = run(1 << 40)
+    running.wish(LARGE)
+    running.data_plane.gate.clear()
+    running.pinner.wish({LARGE: "m"}, 1, {LARGE: SIZE})
+    running.pinner.wish({LARGE: "m", SMALL: "m"}, 1, {LARGE: SIZE})
+    running.data_plane.gate.set()
+    wait_for("idle", running.pinner.is_idle)
+    calls = running.data_plane.calls
+    assert calls.index((SMALL, HEAD)) < calls.index((LARGE, SIZE))
+
+
+def test_whole_image_that_does_not_fit_is_a_problem_and_tried_later(run: Run) -> None:
+    running = run(2 * SLICE_BYTES)
+    running.wish(LARGE, whole=(LARGE,))
+    assert "a quarter of [store] capacity" in running.pinner.problems()[LARGE]
+    assert running.pinner.pinned(1) == {LARGE}
+    calls = len(running.data_plane.calls)
+    running.wish(LARGE, whole=(LARGE,))
+    assert len(running.data_plane.calls) == calls, "not at each look"
+    running.data_plane.bound_bytes = 1 << 40
+    running.clock.now += WHOLE_RETRY_INTERVAL
+    running.wish(LARGE, whole=(LARGE,))
+    assert running.pinner.problems() == {}
+    assert running.data_plane.pins[LARGE] == SIZE + TAIL
+
+
+def test_heads_of_other_images_come_before_whole_images(run: Run) -> None:
+    running = run(SIZE + TAIL)
+    running.wish(LARGE, whole=(LARGE,))
+    assert running.pinner.problems() == {}
+    running.wish(LARGE, SMALL, whole=(LARGE,))
+    running.wish(LARGE, SMALL, whole=(LARGE,))
+    assert running.pinner.pinned(1) == {LARGE, SMALL}
+    assert "heads and tails" in running.pinner.problems()[LARGE]
+    assert running.data_plane.pins == {LARGE: HEAD + TAIL, SMALL: HEAD + TAIL}
+
+
+def test_image_that_is_not_to_be_pinned_any_more_gives_its_place_back(run: Run) -> None:
+    running = run(1 << 40)
+    running.wish(LARGE, whole=(LARGE,))
+    running.wish(LARGE)
+    assert running.data_plane.pins == {LARGE: HEAD + TAIL}
+    assert running.pinner.pinned(1) == {LARGE}
+
+
+def test_new_process_has_no_pins(run: Run) -> None:
+    running = run(1 << 40)
+    running.wish(LARGE, whole=(LARGE,))
+    assert running.pinner.pinned(2) == frozenset()
+    running.wish(LARGE, whole=(LARGE,), process=2)
+    assert running.pinner.pinned(2) == {LARGE}
+    assert running.data_plane.calls.count((LARGE, SIZE)) == 2
+
+
+def test_data_plane_that_is_away_is_tried_at_the_next_wish(run: Run) -> None:
+    running = run(1 << 40)
+    running.data_plane.is_away = True
+    running.wish(LARGE, whole=(LARGE,))
+    assert running.pinner.pinned(1) == frozenset()
+    assert running.all_pinned == 0
+    running.data_plane.is_away = False
+    running.wish(LARGE, whole=(LARGE,))
+    assert running.pinner.pinned(1) == {LARGE}
+    wait_for("told", lambda: running.all_pinned == 1)
+
+
+def test_image_that_is_detached_is_forgotten(run: Run) -> None:
+    running = run(2 * SLICE_BYTES)
+    running.wish(LARGE, OTHER, whole=(LARGE,))
+    running.wish(OTHER)
+    assert running.pinner.problems() == {}
+    assert running.pinner.pinned(1) == {OTHER}

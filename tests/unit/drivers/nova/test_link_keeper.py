@@ -1,0 +1,245 @@
+"""Looks at all links: what becomes of each image's link, and why."""
+
+import os
+import pathlib
+import shutil
+import uuid
+
+import pytest
+
+from acstor.drivers.nova.image_links import link_keeper, overlay_scan
+from acstor.drivers.nova.image_links.base_names import base_name
+from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
+from acstor.drivers.nova.image_links.link_keeper import IN_USE, LinkKeeper, LinkReport, Wish
+from acstor.drivers.nova.image_links.link_states import LinkState
+from acstor.drivers.nova.image_links.overlay_scan import OverlayScan
+from tests.doubles.faulty_file_operations import NO_SPACE, FaultyFileOperations
+from tests.fixtures.nova_host import NovaHost
+from tests.unit.agent.conftest import Clock
+from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
+from tests.unit.drivers.nova.test_planting import Holder
+
+pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
+
+SCAN_INTERVAL = 30.0
+
+
+class Looker:
+    """A keeper whose looks the test makes."""
+
+    def __init__(self, nova: NovaHost, mount: pathlib.Path) -> None:
+        self.nova = nova
+        self.mount = mount
+        self.clock = Clock()
+        self.keeper = LinkKeeper(KnownLinks(), SCAN_INTERVAL, self.clock)
+        self.report = LinkReport()
+
+    def look(
+        self,
+        registered: set[str] | None,
+        ready: set[str] | None = None,
+        *,
+        attached: set[str] | None = None,
+        refusal: str | None = None,
+    ) -> dict[str, LinkState]:
+        ready = (registered or set()) if ready is None else ready
+        wish = Wish(
+            None if registered is None else frozenset(registered),
+            frozenset(ready if attached is None else attached),
+            frozenset(ready),
+            refusal,
+        )
+        planter = make_planter(self.nova, self.mount)
+        self.report = self.keeper.look(self.nova.settings, planter, wish)
+        return {image_id: link.state for image_id, link in self.report.known.links.items()}
+
+    def reason(self, image_id: str = IMAGE) -> str:
+        return self.report.known.links[image_id].reason
+
+    def restart(self) -> None:
+        self.keeper = LinkKeeper(self.report.known, SCAN_INTERVAL, self.clock)
+
+
+@pytest.fixture
+def looker(nova: NovaHost, mount: pathlib.Path) -> Looker:
+    return Looker(nova, mount)
+
+
+def test_link_is_planted_only_when_head_and_tail_are_pinned(looker: Looker) -> None:
+    assert looker.look({IMAGE}, set(), attached=set()) == {IMAGE: LinkState.WAITING}
+    assert "does not offer" in looker.reason()
+    assert looker.look({IMAGE}, set(), attached={IMAGE}) == {IMAGE: LinkState.WAITING}
+    assert "not pinned" in looker.reason()
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+    assert looker.nova.link(IMAGE).is_symlink()
+    assert looker.report.problems == {}
+
+
+def test_link_stays_while_a_new_data_plane_process_has_not_pinned_yet(looker: Looker) -> None:
+    looker.look({IMAGE})
+    assert looker.look({IMAGE}, set()) == {IMAGE: LinkState.PLANTED}
+
+
+def test_withdrawn_image_without_instances_loses_its_link(looker: Looker) -> None:
+    looker.look({IMAGE, OTHER})
+    assert looker.look({OTHER}) == {OTHER: LinkState.PLANTED}
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+    assert looker.report.needed == {OTHER}
+
+
+def test_withdrawn_image_in_use_keeps_its_link(looker: Looker) -> None:
+    """Hazard 6."""
+    looker.look({IMAGE})
+    looker.nova.add_overlay(IMAGE)  # after the look at the overlays that is remembered
+    assert looker.look(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
+    assert looker.reason() == IN_USE
+    assert looker.report.needed == {IMAGE}
+    looker.clock.now += SCAN_INTERVAL
+    looker.look(set(), {IMAGE})
+    assert looker.report.used == {IMAGE}
+    looker.nova.remove_instances()
+    looker.clock.now += SCAN_INTERVAL
+    assert looker.look(set(), {IMAGE}) == {}
+    assert looker.report.needed == frozenset()
+
+
+def test_link_of_a_withdrawn_image_in_use_is_planted_again(looker: Looker) -> None:
+    """A shelved or stopped instance must start whatever Nova's cache manager did."""
+    looker.look({IMAGE})
+    looker.nova.add_overlay(IMAGE)
+    looker.clock.now += SCAN_INTERVAL
+    looker.nova.link(IMAGE).unlink()
+    assert looker.look(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
+    assert looker.nova.link(IMAGE).is_symlink()
+
+
+def test_use_is_known_by_ids_of_former_looks(looker: Looker) -> None:
+    """An instance that moves here after its image was withdrawn: nobody else knows its id."""
+    looker.look({IMAGE})
+    looker.look(set())
+    looker.restart()
+    looker.nova.add_overlay(IMAGE)
+    looker.look(set())
+    assert looker.report.used == {IMAGE}
+
+
+def test_unknown_registration_changes_nothing(looker: Looker) -> None:
+    looker.look({IMAGE})
+    assert looker.look(None) == {IMAGE: LinkState.PLANTED}
+    looker.nova.link(IMAGE).unlink()
+    looker.restart()
+    assert looker.look(None) == {IMAGE: LinkState.WAITING}
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+
+
+def test_refusal_removes_links_that_nobody_uses(looker: Looker) -> None:
+    looker.look({IMAGE, OTHER})
+    looker.nova.add_overlay(OTHER)
+    states = looker.look({IMAGE, OTHER}, refusal="not wanted")
+    assert states == {IMAGE: LinkState.REFUSED, OTHER: LinkState.KEPT}
+    assert looker.reason(IMAGE) == "not wanted"
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+    assert looker.look({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
+
+
+def test_nova_that_changes_its_backend_loses_its_links(looker: Looker) -> None:
+    """Hazard 10."""
+    looker.look({IMAGE})
+    looker.nova.configure(libvirt={"images_type": "raw"})
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.REFUSED}
+    assert "images_type" in looker.reason()
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+
+
+def test_refused_host_gets_no_directories(looker: Looker) -> None:
+    looker.look({IMAGE}, refusal="not wanted")
+    assert os.listdir(looker.nova.instances) == []
+
+
+def test_novas_own_file_stays_and_needs_no_image(looker: Looker) -> None:
+    looker.look(set())
+    looker.nova.base.mkdir(exist_ok=True)
+    looker.nova.link(IMAGE).write_bytes(bytes(512))
+    looker.nova.add_overlay(IMAGE)
+    looker.clock.now += SCAN_INTERVAL
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.NOVAS}
+    assert looker.report.used == frozenset()
+    assert looker.report.needed == frozenset()
+    assert looker.look(set()) == {}
+    assert looker.nova.link(IMAGE).is_file()
+
+
+def test_lock_of_nova_is_tried_again_at_the_next_look(looker: Looker) -> None:
+    looker.look(set())
+    with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
+        assert looker.look({IMAGE}) == {IMAGE: LinkState.BUSY}
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+    with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
+        assert looker.look(set()) == {IMAGE: LinkState.BUSY}
+        assert looker.report.needed == {IMAGE}
+    assert looker.look(set()) == {}
+
+
+def test_link_of_somebody_else_is_a_problem(looker: Looker) -> None:
+    looker.look(set())
+    looker.nova.link(IMAGE).symlink_to("/cache/image")
+    assert looker.look({IMAGE, OTHER}) == {IMAGE: LinkState.FOREIGN, OTHER: LinkState.PLANTED}
+    assert "/cache/image" in looker.report.problems[f"link of image {IMAGE}"]
+
+
+def test_problem_of_one_link_leaves_the_others(
+    looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looker.look(set())
+    files = FaultyFileOperations(1, number=NO_SPACE)
+    planter = make_planter(looker.nova, looker.mount, files)
+    images = frozenset({IMAGE, OTHER})
+    report = looker.keeper.look(looker.nova.settings, planter, Wish(images, images, images))
+    assert list(report.problems) == [f"link of image {IMAGE}"]
+    assert report.known.links[OTHER].state is LinkState.PLANTED
+    assert looker.look({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
+
+
+def test_incomplete_scan_removes_nothing(looker: Looker, monkeypatch: pytest.MonkeyPatch) -> None:
+    looker.look({IMAGE})
+    blind = OverlayScan(frozenset(), problem="not readable")
+    monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
+    looker.clock.now += SCAN_INTERVAL
+    assert looker.look(set()) == {IMAGE: LinkState.KEPT}
+    assert "not readable" in looker.reason()
+    assert not looker.report.is_use_known
+    assert "not readable" in looker.report.problems["overlays"]
+    monkeypatch.undo()
+    assert looker.look(set()) == {}
+
+
+def test_overlays_are_not_looked_at_at_each_look(
+    looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans = []
+    real = overlay_scan.scan
+    monkeypatch.setattr(
+        link_keeper,
+        "scan",
+        lambda settings: scans.append(True) or real(settings),  # type: ignore[func-returns-value]
+    )
+    looker.look({IMAGE})
+    looker.look({IMAGE})
+    assert len(scans) == 1
+    looker.clock.now += SCAN_INTERVAL
+    looker.look({IMAGE})
+    assert len(scans) == 2
+    looker.look(set())
+    assert len(scans) == 3, "before a link is removed, in any case"
+
+
+def test_hundred_images_are_looked_at_quickly(looker: Looker) -> None:
+    images = {str(uuid.UUID(int=number)) for number in range(100)}
+    looker.look(images)
+    files = FaultyFileOperations(0, number=NO_SPACE)
+    planter = make_planter(looker.nova, looker.mount, files)
+    ids = frozenset(images)
+    report = looker.keeper.look(looker.nova.settings, planter, Wish(ids, ids, ids))
+    assert files.done == [], "a look that finds all in order changes nothing"
+    assert set(report.known.links.values()) == {KnownLink(LinkState.PLANTED)}

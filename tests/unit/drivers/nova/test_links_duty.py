@@ -1,0 +1,323 @@
+"""The duty: what the agent's looks ask of the links, and are told."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+
+from acstor import exception
+from acstor.admin.client import AdminClient
+from acstor.agent.duty import ImageUser, Sight
+from acstor.agent.membership import View
+from acstor.conf import loading
+from acstor.drivers.nova.image_links import known_links, links_duty, overlay_scan
+from acstor.drivers.nova.image_links.file_operations import FileOperations
+from acstor.drivers.nova.image_links.known_links import KnownLinks
+from acstor.drivers.nova.image_links.links_duty import OVERDUE_SECONDS, ImageLinksDuty
+from acstor.drivers.nova.image_links.only_linker import OnlyLinker
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.origin.memory import MemoryOrigin
+from acstor.repository.usage import Usage, forget_usage, read_usage
+from tests.fixtures.conditions import wait_for
+from tests.fixtures.nova_host import NovaHost
+from tests.unit.agent.conftest import Clock
+from tests.unit.drivers.nova.conftest import IMAGE, OTHER
+
+pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
+
+MakeConf = Callable[..., cfg.ConfigOpts]
+
+
+@pytest.fixture
+def make_conf(tmp_path: pathlib.Path, nova: NovaHost, mount: pathlib.Path) -> MakeConf:
+    def make(*, enabled: bool = True, agent: str = "") -> cfg.ConfigOpts:
+        path = tmp_path / "acstor.conf"
+        path.write_text(
+            f"""
+[DEFAULT]
+host = h1
+state_path = {tmp_path}/state
+[dataplane]
+mount_point = {mount}
+[peer]
+tls_enabled = false
+[image_links]
+enabled = {enabled}
+nova_config_file = {nova.config}
+[agent]
+{agent}
+"""
+        )
+        return loading.load("test", ["--config-file", str(path)], log.register_options)
+
+    return make
+
+
+class Deployed:
+    """A duty, an origin, and sights of them."""
+
+    def __init__(self, conf: cfg.ConfigOpts, **options: Any) -> None:
+        self.origin = FaultyOrigin(MemoryOrigin())
+        self.clock = Clock()
+        self.counts: dict[str, int] = {}
+        self.duty = ImageLinksDuty(
+            conf,
+            options.pop("known", KnownLinks()),
+            count_links=self.counts.update,
+            clock=self.clock,
+            **options,
+        )
+
+    def sight(self, registered: set[str] | None, **changes: Any) -> Sight:
+        ids = registered or set()
+        fields: dict[str, Any] = {
+            "host": "h1",
+            "data_plane": AdminClient("/absent"),
+            "status": {"fuse": {"connected": True}},
+            "origin": self.origin,
+            "generation": 1,
+            "is_draining": False,
+            "view": View(),
+            "registered": None if registered is None else frozenset(registered),
+            "offered": dict.fromkeys(ids, "manifest"),
+            "pinned": frozenset(ids),
+        }
+        return Sight(**{**fields, **changes})
+
+    def look(self, registered: set[str] | None, **changes: Any) -> dict[str, str]:
+        """Look, wait for the look at the links, and return the problems that it led to."""
+        sight = self.sight(registered, **changes)
+        done = self.duty._done
+        self.duty.look(sight)
+        wait_for("a look at the links", lambda: self.duty._done is not done)
+        return dict(self.duty.look(sight))
+
+
+@pytest.fixture
+def deployed(make_conf: MakeConf) -> Iterator[Deployed]:
+    deployed = Deployed(make_conf())
+    deployed.duty.start()
+    yield deployed
+    deployed.duty.stop(10)
+
+
+def test_duty_is_one_that_needs_images(deployed: Deployed) -> None:
+    assert isinstance(deployed.duty, ImageUser)
+
+
+def test_look_plants_counts_and_remembers(
+    deployed: Deployed, nova: NovaHost, tmp_path: pathlib.Path
+) -> None:
+    assert deployed.look({IMAGE, OTHER}, pinned=frozenset({IMAGE})) == {}
+    assert nova.link(IMAGE).is_symlink()
+    assert not nova.link(OTHER).is_symlink()
+    assert (deployed.counts["planted"], deployed.counts["waiting"]) == (1, 1)
+    known = known_links.load(known_links.path_in(f"{tmp_path}/state"))
+    assert known is not None
+    assert set(known.links) == {IMAGE, OTHER}
+
+
+def test_no_image_may_be_detached_before_the_overlays_were_seen(
+    deployed: Deployed, nova: NovaHost
+) -> None:
+    assert deployed.duty.images_needed() is None
+    nova.add_overlay(IMAGE)
+    deployed.look({IMAGE})
+    assert deployed.duty.images_needed() == frozenset({IMAGE})
+
+
+def test_images_needed_are_not_known_while_overlays_cannot_be_read(
+    deployed: Deployed, nova: NovaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed.look({IMAGE})
+    assert deployed.duty.images_needed() == frozenset({IMAGE})
+
+    def fail(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    nova.add_overlay(IMAGE)
+    monkeypatch.setattr(overlay_scan, "read_backing_names", fail)
+    deployed.clock.now += 3600
+    assert "overlays" in deployed.look({IMAGE})
+    assert deployed.duty.images_needed() is None
+
+
+def test_usage_is_written_when_it_changes(deployed: Deployed, nova: NovaHost) -> None:
+    deployed.look({IMAGE})
+    assert read_usage(deployed.origin, "h1") == Usage()
+    nova.add_overlay(IMAGE)
+    deployed.clock.now += 3600
+    deployed.look({IMAGE})
+    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
+    calls = deployed.origin.calls[Operation.GET_REF]
+    deployed.look({IMAGE})
+    assert deployed.origin.calls[Operation.GET_REF] == calls
+
+
+def test_usage_that_somebody_removed_is_written_again(deployed: Deployed, nova: NovaHost) -> None:
+    nova.add_overlay(IMAGE)
+    deployed.look({IMAGE})
+    forget_usage(deployed.origin, "h1")
+    deployed.clock.now += 3600
+    deployed.look({IMAGE})
+    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
+
+
+def test_usage_never_shrinks_by_what_could_not_be_read(
+    deployed: Deployed, nova: NovaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nova.add_overlay(IMAGE)
+    deployed.look({IMAGE})
+    nova.instances.rename(nova.path / "away")
+    deployed.clock.now += 3600
+    deployed.look({IMAGE})
+    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
+
+
+def test_data_plane_that_is_away_gets_no_new_links(deployed: Deployed, nova: NovaHost) -> None:
+    deployed.look({IMAGE})
+    for status in (None, {"fuse": {"connected": False}}):
+        deployed.look({IMAGE, OTHER}, status=status)
+        assert nova.link(IMAGE).is_symlink()
+        assert not nova.link(OTHER).is_symlink()
+
+
+def test_origin_that_is_away_changes_nothing(deployed: Deployed, nova: NovaHost) -> None:
+    deployed.look({IMAGE})
+    deployed.look(None, origin=None, offered={})
+    assert nova.link(IMAGE).is_symlink()
+    assert deployed.duty.images_needed() == frozenset({IMAGE})
+
+
+def test_refusal_of_novas_settings_is_a_problem(deployed: Deployed, nova: NovaHost) -> None:
+    assert deployed.look({IMAGE}) == {}
+    nova.configure(libvirt={"images_type": "raw"})
+    assert "images_type" in deployed.look({IMAGE})["image links"]
+    assert not nova.link(IMAGE).is_symlink()
+
+
+def test_unreadable_nova_configuration_is_a_problem(deployed: Deployed, nova: NovaHost) -> None:
+    deployed.look({IMAGE})
+    link = nova.link(IMAGE)
+    nova.config.unlink()
+    assert "cannot be read" in deployed.look({IMAGE})["image links"]
+    assert link.is_symlink()
+    assert deployed.duty.images_needed() == frozenset({IMAGE}), "what was known goes on"
+    nova.configure()
+    assert deployed.look({IMAGE}) == {}
+
+
+def test_small_pins_are_refused(make_conf: MakeConf, nova: NovaHost) -> None:
+    """Nova reads 256 KiB of the base before each boot, in nova-compute."""
+    for option in ("pin_head = 255KiB", "pin_tail = 32KiB"):
+        deployed = Deployed(make_conf(agent=option))
+        assert option.split()[0] in str(deployed.duty.refusal())
+        deployed.duty.start()
+        deployed.look({IMAGE})
+        assert not nova.link(IMAGE).is_symlink()
+        deployed.duty.stop(10)
+    assert Deployed(make_conf(agent="pin_head = 256KiB")).duty.refusal() is None
+
+
+def test_links_are_removed_when_they_are_turned_off(make_conf: MakeConf, nova: NovaHost) -> None:
+    assert links_duty.build(make_conf(enabled=False), lambda _: None) is None
+    first = Deployed(make_conf())
+    first.duty.start()
+    first.look({IMAGE, OTHER})
+    first.duty.stop(10)
+    nova.add_overlay(OTHER)
+    duty = links_duty.build(make_conf(enabled=False), lambda _: None)
+    assert duty is not None
+    second = Deployed(make_conf(enabled=False), known=KnownLinks())
+    second.duty.start()
+    assert second.look({IMAGE, OTHER}) == {}, "what was asked for is no problem"
+    assert not nova.link(IMAGE).is_symlink()
+    assert nova.link(OTHER).is_symlink()
+    assert second.duty.images_needed() == frozenset({OTHER})
+    second.duty.stop(10)
+
+
+def test_damaged_memory_is_made_anew(make_conf: MakeConf, tmp_path: pathlib.Path) -> None:
+    conf = make_conf()
+    path = pathlib.Path(known_links.path_in(f"{tmp_path}/state"))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"{")
+    assert links_duty.build(conf, lambda _: None) is not None
+
+
+def test_second_process_of_a_host_changes_nothing(
+    deployed: Deployed, nova: NovaHost, tmp_path: pathlib.Path
+) -> None:
+    other = OnlyLinker(f"{tmp_path}/state")
+    deployed.look({IMAGE})
+    # POSIX locks are a process's, so the second process is one.
+    script = (
+        "import sys\n"
+        "from acstor.drivers.nova.image_links.only_linker import OnlyLinker\n"
+        "from acstor import exception\n"
+        "try:\n    OnlyLinker(sys.argv[1]).take()\n"
+        "except exception.FencedError as error:\n    print(error.hint)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script, f"{tmp_path}/state"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "stop acstor-agent" in found.stdout
+    other.give_up()
+
+
+def test_file_system_that_hangs_holds_up_no_look(make_conf: MakeConf, nova: NovaHost) -> None:
+    released = threading.Event()
+
+    class Hanging(FileOperations):
+        def symlink(self, target: str, path: str) -> None:
+            released.wait(60)
+            super().symlink(target, path)
+
+    deployed = Deployed(make_conf(), files=Hanging())
+    deployed.duty.start()
+    sight = deployed.sight({IMAGE})
+    deployed.duty.look(sight)
+    wait_for("it hangs", lambda: deployed.duty._busy_with is not None)
+    assert deployed.duty.images_needed() is None
+    deployed.clock.now += OVERDUE_SECONDS + 1
+    assert "have not answered" in deployed.duty.look(sight)["image links"]
+    released.set()
+    wait_for("it goes on", lambda: nova.link(IMAGE).is_symlink())
+    deployed.duty.stop(10)
+
+
+def test_image_that_gets_its_link_just_now_is_not_detached(
+    make_conf: MakeConf, nova: NovaHost
+) -> None:
+    released = threading.Event()
+
+    class Slow(FileOperations):
+        def symlink(self, target: str, path: str) -> None:
+            released.wait(60)
+            super().symlink(target, path)
+
+    deployed = Deployed(make_conf(), files=Slow())
+    deployed.duty.start()
+    deployed.look(set())
+    deployed.duty.look(deployed.sight({IMAGE}))
+    wait_for("planting", lambda: deployed.duty._busy_with is not None)
+    wait_for("planting", lambda: IMAGE in (deployed.duty.images_needed() or ()))
+    released.set()
+    deployed.duty.stop(10)
+
+
+def test_error_of_the_origin_is_the_looks(deployed: Deployed, nova: NovaHost) -> None:
+    sight = deployed.sight({IMAGE})
+    deployed.duty.look(sight)
+    wait_for("a look", lambda: deployed.duty._done.report is not None)
+    deployed.origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
+    with pytest.raises(exception.UnavailableError):
+        deployed.duty.look(sight)
