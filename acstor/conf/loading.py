@@ -158,6 +158,7 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
         ("[dataplane] mount_point", conf.dataplane.mount_point),
         ("[dataplane] admin_socket", conf.dataplane.admin_socket),
         ("[dataplane] holder_socket", conf.dataplane.holder_socket),
+        *(("[image_links] nova_config_file", path) for path in conf.image_links.nova_config_file),
         ("[registrar] spool_path", conf.registrar.spool_path),
         ("[glance] filesystem_store_datadir", conf.glance.filesystem_store_datadir or "/"),
     ):

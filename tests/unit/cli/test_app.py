@@ -16,6 +16,7 @@ from acstor.origin.opening import open_origin
 
 COMMANDS = (
     "host list", "host show", "host drain", "host undrain", "host restart-dataplane",
+    "host forget", "links list", "links remove",
     "ring show", "ring export", "ring analyze", "dataplane status", "dataplane images",
     "ledger start", "ledger show", "ledger stop", "top",
     "image register", "image list", "image show", "image verify", "image remove",
