@@ -36,6 +36,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Directories", host.check_directories),
     ("FUSE access", host.check_allow_other),
     ("Chunk store format", host.check_chunk_store),
+    ("Take-over of the mount", host.check_take_over),
     ("Running data plane", host.check_data_plane),
 )
 

@@ -14,6 +14,10 @@ from acstor.status.verdict import failure, failure_of, success, warning
 
 STORE_VERSION = 1
 """Version of the chunk store (``crates/store``, format.rs) that this release reads."""
+SESSION_VERSION = 1
+"""Version of the state of a FUSE session (``crates/fuse``) that this release takes over."""
+_SESSION = struct.Struct("<8sI")
+_SESSION_MAGIC = b"ACFUSESN"
 _SUPERBLOCK = struct.Struct("<8sII44xI")
 _SUPERBLOCK_MAGIC = b"ACSTSLOT"
 _CRC_RANGE = 60
@@ -53,21 +57,40 @@ def check_chunk_store(conf: cfg.ConfigOpts) -> Result:
     except OSError as error:
         return failure(f"{path}: {error.strerror}; run this as root")
     if len(head) < _SUPERBLOCK.size or head[: len(_SUPERBLOCK_MAGIC)] != _SUPERBLOCK_MAGIC:
-        return warning(f"{path} is damaged; the data plane will begin with an empty chunk store")
+        return warning(f"{path} is damaged; the data plane writes it anew, no chunk is lost")
     _, found, chunk_size, crc = _SUPERBLOCK.unpack(head)
     if crc != zlib.crc32(head[:_CRC_RANGE]):
-        return warning(f"{path} is damaged; the data plane will begin with an empty chunk store")
-    if found > STORE_VERSION:
+        return warning(f"{path} is damaged; the data plane writes it anew, no chunk is lost")
+    if found != STORE_VERSION:
         return failure(
-            f"{path} has version {found}, this release reads {STORE_VERSION}: a newer release made "
-            "it; install that release, or remove the directory (a cache: nothing is lost but time)"
-        )
-    if found < STORE_VERSION:
-        return warning(
-            f"{path} has version {found}, this release writes {STORE_VERSION}: the data plane will "
-            "begin with an empty chunk store"
+            f"{path} has version {found}, this release reads {STORE_VERSION}: install the release "
+            "that made it, or remove the directory (it is a cache: nothing is lost but time)"
         )
     return success(f"version {found}, chunks of {chunk_size} bytes")
+
+
+def check_take_over(conf: cfg.ConfigOpts) -> Result:
+    """Check that a new data plane can take the mount over from the one that runs."""
+    path = os.path.join(conf.state_path, "dataplane", "fuse-session")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_SESSION.size)
+    except FileNotFoundError:
+        return success("there is no session of a data plane before")
+    except OSError as error:
+        return failure(f"{path}: {error.strerror}; run this as root")
+    magic, found = _SESSION.unpack(head) if len(head) == _SESSION.size else (b"", 0)
+    if magic != _SESSION_MAGIC:
+        return failure(
+            f"{path} is damaged: the next data plane would not take the mount over; migrate the "
+            "guests away, then stop the data plane, remove the file and start it"
+        )
+    if found != SESSION_VERSION:
+        return failure(
+            f"{path} has version {found}, this release takes over {SESSION_VERSION}: migrate the "
+            "guests away before the data plane is restarted, or install a release between the two"
+        )
+    return success(f"session version {found}")
 
 
 def check_directories(conf: cfg.ConfigOpts) -> Result:

@@ -41,21 +41,41 @@ def test_chunk_store_of_this_release_is_read(
     assert (result.code, text(result)) == (Code.SUCCESS, "version 1, chunks of 65536 bytes")
 
 
-@pytest.mark.parametrize(
-    ("written", "code", "said"),
-    [
-        (2, Code.FAILURE, "has version 2, this release reads 1"),
-        (0, Code.WARNING, "begin with an empty chunk store"),
-    ],
-)
-def test_chunk_store_of_another_version(
-    compute: cfg.ConfigOpts, tmp_path: pathlib.Path, written: int, code: Code, said: str
+def test_chunk_store_of_another_version_is_a_failure(
+    compute: cfg.ConfigOpts, tmp_path: pathlib.Path
 ) -> None:
     block = bytearray(GOLDEN.read_bytes())
-    block[8:12] = written.to_bytes(4, "little")
+    block[8:12] = (2).to_bytes(4, "little")
     block[60:64] = zlib.crc32(bytes(block[:60])).to_bytes(4, "little")
     (tmp_path / "store" / "superblock").write_bytes(block)
     result = host.check_chunk_store(compute)
+    assert result.code is Code.FAILURE
+    assert "has version 2, this release reads 1" in text(result)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (None, Code.SUCCESS, "session version 1"),
+        ((8, 2), Code.FAILURE, "has version 2, this release takes over 1"),
+        ((0, 0), Code.FAILURE, "is damaged"),
+    ],
+)
+def test_session_that_is_to_be_taken_over(
+    compute: cfg.ConfigOpts,
+    tmp_path: pathlib.Path,
+    change: tuple[int, int] | None,
+    code: Code,
+    said: str,
+) -> None:
+    """When this fails after a new version of the format: raise SESSION_VERSION."""
+    assert host.check_take_over(compute).code is Code.SUCCESS
+    session = bytearray(GOLDEN.with_name("fuse-session-v1.bin").read_bytes())
+    if change is not None:
+        session[change[0]] = change[1]
+    (tmp_path / "dataplane").mkdir()
+    (tmp_path / "dataplane" / "fuse-session").write_bytes(session)
+    result = host.check_take_over(compute)
     assert result.code is code
     assert said in text(result)
 
