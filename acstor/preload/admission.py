@@ -8,12 +8,19 @@ guests above all, is what the margin of the rate and the limit's share of the li
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acstor import exception
 from acstor.admin.protocol import PRELOAD_RATE_MAX
-from acstor.preload.wish import RATE_MIN, Wish, is_number, is_whole
+from acstor.preload.wish import (
+    DEADLINE_MAX,
+    DEADLINE_MIN,
+    RATE_MIN,
+    Wish,
+    is_number,
+    is_whole,
+)
 
 _BYTES_MAX = 1 << 62
 
@@ -84,19 +91,19 @@ class Estimate:
         values: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             value = answer.get(field.name)
-            if not _CHECKS[str(field.type)](value):
+            if not _CHECKS[field.type](value):
                 raise problem
             values[field.name] = value
         return cls(**{**values, "host": host})
 
 
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "str": lambda value: isinstance(value, str),
-    "int": lambda value: is_whole(value) and 0 <= value <= _BYTES_MAX,
-    "int | None": lambda value: value is None or (is_whole(value) and 0 <= value <= _BYTES_MAX),
-    "float": lambda value: is_number(value) and 1 <= value <= 1000,
-    "bool": lambda value: isinstance(value, bool),
-    "str | None": lambda value: value is None or isinstance(value, str),
+_CHECKS: dict[object, Callable[[Any], bool]] = {
+    str: lambda value: isinstance(value, str),
+    int: lambda value: is_whole(value) and 0 <= value <= _BYTES_MAX,
+    int | None: lambda value: value is None or (is_whole(value) and 0 <= value <= _BYTES_MAX),
+    float: lambda value: is_number(value) and 1 <= value <= 1000,
+    bool: lambda value: isinstance(value, bool),
+    str | None: lambda value: value is None or isinstance(value, str),
 }
 
 
@@ -131,10 +138,17 @@ class Verdict:
     """Why it refuses; None: it does not."""
     text: str = ""
     """The reason in words."""
-    least_deadline_s: float | None = None
-    """Shortest deadline that would do, at the rate that was asked for or the most there is."""
-    least_rate: int | None = None
-    """Lowest rate that would do for the deadline that was asked for; None: none does."""
+    missing_bytes: int = 0
+    left_rate: int | None = None
+    """Most that it could still promise, bytes per second; None: no limit is known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What all hosts could promise instead, each on its own; None: nothing of that kind."""
+
+    rate_bytes_per_s: int | None = None
+    deadline_s: float | None = None
 
 
 def judge(wish: Wish, estimate: Estimate) -> Verdict:
@@ -142,7 +156,7 @@ def judge(wish: Wish, estimate: Estimate) -> Verdict:
     host, missing, left = estimate.host, estimate.missing_bytes, estimate.left_rate
 
     def refuse(reason: Reason, text: str) -> Verdict:
-        return Verdict(host, reason=reason, text=text)
+        return Verdict(host, reason=reason, text=text, missing_bytes=missing, left_rate=left)
 
     if estimate.is_draining:
         return refuse(Reason.DRAINING, "it is drained")
@@ -167,19 +181,47 @@ def judge(wish: Wish, estimate: Estimate) -> Verdict:
     return _judge_rate(wish, estimate, left)
 
 
+def suggest(wish: Wish, verdicts: Iterable[Verdict]) -> Suggestion:
+    """Return with which rate, or with which deadline, no host would refuse.
+
+    Nothing is suggested where a host refuses for another reason.
+    """
+    found = list(verdicts)
+    if any(each.reason not in {None, Reason.RATE, Reason.DEADLINE} for each in found):
+        return Suggestion()
+    most = min((each.left_rate for each in found if each.left_rate is not None), default=None)
+    if not found or (most is not None and most < RATE_MIN):
+        return Suggestion()
+    missing = max(each.missing_bytes for each in found)
+    rate = wish.rate_bytes_per_s
+    if wish.deadline_s is not None:
+        least = least_rate_for(missing, wish.deadline_s)
+        rate = max(least, rate or 0) if most is None else max(least, min(rate or 0, most))
+        possible = None if most is not None and least > most else rate
+    else:
+        possible = most
+    deadline = None
+    if wish.deadline_s is not None and (
+        wish.rate_bytes_per_s is None or most is None or wish.rate_bytes_per_s <= most
+    ):
+        speed = wish.rate_bytes_per_s or most
+        if speed is not None:
+            deadline = max(DEADLINE_MIN, float(math.ceil(seconds_at(missing, speed) + 1e-6)))
+    return Suggestion(
+        None if possible == wish.rate_bytes_per_s else possible,
+        None if deadline is None or deadline > DEADLINE_MAX else deadline,
+    )
+
+
 def _judge_rate(wish: Wish, estimate: Estimate, left: int | None) -> Verdict:
     host, missing, deadline = estimate.host, estimate.missing_bytes, wish.deadline_s
+    verdict = Verdict(host, missing_bytes=missing, left_rate=left)
     rate = wish.rate_bytes_per_s
-    least_rate = None if deadline is None else least_rate_for(missing, deadline)
-    if least_rate is not None and left is not None and least_rate > left:
-        least_rate = None
     if rate is not None and left is not None and rate > left:
-        return Verdict(
-            host,
+        return dataclasses.replace(
+            verdict,
             reason=Reason.RATE,
             text=f"{left} bytes/s are left of what preloads may take there, {rate} are asked for",
-            least_deadline_s=seconds_at(missing, left),
-            least_rate=least_rate,
         )
     if rate is None:
         rate = estimate.default_rate
@@ -188,14 +230,12 @@ def _judge_rate(wish: Wish, estimate: Estimate, left: int | None) -> Verdict:
         rate = rate if left is None else min(rate, left)
     seconds = seconds_at(missing, rate)
     if deadline is not None and seconds > deadline:
-        return Verdict(
-            host,
+        return dataclasses.replace(
+            verdict,
             reason=Reason.DEADLINE,
             text=f"{missing} bytes at {rate} bytes/s take {seconds:.0f} s, not {deadline:g} s",
-            least_deadline_s=seconds,
-            least_rate=least_rate,
         )
-    return Verdict(host, rate, seconds, least_deadline_s=seconds, least_rate=least_rate)
+    return dataclasses.replace(verdict, rate_bytes_per_s=rate, seconds=seconds)
 
 
 def seconds_at(missing_bytes: int, rate_bytes_per_s: int) -> float:

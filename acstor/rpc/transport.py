@@ -23,6 +23,19 @@ def is_configured(conf: cfg.ConfigOpts) -> bool:
     return loading.is_written(conf, "DEFAULT", "transport_url")
 
 
+def require(conf: cfg.ConfigOpts) -> None:
+    """Refuse to go on without a message transport.
+
+    :raises ConfigurationError: when the operator names none.
+    """
+    if not is_configured(conf):
+        raise exception.ConfigurationError(
+            "no message transport is configured",
+            hint="set [DEFAULT] transport_url (such as rabbit://user:password@broker:5672/) to the "
+            "same broker in acstor.conf of this host and of the compute hosts",
+        )
+
+
 def open_transport(conf: cfg.ConfigOpts) -> Any:
     """Return an RPC transport; nothing is connected before it is used.
 
@@ -32,12 +45,7 @@ def open_transport(conf: cfg.ConfigOpts) -> Any:
     :raises ConfigurationError: when no transport is named, or one that cannot be had.
     :raises InternalError: in a process whose global configuration belongs to another project.
     """
-    if not is_configured(conf):
-        raise exception.ConfigurationError(
-            "no message transport is configured",
-            hint="set [DEFAULT] transport_url (such as rabbit://user:password@broker:5672/) to the "
-            "same broker in acstor.conf of this host and of the compute hosts",
-        )
+    require(conf)
     # Heavy, and not needed where there is no broker.
     import oslo_messaging
 
