@@ -1,5 +1,6 @@
 """``acstor-status``: says whether this machine is ready for the installed release."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -39,5 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{_PROGRAM}: error: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201
         return _EXIT_ERROR
     upgradecheck.CONF = conf  # where it looks whether --json was given
-    log.setup(conf, _PROGRAM)
+    # Not oslo.log's: that writes to stdout, where the results are.
+    logging.basicConfig(level=logging.ERROR, format=f"{_PROGRAM}: %(levelname)s: %(message)s")
     return int(upgradecheck.run(conf))

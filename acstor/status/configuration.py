@@ -6,7 +6,7 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception
-from acstor.conf import loading, opts
+from acstor.conf import loading, opts, services
 from acstor.status.verdict import failure_of, success, warning
 
 _LIBRARY_GROUPS = ("oslo_", "healthcheck")
@@ -37,7 +37,7 @@ def check_names(conf: cfg.ConfigOpts) -> Result:
 
 
 def _unknown_groups(conf: cfg.ConfigOpts) -> Iterator[str]:
-    known = {group for group, _ in opts.list_opts()} | {"DEFAULT"}
+    known = {group for group, _ in opts.list_opts()} | {"DEFAULT", *services.GROUPS}
     for group in sorted({group for group, _ in _written(conf)} - known):
         if not group.startswith(_LIBRARY_GROUPS):
             yield f"[{group}]"

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -33,6 +35,22 @@ def test_json_has_every_check_and_the_worst_result(
     assert shown["Origin and repository format"]["result"] == Code.FAILURE
     assert shown["Messages"]["result"] == Code.WARNING
     assert shown["Kernel"]["result"] == Code.SUCCESS
+
+
+def test_nothing_but_json_is_written_to_stdout(config_file: pathlib.Path) -> None:
+    """Where what a check looks at logs warnings, too."""
+    config_file.write_text(config_file.read_text() + "[store]\ncapacityy = 1\n")
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from acstor.cmd import status; sys.exit(status.main())",
+            *("--config-file", str(config_file), "upgrade", "check", "--json"),
+        ],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert result.returncode == Code.FAILURE
+    assert json.loads(result.stdout)["name"] == "ACStor upgrade check"
 
 
 def test_table_is_for_people(config_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,11 @@ def test_unknown_option_is_a_warning(configure: Configure, written: str, named: 
 
 
 def test_groups_of_libraries_are_known(configure: Configure) -> None:
-    conf = configure("[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n")
+    conf = configure(
+        "[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n"
+        "[keystone]\nauth_type = password\nauth_url = http://controller:5000\n"
+        "[nova]\nregion_name = RegionOne\n"
+    )
     assert configuration.check_names(conf).code is Code.SUCCESS
 
 
