@@ -80,6 +80,9 @@ def _add_up_and_down(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "option", nargs="*", type=_override, metavar="FILE:GROUP.OPTION=VALUE",
         help="for instance nova-compute:image_cache.manager_interval=30",
     )  # fmt: skip
+    change.add_argument(
+        "--restart", action="store_true", help="restart the services of the changed files"
+    )
     change.set_defaults(action=_set)
 
 
@@ -151,12 +154,15 @@ def _down(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
 
 
 def _set(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
+    from acstor.testbed.onebox import choice
     from acstor.testbed.onebox.configuration import files
 
     with directory.locked():
         settings = Settings.load(directory).with_overrides(arguments.option)
         settings.save(directory)
-        files.write_all(directory, settings)
+        changed = files.write_all(directory, settings)
+        if arguments.restart:
+            choice.restart_configured(directory, changed)
     for kept in settings.overrides:
         _say(f"{kept.file}:{kept.group}.{kept.option}={kept.value}")
     return 0

@@ -95,7 +95,7 @@ class BringUp:
         ready = []
         for service in self._services:
             if service.name not in ("mariadb", "rabbitmq", "memcached"):
-                name = _name(service)
+                name = f"{service.name} on {service.host}"
                 before = self._before(service)
                 plan.append(
                     steps.Step(name, functools.partial(self._control.start, service), before)
@@ -118,10 +118,16 @@ class BringUp:
         if service.host == network.CONTROLLER:
             return ("database content", "rabbitmq", "memcached")
         if service.name == "nova-compute":
-            # It gives up when it cannot log in or reach the conductor for a minute.
+            # It waits ten seconds at a time for the conductor. And the links in its image cache
+            # must lead somewhere before it looks at them.
+            ours = [
+                f"{other.name} on {other.host}"
+                for other in self._services
+                if other.is_acstor and other.host == service.host
+            ]
             return (
-                "rabbitmq", "keystone on controller", "placement on controller",
-                f"libvirtd on {service.host}",
+                "nova-conductor on controller", "keystone on controller", "placement on controller",
+                f"libvirtd on {service.host}", *ours,
             )  # fmt: skip
         if service.name == "libvirtd":
             return (f"virtlogd on {service.host}",)
@@ -139,7 +145,7 @@ class BringUp:
 
     def _filling_steps(self) -> list[steps.Step]:
         mariadb = self._service("mariadb")
-        keystone = self._service("keystone")
+        keystone, glance = self._service("keystone"), self._service("glance")
         syncs = {name: f"tables of {name}" for name in SYNCHRONIZED}
         plan = [
             steps.Step(step, functools.partial(self._databases.sync, name), ("mariadb",))
@@ -158,11 +164,17 @@ class BringUp:
                 ("first keystone",),
             ),
             steps.Step(
+                "first glance",
+                functools.partial(self._control.start, glance),
+                ("users and endpoints", syncs["glance"], "rabbitmq"),
+            ),
+            steps.Step("first image", self._upload_guest, ("first glance",)),
+            steps.Step(
                 "database content",
                 lambda: self._databases.complete(
                     lambda: self._control.stop(mariadb), lambda: self._control.start(mariadb)
                 ),
-                ("users and endpoints", *syncs.values()),
+                ("first image", *syncs.values()),
             ),
         ]
 
@@ -176,13 +188,23 @@ class BringUp:
             for host in self._hosts.values():
                 host.stop()
             shutil.rmtree(self._directory.shared / "coordination", ignore_errors=True)
-        files.write_all(self._directory, self._settings)
+        changed = files.write_all(self._directory, self._settings)
         self._controller.start(files.controller_binds(self._directory))
         for name in self._settings.compute_names:
             binds = files.compute_binds(self._directory, name)
             self._hosts[name].start(binds, ["/run/sshd"])
         computes = [self._hosts[name] for name in self._settings.compute_names]
         network.connect(self._controller, computes)
+        self._stop_changed(changed)
+
+    def _stop_changed(self, changed: set[tuple[str, str]]) -> None:
+        """Stop what runs with another configuration, or is not to run any more."""
+        names = self._settings.compute_names
+        known = services.all_services(self._directory, names, with_acstor=True)
+        for service in reversed(known):
+            is_wanted = self._settings.with_acstor or not service.is_acstor
+            if (service.host, service.configuration) in changed or not is_wanted:
+                self._control.stop(service)
 
     def _upload_guest(self) -> None:
         assert self._guest is not None
@@ -207,7 +229,3 @@ class BringUp:
                     hint=f"look at their logs below {self._directory.logs}",
                 )
             time.sleep(POLL_INTERVAL_S)
-
-
-def _name(service: Service) -> str:
-    return f"{service.name} on {service.host}"

@@ -35,3 +35,18 @@ def choose(
             hint=f"known are {', '.join(names) or 'none there'}; 'acstor' means all of ACStor",
         )
     return ServiceControl(directory, bring_up.hosts_of(directory, settings)), chosen
+
+
+def restart_configured(directory: OneBoxDirectory, changed: set[tuple[str, str]]) -> None:
+    """Restart the services that run and whose configuration has changed.
+
+    :param changed: hosts and paths of the files, below their ``/etc``.
+    """
+    settings = Settings.load(directory)
+    hosts = bring_up.hosts_of(directory, settings)
+    control = ServiceControl(directory, hosts)
+    for service in services.all_services(directory, settings.compute_names, with_acstor=True):
+        is_changed = (service.host, service.configuration) in changed
+        if is_changed and hosts[service.host].is_running(service.name):
+            control.stop(service)
+            control.start(service)

@@ -1,4 +1,4 @@
-"""The databases of a one-box: made once, then copied out of a cache."""
+"""What a one-box begins with: filled databases, an uploaded guest. Made once, then copied."""
 
 import contextlib
 import hashlib
@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 
 from acstor.testbed import processes
+from acstor.testbed.guest import recipe
 from acstor.testbed.onebox import environment, network
 from acstor.testbed.onebox.configuration import endpoints, infrastructure, writer
 from acstor.testbed.onebox.directory import OneBoxDirectory
@@ -16,9 +17,12 @@ from acstor.testbed.onebox.services import base_environment
 #: Raise it when what is put into fresh databases changes.
 CONTENT_VERSION = 1
 _INSTALL_TIMEOUT_S = 120.0
+_COPY_TIMEOUT_S = 120.0
 _SYNC_TIMEOUT_S = 420.0
-#: What the databases' content belongs to: Keystone's keys decrypt its credentials.
-_PARTS = ("mariadb", "keystone")
+#: The databases, and what their content belongs to: Keystone's keys, which decrypt credentials.
+_COPIED = ("mariadb", "keystone")
+#: The images' data, which Glance deletes but never changes.
+_LINKED = ("glance/images",)
 
 
 class Databases:
@@ -40,6 +44,7 @@ class Databases:
         """Return where the filled databases are kept for the next time."""
         digest = hashlib.sha256(f"{CONTENT_VERSION}".encode())
         digest.update(environment.CONSTRAINTS.read_bytes())
+        digest.update(recipe.GuestRecipe().key().encode())
         digest.update(processes.run(["/usr/sbin/mariadbd", "--version"]).encode())
         return self._directory.cache / f"databases-{digest.hexdigest()[:16]}"
 
@@ -50,13 +55,12 @@ class Databases:
         """
         if self.are_complete:
             return
-        for part in _PARTS:
-            shutil.rmtree(self._state / part, ignore_errors=True)
         if self.cached.is_dir():
-            for part in _PARTS:
-                _copy(self.cached / part, self._state / part)
+            _copy(self.cached, self._state)
             self._complete.touch()
             return
+        for part in _COPIED:
+            shutil.rmtree(self._state / part, ignore_errors=True)
         state = self._state / "mariadb"
         state.mkdir(parents=True)
         (self._state / "keystone").mkdir()
@@ -87,9 +91,7 @@ class Databases:
         target = self.cached
         building = target.with_name(f"{target.name}.new")
         shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-        for part in _PARTS:
-            _copy(self._state / part, building / part)
+        _copy(self._state, building)
         with contextlib.suppress(FileExistsError, OSError):
             building.rename(target)
         for old in self._directory.cache.glob("databases-*"):
@@ -139,4 +141,10 @@ SYNCHRONIZED = tuple(_SYNCHRONIZATIONS)
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    processes.run(["cp", "-a", "--sparse=auto", str(source), str(target)], timeout_s=120.0)
+    """Put the content of one folder in the place of another's."""
+    for part in (*_COPIED, *_LINKED):
+        shutil.rmtree(target / part, ignore_errors=True)
+        (target / part).parent.mkdir(parents=True, exist_ok=True)
+        link = ["--link"] if part in _LINKED else []
+        copy = ["cp", "--archive", *link, str(source / part), str(target / part)]
+        processes.run(copy, timeout_s=_COPY_TIMEOUT_S)

@@ -10,7 +10,7 @@ from acstor.testbed import exception
 
 DEFAULT_PATH = pathlib.Path("/var/lib/acstor-onebox")
 #: What ``down`` leaves and ``down --purge`` removes.
-KEPT = ("venv", "cache", "checkout")
+KEPT = ("venv", "cache")
 
 #: Paths of unix sockets are limited to 107 bytes; the longest below a one-box has about 60.
 _PATH_BYTES_MAX = 45
@@ -28,8 +28,6 @@ class OneBoxDirectory:
         self.path = path
         self.venv = path / "venv"
         self.cache = path / "cache"
-        #: Holds a link to the package of the checkout, for the environment's module search path.
-        self.checkout = path / "checkout"
         self.settings = path / "settings.json"
         #: Data and configuration of each host, one folder per host.
         self.hosts = path / "hosts"

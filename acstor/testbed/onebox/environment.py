@@ -146,13 +146,14 @@ def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None
         _install_requirements(directory)
         chosen = wheel
         if chosen is None:
-            directory.checkout.mkdir(exist_ok=True)
-            link = directory.checkout / "acstor"
+            search_path = directory.venv / "checkout"
+            search_path.mkdir(exist_ok=True)
+            link = search_path / "acstor"
             if link.is_symlink() and link.readlink() != CHECKOUT / "acstor":
                 link.unlink()
             if not link.is_symlink():
                 link.symlink_to(CHECKOUT / "acstor")
-            chosen = checkout_wheel(pathlib.Path(folder), directory.checkout)
+            chosen = checkout_wheel(pathlib.Path(folder), search_path)
             stamp = directory.venv / "acstor-checkout"
             key = hashlib.sha256(chosen.read_bytes()).hexdigest()
             if stamp.is_file() and stamp.read_text() == key:

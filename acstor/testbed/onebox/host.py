@@ -149,6 +149,15 @@ class Host:
         program = self.programs().get(name)
         return program is not None and program["returncode"] is None
 
+    def log_since_start(self, name: str) -> str:
+        """Return what a program has logged since it was started."""
+        program = self.programs().get(name)
+        if program is None:
+            return ""
+        with self._directory.log(self.name, name).open("rb") as log:
+            log.seek(program["log_offset"])
+            return log.read().decode(errors="replace")
+
     def spawn(self, name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start a program, unless it runs.
 

@@ -11,7 +11,8 @@ socket, one JSON object on a line each:
 ``{"status": true}``
     Tell the state of every program that was started.
 
-The answer is one JSON object: ``{"programs": {NAME: {"pid", "returncode", "started_at"}}}``, or
+The answer is one JSON object: ``{"programs": {NAME: {"pid", "returncode", "started_at",
+"log_offset"}}}``, where the offset is that of the log's end when the program was started, or
 ``{"error": TEXT}``. Uses the standard library only, for its memory is that of each host.
 """
 
@@ -102,6 +103,7 @@ class Programs:
     def __init__(self) -> None:
         self._pids: dict[str, int] = {}
         self._started_at: dict[str, float] = {}
+        self._log_offsets: dict[str, int] = {}
         self._returncodes: dict[str, int] = {}
 
     def start(self, name: str, argv: list[str], environment: dict[str, str], log: str) -> None:
@@ -113,6 +115,7 @@ class Programs:
             return
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        log_offset = os.fstat(descriptor).st_size
         try:
             pid = os.posix_spawn(
                 argv[0],
@@ -132,6 +135,7 @@ class Programs:
             os.close(null)
         self._pids[name] = pid
         self._started_at[name] = time.time()
+        self._log_offsets[name] = log_offset
         self._returncodes.pop(name, None)
 
     def signal(self, name: str, number: int, *, session: bool) -> None:
@@ -169,6 +173,7 @@ class Programs:
                 "pid": pid,
                 "returncode": self._returncodes.get(name),
                 "started_at": self._started_at[name],
+                "log_offset": self._log_offsets[name],
             }
             for name, pid in self._pids.items()
         }

@@ -21,6 +21,15 @@ Readiness = Callable[[Host], bool]
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HTTP_TIMEOUT_S = 5.0
+_CONFIGURATIONS = {
+    "keystone": "keystone/keystone.conf",
+    "glance": "glance/glance-api.conf",
+    "placement": "placement/placement.conf",
+    "neutron": "neutron/neutron.conf",
+    "nova-api": "nova/nova.conf",
+    "cinder-api": "cinder/cinder.conf",
+}
+_ACSTOR_CONFIGURATION = acstor.CONFIG_FILE.removeprefix("/etc/")
 _STOP_TIMEOUT_S = 15.0
 #: nova-compute ends after what it is doing; its successor must not compete with it for messages.
 _NOVA_COMPUTE_STOP_TIMEOUT_S = 130.0
@@ -38,6 +47,8 @@ class Service:
     port: int | None = None
     stop_timeout_s: float = _STOP_TIMEOUT_S
     is_acstor: bool = False
+    #: Path below the host's ``/etc`` of the file whose change wants a restart.
+    configuration: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -72,6 +83,11 @@ def answers(port: int) -> Readiness:
 def file_exists(path: str) -> Readiness:
     """Return a check that a file of the host is there, a socket for instance."""
     return lambda host: os.path.exists(host.path(path))
+
+
+def logs(name: str, text: str) -> Readiness:
+    """Return a check that a service has logged a text since it was started."""
+    return lambda host: text in host.log_since_start(name)
 
 
 def base_environment(directory: OneBoxDirectory) -> dict[str, str]:
@@ -117,14 +133,21 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
     nova = {"OS_NOVA_CONFIG_DIR": "/etc/nova"}
 
     def api(name: str, port: int, application: list[str], environment: dict[str, str]) -> Service:
-        argv = (directory.program("uwsgi"), *_uwsgi(port), *application)
+        # Keystone registers its policies at the first request, in which other threads meanwhile
+        # see none and refuse theirs.
+        processes, threads = (2, 1) if name == "keystone" else (1, 6)
+        argv = (directory.program("uwsgi"), *_uwsgi(port, processes, threads), *application)
         return Service(
-            name, network.CONTROLLER, argv, environment, ready=answers(port), port=port
+            name, network.CONTROLLER, argv, environment, ready=answers(port), port=port,
+            configuration=_CONFIGURATIONS[name],
         )  # fmt: skip
 
-    def daemon(name: str, config_file: str) -> Service:
+    def daemon(name: str, config_file: str, said: str) -> Service:
         argv = (directory.program(name), "--config-file", config_file)
-        return Service(name, network.CONTROLLER, argv, stop_timeout_s=40.0)
+        return Service(
+            name, network.CONTROLLER, argv, ready=logs(name, said), stop_timeout_s=40.0,
+            configuration=config_file.removeprefix("/etc/"),
+        )  # fmt: skip
 
     return [
         api(
@@ -151,8 +174,8 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
             "nova-api", endpoints.NOVA_PORT, ["--module", "nova.wsgi.osapi_compute:application"],
             nova,
         ),
-        daemon("nova-conductor", compute.CONFIG_FILE),
-        daemon("nova-scheduler", compute.CONFIG_FILE),
+        daemon("nova-conductor", compute.CONFIG_FILE, "Starting conductor node"),
+        daemon("nova-scheduler", compute.CONFIG_FILE, "Starting scheduler node"),
         api(
             "cinder-api", endpoints.CINDER_PORT,
             [
@@ -161,8 +184,10 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
             ],
             {},
         ),
-        daemon("cinder-scheduler", block_storage.CONFIG_FILE),
-        daemon("cinder-volume", block_storage.CONFIG_FILE),
+        daemon("cinder-scheduler", block_storage.CONFIG_FILE, "Starting cinder-scheduler node"),
+        daemon(
+            "cinder-volume", block_storage.CONFIG_FILE, "Driver initialization completed"
+        ),
     ]  # fmt: skip
 
 
@@ -181,7 +206,8 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
         Service(
             "nova-compute", host,
             (directory.program("nova-compute"), "--config-file", compute.CONFIG_FILE),
-            stop_timeout_s=_NOVA_COMPUTE_STOP_TIMEOUT_S,
+            ready=logs("nova-compute", "Starting compute node"),
+            stop_timeout_s=_NOVA_COMPUTE_STOP_TIMEOUT_S, configuration="nova/nova.conf",
         ),
     ]  # fmt: skip
 
@@ -191,17 +217,23 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
     config = ("--config-file", acstor.CONFIG_FILE)
     if host == network.CONTROLLER:
         argv = (directory.program("acstor-registrar"), *config)
-        return [Service("acstor-registrar", host, argv, is_acstor=True)]
+        return [
+            Service(
+                "acstor-registrar", host, argv, is_acstor=True,
+                configuration=_ACSTOR_CONFIGURATION,
+            )
+        ]  # fmt: skip
     holder = (directory.program("acstor-holder"), *config, "--")
     return [
         Service(
             "acstor-dataplane", host, (*holder, directory.program("acstor-dataplane"), *config),
             ready=file_exists(f"{acstor.STATE}/dataplane.sock"), port=acstor.PEER_PORT,
-            stop_timeout_s=30.0, is_acstor=True,
+            stop_timeout_s=30.0, is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
         ),
         Service(
             "acstor-agent", host, (directory.program("acstor-agent"), *config),
             ready=listens(acstor.METRICS_PORT), port=acstor.METRICS_PORT, is_acstor=True,
+            configuration=_ACSTOR_CONFIGURATION,
         ),
     ]  # fmt: skip
 
@@ -224,10 +256,10 @@ def all_services(
     return found
 
 
-def _uwsgi(port: int) -> list[str]:
+def _uwsgi(port: int, processes: int, threads: int) -> list[str]:
     return [
         "--http-socket", f"{network.CONTROLLER_ADDRESS}:{port}", "--master", "--need-app",
-        "--processes", "1", "--threads", "6", "--enable-threads", "--lazy-apps",
+        "--processes", str(processes), "--threads", str(threads), "--enable-threads", "--lazy-apps",
         "--buffer-size", "65535", "--die-on-term",
         # Clients would take up connections again that uWSGI has closed.
         "--add-header", "Connection: close",

@@ -12,12 +12,19 @@ PEER_PORT = 7420
 METRICS_PORT = 9471
 
 
-def acstor_controller(shared: str) -> Configuration:
+def acstor_controller(shared: str, images: str) -> Configuration:
     """Return the acstor.conf of the registrar and of the operator's commands.
 
     :param shared: folder that all hosts share.
+    :param images: folder of Glance's file store.
     """
-    return _acstor(CONTROLLER, shared)
+    common = _acstor(CONTROLLER, shared)
+    return {
+        **common,
+        "glance": {**common["glance"], "filesystem_store_datadir": images},
+        # Tests wait for what the defaults leave minutes for.
+        "registrar": {"interval": "10", "withdraw_grace": "5", "retry_delay": "2"},
+    }
 
 
 def acstor_compute(shared: str, name: str, address: str) -> Configuration:
@@ -38,10 +45,12 @@ def acstor_compute(shared: str, name: str, address: str) -> Configuration:
         "agent": {
             "interval": "2",
             "state_interval": "2",
+            "working_set_interval": "2",
             "ring_settle_delay": "2",
             "metrics_address": address,
             "metrics_port": str(METRICS_PORT),
         },
+        "image_links": {"enabled": "true", "scan_interval": "5"},
     }
 
 
@@ -54,7 +63,7 @@ def _acstor(name: str, shared: str) -> Configuration:
         },
         "origin": {"url": f"posix://{shared}/origin"},
         "coordination": {"backend_url": f"file://{shared}/coordination"},
-        "keystone": endpoints.login("acstor"),
+        "keystone": endpoints.credentials("acstor"),
         "glance": {"region_name": endpoints.REGION},
         "nova": {"region_name": endpoints.REGION},
     }

@@ -11,12 +11,22 @@ _FIXED_KEY = "0f" * 32
 _FILTERS = (
     "ComputeFilter", "ComputeCapabilitiesFilter", "ImagePropertiesFilter",
     "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter", "SameHostFilter",
-    "DifferentHostFilter", "DataPlaneFilter",
+    "DifferentHostFilter",
 )  # fmt: skip
 
 
-def nova_controller(venv: str, state: str) -> Configuration:
-    """Return the nova.conf of API, conductor and scheduler."""
+def nova_controller(venv: str, state: str, *, with_acstor: bool) -> Configuration:
+    """Return the nova.conf of API, conductor and scheduler.
+
+    :param with_acstor: whether the scheduler has ACStor's weigher and filter.
+    """
+    weighers = ["nova.scheduler.weights.all_weighers"]
+    available = ["nova.scheduler.filters.all_filters"]
+    enabled = list(_FILTERS)
+    if with_acstor:
+        weighers.append("acstor.scheduler.nova.weigher.BootCoverageWeigher")
+        available.append("acstor.scheduler.nova.filter.DataPlaneFilter")
+        enabled.append("DataPlaneFilter")
     return {
         **_nova(venv, CONTROLLER_ADDRESS, state),
         "api_database": {"connection": endpoints.database_url("nova_api")},
@@ -26,17 +36,12 @@ def nova_controller(venv: str, state: str) -> Configuration:
         "scheduler": {"discover_hosts_in_cells_interval": "5", "workers": "1"},
         "conductor": {"workers": "1"},
         "filter_scheduler": {
-            "available_filters": [
-                "nova.scheduler.filters.all_filters",
-                "acstor.scheduler.nova.filter.DataPlaneFilter",
-            ],
-            "enabled_filters": ",".join(_FILTERS),
-            "weight_classes": (
-                "nova.scheduler.weights.all_weighers,"
-                "acstor.scheduler.nova.weigher.BootCoverageWeigher"
-            ),
+            "available_filters": available,
+            "enabled_filters": ",".join(enabled),
+            "weight_classes": ",".join(weighers),
         },
-        "acstor": {"state_ttl": "10"},
+        "quota": {"instances": "-1", "cores": "-1", "ram": "-1"},
+        **({"acstor": {"state_ttl": "10"}} if with_acstor else {}),
     }
 
 
@@ -72,8 +77,10 @@ def _nova(venv: str, address: str, state: str, host: str | None = None) -> Confi
         "allow_resize_to_same_host": "false",
         # Else periodic tasks, the discovery of hosts among them, begin after up to a minute.
         "periodic_fuzzy_delay": "0",
-        # An emulated guest takes its time; beyond this it is switched off.
-        "shutdown_timeout": "30",
+        # A host that is lost is known to be so soon, and may still be slow for a while.
+        "report_interval": "5",
+        "service_down_time": "30",
+        "shutdown_timeout": "5",
     }
     return {
         "DEFAULT": default if host is None else {"host": host, **default},

@@ -45,6 +45,11 @@ def database_url(name: str) -> str:
 
 
 def login(user: str) -> dict[str, str]:
+    """Return the options with which a service logs in to Keystone and finds the others."""
+    return {**credentials(user), "region_name": REGION}
+
+
+def credentials(user: str) -> dict[str, str]:
     """Return the options with which a service logs in to Keystone."""
     return {
         "auth_type": "password",
@@ -54,7 +59,6 @@ def login(user: str) -> dict[str, str]:
         "user_domain_name": "Default",
         "project_name": "service",
         "project_domain_name": "Default",
-        "region_name": REGION,
     }
 
 

@@ -55,19 +55,22 @@ def _binds(directory: OneBoxDirectory, host: str, folders: list[str]) -> list[Bi
     return [*binds, (etc / "mount.nfs", "/usr/sbin/mount.nfs")]
 
 
-def write_all(directory: OneBoxDirectory, settings: Settings) -> None:
+def write_all(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, str]]:
     """Write the configuration of every host; make the folders that it names.
 
     Services that run take a change when they are restarted.
+
+    :returns: the services' files that have changed, as host and path below its ``/etc``.
     """
     for name in ("origin", "coordination", "volumes"):
         (directory.shared / name).mkdir(exist_ok=True)
-    _write_controller(directory, settings)
+    changed = _write_controller(directory, settings)
     for name in settings.compute_names:
-        _write_compute(directory, settings, name)
+        changed |= _write_compute(directory, settings, name)
+    return changed
 
 
-def _write_controller(directory: OneBoxDirectory, settings: Settings) -> None:
+def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, str]]:
     name = network.CONTROLLER
     state, etc, venv = directory.host(name), directory.etc(name), str(directory.venv)
     _write_host(directory, settings, name)
@@ -80,18 +83,24 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> None:
         "keystone/keystone.conf": identity.keystone(f"{state}/keystone"),
         "glance/glance-api.conf": image.glance(f"{state}/glance"),
         "placement/placement.conf": placement.placement(),
-        "nova/nova.conf": compute.nova_controller(venv, f"{state}/nova"),
+        "nova/nova.conf": compute.nova_controller(
+            venv, f"{state}/nova", with_acstor=settings.with_acstor
+        ),
         "cinder/cinder.conf": block_storage.cinder(venv, f"{state}/cinder"),
         "neutron/neutron.conf": networking.neutron(venv, f"{state}/neutron"),
-        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared)),
+        "acstor/acstor.conf": acstor.acstor_controller(
+            str(directory.shared), f"{state}/glance/images"
+        ),
     }
     files = {
         "nova/nova.conf": "nova",
         "acstor/acstor.conf": "acstor-controller",
     }
+    changed = set()
     for path, configuration in configurations.items():
         chosen = settings.override(files.get(path, path.partition("/")[0]), configuration)
-        writer.write(etc / path, writer.render(chosen))
+        if writer.write(etc / path, writer.render(chosen)):
+            changed.add((name, path))
     writer.write(etc / "cinder/rootwrap.conf", writer.render(block_storage.rootwrap(venv)))
     writer.write(etc / "neutron/application.py", networking.APPLICATION)
     for api, paste in (("glance", "glance-api-paste.ini"), ("nova", "api-paste.ini")):
@@ -101,9 +110,12 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> None:
     rabbitmq = state / "rabbitmq"
     writer.write(rabbitmq / "rabbitmq.conf", infrastructure.rabbitmq())
     writer.write(rabbitmq / "enabled_plugins", "[].\n")
+    return changed
 
 
-def _write_compute(directory: OneBoxDirectory, settings: Settings, name: str) -> None:
+def _write_compute(
+    directory: OneBoxDirectory, settings: Settings, name: str
+) -> set[tuple[str, str]]:
     etc, address = directory.etc(name), network.address_of(name)
     _write_host(directory, settings, name)
     for folder in _COMPUTE_STATE:
@@ -111,12 +123,20 @@ def _write_compute(directory: OneBoxDirectory, settings: Settings, name: str) ->
     for path in ("nova/instances", "nova/locks", "nova/mnt", "acstor/state", "acstor/images"):
         (directory.host(name) / path).mkdir(exist_ok=True)
     nova = compute.nova_compute(str(directory.venv), name, address)
-    writer.write(etc / "nova/nova.conf", writer.render(settings.override("nova-compute", nova)))
     ours = acstor.acstor_compute(str(directory.shared), name, address)
-    writer.write(etc / "acstor/acstor.conf", writer.render(settings.override("acstor", ours)))
+    configurations = {
+        "nova/nova.conf": settings.override("nova-compute", nova),
+        "acstor/acstor.conf": settings.override("acstor", ours),
+    }
+    changed = {
+        (name, path)
+        for path, configuration in configurations.items()
+        if writer.write(etc / path, writer.render(configuration))
+    }
     writer.write(etc / "libvirt/libvirtd.conf", infrastructure.libvirtd(name, address))
     writer.write(etc / "libvirt/qemu.conf", infrastructure.qemu(address))
     _write_ssh(directory, etc / "ssh", address)
+    return changed
 
 
 def _write_host(directory: OneBoxDirectory, settings: Settings, name: str) -> None:

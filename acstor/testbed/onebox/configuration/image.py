@@ -17,7 +17,10 @@ def glance(state: str) -> Configuration:
         },
         "database": {"connection": endpoints.database_url("glance")},
         "glance_store": {"default_backend": "local"},
-        "local": {"filesystem_store_datadir": f"{state}/images"},
+        "local": {
+            "filesystem_store_datadir": f"{state}/images",
+            "filesystem_thin_provisioning": "true",
+        },
         "os_glance_staging_store": {"filesystem_store_datadir": f"{state}/staging"},
         "os_glance_tasks_store": {"filesystem_store_datadir": f"{state}/tasks"},
         "keystone_authtoken": endpoints.token_validation("glance"),

@@ -48,18 +48,22 @@ def render(configuration: Configuration) -> str:
     return "\n".join(lines)
 
 
-def write(path: pathlib.Path, text: str, mode: int = 0o644) -> None:
+def write(path: pathlib.Path, text: str, mode: int = 0o644) -> bool:
     """Write a file, atomically; the folder is made where it is missing.
+
+    Returns whether it held something else before.
 
     A file that is mounted somewhere cannot be replaced, so it is rewritten in place when it holds
     something else.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if path.exists():
-        if path.read_text() != text:
-            path.write_text(text)
-        return
+        if path.read_text() == text:
+            return False
+        path.write_text(text)
+        return True
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
     fresh.chmod(mode)
     os.replace(fresh, path)
+    return False
