@@ -10,7 +10,7 @@ from cliff import command, lister, show
 
 from acstor import exception
 from acstor.cli import repository_access
-from acstor.repository import inspection, progress, registration, verification
+from acstor.repository import catalogue, inspection, progress, registration, verification
 from acstor.repository.checksum import Checksum
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -71,18 +71,23 @@ class RegisterImage(show.ShowOne):
 
 
 class ListImages(lister.Lister):
-    """List the registered images."""
+    """List the registered images.
+
+    The state is that of the catalogue; it is empty for images that were registered by hand.
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the table."""
         repository = repository_access.open_repository(repository_access.configuration(self.app))
         images = sorted(repository.list_images(), key=lambda image: (image.record.name, image.id))
+        entries = catalogue.Catalogue(repository.origin)
         return (
-            ("id", "name", "size_bytes", "chunks", "unique", "zero", "registered_at"),
+            ("id", "name", "state", "size_bytes", "chunks", "unique", "zero", "registered_at"),
             (
                 (
                     image.id,
                     image.record.name,
+                    _state(entries, image.id),
                     image.record.size_bytes,
                     image.record.chunk_count,
                     image.record.unique_count,
@@ -161,6 +166,14 @@ class RemoveImage(command.Command):
         repository = repository_access.open_repository(repository_access.configuration(self.app))
         image = repository.remove_image(parsed_args.image)
         self.app.stdout.write(f"removed {image.id} {image.record.name}\n")
+
+
+def _state(entries: catalogue.Catalogue, image_id: str) -> str:
+    try:
+        listed = entries.find(image_id)
+    except (exception.CorruptError, exception.UnsupportedError):
+        return "unknown"
+    return listed.entry.state.value if listed else ""
 
 
 def _with_image(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{_PROGRAM}: error: {error}; {error.hint}", file=sys.stderr)  # noqa: T201
         return _EXIT_CONFIGURATION
     log.setup(conf, _PROGRAM)
+    # It warns at each attempt that Keystone is away; the registrar reports that, once.
+    logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
     loading.warn_of_unknown(conf)
     try:
         return _run(conf)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from acstor import exception
-from acstor.conf.types import format_size
+from acstor.conf.types import MIB
 from acstor.image_service.base import ImageService, ServiceImage
 from acstor.registrar import decision as deciding
 from acstor.registrar import planning
@@ -326,10 +326,14 @@ def _log(outcome: Outcome) -> None:
         source = "downloaded" if outcome.downloaded_bytes else "read from the file store"
         LOG.info(
             "%s is %s: file of %s %s, disk of %s, %s stored, %.1f s",
-            what, report.status, format_size(image.size_bytes or 0), source,
-            format_size(report.size_bytes), format_size(report.bytes_stored), outcome.seconds,
+            what, report.status, _mebibytes(image.size_bytes or 0), source,
+            _mebibytes(report.size_bytes), _mebibytes(report.bytes_stored), outcome.seconds,
         )  # fmt: skip
     elif outcome.kind in (OutcomeKind.LEFT, OutcomeKind.CANCELLED):
         LOG.info("%s was not registered (%s): %s", what, outcome.kind.value, outcome.reason)
     else:
         LOG.warning("%s could not be registered: %s", what, outcome.reason)
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{size_bytes / MIB:.1f} MiB"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.conf.types import format_size
+from acstor.conf.types import MIB
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository.garbage import Collector
 from acstor.repository.repository import Repository
@@ -80,8 +80,8 @@ class GarbageCollection:
             self.problem, outcome = None, "complete"
             self._metrics.freed.inc(report.bytes_freed)
             LOG.info(
-                "collected garbage: %d objects condemned, %d deleted, %s freed, %.1f s",
-                report.condemned, report.deleted, format_size(report.bytes_freed), report.seconds,
+                "collected garbage: %d objects condemned, %d deleted, %.1f MiB freed, %.1f s",
+                report.condemned, report.deleted, report.bytes_freed / MIB, report.seconds,
             )  # fmt: skip
         self._metrics.collections.labels(outcome).inc()
         self._on_end()

@@ -83,6 +83,7 @@ class ImageNotifications:
 
     def _listen(self) -> Any:
         """Return a server that listens; waits for the broker, without end."""
+        transport.use_threads()
         import oslo_messaging
 
         options = self._conf.registrar

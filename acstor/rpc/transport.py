@@ -46,6 +46,7 @@ def open_transport(conf: cfg.ConfigOpts) -> Any:
     :raises InternalError: in a process whose global configuration belongs to another project.
     """
     require(conf)
+    use_threads()
     # Heavy, and not needed where there is no broker.
     import oslo_messaging
 
@@ -57,9 +58,20 @@ def open_notification_transport(conf: cfg.ConfigOpts) -> Any:
 
     It is that of ``[oslo_messaging_notifications] transport_url`` where there is one.
     """
+    use_threads()
     import oslo_messaging
 
     return _opened(conf, oslo_messaging.get_notification_transport)
+
+
+def use_threads() -> None:
+    """Have oslo.service use threads; to be called before oslo.messaging is imported.
+
+    oslo.messaging loads it, and without a word it would choose eventlet.
+    """
+    from oslo_service import backend
+
+    backend.register_backend_default_hook(lambda: backend.BackendType.THREADING)
 
 
 def _opened(conf: cfg.ConfigOpts, open_it: Callable[[cfg.ConfigOpts], Any]) -> Any:

@@ -1,0 +1,129 @@
+"""What is to become of an image, from what Glance says of it."""
+
+import dataclasses
+
+import pytest
+
+from acstor.registrar.decision import Kind, Rules, boot_parts, decide
+from tests.unit.registrar.cloud import content_of, describe
+
+IMAGE_ID = "00000000-0000-4000-8000-000000000001"
+RULES = Rules(size_max=1 << 20)
+IMAGE = describe(IMAGE_ID, content_of(1))
+
+
+def test_plain_image_is_registered() -> None:
+    for disk_format in ("raw", "qcow2", "iso"):
+        decision = decide(dataclasses.replace(IMAGE, disk_format=disk_format), RULES)
+        assert (decision.kind, decision.reason, decision.pin) == (Kind.REGISTER, "", False)
+
+
+@pytest.mark.parametrize("visibility", ["public", "private", "shared", "community"])
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_who_may_see_an_image_makes_no_difference(visibility: str, is_hidden: bool) -> None:
+    image = dataclasses.replace(IMAGE, visibility=visibility, is_hidden=is_hidden)
+    assert decide(image, RULES).kind is Kind.REGISTER
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"properties": {"acstor_cache": "false"}}, "acstor_cache is false"),
+        ({"properties": {"acstor_cache": "No"}}, "acstor_cache is false"),
+        ({"container_format": "aki", "disk_format": "aki"}, "kernel, ramdisk"),
+        ({"container_format": "ari", "disk_format": "ari"}, "kernel, ramdisk"),
+        ({"container_format": "ami", "disk_format": "ami"}, "kernel, ramdisk"),
+        ({"container_format": "bare", "disk_format": "ami"}, "kernel, ramdisk"),
+        ({"container_format": "ovf"}, "container format ovf"),
+        ({"container_format": None}, "container format None"),
+        ({"disk_format": "vmdk"}, "disk format vmdk"),
+        ({"disk_format": "vhdx"}, "disk format vhdx"),
+        ({"disk_format": "luks"}, "disk format luks"),
+        ({"disk_format": None}, "disk format None"),
+        ({"properties": {"cinder_encryption_key_id": "abc"}}, "cinder_encryption_key_id"),
+        ({"properties": {"os_encrypt_format": "LUKSv1"}}, "os_encrypt_format"),
+        ({"properties": {"hw_ephemeral_encryption": "true"}}, "hw_ephemeral_encryption"),
+        ({"properties": {"img_signature": "abc"}}, "signed"),
+        ({"size_bytes": 0}, "empty"),
+        ({"size_bytes": None}, "empty"),
+        ({"size_bytes": (1 << 20) + 1}, "size_max"),
+        ({"md5": None, "hash_algorithm": None, "hash_value": None}, "no checksum"),
+        ({"md5": None, "hash_algorithm": "whirlpool"}, "no checksum"),
+    ],
+)
+def test_image_is_left_to_nova(changes: dict[str, object], reason: str) -> None:
+    decision = decide(dataclasses.replace(IMAGE, **changes), RULES)  # type: ignore[arg-type]
+    assert decision.kind is Kind.LEAVE
+    assert reason in decision.reason
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"acstor_cache": "true"},
+        {"acstor_cache": "whatever"},
+        {"hw_ephemeral_encryption": "false"},
+        {"kernel_id": "", "ramdisk_id": ""},
+        {"kernel_id": "00000000-0000-4000-8000-000000000002"},
+    ],
+)
+def test_property_that_is_no_reason(properties: dict[str, str]) -> None:
+    assert decide(dataclasses.replace(IMAGE, properties=properties), RULES).kind is Kind.REGISTER
+
+
+def test_signed_image_is_registered_where_the_operator_wants_it() -> None:
+    image = dataclasses.replace(IMAGE, properties={"img_signature": "abc"})
+    assert decide(image, Rules(1 << 20, are_signed_left=False)).kind is Kind.REGISTER
+
+
+@pytest.mark.parametrize(
+    ("status", "is_gone"),
+    [
+        ("deactivated", False),
+        ("queued", False),
+        ("saving", False),
+        ("importing", False),
+        ("deleted", True),
+        ("pending_delete", True),
+        ("killed", True),
+    ],
+)
+def test_image_that_is_not_active_is_withdrawn(status: str, is_gone: bool) -> None:
+    decision = decide(dataclasses.replace(IMAGE, status=status), RULES)
+    assert (decision.kind, decision.is_gone) == (Kind.WITHDRAW, is_gone)
+    assert decision.reason
+
+
+def test_image_that_glance_does_not_have_is_withdrawn() -> None:
+    decision = decide(None, RULES)
+    assert (decision.kind, decision.is_gone) == (Kind.WITHDRAW, True)
+
+
+def test_image_that_others_boot_from_is_left_whatever_its_format() -> None:
+    other = "00000000-0000-4000-8000-000000000002"
+    for name in ("kernel_id", "ramdisk_id"):
+        naming = dataclasses.replace(
+            IMAGE, id=other, properties={name: IMAGE_ID.upper()}, status="deactivated"
+        )
+        parts = boot_parts([IMAGE, naming])
+        assert parts == {IMAGE_ID: other}
+        assert other in decide(IMAGE, RULES, parts).reason
+        gone = dataclasses.replace(naming, status="deleted")
+        assert boot_parts([IMAGE, gone]) == {}
+
+
+def test_pin_is_told_whatever_is_decided() -> None:
+    properties = {"acstor_pin": "yes", "acstor_cache": "false"}
+    assert decide(dataclasses.replace(IMAGE, properties=properties), RULES).pin
+
+
+def test_checksum_is_the_strongest_that_can_be_verified() -> None:
+    assert str(IMAGE.checksum) == f"sha512:{IMAGE.hash_value}"
+    old = dataclasses.replace(IMAGE, hash_algorithm=None, hash_value=None)
+    assert str(old.checksum) == f"md5:{IMAGE.md5}"
+    malformed = dataclasses.replace(IMAGE, hash_value="zz")
+    assert str(malformed.checksum) == f"md5:{IMAGE.md5}"
+    for checksum in (f"md5:{IMAGE.md5}", f"sha512:{IMAGE.hash_value}"):
+        assert IMAGE.declares(checksum)
+    for other in ("", None, "md5:None", f"sha256:{IMAGE.hash_value}"):
+        assert not IMAGE.declares(other)

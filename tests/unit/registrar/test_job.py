@@ -1,0 +1,190 @@
+"""One registration: from the file store or the image service to an outcome."""
+
+import pathlib
+from collections.abc import Callable
+
+import pytest
+
+from acstor import exception
+from acstor.image_service.base import ServiceImage
+from acstor.image_service.faulty import Effect, Fault, FaultyImageService, Operation
+from acstor.image_service.memory import MemoryImageService
+from acstor.origin import faulty as faulty_origin
+from acstor.origin.faulty import FaultyOrigin
+from acstor.origin.memory import MemoryOrigin
+from acstor.registrar.download import DownloadSettings
+from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
+from acstor.repository import registration
+from acstor.repository.repository import Repository
+from tests.unit.registrar.cloud import CHUNK_SIZE, content_of, describe
+
+IMAGE_ID = "00000000-0000-4000-8000-000000000001"
+CONTENT = content_of(1)
+
+Run = Callable[[ServiceImage], Outcome]
+
+
+@pytest.fixture
+def service() -> FaultyImageService:
+    inner = MemoryImageService()
+    inner.put(describe(IMAGE_ID, CONTENT), CONTENT)
+    return FaultyImageService(inner)
+
+
+@pytest.fixture
+def origin() -> FaultyOrigin:
+    return FaultyOrigin(MemoryOrigin())
+
+
+@pytest.fixture
+def repository(origin: FaultyOrigin) -> Repository:
+    return Repository.init(origin, CHUNK_SIZE)
+
+
+@pytest.fixture
+def make(
+    service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path
+) -> Callable[[ServiceImage], ImageJob]:
+    settings = JobSettings(
+        download=DownloadSettings(str(tmp_path / "spool"), attempts_max=1),
+        registration=registration.Settings(pack_size=1 << 20, workers=0),
+        datadir=str(tmp_path / "store"),
+    )
+    (tmp_path / "store").mkdir()
+    return lambda image: ImageJob(service, repository, image, settings)
+
+
+@pytest.fixture
+def run(make: Callable[[ServiceImage], ImageJob]) -> Run:
+    return lambda image: make(image).run()
+
+
+def test_image_is_downloaded_where_the_store_does_not_have_it(run: Run) -> None:
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert (outcome.kind, outcome.downloaded_bytes) == (OutcomeKind.REGISTERED, len(CONTENT))
+    assert outcome.report is not None
+    assert outcome.report.size_bytes == len(CONTENT)
+
+
+def test_image_is_read_from_the_store_and_verified(
+    run: Run, service: FaultyImageService, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store" / IMAGE_ID).write_bytes(CONTENT)
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert (outcome.kind, outcome.downloaded_bytes) == (OutcomeKind.REGISTERED, 0)
+    assert service.calls[Operation.OPEN] == 0
+
+
+def test_wrong_file_in_the_store_is_corrupt(run: Run, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "store" / IMAGE_ID).write_bytes(content_of(2))
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert outcome.kind is OutcomeKind.CORRUPT
+    assert "the file has sha512" in outcome.reason
+
+
+def test_md5_is_verified_where_that_is_all_there_is(run: Run) -> None:
+    image = describe(IMAGE_ID, CONTENT, hash_algorithm=None, hash_value=None)
+    assert run(image).kind is OutcomeKind.REGISTERED
+    assert run(describe(IMAGE_ID, CONTENT, hash_algorithm=None, md5="0" * 32)).kind is (
+        OutcomeKind.CORRUPT
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "reason"),
+    [
+        (Fault(Operation.OPEN, Effect.ERROR), OutcomeKind.FAILED, "failed on purpose"),
+        (
+            Fault(Operation.OPEN, Effect.ERROR, error=exception.InvalidError),
+            OutcomeKind.FAILED,
+            "failed on purpose",
+        ),
+        (Fault(Operation.READ, Effect.END), OutcomeKind.FAILED, "end after 0 of"),
+        (Fault(Operation.READ, Effect.CORRUPTION, call=1), OutcomeKind.CORRUPT, "sha512"),
+    ],
+)
+def test_failure_has_its_kind_and_reason(
+    run: Run, service: FaultyImageService, fault: Fault, kind: OutcomeKind, reason: str
+) -> None:
+    service.faults = [fault]
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert outcome.kind is kind
+    assert reason in outcome.reason
+
+
+def test_programming_error_is_an_outcome_too(run: Run, service: FaultyImageService) -> None:
+    def break_down() -> None:
+        raise ZeroDivisionError("a fault of the program")
+
+    service.faults = [Fault(Operation.OPEN, Effect.ACTION, action=break_down)]
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert (outcome.kind, outcome.reason) == (
+        OutcomeKind.FAILED, "ZeroDivisionError: a fault of the program",
+    )  # fmt: skip
+
+
+def test_image_that_is_gone_cancels_itself(run: Run) -> None:
+    missing = describe("00000000-0000-4000-8000-000000000002", CONTENT)
+    assert run(missing).kind is OutcomeKind.CANCELLED
+
+
+def test_origin_away_is_a_failure_that_may_pass(run: Run, origin: FaultyOrigin) -> None:
+    origin.faults = [faulty_origin.Fault(faulty_origin.Operation.PUT, faulty_origin.Effect.ERROR)]
+    outcome = run(describe(IMAGE_ID, CONTENT))
+    assert outcome.kind is OutcomeKind.FAILED
+
+
+def test_cancelled_before_it_publishes_leaves_no_image(
+    make: Callable[[ServiceImage], ImageJob], origin: FaultyOrigin, repository: Repository
+) -> None:
+    """The last moment: all chunks are stored, the manifest too."""
+    job = make(describe(IMAGE_ID, CONTENT))
+    put = origin.put_if_absent
+
+    def put_and_cancel(key: str, buffers: object) -> bool:
+        if key.startswith("manifests/"):
+            job.cancel("deleted in Glance")
+        return put(key, buffers)  # type: ignore[arg-type]
+
+    origin.put_if_absent = put_and_cancel  # type: ignore[method-assign]
+    outcome = job.run()
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.CANCELLED, "deleted in Glance")
+    assert list(repository.list_image_ids()) == []
+
+
+def test_qcow2_is_registered_as_the_disk_in_it(
+    run: Run, service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path
+) -> None:
+    import subprocess
+
+    raw, qcow2 = tmp_path / "raw", tmp_path / "qcow2"
+    raw.write_bytes(content_of(5, 1 << 20))
+    subprocess.run(
+        ["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(qcow2)],
+        check=True, timeout=60,
+    )  # fmt: skip
+    content = qcow2.read_bytes()
+    image = describe(IMAGE_ID, content, disk_format="qcow2")
+    service._inner.put(image, content)  # type: ignore[attr-defined]
+    assert run(image).kind is OutcomeKind.REGISTERED
+    assert repository.get_image(IMAGE_ID).record.size_bytes == 1 << 20
+
+
+def test_backing_file_is_left_to_nova(
+    run: Run, service: FaultyImageService, tmp_path: pathlib.Path
+) -> None:
+    import subprocess
+
+    raw, qcow2 = tmp_path / "raw", tmp_path / "qcow2"
+    raw.write_bytes(bytes(1 << 20))
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(raw), str(qcow2)],
+        check=True, timeout=60,
+    )  # fmt: skip
+    content = qcow2.read_bytes()
+    image = describe(IMAGE_ID, content, disk_format="qcow2")
+    service._inner.put(image, content)  # type: ignore[attr-defined]
+    outcome = run(image)
+    assert outcome.kind is OutcomeKind.LEFT
+    assert "backing_file" in outcome.reason
+    assert str(tmp_path) not in outcome.reason

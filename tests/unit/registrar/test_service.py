@@ -1,0 +1,435 @@
+"""A registrar at work: what becomes of images, whatever happens meanwhile."""
+
+import logging
+import os
+
+import pytest
+
+from acstor import exception
+from acstor.image_service import faulty
+from acstor.origin import faulty as faulty_origin
+from acstor.repository import catalogue, registration
+from acstor.repository.catalogue import Entry, EntryState
+from tests.fixtures.conditions import wait_for
+from tests.unit.registrar.cloud import Cloud, Space, content_of, describe
+from tests.unit.repository.memory_source import MemorySource
+
+
+def test_active_image_is_registered_with_its_content(cloud: Cloud) -> None:
+    image = cloud.upload(1, properties={"acstor_pin": "True"})
+    cloud.start()
+    entry = cloud.wait_for_state(image, "registered")
+    assert entry is not None
+    assert entry.pin
+    assert entry.checksum == str(describe(image, content_of(1)).checksum)
+    assert cloud.read(image) == content_of(1)
+    assert cloud.repository.get_image(image).record.checksum == entry.checksum
+    assert os.listdir(cloud.spool) == []
+
+
+def test_upload_is_noticed_by_its_notification(cloud: Cloud) -> None:
+    registrar = cloud.start()
+    wait_for("it leads and has compared", lambda: registrar.is_leader and registrar.is_healthy())
+    image = cloud.upload(1, status="saving")
+    registrar.hint("image.activate", image)  # sent before the image is active
+    cloud.glance.change(image, status="active")
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "registered")
+
+
+def test_lost_notifications_are_made_up_for(cloud: Cloud) -> None:
+    gone, kept = cloud.upload(1), cloud.upload(2)
+    registrar = cloud.start()
+    for image in (gone, kept):
+        cloud.wait_for_state(image, "registered")
+    cloud.glance.remove(gone)
+    new = cloud.upload(3)
+    registrar.reconcile_soon()
+    cloud.wait_for_state(new, "registered")
+    cloud.wait_for_state(gone, "withdrawn")
+    assert cloud.entry(kept).state is EntryState.REGISTERED  # type: ignore[union-attr]
+
+
+def test_many_hints_at_once_become_one_listing(cloud: Cloud) -> None:
+    registrar = cloud.start()
+    wait_for("it leads", lambda: cloud.service.calls[faulty.Operation.LIST])
+    asked = cloud.service.calls[faulty.Operation.FIND]
+    for number in range(200):
+        registrar.hint("image.update", f"00000000-0000-4000-9000-{number:012}")
+    wait_for("it listed again", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.service.calls[faulty.Operation.FIND] - asked < 200
+
+
+def test_deleted_image_goes_when_it_is_unused_for_long_enough(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    cloud.use("compute1", image)
+    cloud.glance.remove(image)
+    registrar.hint("image.delete", image)
+    entry = cloud.wait_for_state(image, "withdrawn")
+    assert entry is not None
+    assert entry.reason == "it was deleted in Glance"
+    cloud.clock.now += 10_000
+    registrar.reconcile_soon()
+    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.is_published(image), "an instance uses it"
+    cloud.use("compute1")
+    registrar.reconcile_soon()
+    cloud.wait_for(image, lambda entry: entry is not None and entry.unused_since is not None)
+    assert cloud.is_published(image)
+    cloud.clock.now += 599
+    registrar.reconcile_soon()
+    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 4)
+    assert cloud.is_published(image), "the grace period is not over"
+    cloud.clock.now += 2
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, None)
+    assert not cloud.is_published(image)
+
+
+def test_unreadable_usage_keeps_everything(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    cloud.origin.swap_ref("usage/compute1", None, b"{")
+    cloud.glance.remove(image)
+    registrar.hint("image.delete", image)
+    wait_for("it says so", lambda: f"image {image}" in registrar.problems)
+    cloud.clock.now += 10_000
+    registrar.reconcile_soon()
+    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.is_published(image)
+    assert "compute1" in registrar.problems[f"image {image}"]
+
+
+def test_deactivated_image_returns_without_being_read_again(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    reads = cloud.service.calls[faulty.Operation.OPEN]
+    cloud.glance.change(image, status="deactivated")
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "withdrawn")
+    assert cloud.is_published(image)
+    cloud.glance.change(image, status="active")
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "registered")
+    assert cloud.service.calls[faulty.Operation.OPEN] == reads
+
+
+def test_deactivated_image_that_was_removed_is_registered_again(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    cloud.glance.change(image, status="deactivated")
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "withdrawn")
+    cloud.clock.now += 601
+    registrar.reconcile_soon()
+    wait_for("it is off the hosts", lambda: not cloud.is_published(image))
+    assert cloud.wait_for_state(image, "withdrawn")
+    cloud.glance.change(image, status="active")
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "registered")
+    assert cloud.read(image) == content_of(1)
+
+
+def test_image_deleted_while_it_is_registered_leaves_nothing(cloud: Cloud) -> None:
+    image = cloud.upload(1, content_of(1, 64 << 10))
+
+    def delete() -> None:
+        cloud.glance.remove(image)
+        registrar.hint("image.delete", image)
+        wait_for("the registration is cancelled", lambda: is_cancelled(registrar, image))
+
+    def is_cancelled(registrar: object, image_id: str) -> bool:
+        job = registrar._jobs._running[image_id][0]  # type: ignore[attr-defined]
+        return bool(job._cancelled.is_set())
+
+    cloud.service.faults = [
+        faulty.Fault(faulty.Operation.READ, faulty.Effect.ACTION, call=1, action=delete)
+    ]
+    registrar = cloud.start()
+    wait_for("it was deleted", lambda: cloud.glance.find_image(image) is None)
+    cloud.wait_for_state(image, None)
+    assert not cloud.is_published(image)
+    assert os.listdir(cloud.spool) == []
+    wait_for("the worker is free", lambda: len(registrar._jobs) == 0)
+
+
+def test_same_id_with_other_content_waits_for_the_former_to_be_unused(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    cloud.use("compute1", image)
+    cloud.upload(1, content_of(7))
+    registrar.hint("image.update", image)
+    entry = cloud.wait_for_state(image, "withdrawn")
+    assert entry is not None
+    assert entry.reason == "Glance has other content under its id"
+    assert cloud.read(image) == content_of(1)
+    cloud.use("compute1")
+    registrar.reconcile_soon()  # no grace: instances would boot the former content
+    cloud.wait_for_state(image, "registered")
+    assert cloud.read(image) == content_of(7)
+
+
+def test_image_that_becomes_a_kernel_is_taken_from_the_hosts(cloud: Cloud) -> None:
+    kernel = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(kernel, "registered")
+    disk = cloud.upload(2, properties={"kernel_id": kernel})
+    registrar.hint("image.update", disk)
+    entry = cloud.wait_for_state(kernel, "left")
+    assert entry is not None
+    assert entry.reason == f"image {disk} names it as kernel or ramdisk"
+    assert not cloud.is_published(kernel)
+    cloud.wait_for_state(disk, "registered")
+
+
+def test_property_takes_an_image_from_the_hosts_and_back(cloud: Cloud) -> None:
+    image = cloud.upload(1, properties={"acstor_cache": "false"})
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "left")
+    cloud.glance.change(image, properties={"acstor_pin": "true"})
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "registered")
+    cloud.glance.change(image, properties={})
+    registrar.hint("image.update", image)
+    cloud.wait_for(image, lambda entry: entry is not None and not entry.pin)
+    cloud.glance.change(image, properties={"acstor_cache": "false"})
+    registrar.hint("image.update", image)
+    cloud.wait_for_state(image, "left")
+    assert not cloud.is_published(image)
+
+
+def test_content_of_another_format_fails_and_says_what_was_found(cloud: Cloud) -> None:
+    content = b"QFI\xfb\x00\x00\x00\x03" + bytes(504) + content_of(1)
+    image = cloud.upload(1, content)
+    registrar = cloud.start()
+    entry = cloud.wait_for_state(image, "failed")
+    assert entry is not None
+    assert "declared as raw, but its content is qcow2" in entry.reason
+    assert "correct disk_format in Glance" in entry.reason
+    assert str(cloud.spool) not in entry.reason
+    assert entry.retry_at is None
+    reads = cloud.service.calls[faulty.Operation.OPEN]
+    cloud.clock.now += 1_000_000
+    registrar.reconcile_soon()
+    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.service.calls[faulty.Operation.OPEN] == reads, "it is not read again for nothing"
+
+
+def test_encrypted_content_is_left_to_nova(cloud: Cloud) -> None:
+    header = b"LUKS\xba\xbe\x00\x01" + bytes(592 - 8)
+    image = cloud.upload(1, header + content_of(1))
+    registrar = cloud.start()
+    entry = cloud.wait_for_state(image, "left")
+    assert entry is not None
+    assert "luks" in entry.reason
+    assert entry.judged is not None
+    registrar.reconcile_soon()
+    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.service.calls[faulty.Operation.OPEN] == 1
+
+
+def test_corrupt_upload_fails_for_good_after_three_downloads(cloud: Cloud) -> None:
+    bad = cloud.upload(1, hash_value="0" * 128)
+    good = cloud.upload(2)
+    registrar = cloud.start()
+    cloud.wait_for_state(good, "registered")
+    for attempt in (1, 2, 3):
+        entry = cloud.wait_for(
+            bad,
+            lambda entry, n=attempt: entry is not None and entry.attempts == n,  # type: ignore[misc]
+        )
+        assert entry is not None
+        assert entry.state is EntryState.FAILED
+        assert "has sha512" in entry.reason
+        assert (entry.retry_at is None) == (attempt == 3)
+        cloud.clock.now += 10_000
+        registrar.reconcile_soon()
+    assert not cloud.is_published(bad)
+
+
+def test_corrupt_transfer_passes(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    cloud.service.faults = [faulty.Fault(faulty.Operation.READ, faulty.Effect.CORRUPTION, call=1)]
+    registrar = cloud.start()
+    entry = cloud.wait_for_state(image, "failed")
+    assert entry is not None
+    assert entry.retry_at is not None
+    cloud.clock.now += 31
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
+    assert cloud.read(image) == content_of(1)
+
+
+def test_full_spool_fails_clearly_and_is_tried_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = cloud.upload(1)
+    full = Space(3, 4096)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstatvfs", lambda descriptor: full)
+        registrar = cloud.start()
+        entry = cloud.wait_for_state(image, "failed")
+    assert entry is not None
+    assert "no room for image" in entry.reason
+    assert "[registrar] spool_path" in entry.reason
+    assert entry.retry_at is not None
+    assert os.listdir(cloud.spool) == []
+    cloud.clock.now += 31
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
+
+
+def test_glance_away_is_reported_once_and_passes(
+    cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    image = cloud.upload(1)
+    cloud.service.faults = [faulty.Fault(faulty.Operation.LIST, faulty.Effect.ERROR)]
+    registrar = cloud.start()
+    wait_for("it says so", lambda: "image service" in registrar.problems)
+    assert not registrar.is_healthy()
+    registrar.reconcile_soon()
+    wait_for("it asked again", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    cloud.service.faults = []
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
+    wait_for("it is well", registrar.is_healthy)
+    levels = [
+        record.levelname
+        for record in caplog.records
+        if record.getMessage().startswith("image service:")
+    ]
+    assert levels == ["WARNING", "INFO"]
+
+
+def test_glance_that_takes_ten_seconds_for_each_answer_only_takes_longer(cloud: Cloud) -> None:
+    def pass_time(seconds: float) -> None:
+        cloud.clock.now += seconds
+
+    cloud.service._sleep = pass_time
+    cloud.service.faults = [
+        faulty.Fault(operation, faulty.Effect.DELAY, delay_seconds=10.0)
+        for operation in faulty.Operation
+    ]
+    image = cloud.upload(1)
+    registrar = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    assert registrar.is_healthy()
+
+
+def test_origin_away_loses_no_outcome(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    away = [
+        faulty_origin.Fault(operation, faulty_origin.Effect.ERROR)
+        for operation in faulty_origin.Operation
+    ]
+
+    def lose_origin() -> None:
+        cloud.origin.faults = away
+
+    cloud.service.faults = [
+        faulty.Fault(faulty.Operation.READ, faulty.Effect.ACTION, call=2, action=lose_origin)
+    ]
+    registrar = cloud.start()
+    wait_for("it says so", lambda: "origin" in registrar.problems)
+    cloud.origin.faults = []
+    registrar.reconcile_soon()
+    entry = cloud.wait_for_state(image, "failed")
+    assert entry is not None
+    assert entry.attempts == 1
+    cloud.clock.now += 31
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
+
+
+def test_registration_of_a_killed_registrar_is_begun_again(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    cloud.catalogue.replace(image, None, Entry(EntryState.REGISTERING, registrar="dead/1"))
+    cloud.spool.mkdir(parents=True)
+    (cloud.spool / f"{image}.download").write_bytes(b"half")
+    cloud.start()
+    cloud.wait_for_state(image, "registered")
+    assert cloud.read(image) == content_of(1)
+    assert os.listdir(cloud.spool) == []
+
+
+def test_image_published_by_a_killed_registrar_is_not_read_again(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    service = cloud.start()
+    cloud.wait_for_state(image, "registered")
+    service.stop()
+    cloud.stop()
+    listed = cloud.catalogue.find(image)
+    cloud.catalogue.replace(image, listed, Entry(EntryState.REGISTERING, registrar="dead/1"))
+    reads = cloud.service.calls[faulty.Operation.OPEN]
+    cloud.start()
+    cloud.wait_for_state(image, "registered")
+    assert cloud.service.calls[faulty.Operation.OPEN] == reads
+
+
+def test_image_registered_by_hand_is_verified_and_adopted(cloud: Cloud) -> None:
+    image, other = cloud.upload(1), cloud.upload(2)
+    for image_id, number in ((image, 1), (other, 3)):
+        request = registration.Request(image_id, "by hand", MemorySource(content_of(number)), "raw")
+        registration.Registrar(cloud.repository, registration.Settings(workers=0)).register(request)
+    cloud.start()
+    cloud.wait_for_state(image, "registered")
+    entry = cloud.wait_for_state(other, "failed")
+    assert entry is not None
+    assert "registered already, with other content" in entry.reason
+    assert cloud.read(other) == content_of(3)
+
+
+def test_image_that_glance_never_had_is_none_of_its_business(cloud: Cloud) -> None:
+    by_hand = "00000000-0000-4000-8000-000000000009"
+    request = registration.Request(by_hand, "by hand", MemorySource(content_of(9)), "raw")
+    registration.Registrar(cloud.repository, registration.Settings(workers=0)).register(request)
+    image = cloud.upload(1)
+    cloud.start()
+    cloud.wait_for_state(image, "registered")
+    assert cloud.is_published(by_hand)
+    assert cloud.entry(by_hand) is None
+
+
+def test_two_registrars_register_once_and_the_second_takes_over(cloud: Cloud) -> None:
+    first = cloud.start()
+    wait_for("the first leads", lambda: first.is_leader)
+    second = cloud.start()
+    images = [cloud.upload(number) for number in (1, 2)]
+    first.reconcile_soon()
+    second.reconcile_soon()
+    for image in images:
+        cloud.wait_for_state(image, "registered")
+    assert cloud.service.calls[faulty.Operation.OPEN] == 2
+    assert not second.is_leader
+    assert second.is_healthy()
+    first.stop()
+    wait_for("the second leads", lambda: second.is_leader)
+    third = cloud.upload(3)
+    second.reconcile_soon()
+    cloud.wait_for_state(third, "registered")
+
+
+def test_malformed_entry_is_a_problem_of_its_image_only(cloud: Cloud) -> None:
+    bad, good = cloud.upload(1), cloud.upload(2)
+    cloud.origin.swap_ref(catalogue.catalogue_ref(bad), None, b"{")
+    registrar = cloud.start()
+    cloud.wait_for_state(good, "registered")
+    wait_for("it says so", lambda: f"image {bad}" in registrar.problems)
+    with pytest.raises(exception.CorruptError):
+        cloud.entry(bad)
+
+
+def test_garbage_is_collected_now_and_then(cloud: Cloud) -> None:
+    cloud.conf.set_override("gc_interval", 0.2, group="registrar")
+    registrar = cloud.start()
+    wait_for(
+        "two collections",
+        lambda: 'collections_total{outcome="complete"} 2.0' in registrar._metrics.text(),
+    )
