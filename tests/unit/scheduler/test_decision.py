@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from nova import objects
 from nova.scheduler import filters, weights
 
 from acstor.scheduler.nova.filter import DataPlaneFilter
@@ -72,27 +73,38 @@ def thousand(deployment: Deployment) -> Iterator[Deployment]:
     return deployment
 
 
+def in_racks(count: int) -> list[Any]:
+    """Return hosts of 40 to an aggregate, which they share as in Nova."""
+    hosts = [nova_host(f"h{number}") for number in range(count)]
+    for first in range(0, count, 40):
+        rack = objects.Aggregate(id=first + 1, name="rack", hosts=[], metadata={"rack": "r1"})
+        for host in hosts[first : first + 40]:
+            host.aggregates = [rack]
+    return hosts
+
+
 def decide(deployment: Deployment, hosts: list[Any]) -> list[Any]:
     """Filter and weigh as Nova does, by the classes of ACStor."""
     spec = request_spec()
     passed = DataPlaneFilter(deployment.hosts).filter_all(hosts, spec)
-    objects = [weights.WeighedHost(host, 0.0) for host in passed]
-    return list(BootCoverageWeigher(deployment.hosts).weigh_objects(objects, spec))
+    weighed = [weights.WeighedHost(host, 0.0) for host in passed]
+    return list(BootCoverageWeigher(deployment.hosts).weigh_objects(weighed, spec))
 
 
 def test_decision_over_a_thousand_hosts_takes_milliseconds(thousand: Deployment) -> None:
-    hosts = [nova_host(f"h{number}", rack="r1") for number in range(HOSTS)]
+    """In CPU time: a decision does not wait (the next test), and machines that test are busy."""
+    hosts = in_racks(HOSTS)
     taken = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.thread_time()
         found = decide(thousand, hosts)
-        taken.append(time.perf_counter() - started)
+        taken.append(time.thread_time() - started)
         assert len(found) == HOSTS * 9 // 10
     assert min(taken) < DECISION_SECONDS_MAX, f"{min(taken) * 1e3:.1f} ms"
 
 
 def test_decision_neither_waits_nor_does_io(thousand: Deployment) -> None:
-    hosts = [nova_host(f"h{number}", rack="r1") for number in range(HOSTS)]
+    hosts = in_racks(HOSTS)
     with CallRecorder() as calls:
         found = decide(thousand, hosts)
     assert len(set(found)) > HOSTS // 2  # the faults that are swallowed would make all equal
