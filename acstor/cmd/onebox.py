@@ -157,6 +157,7 @@ def _set(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
     from acstor.testbed.onebox import choice
     from acstor.testbed.onebox.configuration import files
 
+    Settings.load(directory)
     with directory.locked():
         settings = Settings.load(directory).with_overrides(arguments.option)
         settings.save(directory)

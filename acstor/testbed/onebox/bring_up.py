@@ -48,6 +48,7 @@ class BringUp:
         self._controller = self._hosts[network.CONTROLLER]
         self._databases = Databases(directory, self._controller)
         self._guest: GuestImage | None = None
+        self._services: list[Service] = []
 
     def run(self) -> None:
         """Bring everything up.
@@ -57,10 +58,7 @@ class BringUp:
         self._directory.create()
         self._settings.save(self._directory)
         self._install()
-        self._services = services.all_services(
-            self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor
-        )
-        self._do(self._steps())
+        self._do(self.plan())
 
     def _do(self, plan: list[steps.Step]) -> None:
         steps.run(plan, self._report, self._control.cancelled.set)
@@ -81,7 +79,11 @@ class BringUp:
     def _build_guest(self) -> None:
         self._guest = build_guest(recipe.GuestRecipe(), DEFAULT_ROOT / "guests")
 
-    def _steps(self) -> list[steps.Step]:
+    def plan(self) -> list[steps.Step]:
+        """Return the steps from the hosts to the cloud; ACStor's programs are installed."""
+        self._services = services.all_services(
+            self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor
+        )
         plan = [
             steps.Step("hosts", self._start_hosts),
             steps.Step("databases", self._databases.prepare, ("hosts",)),

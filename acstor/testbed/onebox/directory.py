@@ -70,7 +70,7 @@ class OneBoxDirectory:
 
         :raises TestbedError: when another process does.
         """
-        self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         # Beside the directory: down removes the directory while it holds the lock.
         lock = self.path.with_name(f".{self.path.name}.lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

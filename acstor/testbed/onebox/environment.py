@@ -146,7 +146,8 @@ def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None
         _install_requirements(directory)
         chosen = wheel
         if chosen is None:
-            search_path = directory.venv / "checkout"
+            # Several one-boxes may share an environment.
+            search_path = directory.venv.resolve() / "checkout"
             search_path.mkdir(exist_ok=True)
             link = search_path / "acstor"
             if link.is_symlink() and link.readlink() != CHECKOUT / "acstor":
@@ -154,12 +155,10 @@ def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None
             if not link.is_symlink():
                 link.symlink_to(CHECKOUT / "acstor")
             chosen = checkout_wheel(pathlib.Path(folder), search_path)
-            stamp = directory.venv / "acstor-checkout"
-            key = hashlib.sha256(chosen.read_bytes()).hexdigest()
-            if stamp.is_file() and stamp.read_text() == key:
-                return
-        else:
-            stamp, key = directory.venv / "acstor-checkout", str(wheel)
+        stamp = directory.venv / "acstor-wheel"
+        key = hashlib.sha256(chosen.read_bytes()).hexdigest()
+        if stamp.is_file() and stamp.read_text() == key:
+            return
         install = [
             directory.program("python"), "-m", "pip", "install", "-q", "--no-deps", "--no-index",
             "--disable-pip-version-check", "--force-reinstall", str(chosen),

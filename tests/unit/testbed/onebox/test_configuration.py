@@ -1,0 +1,149 @@
+"""The configuration of the services: what hosts share, and what must differ."""
+
+import logging
+import pathlib
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+
+from acstor.conf import loading
+from acstor.testbed.onebox import network
+from acstor.testbed.onebox.configuration import acstor, compute, files, infrastructure
+from acstor.testbed.onebox.configuration.writer import Configuration, Override, render
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.settings import Settings
+
+VENV = "/venv"
+
+
+def compute_host(name: str) -> Configuration:
+    return compute.nova_compute(VENV, name, network.address_of(name))
+
+
+def test_compute_hosts_differ_in_name_and_address_only() -> None:
+    one, two = render(compute_host("compute1")), render(compute_host("compute2"))
+    assert one != two
+    assert one.replace("compute1", "compute2").replace("10.78.0.11", "10.78.0.12") == two
+
+
+def test_compute_hosts_cannot_reach_the_databases() -> None:
+    text = render(compute_host("compute1"))
+    assert "mysql" not in text
+    assert "[database]" not in text
+
+
+def test_servers_have_the_same_path_on_every_host() -> None:
+    """A migrating server's files are named by their path."""
+    states = {str(compute_host(name)["DEFAULT"]["state_path"]) for name in ("compute1", "compute2")}
+    assert states == {"/var/lib/nova"}
+
+
+@pytest.mark.parametrize("with_acstor", [True, False])
+def test_scheduler_has_our_classes_only_with_acstor(with_acstor: bool) -> None:
+    text = render(compute.nova_controller(VENV, "/state", with_acstor=with_acstor))
+    assert ("acstor.scheduler" in text) is with_acstor
+    assert ("DataPlaneFilter" in text) is with_acstor
+    assert ("[acstor]" in text) is with_acstor
+
+
+def test_libvirt_hosts_have_ids_of_their_own_that_stay() -> None:
+    def host_id(name: str) -> str:
+        lines = infrastructure.libvirtd(name, network.address_of(name)).splitlines()
+        return next(line for line in lines if line.startswith("host_uuid"))
+
+    assert host_id("compute1") == host_id("compute1")
+    assert host_id("compute1") != host_id("compute2")
+
+
+def test_nothing_listens_at_a_wildcard() -> None:
+    address = network.address_of("compute1")
+    texts = [
+        infrastructure.mariadb("/state"), infrastructure.rabbitmq(),
+        infrastructure.libvirtd("compute1", address), infrastructure.sshd(address),
+    ]  # fmt: skip
+    assert not [text for text in texts if "0.0.0.0" in text or "::" in text]
+
+
+@pytest.mark.parametrize("name", ["controller", "compute1"])
+def test_acstor_knows_every_option_that_it_is_given(
+    name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if name == "controller":
+        configuration = acstor.acstor_controller("/shared", "/glance/images")
+    else:
+        configuration = acstor.acstor_compute("/shared", name, network.address_of(name))
+    path = tmp_path / "acstor.conf"
+    path.write_text(render(configuration))
+    conf = loading.load("acstor-agent", ["--config-file", str(path)], log.register_options)
+    with caplog.at_level(logging.WARNING):
+        loading.warn_of_unknown(conf)
+    assert caplog.messages == []
+    assert conf.host == name
+
+
+def test_every_database_is_created() -> None:
+    statements = infrastructure.create_databases()
+    for name in ("keystone", "nova_api", "nova_cell0", "neutron"):
+        assert f"CREATE DATABASE IF NOT EXISTS {name};" in statements
+
+
+class TestFiles:
+    """The files of a one-box."""
+
+    @pytest.fixture
+    def directory(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> OneBoxDirectory:
+        directory = OneBoxDirectory(pathlib.Path("/nowhere"))
+        directory.path = tmp_path
+        for name in ("venv", "hosts", "run", "shared", "logs", "cache"):
+            setattr(directory, name, tmp_path / name)
+        directory.create()
+        for api, paste in (("glance", "glance-api-paste.ini"), ("nova", "api-paste.ini")):
+            (directory.venv / "etc" / api).mkdir(parents=True)
+            (directory.venv / "etc" / api / paste).write_text("[composite:api]\n")
+        # The program is of a package that only a machine with a one-box needs.
+        monkeypatch.setattr(files, "_make_key", _key_without_ssh)
+        return directory
+
+    def test_second_writing_changes_nothing(self, directory: OneBoxDirectory) -> None:
+        assert files.write_all(directory, Settings()) == set()
+        assert files.write_all(directory, Settings()) == set()
+
+    def test_override_changes_the_files_of_its_name(self, directory: OneBoxDirectory) -> None:
+        files.write_all(directory, Settings())
+        overrides = (
+            Override("nova-compute", "image_cache", "manager_interval", "7"),
+            Override("cinder", "DEFAULT", "debug", "true"),
+        )
+        assert files.write_all(directory, Settings(overrides=overrides)) == {
+            ("compute1", "nova/nova.conf"),
+            ("compute2", "nova/nova.conf"),
+            ("controller", "cinder/cinder.conf"),
+        }
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt("manager_interval"), group="image_cache")
+        path = directory.etc("compute2") / "nova/nova.conf"
+        conf(["--config-file", str(path)], project="nova")
+        assert conf.image_cache.manager_interval == 7
+
+    def test_without_acstor_only_the_scheduler_changes(self, directory: OneBoxDirectory) -> None:
+        files.write_all(directory, Settings())
+        changed = files.write_all(directory, Settings(with_acstor=False))
+        assert changed == {("controller", "nova/nova.conf")}
+
+    def test_what_a_host_mounts_is_there(self, directory: OneBoxDirectory) -> None:
+        files.write_all(directory, Settings())
+        binds = files.controller_binds(directory) + files.compute_binds(directory, "compute2")
+        assert [str(source) for source, _ in binds if not source.exists()] == []
+
+    def test_keys_are_for_root_only(self, directory: OneBoxDirectory) -> None:
+        files.write_all(directory, Settings())
+        for name in ("onebox_key", "authorized_keys"):
+            mode = (directory.etc("compute1") / "ssh" / name).stat().st_mode
+            assert mode & 0o077 == 0
+
+
+def _key_without_ssh(path: pathlib.Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("key")
+    path.with_suffix(".pub").write_text("public key")

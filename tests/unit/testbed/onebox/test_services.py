@@ -1,0 +1,90 @@
+"""The services: which there are, what they need, in which order they start."""
+
+import pathlib
+
+import pytest
+
+from acstor.testbed.onebox import services
+from acstor.testbed.onebox.bring_up import BringUp
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.settings import Settings
+
+HOSTS = ["compute1", "compute2"]
+
+
+@pytest.fixture
+def directory(tmp_path: pathlib.Path) -> OneBoxDirectory:
+    directory = OneBoxDirectory(pathlib.Path("/nowhere"))
+    directory.venv = tmp_path / "venv"
+    (directory.venv / "bin").mkdir(parents=True)
+    (directory.venv / "bin" / "acstor-registrar").touch()
+    return directory
+
+
+def names(found: list[services.Service]) -> list[str]:
+    return [f"{service.name}@{service.host}" for service in found]
+
+
+def test_every_service_is_named_once(directory: OneBoxDirectory) -> None:
+    found = services.all_services(directory, HOSTS, with_acstor=True)
+    keys = [service.key for service in found]
+    assert len(keys) == len(set(keys))
+    assert {service.host for service in found} == {"controller", *HOSTS}
+
+
+def test_without_acstor_nothing_else_is_missing(directory: OneBoxDirectory) -> None:
+    every = services.all_services(directory, HOSTS, with_acstor=True)
+    stock = services.all_services(directory, HOSTS, with_acstor=False)
+    assert names(stock) == names([service for service in every if not service.is_acstor])
+    ours = names([service for service in every if service.is_acstor])
+    assert sorted(ours) == [
+        "acstor-agent@compute1", "acstor-agent@compute2", "acstor-dataplane@compute1",
+        "acstor-dataplane@compute2", "acstor-registrar@controller",
+    ]  # fmt: skip
+
+
+def test_a_checkout_without_registrar_has_no_such_service(directory: OneBoxDirectory) -> None:
+    (directory.venv / "bin" / "acstor-registrar").unlink()
+    found = services.all_services(directory, HOSTS, with_acstor=True)
+    assert "acstor-registrar" not in {service.name for service in found}
+
+
+def test_the_data_plane_starts_before_nova_and_libvirt(directory: OneBoxDirectory) -> None:
+    """A link in Nova's image cache must lead somewhere when Nova first looks at it."""
+    order = names(services.all_services(directory, HOSTS, with_acstor=True))
+    for host in HOSTS:
+        assert order.index(f"acstor-dataplane@{host}") < order.index(f"nova-compute@{host}")
+        assert order.index(f"acstor-dataplane@{host}") < order.index(f"libvirtd@{host}")
+
+
+def test_programs_are_absolute_paths(directory: OneBoxDirectory) -> None:
+    """They are started without a shell and without a search path."""
+    for service in services.all_services(directory, HOSTS, with_acstor=True):
+        assert service.argv[0].startswith("/"), service.name
+
+
+@pytest.mark.parametrize("with_acstor", [True, False])
+def test_every_step_of_up_follows_steps_that_exist(
+    directory: OneBoxDirectory, with_acstor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(with_acstor=with_acstor)
+    for is_filled in (False, True):
+        monkeypatch.setattr(
+            "acstor.testbed.onebox.databases.Databases.are_complete", is_filled, raising=True
+        )
+        monkeypatch.setattr(
+            "acstor.testbed.onebox.databases.Databases.cached", pathlib.Path("/nowhere/cached")
+        )
+        plan = BringUp(directory, settings, lambda name, seconds: None).plan()
+        known = [step.name for step in plan]
+        assert len(known) == len(set(known))
+        for step in plan:
+            assert set(step.after) <= set(known), step.name
+        started = {name for name in known if " on " in name}
+        wanted = services.all_services(directory, HOSTS, with_acstor=with_acstor)
+        infrastructure = {"mariadb", "rabbitmq", "memcached"}
+        assert started == {
+            f"{service.name} on {service.host}"
+            for service in wanted
+            if service.name not in infrastructure
+        }

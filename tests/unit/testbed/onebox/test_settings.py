@@ -1,0 +1,52 @@
+"""What a one-box was asked to be: kept with it, overrides over its options."""
+
+import pathlib
+
+import pytest
+
+from acstor.testbed.exception import TestbedError
+from acstor.testbed.onebox.configuration.writer import Override
+from acstor.testbed.onebox.directory import OneBoxDirectory
+from acstor.testbed.onebox.settings import Settings
+
+INTERVAL = Override("nova-compute", "image_cache", "manager_interval", "30")
+
+
+@pytest.fixture
+def directory() -> OneBoxDirectory:
+    return OneBoxDirectory(pathlib.Path("/nowhere"))
+
+
+def test_load_returns_what_was_saved(tmp_path: pathlib.Path, directory: OneBoxDirectory) -> None:
+    directory.settings = tmp_path / "settings.json"
+    settings = Settings(compute_hosts=3, with_acstor=False, overrides=(INTERVAL,))
+    settings.save(directory)
+    assert Settings.load(directory) == settings
+
+
+def test_load_without_a_one_box_says_what_to_do(directory: OneBoxDirectory) -> None:
+    with pytest.raises(TestbedError, match="no one-box in /nowhere") as caught:
+        Settings.load(directory)
+    assert "tools/onebox up" in caught.value.hint
+
+
+def test_override_changes_its_file_only() -> None:
+    settings = Settings(overrides=(INTERVAL, Override("nova-compute", "new", "a", "1")))
+    before = {"image_cache": {"manager_interval": "2400", "kept": "x"}}
+    after = settings.override("nova-compute", before)
+    assert after == {"image_cache": {"manager_interval": "30", "kept": "x"}, "new": {"a": "1"}}
+    assert before["image_cache"]["manager_interval"] == "2400"
+    assert settings.override("nova", before) == before
+
+
+def test_newest_override_of_an_option_wins() -> None:
+    newer = Override("nova-compute", "image_cache", "manager_interval", "60")
+    other = Override("nova", "image_cache", "manager_interval", "5")
+    assert Settings().with_overrides([INTERVAL, other, newer]).overrides == (newer, other)
+
+
+def test_compute_hosts_have_bounds() -> None:
+    assert Settings(compute_hosts=2).compute_names == ["compute1", "compute2"]
+    for count in (0, 9):
+        with pytest.raises(TestbedError):
+            _ = Settings(compute_hosts=count).compute_names
