@@ -90,8 +90,8 @@ def test_server_rebuilt_boots_another_image(
     server = instances.create(tiny)
     server.checked(boot=1)
     box.api.compute.rebuild_server(server.id, image=other_tiny.id)
-    server.checked(boot=1, template=other_tiny)
     server.wait()
+    server.checked(boot=1, template=other_tiny)
     server.assert_on_link(other_tiny)
     assert not box.nova_downloads(other_tiny.id)
 
