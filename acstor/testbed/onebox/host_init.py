@@ -88,6 +88,7 @@ def arrange_mounts(directory: str, overlaid: list[str], binds: list[tuple[str, s
     os.makedirs(directory, exist_ok=True)
     mount(kept, directory, flags=_MS_BIND | _MS_REC)
     unmount(kept)
+    os.rmdir(kept)
     for source, target in binds:
         if os.path.isdir(source):
             os.makedirs(target, exist_ok=True)
