@@ -217,6 +217,8 @@ impl Dispatch {
         let Some(file) = self.files.open(header.inode) else {
             return self.errno(header, libc::ESTALE);
         };
+        // Before the answer, after which the guest may read.
+        file.view.opened();
         let out = abi::OpenOut {
             fh: file.key.handle,
             open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH,

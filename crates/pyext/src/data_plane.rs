@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_readpath::{OriginSource, ReadPathError};
+use acstor_readpath::{OriginSource, PreloadWish, ReadPathError};
 use acstor_types::{DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value;
 
 use crate::errors::{raise, raise_stale};
-use crate::host::{Host, HostError, Withdrawal};
+use crate::host::{Host, HostError, Withdrawal, parse_what};
 use crate::log_channel::LogChannel;
 use crate::python_origin::PythonOrigin;
 use crate::settings::Settings;
@@ -198,6 +198,63 @@ impl DataPlane {
             Ok(()) | Err(ReadPathError::NotAttached(_)) => Ok(()),
             Err(error) => Err(exception(error.into())),
         }
+    }
+
+    fn working_set<'py>(&self, py: Python<'py>, disk_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let disk = self::disk_id(disk_id)?;
+        let seen = py.detach(|| self.host.working_set(disk)).map_err(exception)?;
+        let dict = PyDict::new(py);
+        dict.set_item("boots", seen.boots)?;
+        dict.set_item("chunk_count", seen.chunk_count)?;
+        dict.set_item("bitmap", PyBytes::new(py, &seen.bitmap))?;
+        Ok(dict)
+    }
+
+    fn set_working_set(&self, py: Python<'_>, disk_id: &str, path: PathBuf) -> PyResult<()> {
+        let disk = self::disk_id(disk_id)?;
+        py.detach(|| self.host.set_working_set(disk, &path)).map_err(exception)
+    }
+
+    fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let coverage = py.detach(|| self.host.coverage());
+        python(py, &Value::Array(coverage))
+    }
+
+    fn preload_start<'py>(
+        &self,
+        py: Python<'py>,
+        disk_id: &str,
+        what: &str,
+        rate_bytes_per_s: u64,
+        pin: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let disk = self::disk_id(disk_id)?;
+        let what = parse_what(what).map_err(exception)?;
+        let wish = PreloadWish { what, rate_bytes_per_s, pin };
+        let job = py.detach(|| self.host.preload_start(disk, wish)).map_err(exception)?;
+        python(py, &job)
+    }
+
+    fn preload_status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let jobs = py.detach(|| self.host.preload_status());
+        python(py, &Value::Array(jobs))
+    }
+
+    fn preload_stop(&self, py: Python<'_>, disk_id: &str) -> PyResult<()> {
+        let disk = self::disk_id(disk_id)?;
+        py.detach(|| self.host.preload_stop(disk)).map_err(exception)
+    }
+
+    fn preload_estimate<'py>(
+        &self,
+        py: Python<'py>,
+        disk_id: &str,
+        what: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let disk = self::disk_id(disk_id)?;
+        let what = parse_what(what).map_err(exception)?;
+        let estimate = py.detach(|| self.host.preload_estimate(disk, what)).map_err(exception)?;
+        python(py, &estimate)
     }
 
     fn set_log_level(&self, directives: &str) -> PyResult<()> {

@@ -51,6 +51,8 @@ settings! {
     hedge_enabled: bool,
     hedge_min_ms: u64,
     prefetch_max_bytes: u64,
+    boot_window_ms: u64,
+    hint_preload_bytes_per_s: u64,
     peer_inflight_max: usize,
     distance_threshold: Option<u32>,
     peer_listen_address: String,

@@ -48,6 +48,12 @@ impl LocalStore for MemoryStore {
         self.0.lock().contains_key(digest)
     }
 
+    fn likely_contains(&self, digest: &Digest) -> bool {
+        self.contains(digest)
+    }
+
+    fn favor(&self, _: &Digest) {}
+
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
         self.0.lock().extend(chunks.iter().cloned());
         Ok(vec![InsertOutcome::New; chunks.len()])

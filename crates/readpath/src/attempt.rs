@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::flight::{FlightFailure, Obtained, Side};
+use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::origin_queue::{Lane, OriginAnswer, OriginFailure};
 use crate::outcome::{OriginRefusal, PeerFetch, PeerSkip};
 use crate::peers::NO_HINT;
@@ -39,12 +39,18 @@ impl Sources {
         candidate: Candidate,
         want: Want,
         tier: Tier,
-        side: Side,
+        (side, flight): (Side, &Flight),
         deadline: Instant,
     ) -> AttemptResult {
-        let started = Instant::now();
-        let permits = candidate.health.permits.clone();
-        let Some(_permit) = self.permit(permits, side, deadline).await else {
+        let mut started = Instant::now();
+        let health = &candidate.health;
+        let mut background = None;
+        if side == Side::Preload {
+            background = preload_permit(health.preload_permits.clone(), flight, deadline).await;
+            // What it waited behind its like says nothing of the peer.
+            started = Instant::now();
+        }
+        let Some(_permit) = self.permit(health.permits.clone(), side, deadline).await else {
             self.metrics.peer_skips(PeerSkip::Busy, 1);
             return Err(AttemptFailure::Next);
         };
@@ -61,6 +67,7 @@ impl Sources {
         let answer = timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
             Err(PeerError::Deadline { address: candidate.address.to_string() })
         });
+        drop(background);
         match answer {
             Ok(bytes) => self.verify_peer(&candidate, &want, tier, bytes, started.elapsed()),
             Err(error) => Err(self.peer_failed(&candidate, &error, started.elapsed())),
@@ -155,7 +162,10 @@ impl Sources {
             Ok(Err(_)) => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
             Err(_) => {
                 self.metrics.origin_refused(OriginRefusal::Timeout);
-                self.origin.queue().health.failed(Instant::now());
+                // What waited behind others for its turn says nothing of the origin.
+                if lane != Lane::Preload {
+                    self.origin.queue().health.failed(Instant::now());
+                }
                 AttemptFailure::Origin(FlightFailure::Unavailable)
             }
         };
@@ -183,6 +193,19 @@ impl Sources {
             }
             OriginFailure::Stopped => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
         }
+    }
+}
+
+/// Takes one of the peer's permits for preloads; none once somebody waits for the chunk, who then
+/// need not wait behind other preloads, or when none is to be had in time.
+async fn preload_permit(
+    permits: Arc<Semaphore>,
+    flight: &Flight,
+    deadline: Instant,
+) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        permit = timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
+        () = flight.demanded() => None,
     }
 }
 

@@ -8,10 +8,12 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::boot_recorder::BootRecorder;
 use crate::extents::ExtentMap;
 use crate::ledger::Ledger;
 use crate::sources::Want;
 use crate::streams::StreamTable;
+use crate::wanted_chunks::WantedChunks;
 use crate::{LocalStore, ReadPathConfig, limits};
 
 /// One immutable disk state.
@@ -23,6 +25,9 @@ pub(crate) struct Disk {
     pub(crate) extents: ExtentMap,
     pub(crate) streams: StreamTable,
     pub(crate) ledger: ArcSwapOption<Ledger>,
+    pub(crate) boots: BootRecorder,
+    /// What boots read, as learnt by all hosts.
+    pub(crate) working_set: ArcSwapOption<WantedChunks>,
     cached: CachedBytes,
 }
 
@@ -52,6 +57,8 @@ impl Disk {
             extents: ExtentMap::of(&manifest),
             streams: StreamTable::new(config.prefetch_max_bytes, chunk),
             ledger: ArcSwapOption::empty(),
+            boots: BootRecorder::new(manifest.chunk_count()),
+            working_set: ArcSwapOption::empty(),
             cached: CachedBytes::default(),
             moved: ArcSwapOption::empty(),
             manifest,
@@ -153,6 +160,15 @@ impl Disk {
         *self.cached.stale_at.lock() = Some(Instant::now() + age);
         self.cached.is_counting.store(false, Ordering::Relaxed);
         bytes
+    }
+
+    /// Notes that a front end read `len` bytes, clipped, at `offset`.
+    #[inline]
+    pub(crate) fn note_read(&self, offset: u64, len: usize) {
+        if len > 0 {
+            let size = self.manifest.chunk_size();
+            self.boots.note(size.index_of(offset), size.index_of(offset + len as u64 - 1));
+        }
     }
 
     pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {

@@ -96,12 +96,16 @@ impl DiskView {
         let begin = Instant::now();
         let deadline = begin + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
+        self.disk.note_read(offset, len);
         let slots = self.board(offset, len, deadline);
+        let mut waiting = None;
         if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
             let update = self.disk.streams.note_miss(offset, len);
             self.sources.follow(&self.disk, update);
+            waiting = Some(self.sources.waiting_reads.enter());
         }
         let result = self.collect(offset, len, slots, begin, deadline).await;
+        drop(waiting);
         if let Err(error) = &result {
             self.sources.metrics.read_failed(error);
             tracing::warn!(disk = %self.disk.id(), offset, len, "read failed: {error}");
@@ -217,6 +221,7 @@ impl BlockView for DiskView {
                 tiers.push((piece, tier));
             }
         }
+        self.disk.note_read(offset, len);
         tally.count(&self.sources, len);
         if let Some(begin) = begin {
             self.note_hits(offset, len, begin, &tiers);
@@ -229,6 +234,17 @@ impl BlockView for DiskView {
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
         let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
         Box::pin(async move { view.read_waiting(offset, len).await })
+    }
+
+    fn opened(&self) {
+        let (is_boot, must_close) = self.disk.boots.opened(self.sources.config.boot_window);
+        if is_boot {
+            self.sources.metrics.preload.boot();
+        }
+        if must_close {
+            let disk = self.disk.clone();
+            self.sources.runtime.spawn(async move { disk.boots.close_when_over().await });
+        }
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {

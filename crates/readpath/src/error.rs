@@ -80,6 +80,27 @@ pub enum ReadPathError {
     /// No such disk is attached.
     #[error("disk {0} is not attached")]
     NotAttached(DiskId),
+    /// What was given is no working set of the disk.
+    #[error("no working set of disk {disk}: {reason}")]
+    WorkingSet {
+        /// The disk.
+        disk: DiskId,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No working set of the disk is known.
+    #[error("no working set of disk {0} is known; boot it once, or preload the whole of it")]
+    NoWorkingSet(DiskId),
+    /// The disk has too many chunks.
+    #[error("disk {disk} has {chunks} chunks; working sets and preloads go up to {max}")]
+    TooManyChunks {
+        /// The disk.
+        disk: DiskId,
+        /// Its chunks.
+        chunks: u64,
+        /// The limit.
+        max: u64,
+    },
     /// As many disks are attached as the limit allows.
     #[error("{0} disks are attached, no more are allowed")]
     TooManyDisks(usize),
@@ -99,8 +120,10 @@ impl ReadPathError {
         match self {
             ReadPathError::Config { .. }
             | ReadPathError::Conflict(_)
+            | ReadPathError::WorkingSet { .. }
             | ReadPathError::ChunkSize { .. } => ErrorKind::Invalid,
-            ReadPathError::NotAttached(_) => ErrorKind::NotFound,
+            ReadPathError::NotAttached(_) | ReadPathError::NoWorkingSet(_) => ErrorKind::NotFound,
+            ReadPathError::TooManyChunks { .. } => ErrorKind::Unsupported,
             ReadPathError::TooManyDisks(_) => ErrorKind::Exhausted,
             ReadPathError::Thread { .. } => ErrorKind::Internal,
         }

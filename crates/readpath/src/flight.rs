@@ -66,10 +66,19 @@ impl FlightFailure {
 pub(crate) enum Side {
     /// Nobody yet: the prefetch.
     Prefetch,
+    /// A preload. It decides itself whether to try again: one round, behind everybody else.
+    Preload,
     /// A peer. It decides itself what to do when this host fails: one round, no retries.
     Peer,
     /// A guest of this host: retries until the deadline.
     Guest,
+}
+
+impl Side {
+    /// Whether somebody waits for the chunk this very moment.
+    pub(crate) fn is_demand(self) -> bool {
+        self >= Side::Peer
+    }
 }
 
 pub(crate) type Outcome = Result<Obtained, FlightFailure>;
@@ -80,6 +89,7 @@ pub(crate) struct Flight {
     pub(crate) digest: Digest,
     wishes: Mutex<Wishes>,
     changed: Notify,
+    demanded: Notify,
     outcome: OnceLock<(Instant, Outcome)>,
     done: Notify,
 }
@@ -104,6 +114,7 @@ impl Flight {
             digest,
             wishes: Mutex::new(wishes),
             changed: Notify::new(),
+            demanded: Notify::new(),
             outcome: OnceLock::new(),
             done: Notify::new(),
         }
@@ -117,6 +128,9 @@ impl Flight {
         wishes.is_cancelled &= side == Side::Prefetch;
         drop(wishes);
         self.changed.notify_one();
+        if side.is_demand() {
+            self.demanded.notify_waiters();
+        }
     }
 
     /// Gives the flight up unless somebody waits for it.
@@ -137,6 +151,19 @@ impl Flight {
     /// Waits until the wishes may have changed; for the one task that drives the flight.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Waits until a guest or a peer waits for the chunk.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when dropped.
+    pub(crate) async fn demanded(&self) {
+        let demanded = self.demanded.notified();
+        tokio::pin!(demanded);
+        demanded.as_mut().enable();
+        if !self.wishes().side.is_demand() {
+            demanded.await;
+        }
     }
 
     /// Waits for the outcome, at most until `deadline`.

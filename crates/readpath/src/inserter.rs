@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 use crate::metrics::Metrics;
-use crate::{LocalStore, ReadPathError};
+use crate::{InsertOutcome, LocalError, LocalStore, ReadPathError};
 
 /// Chunks written at a time.
 const BATCH_MAX: usize = 32;
@@ -28,10 +29,28 @@ pub(crate) struct Inserter {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: HashMap<Digest, Bytes>,
+    waiting: HashMap<Digest, Waiting>,
     order: VecDeque<Digest>,
     bytes: usize,
     is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    bytes: Bytes,
+    watchers: Vec<oneshot::Sender<WriteOutcome>>,
+}
+
+/// What became of a chunk that was to be written.
+pub(crate) type WriteOutcome = Result<InsertOutcome, LocalError>;
+
+/// Why a chunk was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotQueued {
+    /// The queue is full.
+    Full,
+    /// Nothing more is taken.
+    Stopped,
 }
 
 impl Inserter {
@@ -57,23 +76,49 @@ impl Inserter {
 
     /// Queues a verified chunk; `false`: the queue is full and the chunk is dropped.
     pub(crate) fn push(&self, digest: Digest, bytes: Bytes) -> bool {
+        self.queue(digest, bytes, None).is_ok()
+    }
+
+    /// Queues a verified chunk, unless it is queued already, and tells what became of it.
+    pub(crate) fn watch(
+        &self,
+        digest: Digest,
+        bytes: Bytes,
+    ) -> Result<oneshot::Receiver<WriteOutcome>, NotQueued> {
+        let (watcher, outcome) = oneshot::channel();
+        self.queue(digest, bytes, Some(watcher))?;
+        Ok(outcome)
+    }
+
+    fn queue(
+        &self,
+        digest: Digest,
+        bytes: Bytes,
+        watcher: Option<oneshot::Sender<WriteOutcome>>,
+    ) -> Result<(), NotQueued> {
         let mut state = self.state.lock();
-        if state.is_stopped || state.bytes + bytes.len() > self.bytes_max {
-            return false;
+        if state.is_stopped {
+            return Err(NotQueued::Stopped);
         }
-        if !state.waiting.contains_key(&digest) {
-            state.bytes += bytes.len();
-            state.waiting.insert(digest, bytes);
-            state.order.push_back(digest);
-            drop(state);
-            self.changed.notify_all();
+        if let Some(waiting) = state.waiting.get_mut(&digest) {
+            waiting.watchers.extend(watcher);
+            return Ok(());
         }
-        true
+        if state.bytes + bytes.len() > self.bytes_max {
+            return Err(NotQueued::Full);
+        }
+        state.bytes += bytes.len();
+        let watchers = watcher.into_iter().collect();
+        state.waiting.insert(digest, Waiting { bytes, watchers });
+        state.order.push_back(digest);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
     }
 
     /// Returns a chunk that waits to be written.
     pub(crate) fn get(&self, digest: &Digest) -> Option<Bytes> {
-        self.state.lock().waiting.get(digest).cloned()
+        self.state.lock().waiting.get(digest).map(|waiting| waiting.bytes.clone())
     }
 
     /// Bytes that wait.
@@ -101,14 +146,15 @@ impl Inserter {
 
     fn run(&self, store: &dyn LocalStore, metrics: &Metrics) {
         while let Some(batch) = self.next_batch() {
-            match store.insert_many(&batch) {
-                Ok(outcomes) => metrics.inserted(&outcomes),
+            let written = store.insert_many(&batch);
+            match &written {
+                Ok(outcomes) => metrics.inserted(outcomes),
                 Err(error) => {
                     metrics.insert_failed(batch.len());
                     tracing::warn!(kind = error.kind.as_str(), "chunks were not kept: {error}");
                 }
             }
-            self.forget(&batch);
+            self.forget(&batch, &written);
         }
     }
 
@@ -126,18 +172,31 @@ impl Inserter {
         Some(
             digests
                 .into_iter()
-                .filter_map(|digest| Some((digest, state.waiting.get(&digest)?.clone())))
+                .filter_map(|digest| Some((digest, state.waiting.get(&digest)?.bytes.clone())))
                 .collect(),
         )
     }
 
-    fn forget(&self, batch: &[(Digest, Bytes)]) {
+    fn forget(&self, batch: &[(Digest, Bytes)], written: &Result<Vec<InsertOutcome>, LocalError>) {
         let mut state = self.state.lock();
-        for (digest, bytes) in batch {
-            state.waiting.remove(digest);
+        let mut watchers = Vec::new();
+        for (position, (digest, bytes)) in batch.iter().enumerate() {
+            if let Some(waiting) = state.waiting.remove(digest) {
+                watchers.extend(waiting.watchers.into_iter().map(|watcher| (position, watcher)));
+            }
             state.bytes -= bytes.len();
         }
         drop(state);
         self.changed.notify_all();
+        for (position, watcher) in watchers {
+            let outcome = match written {
+                Ok(outcomes) => {
+                    Ok(outcomes.get(position).copied().unwrap_or(InsertOutcome::Refused))
+                }
+                Err(error) => Err(error.clone()),
+            };
+            // Who watches may have gone.
+            let _ = watcher.send(outcome);
+        }
     }
 }

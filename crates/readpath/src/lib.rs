@@ -11,6 +11,7 @@
 //! that were not verified, or let a source that fails take the others with it.
 
 mod attempt;
+mod boot_recorder;
 mod config;
 mod counts;
 mod disk;
@@ -40,6 +41,8 @@ mod pins;
 mod placement;
 mod posix_pack_reader;
 mod prefetch;
+mod preload;
+mod preload_metrics;
 mod readpath;
 mod recent;
 mod round;
@@ -51,7 +54,11 @@ mod streams;
 mod tier;
 mod token_bucket;
 mod view;
+mod waiting_reads;
+mod wanted_chunks;
+mod working_sets;
 
+pub use boot_recorder::WorkingSet;
 pub use config::{Keep, PlacementRule, ReadPathConfig};
 pub use counts::{ReadCounts, TierCount};
 pub use error::{ReadError, ReadPathError};
@@ -60,6 +67,8 @@ pub use origin::{OriginError, OriginRange, OriginSource};
 pub use peers::{NO_HINT, PeerFuture, PeerSource};
 pub use pins::PinReport;
 pub use posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
+pub use preload::{PreloadEstimate, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
 pub use readpath::{ReadPath, Seams};
 pub use tier::Tier;
 pub use view::{BlockView, ExtentKind, ReadFuture, Segment, TryRead};
+pub use wanted_chunks::Coverage;

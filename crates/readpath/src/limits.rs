@@ -24,6 +24,32 @@ pub const LEDGER_CAPACITY_MAX: usize = 1 << 22;
 pub const PIN_WINDOW_CHUNKS: usize = 64;
 /// How often a source of wrong content is asked again for the same chunk within one read.
 pub const CORRUPT_ATTEMPTS_MAX: u32 = 2;
+/// Most chunks of a disk whose working set is learnt or that is preloaded: 8 MiB of bitmap.
+pub const WORKING_SET_CHUNKS_MAX: u64 = 1 << 26;
+/// Longest window of a boot.
+pub const BOOT_WINDOW_MAX: Duration = Duration::from_secs(3600);
+/// Preloads that run at a time; others are queued.
+pub const PRELOAD_JOBS_MAX: usize = 2;
+/// Bytes that one preload has in flight.
+pub const PRELOAD_WINDOW_BYTES: usize = 8 << 20;
+/// Most bytes that a preload starts to fetch at a time, and what its rate limit lets through at once.
+pub const PRELOAD_BATCH_BYTES_MAX: usize = 1 << 20;
+/// A rate-limited preload starts batches of its rate divided by this, so at least so many a second.
+pub const PRELOAD_BATCHES_PER_SECOND: u64 = 4;
+/// Time that a preload could not use, for want of a finer clock, and may make up for.
+pub const PRELOAD_BURST_TIME: Duration = Duration::from_millis(10);
+/// Longest time that a preload gives way to guests before it fetches one batch all the same.
+pub const PRELOAD_YIELD_MAX: Duration = Duration::from_secs(1);
+/// How often a preload tries to have one chunk while the origin answers now and then: a minute.
+pub const PRELOAD_ATTEMPTS_MAX: u32 = 30;
+/// How often a preload tries to have a chunk that is missing in the origin or has wrong content.
+pub const PRELOAD_DAMAGED_ATTEMPTS_MAX: u32 = 5;
+/// How long a preload waits for an origin that does not answer.
+pub const PRELOAD_ORIGIN_WAIT_MAX: Duration = Duration::from_secs(3600);
+/// How often a preload looks again for chunks that were evicted while it fetched others.
+pub const PRELOAD_PASSES_MAX: u32 = 3;
+/// Wait for room in the queue of chunks that are written.
+pub const PRELOAD_INSERT_PAUSE: Duration = Duration::from_millis(10);
 /// Longest duration of any setting.
 pub const DURATION_MAX: Duration = Duration::from_secs(600);
 /// Age after which the count of a disk's cached bytes is taken anew.

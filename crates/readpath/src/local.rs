@@ -43,6 +43,8 @@ pub struct LocalUsage {
     pub used_bytes: u64,
     /// Bytes of the chunks pinned.
     pub pinned_bytes: u64,
+    /// Most bytes that may be pinned.
+    pub pinned_max_bytes: u64,
 }
 
 /// The digests held on this host's disk.
@@ -60,6 +62,11 @@ pub trait LocalStore: Send + Sync + 'static {
     fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError>;
     /// Returns whether the store has a chunk, without touching its eviction state.
     fn contains(&self, digest: &Digest) -> bool;
+    /// As [`LocalStore::contains`], and may be wrong once in a great while: cheap enough to ask of
+    /// every chunk of every image.
+    fn likely_contains(&self, digest: &Digest) -> bool;
+    /// Sees to it that a chunk which nobody has read so far is not the first to leave.
+    fn favor(&self, digest: &Digest);
     /// Keeps chunks; one outcome per chunk, in order.
     ///
     /// # Errors
@@ -110,6 +117,14 @@ impl LocalStore for HostStore {
         self.store.contains(digest)
     }
 
+    fn likely_contains(&self, digest: &Digest) -> bool {
+        self.store.likely_contains(digest)
+    }
+
+    fn favor(&self, digest: &Digest) {
+        self.store.favor(digest);
+    }
+
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
         let outcomes = self.store.insert_many(chunks).map_err(|error| local_error(&error))?;
         Ok(outcomes
@@ -137,6 +152,7 @@ impl LocalStore for HostStore {
             capacity_bytes: stats.slots * chunk,
             used_bytes: stats.slots_used * chunk,
             pinned_bytes: stats.pinned * chunk,
+            pinned_max_bytes: stats.pinned_max * chunk,
         }
     }
 }

@@ -59,6 +59,26 @@ pub const INSERT_QUEUE_BYTES: &str = "acstor_insert_queue_bytes";
 pub const RECENT_BYTES: &str = "acstor_recent_bytes";
 /// Chunks prefetched, by outcome.
 pub const PREFETCH_CHUNKS: &str = "acstor_prefetch_chunks";
+/// Reads of guests that wait this moment.
+pub const READS_WAITING: &str = "acstor_reads_waiting";
+/// Preloads that have not ended, by state.
+pub const PRELOAD_JOBS: &str = "acstor_preload_jobs";
+/// Preloads that ended, by outcome.
+pub const PRELOADS_ENDED: &str = "acstor_preload_ended";
+/// Chunks of preloads, by outcome.
+pub const PRELOAD_CHUNKS: &str = "acstor_preload_chunks";
+/// Bytes that preloads brought.
+pub const PRELOAD_BYTES: &str = "acstor_preload_bytes";
+/// Time that preloads gave way to reads of guests.
+pub const PRELOAD_YIELD_SECONDS: &str = "acstor_preload_yield_seconds";
+/// Hints that an image is about to be booted, by outcome.
+pub const PRELOAD_HINTS: &str = "acstor_preload_hints";
+/// Boots seen.
+pub const WORKING_SET_BOOTS: &str = "acstor_working_set_boots";
+/// Disks with a working set.
+pub const WORKING_SET_IMAGES: &str = "acstor_working_set_images";
+/// Chunks of the working sets.
+pub const WORKING_SET_CHUNKS: &str = "acstor_working_set_chunks";
 /// Reads of the chunk store that failed and were taken for misses.
 pub const STORE_READ_ERRORS: &str = "acstor_store_read_errors";
 /// Bytes that the chunk store may hold.
@@ -73,7 +93,7 @@ pub const RING_GENERATION: &str = "acstor_ring_generation";
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 34] = [
+pub const ALL: [&str; 44] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -102,6 +122,16 @@ pub const ALL: [&str; 34] = [
     INSERT_QUEUE_BYTES,
     RECENT_BYTES,
     PREFETCH_CHUNKS,
+    READS_WAITING,
+    PRELOAD_JOBS,
+    PRELOADS_ENDED,
+    PRELOAD_CHUNKS,
+    PRELOAD_BYTES,
+    PRELOAD_YIELD_SECONDS,
+    PRELOAD_HINTS,
+    WORKING_SET_BOOTS,
+    WORKING_SET_IMAGES,
+    WORKING_SET_CHUNKS,
     STORE_READ_ERRORS,
     STORE_CAPACITY_BYTES,
     STORE_USED_BYTES,

@@ -18,16 +18,17 @@ use crate::outcome::{
     Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch, PeerSkip, Prefetch,
     ReadResult, Retry, Serve,
 };
+use crate::preload_metrics::PreloadMetrics;
 use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
 
-type Label = [(&'static str, &'static str); 1];
+pub(crate) type Label = [(&'static str, &'static str); 1];
 
 /// The counters of one family, by the index of the label value.
 #[derive(Debug)]
-struct Labelled(Vec<Counter>);
+pub(crate) struct Labelled(Vec<Counter>);
 
 impl Labelled {
-    fn new(
+    pub(crate) fn new(
         registry: &mut Registry,
         name: &str,
         help: &str,
@@ -41,7 +42,7 @@ impl Labelled {
         )
     }
 
-    fn add(&self, index: usize, count: u64) {
+    pub(crate) fn add(&self, index: usize, count: u64) {
         if let Some(counter) = self.0.get(index) {
             counter.inc_by(count);
         }
@@ -71,6 +72,7 @@ pub(crate) struct Gauges {
     pub(crate) store_pinned_bytes: Gauge,
     pub(crate) ring_generation: Gauge,
     pub(crate) disks: Gauge,
+    pub(crate) reads_waiting: Gauge,
 }
 
 impl Gauges {
@@ -99,6 +101,7 @@ impl Gauges {
         add(names::STORE_PINNED_BYTES, "Bytes pinned", &gauges.store_pinned_bytes);
         add(names::RING_GENERATION, "Generation of the ring in use", &gauges.ring_generation);
         add(names::DISKS, "Disks attached", &gauges.disks);
+        add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges
     }
 }
@@ -128,6 +131,7 @@ pub(crate) struct Metrics {
     inserts: Labelled,
     prefetch_chunks: Labelled,
     store_read_errors: Counter,
+    pub(crate) preload: PreloadMetrics,
     pub(crate) gauges: Gauges,
 }
 
@@ -136,7 +140,7 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(50e-6, 2.0, 22))
 }
 
-fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
+pub(crate) fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
     let counter = Counter::default();
     registry.register(name, help, counter.clone());
     counter
@@ -237,6 +241,7 @@ impl Metrics {
                 "outcome",
                 Prefetch::NAMES,
             ),
+            preload: PreloadMetrics::new(r),
             store_read_errors: counter(r, names::STORE_READ_ERRORS, "Failed chunk store reads"),
             gauges: Gauges::register(r),
         }

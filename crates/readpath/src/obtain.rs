@@ -21,6 +21,7 @@ impl Side {
     fn join(self) -> Join {
         match self {
             Side::Prefetch => Join::Prefetch,
+            Side::Preload => Join::Preload,
             Side::Peer => Join::Peer,
             Side::Guest => Join::Guest,
         }
@@ -29,6 +30,7 @@ impl Side {
     pub(crate) fn lane(self) -> Lane {
         match self {
             Side::Prefetch => Lane::Prefetch,
+            Side::Preload => Lane::Preload,
             Side::Peer | Side::Guest => Lane::Demand,
         }
     }
@@ -82,7 +84,9 @@ impl Sources {
     fn plan(&self, oid: Oid, side: Side) -> Plan {
         let mut plan = self.placement.plan(oid, &self.peer_table);
         match side {
-            Side::Guest => self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far)),
+            Side::Guest | Side::Preload => {
+                self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
+            }
             // A peer is never sent on to another peer.
             Side::Peer => plan.peers.clear(),
             // A guess is worth one attempt, and no read of the origin for a chunk of another host.
@@ -120,7 +124,7 @@ impl Sources {
             let failure = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {
                     // Kept before the flight ends: whoever misses it then finds the chunk.
-                    self.keep(want.digest, &obtained);
+                    self.keep(want.digest, &obtained, flight.wishes().side);
                     self.flights.finish(flight, Ok(obtained));
                     return;
                 }

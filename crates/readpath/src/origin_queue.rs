@@ -1,8 +1,9 @@
-//! The queue in front of the origin: one entry per chunk, runs of neighbours, two lanes.
+//! The queue in front of the origin: one entry per chunk, runs of neighbours, three lanes.
 //!
 //! Invariants: a digest is queued or under way at most once, whoever waits for it; a run holds
-//! neighbouring chunks of one pack and one lane; the prefetch lane runs only when the demand lane is
-//! empty and only on its share of the threads; what nobody waits for any more is not read.
+//! neighbouring chunks of one pack and one lane; a lane runs only when those before it are empty,
+//! and all but the demand lane only on their share of the threads; what nobody waits for any more is
+//! not read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -33,13 +34,15 @@ pub(crate) enum OriginFailure {
 /// What a waiter gets.
 pub(crate) type OriginAnswer = Result<Bytes, OriginFailure>;
 
-/// Which of two queues a miss waits in.
+/// Which queue a miss waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Somebody waits for the chunk.
     Demand,
     /// Somebody may soon ask for the chunk.
     Prefetch,
+    /// A preload brings the chunk.
+    Preload,
 }
 
 /// A chunk that is to be read.
@@ -85,8 +88,10 @@ struct State {
     places: BTreeMap<(PackId, u32), Digest>,
     demand: VecDeque<Digest>,
     prefetch: VecDeque<Digest>,
+    preload: VecDeque<Digest>,
     queued: usize,
-    prefetch_running: usize,
+    /// Runs under way for which nobody waits.
+    idle_running: usize,
     is_stopped: bool,
 }
 
@@ -157,6 +162,7 @@ impl OriginQueue {
         match miss.lane {
             Lane::Demand => state.demand.push_back(miss.digest),
             Lane::Prefetch => state.prefetch.push_back(miss.digest),
+            Lane::Preload => state.preload.push_back(miss.digest),
         }
         state.queued += 1;
         let entry = Entry {
@@ -170,7 +176,7 @@ impl OriginQueue {
         true
     }
 
-    /// Moves a chunk that is queued as a prefetch to the demand lane.
+    /// Moves a chunk that is queued in another lane to the demand lane.
     pub(crate) fn promote(&self, digest: &Digest) {
         let mut state = self.state.lock();
         if Self::promote_entry(&mut state, digest) {
@@ -181,9 +187,9 @@ impl OriginQueue {
 
     fn promote_entry(state: &mut State, digest: &Digest) -> bool {
         match state.entries.get_mut(digest) {
-            Some(entry) if entry.lane == Lane::Prefetch && !entry.is_running => {
+            Some(entry) if entry.lane != Lane::Demand && !entry.is_running => {
                 entry.lane = Lane::Demand;
-                // Its place in the prefetch lane is skipped when its turn comes.
+                // Its place in the other lane is skipped when its turn comes.
                 state.demand.push_back(*digest);
                 true
             }
@@ -216,12 +222,23 @@ impl OriginQueue {
         if let Some(digest) = Self::pop(state, Lane::Demand) {
             return self.collect(state, digest, Lane::Demand);
         }
-        if state.prefetch_running >= self.prefetch_workers_max {
-            return None;
+        let running = state.idle_running;
+        if running < self.prefetch_workers_max
+            && let Some(digest) = Self::pop(state, Lane::Prefetch)
+        {
+            return self.collect_idle(state, digest, Lane::Prefetch);
         }
-        let digest = Self::pop(state, Lane::Prefetch)?;
-        let run = self.collect(state, digest, Lane::Prefetch);
-        state.prefetch_running += usize::from(run.is_some());
+        // A preload goes on even where there is only one thread.
+        if running < self.prefetch_workers_max.max(1) {
+            let digest = Self::pop(state, Lane::Preload)?;
+            return self.collect_idle(state, digest, Lane::Preload);
+        }
+        None
+    }
+
+    fn collect_idle(&self, state: &mut State, digest: Digest, lane: Lane) -> Option<OriginRun> {
+        let run = self.collect(state, digest, lane);
+        state.idle_running += usize::from(run.is_some());
         run
     }
 
@@ -231,6 +248,7 @@ impl OriginQueue {
             let digest = match lane {
                 Lane::Demand => state.demand.pop_front()?,
                 Lane::Prefetch => state.prefetch.pop_front()?,
+                Lane::Preload => state.preload.pop_front()?,
             };
             let Some(entry) = state.entries.get(&digest) else { continue };
             if entry.is_running || entry.lane != lane {
@@ -326,12 +344,12 @@ impl OriginQueue {
         for part in &run.parts {
             waiting.push(state.entries.remove(&part.digest).map(|entry| entry.waiters));
         }
-        let was_prefetch = run.lane == Lane::Prefetch;
-        if was_prefetch {
-            state.prefetch_running -= 1;
+        let was_idle = run.lane != Lane::Demand;
+        if was_idle {
+            state.idle_running -= 1;
         }
         drop(state);
-        if was_prefetch {
+        if was_idle {
             self.available.notify_one();
         }
         let mut orphans = Vec::new();
@@ -371,6 +389,7 @@ impl OriginQueue {
         state.places.clear();
         state.demand.clear();
         state.prefetch.clear();
+        state.preload.clear();
         state.queued = 0;
         drop(state);
         self.available.notify_all();

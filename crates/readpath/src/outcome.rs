@@ -90,6 +90,24 @@ outcomes! {
 }
 
 outcomes! {
+    /// What became of a chunk of a preload.
+    PreloadChunk { Fetched = "fetched", Present = "present", Retried = "retried", Failed = "failed", }
+}
+
+outcomes! {
+    /// How a preload ended.
+    PreloadEnd { Done = "done", Failed = "failed", Stopped = "stopped", }
+}
+
+outcomes! {
+    /// What became of a hint to preload.
+    PreloadHint {
+        Started = "started", Busy = "busy", Complete = "complete", Unknown = "unknown",
+        Off = "off",
+    }
+}
+
+outcomes! {
     /// Who joined a flight.
-    Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", }
+    Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", Preload = "preload", }
 }

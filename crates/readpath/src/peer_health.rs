@@ -35,6 +35,8 @@ pub(crate) struct PeerHealth {
     pub(crate) name: Arc<str>,
     /// Fetches under way; one permit each.
     pub(crate) permits: Arc<Semaphore>,
+    /// Preloads take one of these first: half as many, so that guests find permits free.
+    pub(crate) preload_permits: Arc<Semaphore>,
     inner: Mutex<Inner>,
 }
 
@@ -49,6 +51,7 @@ impl PeerHealth {
         PeerHealth {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
+            preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
             inner: Mutex::new(Inner { state: PeerState::Trusted, latency: LatencyWindow::new() }),
         }
     }

@@ -12,10 +12,37 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::flight::{Flight, Side};
 use crate::sources::{Sources, Want};
-use crate::{InsertOutcome, ReadPath, ReadPathError, limits};
+use crate::{InsertOutcome, LocalError, LocalStore, ReadPath, ReadPathError, limits};
 
 /// The digests pinned for each disk.
 pub(crate) type PinTable = Mutex<HashMap<DiskId, HashSet<Digest>>>;
+
+/// A pin that is taken back unless it is kept.
+pub(crate) struct Pinned {
+    table: Arc<PinTable>,
+    store: Arc<dyn LocalStore>,
+    disk: DiskId,
+    digest: Digest,
+    is_kept: bool,
+}
+
+impl Pinned {
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        let mut pins = self.table.lock();
+        if pins.get_mut(&self.disk).is_some_and(|pinned| pinned.remove(&self.digest)) {
+            self.store.unpin(&self.digest);
+        }
+    }
+}
 
 /// What a pin achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,10 +100,38 @@ impl ReadPath {
         }
     }
 
-    /// Bytes pinned for a disk.
+    /// Bytes pinned for a disk, by preloads too.
     pub fn pinned_bytes(&self, disk_id: &DiskId) -> u64 {
         let chunk = self.sources.store.chunk_size().bytes() as u64;
-        self.pins.lock().get(disk_id).map_or(0, |pinned| pinned.len() as u64 * chunk)
+        let pins = self.pins.lock();
+        let preloaded = self.preload_pins.lock();
+        let empty = HashSet::new();
+        let pinned = pins.get(disk_id).unwrap_or(&empty);
+        pinned.union(preloaded.get(disk_id).unwrap_or(&empty)).count() as u64 * chunk
+    }
+
+    /// Pins a digest for the preload of a disk; `None` where the preload has pinned it already.
+    pub(crate) fn pin_preloaded(
+        &self,
+        disk_id: &DiskId,
+        digest: &Digest,
+    ) -> Result<Option<Pinned>, LocalError> {
+        let mut pins = self.preload_pins.lock();
+        if pins.get(disk_id).is_some_and(|pinned| pinned.contains(digest)) {
+            return Ok(None);
+        }
+        self.sources.store.pin(digest)?;
+        pins.entry(*disk_id).or_default().insert(*digest);
+        let (table, store) = (self.preload_pins.clone(), self.sources.store.clone());
+        Ok(Some(Pinned { table, store, disk: *disk_id, digest: *digest, is_kept: false }))
+    }
+
+    /// Takes the pins of a disk's preload back.
+    pub(crate) fn unpin_preloaded(&self, disk_id: &DiskId) {
+        let pinned = self.preload_pins.lock().remove(disk_id);
+        for digest in pinned.iter().flatten() {
+            self.sources.store.unpin(digest);
+        }
     }
 
     async fn pin_window(

@@ -27,9 +27,11 @@ use crate::origin_queue::OriginQueue;
 use crate::peer_health::PeerTable;
 use crate::pins::PinTable;
 use crate::placement::Placement;
+use crate::preload::PreloadTable;
 use crate::recent::RecentCache;
 use crate::sources::Sources;
 use crate::token_bucket::TokenBucket;
+use crate::waiting_reads::WaitingReads;
 use crate::{
     BlockView, LocalStore, OriginSource, PeerSource, ReadPathConfig, ReadPathError, limits,
 };
@@ -53,6 +55,9 @@ pub struct ReadPath {
     pub(crate) sources: Arc<Sources>,
     pub(crate) serves_inflight: Arc<AtomicUsize>,
     pub(crate) pins: Arc<PinTable>,
+    /// Pins of preloads, which a pin of head and tail leaves alone.
+    pub(crate) preload_pins: Arc<PinTable>,
+    pub(crate) preloads: Arc<PreloadTable>,
     disks: Arc<ArcSwap<HashMap<DiskId, Arc<Disk>>>>,
     rings: Arc<RingHandle>,
     inserter_thread: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -118,12 +123,15 @@ impl ReadPath {
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             runtime,
             is_draining: AtomicBool::new(false),
+            waiting_reads: WaitingReads::default(),
             config,
         };
         Ok(ReadPath {
             sources: Arc::new(sources),
             serves_inflight: Arc::default(),
             pins: Arc::default(),
+            preload_pins: Arc::default(),
+            preloads: Arc::new(PreloadTable::new()),
             disks: Arc::default(),
             rings: seams.rings,
             inserter_thread: Arc::new(Mutex::new(Some(thread))),
@@ -204,6 +212,7 @@ impl ReadPath {
             disks.remove(disk_id);
             disks
         });
+        self.forget_preload(disk_id);
         self.unpin_except(disk_id, &HashSet::new());
         Ok(())
     }
@@ -216,6 +225,10 @@ impl ReadPath {
     /// The manifest of an attached disk.
     pub fn manifest(&self, disk_id: &DiskId) -> Option<Manifest> {
         self.disk(disk_id).map(|disk| disk.latest_manifest())
+    }
+
+    pub(crate) fn attached(&self) -> Vec<Arc<Disk>> {
+        self.disks.load().values().cloned().collect()
     }
 
     pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {
@@ -284,6 +297,9 @@ impl ReadPath {
         gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
         gauges.ring_generation.set(as_gauge(self.rings.generation()));
+        gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
+        sources.metrics.preload.set_jobs(self.preloads.counts());
+        sources.metrics.preload.set_working_sets(self.working_set_totals());
         gauges.disks.set(self.disks.load().len() as i64);
     }
 
@@ -296,6 +312,7 @@ impl ReadPath {
     /// Stops: reads that wait for the origin fail, chunks that wait to be kept are written within
     /// `timeout`. Threads that wait for an origin that hangs are left behind. Blocks.
     pub fn stop(&self, timeout: Duration) {
+        self.stop_preloads();
         self.sources.origin.queue().stop();
         self.sources.inserter.stop();
         let is_flushed = self.sources.inserter.flush(timeout);

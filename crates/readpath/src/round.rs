@@ -44,7 +44,7 @@ enum HedgeState {
 
 struct Round<'a> {
     sources: &'a Arc<Sources>,
-    flight: &'a Flight,
+    flight: &'a Arc<Flight>,
     want: &'a Want,
     side: Side,
     next: VecDeque<Next>,
@@ -74,7 +74,7 @@ impl Sources {
     /// was made already.
     pub(crate) async fn round(
         self: &Arc<Self>,
-        flight: &Flight,
+        flight: &Arc<Flight>,
         want: &Want,
         side: Side,
         plan: Plan,
@@ -112,8 +112,8 @@ impl Round<'_> {
             if wishes.is_cancelled {
                 return Err(RoundFailure::new(FlightFailure::Unavailable));
             }
-            if self.side == Side::Prefetch && wishes.side != Side::Prefetch {
-                self.become_demand(wishes.side);
+            if !self.side.is_demand() && wishes.side != self.side {
+                self.raise(wishes.side);
             }
             if self.running.is_empty() {
                 let Some(next) = self.next.pop_front() else { return Err(self.worst) };
@@ -184,10 +184,10 @@ impl Round<'_> {
         }
         let deadline = (now + peer_deadline).min(wishes.deadline);
         let (sources, want, side) = (self.sources.clone(), *self.want, self.side);
-        let peer = candidate.clone();
+        let (peer, flight) = (candidate.clone(), self.flight.clone());
         Some(Attempt {
             future: Box::pin(async move {
-                sources.attempt_peer(candidate, want, tier, side, deadline).await
+                sources.attempt_peer(candidate, want, tier, (side, &flight), deadline).await
             }),
             peer: Some(peer),
             tier,
@@ -196,10 +196,13 @@ impl Round<'_> {
         })
     }
 
-    /// Somebody waits now for what was a guess: from here on it may be hedged, by the origin too.
-    fn become_demand(&mut self, side: Side) {
+    /// Somebody wants now what was a guess, or waits for what was preloaded: from here on it may be
+    /// hedged, by the origin too.
+    fn raise(&mut self, side: Side) {
         self.side = side;
-        self.sources.origin.promote(&self.want.digest);
+        if side.is_demand() {
+            self.sources.origin.promote(&self.want.digest);
+        }
         if self.sources.config.hedge_enabled {
             self.hedge = HedgeState::Possible;
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::flight::{FlightTable, Obtained};
+use crate::flight::{FlightTable, Obtained, Side};
 use crate::ghost::GhostTable;
 use crate::inserter::Inserter;
 use crate::metrics::Metrics;
@@ -17,6 +17,7 @@ use crate::peer_health::PeerTable;
 use crate::placement::Placement;
 use crate::recent::RecentCache;
 use crate::token_bucket::TokenBucket;
+use crate::waiting_reads::WaitingReads;
 use crate::{Keep, LocalChunk, LocalStore, PeerSource, ReadPathConfig, Tier};
 
 /// A chunk that somebody wants, and where the origin has it.
@@ -48,6 +49,8 @@ pub(crate) struct Sources {
     pub(crate) prefetch_permits: Arc<Semaphore>,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
+    /// Reads of guests that wait; preloads give way to them.
+    pub(crate) waiting_reads: WaitingReads,
 }
 
 /// Ends the threads of a read path that was dropped without being stopped.
@@ -98,9 +101,14 @@ impl Sources {
             || self.inserter.get(digest).is_some()
     }
 
-    /// Keeps a chunk that was obtained: for a moment in memory, and in the store where this host
-    /// is to have it.
-    pub(crate) fn keep(&self, digest: Digest, obtained: &Obtained) {
+    /// Keeps a chunk that was obtained for `side`: for a moment in memory, and in the store where
+    /// this host is to have it.
+    pub(crate) fn keep(&self, digest: Digest, obtained: &Obtained, side: Side) {
+        if side == Side::Preload {
+            // Nobody reads it soon, and the preload itself sees to it that it is kept.
+            let _ = self.inserter.push(digest, obtained.bytes.clone());
+            return;
+        }
         self.recent.insert(digest, obtained.bytes.clone());
         let is_kept = match obtained.tier {
             // Whatever cost a read of the origin, or moved here with the ring, is kept.

@@ -72,6 +72,9 @@ pub trait BlockView: Send + Sync + 'static {
     /// Size of the disk, bytes; never changes.
     fn size_bytes(&self) -> u64;
 
+    /// Notes that somebody opened the disk: a guest may be about to boot from it.
+    fn opened(&self) {}
+
     /// Returns the bytes when all of them are on this host; never waits for a network.
     ///
     /// # Errors

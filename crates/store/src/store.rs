@@ -119,6 +119,22 @@ impl ChunkStore {
         self.core.contains(digest)
     }
 
+    /// Returns whether the store has a chunk whose digest begins with the same eight bytes: as
+    /// [`ChunkStore::contains`] but for a chance of one in 2^64 per chunk, and without any I/O.
+    pub fn likely_contains(&self, digest: &Digest) -> bool {
+        self.core.index.read().find(digest.prefix_u64()).is_some()
+    }
+
+    /// Counts as two uses of the chunk, so that a scan-resistant policy takes it for one in use and
+    /// not for part of a scan; nothing happens when the store does not have it.
+    pub fn favor(&self, digest: &Digest) {
+        let Some((slot, _)) = self.core.find(digest) else { return };
+        for _ in 0..2 {
+            self.core.policy.touch(slot);
+        }
+        self.core.release(slot);
+    }
+
     /// Stores a chunk. Once this returns `New` the chunk survives a kill of the process.
     ///
     /// # Errors

@@ -21,6 +21,12 @@ pub(crate) enum HostError {
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
+    /// A file has more bytes than anything of its kind.
+    #[error("{} has more than {max} bytes", path.display())]
+    TooLong { path: PathBuf, max: u64 },
+    /// An argument has a value that this build does not know.
+    #[error("{name} = {value:?} is not possible: {allowed}")]
+    Argument { name: &'static str, value: String, allowed: &'static str },
     /// The listening socket could not be made.
     #[error("cannot listen on {address}: {source}; is the port taken, is the address this host's?")]
     Listen { address: String, source: std::io::Error },
@@ -54,7 +60,10 @@ impl HostError {
     /// What a caller can do about it.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            HostError::Setting { .. } | HostError::State(_) => ErrorKind::Invalid,
+            HostError::Setting { .. }
+            | HostError::State(_)
+            | HostError::TooLong { .. }
+            | HostError::Argument { .. } => ErrorKind::Invalid,
             HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 ErrorKind::NotFound
             }

@@ -137,8 +137,10 @@ impl Host {
             None => FuseServer::mount(config)?,
         };
         serving.fuse_fd = Some(server.device().try_clone_to_owned()?);
-        let session =
-            server.serve(parts.files.clone(), self.handle.clone(), FuseHooks::default())?;
+        let (read_path, rate) = (parts.read_path.clone(), parts.settings.hint_preload_bytes_per_s);
+        let hooks =
+            FuseHooks::default().on_prefetch_hint(move |disk| read_path.preload_hint(disk, rate));
+        let session = server.serve(parts.files.clone(), self.handle.clone(), hooks)?;
         serving.fuse = Some(session);
         let _inside = self.handle.enter();
         let chunks = Arc::new(parts.read_path.clone());
@@ -151,6 +153,8 @@ impl Host {
         if self.enter(HostState::Stopped).is_err() {
             return;
         }
+        // The next process does not go on with them; what they have in flight is kept.
+        self.parts.read_path.stop_preloads();
         let Serving { fuse, fuse_fd, peers, .. } = std::mem::take(&mut *self.parts.serving.lock());
         // Guests are served until the last step but one: from then on they wait for the next
         // process, so nothing that takes time may come after it.
@@ -296,6 +300,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         hedge_max: defaults.hedge_max.max(hedge_min),
         peer_inflight_max: settings.peer_inflight_max,
         prefetch_max_bytes,
+        boot_window: Duration::from_millis(settings.boot_window_ms),
         recent_bytes: RECENT_BYTES_MIN.max(2 * prefetch_max_bytes),
         ..defaults
     })

@@ -2,10 +2,12 @@
 //!
 //! Nothing here knows Python; `data_plane.rs` is the thin class around it.
 
+mod bounded_file;
 mod error;
 mod images;
 mod lifecycle;
 mod metrics;
+mod preloads;
 mod status;
 
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use error::HostError;
 pub(crate) use images::Withdrawal;
+pub(crate) use preloads::parse_what;
 
 use crate::settings::Settings;
 
@@ -101,8 +104,7 @@ impl Host {
     /// # Errors
     /// [`HostError`]; the ring in use stays.
     pub(crate) fn set_ring(&self, path: &std::path::Path) -> Result<(), HostError> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| HostError::File { path: path.to_owned(), source })?;
+        let bytes = bounded_file::read(path, acstor_ring::limits::RING_LEN_MAX as u64)?;
         let ring = Ring::decode(&bytes)?;
         let hosts: Vec<(String, String)> =
             ring.hosts().iter().map(|host| (host.name.clone(), host.address.clone())).collect();

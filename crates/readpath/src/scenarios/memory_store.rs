@@ -63,6 +63,19 @@ impl LocalStore for MemoryStore {
         !self.fails_reads.load(Ordering::Relaxed) && self.state.lock().chunks.contains_key(digest)
     }
 
+    fn likely_contains(&self, digest: &Digest) -> bool {
+        self.contains(digest)
+    }
+
+    fn favor(&self, digest: &Digest) {
+        // First in, first out: what comes last leaves last.
+        let mut state = self.state.lock();
+        if state.chunks.contains_key(digest) {
+            state.order.retain(|other| other != digest);
+            state.order.push_back(*digest);
+        }
+    }
+
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
         if self.fails_writes.load(Ordering::Relaxed) {
             return Err(failure(ErrorKind::Exhausted));
@@ -113,9 +126,16 @@ impl LocalStore for MemoryStore {
     fn usage(&self) -> LocalUsage {
         let state = self.state.lock();
         LocalUsage {
-            capacity_bytes: 1 << 30,
+            capacity_bytes: match self.chunks_max.load(Ordering::Relaxed) {
+                0 => 1 << 30,
+                chunks => (chunks * CHUNK) as u64,
+            },
             used_bytes: (state.chunks.len() * CHUNK) as u64,
             pinned_bytes: (state.pins.len() * CHUNK) as u64,
+            pinned_max_bytes: match self.pins_max.load(Ordering::Relaxed) {
+                0 => 1 << 30,
+                pins => (pins * CHUNK) as u64,
+            },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Whole read paths in paused time: hosts in memory, a network and an origin that can fail.
 
+mod booting;
 mod image;
 mod keeping;
 mod memory_store;
@@ -9,6 +10,7 @@ mod origin_faults;
 mod peer_faults;
 mod pinning;
 mod prefetching;
+mod preloading;
 mod remapping;
 mod serving;
 mod test_origin;

@@ -120,7 +120,11 @@ impl TestOrigin {
                     let Some(run) = queue.take_run() else {
                         // Looks less often when nothing comes: paused time is not free.
                         idle += 1;
-                        let pause = if idle < 50 { 1 } else { 5 };
+                        let pause = match idle {
+                            0..50 => 1,
+                            50..1000 => 5,
+                            _ => 50,
+                        };
                         tokio::time::sleep(Duration::from_millis(pause)).await;
                         continue;
                     };

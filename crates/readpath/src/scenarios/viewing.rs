@@ -161,7 +161,9 @@ async fn test_ledger_records_reads_and_what_each_chunk_waited_for() {
     let kinds: Vec<&str> = records.iter().map(|r| r["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["read", "chunk", "chunk", "chunk", "read", "chunk"]);
     let tiers: Vec<&str> = records.iter().filter_map(|r| r["tier"].as_str()).collect();
-    assert_eq!(tiers, ["zero", "origin", "origin", "recent"]);
+    assert_eq!(tiers[..3], ["zero", "origin", "origin"]);
+    // Waiting to be written, or written by now.
+    assert!(["recent", "store"].contains(&tiers[3]), "{tiers:?}");
     assert_eq!(
         (records[0]["offset"].as_u64(), records[0]["length"].as_u64()),
         (Some(100), Some(8192))

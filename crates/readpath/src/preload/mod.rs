@@ -1,0 +1,99 @@
+//! Preloads: bringing a disk, or what its boots read, into the chunk store ahead of its readers.
+//!
+//! One job per disk, few at a time. A job goes the way of any miss (single flight, ring, hedges,
+//! origin), behind everybody else: its own lane at the origin, half of a peer's permits, nothing new
+//! while a read of a guest waits, and never faster than its rate.
+
+mod failure;
+mod job;
+mod rate_limit;
+mod recent_rate;
+mod room;
+mod run;
+mod state;
+mod table;
+
+use std::time::SystemTime;
+
+use acstor_types::DiskId;
+
+pub(crate) use job::Job;
+pub use state::PreloadState;
+pub(crate) use table::PreloadTable;
+
+/// What a preload brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreloadWhat {
+    /// What boots of the disk have read, as learnt by all hosts.
+    WorkingSet,
+    /// The whole disk.
+    Full,
+}
+
+impl PreloadWhat {
+    /// The word of the admin protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PreloadWhat::WorkingSet => "working-set",
+            PreloadWhat::Full => "full",
+        }
+    }
+
+    /// What a word of the admin protocol means.
+    pub fn parse(text: &str) -> Option<PreloadWhat> {
+        [PreloadWhat::WorkingSet, PreloadWhat::Full].into_iter().find(|what| what.as_str() == text)
+    }
+}
+
+/// What somebody wants of a preload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreloadWish {
+    /// What to bring.
+    pub what: PreloadWhat,
+    /// Most bytes per second; 0: no limit.
+    pub rate_bytes_per_s: u64,
+    /// Whether to keep from being evicted what is brought.
+    pub pin: bool,
+}
+
+/// How far a preload is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreloadStatus {
+    /// The disk.
+    pub disk: DiskId,
+    /// What was asked for, with the rate of now.
+    pub wish: PreloadWish,
+    /// Whether somebody touching the image started it.
+    pub is_hint: bool,
+    /// What it is doing.
+    pub state: PreloadState,
+    /// Bytes of the different chunks with content that are wanted; 0 while queued.
+    pub total_bytes: u64,
+    /// Those of them that were there, or that others brought.
+    pub present_bytes: u64,
+    /// Those that this preload brought.
+    pub fetched_bytes: u64,
+    /// Those that are missing.
+    pub remaining_bytes: u64,
+    /// Bytes brought per second of late.
+    pub recent_bytes_per_s: u64,
+    /// When it was asked for.
+    pub started_at: SystemTime,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// What a preload would bring, and the room there is for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreloadEstimate {
+    /// Bytes of the different chunks with content that are wanted.
+    pub total_bytes: u64,
+    /// Those that are not in the chunk store.
+    pub missing_bytes: u64,
+    /// Bytes of the chunk store that hold nothing.
+    pub free_bytes: u64,
+    /// Bytes held that are neither pinned nor wanted.
+    pub evictable_bytes: u64,
+    /// Bytes that may still be pinned.
+    pub pinnable_bytes: u64,
+}

@@ -1,0 +1,121 @@
+//! What a preload finds on this host: which chunks are there, and the room for the others.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use acstor_types::{Digest, DiskId};
+
+use super::failure::PreloadFailure;
+use super::{Job, PreloadEstimate, PreloadWhat};
+use crate::disk::Disk;
+use crate::wanted_chunks::WantedChunks;
+use crate::{ReadPath, ReadPathError};
+
+/// What a look at the chunk store found.
+pub(crate) struct Survey {
+    pub(crate) estimate: PreloadEstimate,
+    /// Bytes that a preload which pins would pin anew.
+    pub(crate) unpinned_bytes: u64,
+    /// Indexes of the chunks that are not there, ascending.
+    pub(crate) missing: Vec<u32>,
+    present: Vec<Digest>,
+}
+
+/// The chunks that a preload wants now.
+///
+/// # Errors
+/// [`ReadPathError::NoWorkingSet`], [`ReadPathError::TooManyChunks`].
+pub(crate) fn wanted(disk: &Disk, what: PreloadWhat) -> Result<Arc<WantedChunks>, ReadPathError> {
+    match what {
+        PreloadWhat::WorkingSet => {
+            disk.working_set.load_full().ok_or(ReadPathError::NoWorkingSet(disk.id()))
+        }
+        PreloadWhat::Full => Ok(Arc::new(WantedChunks::all(disk)?)),
+    }
+}
+
+impl ReadPath {
+    /// What a preload would bring and the room there is for it. A look-up per chunk.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
+    /// [`ReadPathError::TooManyChunks`].
+    pub fn preload_estimate(
+        &self,
+        disk_id: &DiskId,
+        what: PreloadWhat,
+    ) -> Result<PreloadEstimate, ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        Ok(self.survey(&disk, &*wanted(&disk, what)?).estimate)
+    }
+
+    /// Looks at every wanted chunk: not for a thread that must not wait.
+    fn survey(&self, disk: &Disk, wanted: &WantedChunks) -> Survey {
+        let store = &self.sources.store;
+        let pinned = self.pinned_digests(&disk.id());
+        let (mut missing, mut present) = (Vec::new(), Vec::new());
+        let (mut unpinned, mut evictable_wanted) = (0_u64, 0_u64);
+        for index in wanted.indexes() {
+            let Some(want) = disk.want(u64::from(*index)) else { continue };
+            let is_present = store.contains(&want.digest);
+            if !pinned.contains(&want.digest) {
+                unpinned += 1;
+                evictable_wanted += u64::from(is_present);
+            }
+            if is_present {
+                present.push(want.digest);
+            } else {
+                missing.push(*index);
+            }
+        }
+        let chunk = store.chunk_size().bytes() as u64;
+        let usage = store.usage();
+        let estimate = PreloadEstimate {
+            total_bytes: (missing.len() + present.len()) as u64 * chunk,
+            missing_bytes: missing.len() as u64 * chunk,
+            free_bytes: usage.capacity_bytes.saturating_sub(usage.used_bytes),
+            // Pins whose chunks are not there yet are counted too: they will need their slots.
+            evictable_bytes: usage
+                .used_bytes
+                .saturating_sub(usage.pinned_bytes)
+                .saturating_sub(evictable_wanted * chunk),
+            pinnable_bytes: usage.pinned_max_bytes.saturating_sub(usage.pinned_bytes),
+        };
+        Survey { estimate, unpinned_bytes: unpinned * chunk, missing, present }
+    }
+
+    /// Looks what is missing, checks that there is room for it, and sees to it that what is there
+    /// stays. Blocks.
+    pub(super) fn prepare(&self, disk: &Disk, job: &Job) -> Result<Survey, PreloadFailure> {
+        let wish = job.wish();
+        if !wish.pin && !job.is_hint() {
+            self.unpin_preloaded(&job.disk);
+        }
+        let survey = self.survey(disk, &*wanted(disk, wish.what)?);
+        let PreloadEstimate { missing_bytes: missing, free_bytes: free, .. } = survey.estimate;
+        let evictable = survey.estimate.evictable_bytes;
+        let room = free + evictable;
+        job.surveyed(survey.estimate.total_bytes, missing);
+        if missing > room {
+            return Err(PreloadFailure::NoRoom { missing, room, free, evictable });
+        }
+        let (needed, pinnable) = (survey.unpinned_bytes, survey.estimate.pinnable_bytes);
+        if wish.pin && needed > pinnable {
+            return Err(PreloadFailure::NoPins { needed, pinnable });
+        }
+        for digest in &survey.present {
+            if !wish.pin {
+                self.sources.store.favor(digest);
+            } else if let Some(pin) = self.pin_preloaded(&job.disk, digest)? {
+                pin.keep();
+            }
+        }
+        Ok(survey)
+    }
+
+    fn pinned_digests(&self, disk_id: &DiskId) -> HashSet<Digest> {
+        let mut pinned = self.pins.lock().get(disk_id).cloned().unwrap_or_default();
+        pinned.extend(self.preload_pins.lock().get(disk_id).into_iter().flatten());
+        pinned
+    }
+}

@@ -1,0 +1,319 @@
+//! Running one preload.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_types::Digest;
+use bytes::Bytes;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::failure::PreloadFailure;
+use super::rate_limit::{RateLimit, batch_bytes};
+use super::room::Survey;
+use super::{Job, PreloadState};
+use crate::disk::Disk;
+use crate::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::inserter::NotQueued;
+use crate::outcome::PreloadChunk;
+use crate::pins::Pinned;
+use crate::sources::{Sources, Want};
+use crate::{InsertOutcome, ReadPath, Tier, jitter, limits};
+
+type Ended = Result<Result<(), PreloadFailure>, JoinError>;
+
+/// A preload at work.
+struct Run {
+    path: ReadPath,
+    disk: Arc<Disk>,
+    job: Arc<Job>,
+    limit: RateLimit,
+    /// Chunks in flight; ended when this is dropped.
+    chunks: JoinSet<Result<(), PreloadFailure>>,
+}
+
+impl ReadPath {
+    /// Waits for its turn, then brings everything that the job wants.
+    pub(super) async fn run_preload(self, disk: Arc<Disk>, job: Arc<Job>) {
+        let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
+        job.begin();
+        let limit = RateLimit::default();
+        let mut run =
+            Run { path: self.clone(), disk, job: job.clone(), limit, chunks: JoinSet::new() };
+        let outcome = run.bring_all().await;
+        // Whatever is in flight ends first, so that nothing goes on behind a job that has ended.
+        run.chunks.shutdown().await;
+        match outcome {
+            Ok(()) => self.end_preload(&job, PreloadState::Done, None),
+            Err(PreloadFailure::Stopped) => self.end_preload(&job, PreloadState::Stopped, None),
+            Err(failure) => self.end_preload(&job, PreloadState::Failed, Some(failure)),
+        }
+    }
+}
+
+impl Run {
+    async fn bring_all(&mut self) -> Result<(), PreloadFailure> {
+        let mut left = self.prepare().await?;
+        for _ in 0..limits::PRELOAD_PASSES_MAX {
+            if left.missing.is_empty() {
+                return Ok(());
+            }
+            self.bring(&left.missing).await?;
+            // What was there at first may have been evicted, and so may what came.
+            left = self.prepare().await?;
+        }
+        if left.missing.is_empty() {
+            return Ok(());
+        }
+        let (missing, total) = (left.estimate.missing_bytes, left.estimate.total_bytes);
+        Err(PreloadFailure::Evicted { missing, total })
+    }
+
+    async fn prepare(&self) -> Result<Survey, PreloadFailure> {
+        let (path, disk, job) = (self.path.clone(), self.disk.clone(), self.job.clone());
+        self.path
+            .sources
+            .runtime
+            .spawn_blocking(move || path.prepare(&disk, &job))
+            .await
+            .unwrap_or(Err(PreloadFailure::Internal("the look at the chunk store ended early")))
+    }
+
+    /// Brings the chunks of ascending `indexes`, batch by batch.
+    async fn bring(&mut self, indexes: &[u32]) -> Result<(), PreloadFailure> {
+        let chunk = self.path.sources.store.chunk_size().bytes();
+        let in_flight_max = (limits::PRELOAD_WINDOW_BYTES / chunk).max(1);
+        let mut left = indexes;
+        while !left.is_empty() {
+            let count = (batch_bytes(self.job.rate(), chunk) / chunk).min(left.len());
+            let (batch, rest) = left.split_at(count);
+            left = rest;
+            let wants = self.still_missing(batch);
+            if wants.is_empty() {
+                continue;
+            }
+            while self.chunks.len() + wants.len() > in_flight_max.max(wants.len()) {
+                self.one_ended().await?;
+            }
+            self.pay(wants.len() * chunk).await?;
+            self.give_way().await?;
+            self.start(&wants)?;
+        }
+        while !self.chunks.is_empty() {
+            self.one_ended().await?;
+        }
+        Ok(())
+    }
+
+    /// What of a batch nobody has brought since the look at the chunk store.
+    fn still_missing(&self, batch: &[u32]) -> Vec<(u32, Want)> {
+        let mut wants = Vec::with_capacity(batch.len());
+        for index in batch {
+            let Some(want) = self.disk.want(u64::from(*index)) else { continue };
+            if self.path.sources.store.contains(&want.digest) {
+                found(&self.path.sources, &self.job, &want);
+            } else {
+                wants.push((*index, want));
+            }
+        }
+        wants
+    }
+
+    async fn one_ended(&mut self) -> Result<(), PreloadFailure> {
+        match self.chunks.join_next().await {
+            Some(ended) => settle(ended),
+            None => Ok(()),
+        }
+    }
+
+    async fn pay(&mut self, bytes: usize) -> Result<(), PreloadFailure> {
+        let Run { job, limit, chunks, .. } = self;
+        watching(chunks, limit.take(job, bytes)).await
+    }
+
+    /// Waits while reads of guests wait, but not for ever.
+    async fn give_way(&mut self) -> Result<(), PreloadFailure> {
+        let Run { path, job, chunks, .. } = self;
+        let waiting = &path.sources.waiting_reads;
+        if waiting.count() == 0 {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let giving_way = job.give_way();
+        let until_none = async {
+            let _ = timeout(limits::PRELOAD_YIELD_MAX, waiting.none()).await;
+        };
+        let outcome = watching(chunks, until_none).await;
+        drop(giving_way);
+        path.sources.metrics.preload.gave_way(since.elapsed());
+        outcome
+    }
+
+    /// Starts to obtain a batch; nothing waits here, so that neighbours leave the origin together.
+    fn start(&mut self, wants: &[(u32, Want)]) -> Result<(), PreloadFailure> {
+        let sources = &self.path.sources;
+        let mut flights = Vec::with_capacity(wants.len());
+        for (index, want) in wants {
+            let pin = match self.job.wish().pin {
+                true => self.path.pin_preloaded(&self.job.disk, &want.digest)?,
+                false => None,
+            };
+            let deadline = Instant::now() + sources.config.read_deadline;
+            let flight = sources.obtain(&self.disk, want, Side::Preload, deadline);
+            flights.push((*index, flight, deadline, pin));
+        }
+        for (index, flight, deadline, pin) in flights {
+            let (sources, disk, job) = (sources.clone(), self.disk.clone(), self.job.clone());
+            let chunk = Chunk { sources, disk, job, index, pin, attempts: 0, away_since: None };
+            self.chunks.spawn_on(chunk.bring(flight, deadline), &self.path.sources.runtime);
+        }
+        Ok(())
+    }
+}
+
+fn settle(ended: Ended) -> Result<(), PreloadFailure> {
+    ended.unwrap_or(Err(PreloadFailure::Internal("the task of a chunk ended early")))
+}
+
+/// Waits, unless a chunk in flight fails meanwhile.
+async fn watching(
+    chunks: &mut JoinSet<Result<(), PreloadFailure>>,
+    wait: impl Future<Output = ()>,
+) -> Result<(), PreloadFailure> {
+    tokio::pin!(wait);
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = chunks.join_next() => settle(ended)?,
+            () = &mut wait => return Ok(()),
+        }
+    }
+}
+
+fn found(sources: &Sources, job: &Job, want: &Want) {
+    job.found(want.chunk_size.bytes() as u64);
+    sources.metrics.preload.chunk(PreloadChunk::Present);
+}
+
+/// One chunk on its way.
+struct Chunk {
+    sources: Arc<Sources>,
+    disk: Arc<Disk>,
+    job: Arc<Job>,
+    index: u32,
+    /// Taken back unless the chunk arrives.
+    pin: Option<Pinned>,
+    attempts: u32,
+    /// Since when the origin does not answer.
+    away_since: Option<Instant>,
+}
+
+impl Chunk {
+    /// Brings the chunk into the chunk store, by `flight` or by others after it.
+    async fn bring(
+        mut self,
+        mut flight: Arc<Flight>,
+        mut deadline: Instant,
+    ) -> Result<(), PreloadFailure> {
+        loop {
+            let digest = flight.digest;
+            match flight.wait(deadline).await {
+                Ok(obtained) => return self.keep(digest, obtained).await,
+                Err(failure) => self.pause(digest, failure).await?,
+            }
+            self.sources.metrics.preload.chunk(PreloadChunk::Retried);
+            // Where it is now: it may have moved in the origin.
+            let Some(want) = self.disk.want(u64::from(self.index)) else { return Ok(()) };
+            deadline = Instant::now() + self.sources.config.read_deadline;
+            flight = self.sources.obtain(&self.disk, &want, Side::Preload, deadline);
+        }
+    }
+
+    /// Waits before the next attempt.
+    async fn pause(
+        &mut self,
+        digest: Digest,
+        failure: FlightFailure,
+    ) -> Result<(), PreloadFailure> {
+        if failure == FlightFailure::Stopped {
+            return Err(PreloadFailure::Stopped);
+        }
+        let health = &self.sources.origin.queue().health;
+        if failure.may_pass() && !health.is_up() {
+            let since = *self.away_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > limits::PRELOAD_ORIGIN_WAIT_MAX {
+                return Err(PreloadFailure::OriginAway);
+            }
+            let _waiting = self.job.wait_for_origin();
+            let probe = jitter::backoff(0, limits::ORIGIN_PROBE_MAX, limits::ORIGIN_PROBE_MAX);
+            let _ = timeout(probe, health.recovered()).await;
+            return Ok(());
+        }
+        self.away_since = None;
+        self.attempts += 1;
+        let attempts_max = match failure {
+            FlightFailure::Corrupt | FlightFailure::Missing => limits::PRELOAD_DAMAGED_ATTEMPTS_MAX,
+            _ => limits::PRELOAD_ATTEMPTS_MAX,
+        };
+        if self.attempts >= attempts_max {
+            self.sources.metrics.preload.chunk(PreloadChunk::Failed);
+            let (index, attempts) = (self.index, self.attempts);
+            return Err(PreloadFailure::Chunk { index, digest, failure, attempts });
+        }
+        sleep(self.backoff()).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Duration {
+        jitter::backoff(self.attempts, limits::BACKOFF_MIN, limits::BACKOFF_MAX)
+    }
+
+    /// Has the chunk written, whatever the keep policy says.
+    async fn keep(mut self, digest: Digest, obtained: Obtained) -> Result<(), PreloadFailure> {
+        let len = obtained.bytes.len() as u64;
+        if obtained.tier != Tier::Store {
+            self.write(digest, &obtained.bytes).await?;
+        }
+        match self.pin.take() {
+            Some(pin) => pin.keep(),
+            None => self.sources.store.favor(&digest),
+        }
+        let metrics = &self.sources.metrics.preload;
+        if matches!(obtained.tier, Tier::Store | Tier::Recent) {
+            self.job.found(len);
+            metrics.chunk(PreloadChunk::Present);
+        } else {
+            self.job.fetched(len);
+            metrics.chunk(PreloadChunk::Fetched);
+            metrics.bytes(len);
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, digest: Digest, bytes: &Bytes) -> Result<(), PreloadFailure> {
+        loop {
+            let outcome = match self.sources.inserter.watch(digest, bytes.clone()) {
+                Ok(outcome) => outcome,
+                Err(NotQueued::Full) => {
+                    sleep(limits::PRELOAD_INSERT_PAUSE).await;
+                    continue;
+                }
+                Err(NotQueued::Stopped) => return Err(PreloadFailure::Stopped),
+            };
+            let failure = match outcome.await {
+                Ok(Ok(InsertOutcome::New | InsertOutcome::Present)) => return Ok(()),
+                Ok(Ok(InsertOutcome::Refused)) => PreloadFailure::StoreRefused,
+                Ok(Err(error)) => PreloadFailure::Store(error),
+                Err(_) => return Err(PreloadFailure::Stopped),
+            };
+            self.attempts += 1;
+            if self.attempts >= limits::PRELOAD_ATTEMPTS_MAX {
+                self.sources.metrics.preload.chunk(PreloadChunk::Failed);
+                return Err(failure);
+            }
+            self.sources.metrics.preload.chunk(PreloadChunk::Retried);
+            sleep(self.backoff()).await;
+        }
+    }
+}

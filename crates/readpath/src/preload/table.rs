@@ -1,0 +1,193 @@
+//! Which preloads there are: starting, changing and stopping them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use acstor_types::DiskId;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use super::failure::PreloadFailure;
+use super::room::wanted;
+use super::{Job, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
+use crate::outcome::{PreloadEnd, PreloadHint};
+use crate::{ReadPath, ReadPathError, limits};
+
+/// The newest preload of each disk that had one.
+#[derive(Debug)]
+pub(crate) struct PreloadTable {
+    jobs: Mutex<HashMap<DiskId, Entry>>,
+    /// One permit per preload that runs.
+    pub(super) places: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Arc<Job>,
+    task: AbortHandle,
+}
+
+impl PreloadTable {
+    pub(crate) fn new() -> PreloadTable {
+        PreloadTable {
+            jobs: Mutex::default(),
+            places: Arc::new(Semaphore::new(limits::PRELOAD_JOBS_MAX)),
+        }
+    }
+
+    /// How many there are in each state, in the order of [`PreloadState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; PreloadState::ALL.len()] {
+        let jobs = self.jobs.lock();
+        PreloadState::ALL
+            .map(|state| jobs.values().filter(|entry| entry.job.state() == state).count())
+    }
+}
+
+impl ReadPath {
+    /// Starts to bring a disk, or what its boots read, into the chunk store; returns at once.
+    ///
+    /// One job per disk: a live one of the same `what` and `pin` gets the new rate, any other is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
+    /// [`ReadPathError::TooManyChunks`].
+    pub fn preload_start(
+        &self,
+        disk_id: &DiskId,
+        wish: PreloadWish,
+    ) -> Result<PreloadStatus, ReadPathError> {
+        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        if wish.what == PreloadWhat::WorkingSet {
+            wanted(&disk, wish.what)?;
+        } else if disk.manifest.chunk_count() > limits::WORKING_SET_CHUNKS_MAX {
+            let (chunks, max) = (disk.manifest.chunk_count(), limits::WORKING_SET_CHUNKS_MAX);
+            return Err(ReadPathError::TooManyChunks { disk: *disk_id, chunks, max });
+        }
+        let mut jobs = self.preloads.jobs.lock();
+        if let Some(Entry { job, task }) = jobs.get(disk_id)
+            && !job.state().has_ended()
+        {
+            let current = job.wish();
+            if (current.what, current.pin) == (wish.what, wish.pin) {
+                job.set_rate(wish.rate_bytes_per_s);
+                job.adopt();
+                return Ok(job.status());
+            }
+            self.stop_preload(job, task);
+        }
+        Ok(self.spawn_preload(&mut jobs, disk, wish, false).status())
+    }
+
+    fn spawn_preload(
+        &self,
+        jobs: &mut HashMap<DiskId, Entry>,
+        disk: Arc<crate::disk::Disk>,
+        wish: PreloadWish,
+        is_hint: bool,
+    ) -> Arc<Job> {
+        let job = Arc::new(Job::new(disk.id(), wish, is_hint));
+        let run = self.clone().run_preload(disk, job.clone());
+        let task = self.sources.runtime.spawn(run).abort_handle();
+        jobs.insert(job.disk, Entry { job: job.clone(), task });
+        job
+    }
+
+    /// The newest preload of each disk that had one, in the order of ids.
+    pub fn preload_status(&self) -> Vec<PreloadStatus> {
+        let jobs = self.preloads.jobs.lock();
+        let mut found: Vec<PreloadStatus> = jobs.values().map(|entry| entry.job.status()).collect();
+        found.sort_by_key(|status| status.disk);
+        found
+    }
+
+    /// Stops the preload of a disk; what it brought stays. Nothing happens where there is none.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn preload_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
+        if self.disk(disk_id).is_none() {
+            return Err(ReadPathError::NotAttached(*disk_id));
+        }
+        if let Some(Entry { job, task }) = self.preloads.jobs.lock().get(disk_id) {
+            self.stop_preload(job, task);
+        }
+        Ok(())
+    }
+
+    /// Stops every preload, for good.
+    pub fn stop_preloads(&self) {
+        self.preloads.places.close();
+        for Entry { job, task } in self.preloads.jobs.lock().values() {
+            self.stop_preload(job, task);
+        }
+    }
+
+    /// Stops the preload of a disk that is detached, and takes back what was pinned by it.
+    pub(crate) fn forget_preload(&self, disk_id: &DiskId) {
+        if let Some(Entry { job, task }) = self.preloads.jobs.lock().remove(disk_id) {
+            self.stop_preload(&job, &task);
+        }
+        self.unpin_preloaded(disk_id);
+    }
+
+    fn stop_preload(&self, job: &Job, task: &AbortHandle) {
+        self.end_preload(job, PreloadState::Stopped, None);
+        task.abort();
+    }
+
+    pub(super) fn end_preload(
+        &self,
+        job: &Job,
+        state: PreloadState,
+        failure: Option<PreloadFailure>,
+    ) {
+        let error = failure.map(|failure| failure.to_string());
+        if let Some(error) = &error {
+            tracing::warn!(disk = %job.disk, "preload failed: {error}");
+        }
+        let Some(ended) = job.end(state, error) else { return };
+        self.sources.metrics.preload.ended(match ended {
+            PreloadState::Failed => PreloadEnd::Failed,
+            PreloadState::Stopped => PreloadEnd::Stopped,
+            _ => PreloadEnd::Done,
+        });
+        let status = job.status();
+        tracing::info!(
+            disk = %job.disk, state = ended.as_str(), what = status.wish.what.as_str(),
+            fetched = status.fetched_bytes, "preload ended"
+        );
+    }
+
+    /// Follows a hint that a disk is about to be booted: preloads its working set at a rate, bytes
+    /// per second, where it has one that is not all here and nothing preloads the disk. Returns at
+    /// once and never waits.
+    pub fn preload_hint(&self, disk_id: DiskId, rate: u64) {
+        let path = self.clone();
+        self.sources.runtime.spawn(async move {
+            let outcome = path.follow_hint(&disk_id, rate);
+            path.sources.metrics.preload.hint(outcome);
+        });
+    }
+
+    fn follow_hint(&self, disk_id: &DiskId, rate: u64) -> PreloadHint {
+        if rate == 0 {
+            return PreloadHint::Off;
+        }
+        let Some(disk) = self.disk(disk_id) else { return PreloadHint::Unknown };
+        let Some(working_set) = disk.working_set.load_full() else { return PreloadHint::Unknown };
+        let mut jobs = self.preloads.jobs.lock();
+        if jobs.get(disk_id).is_some_and(|entry| !entry.job.state().has_ended()) {
+            return PreloadHint::Busy;
+        }
+        let coverage = working_set.coverage(&disk, &*self.sources.store);
+        if coverage.present_chunks >= coverage.wanted_chunks {
+            return PreloadHint::Complete;
+        }
+        let what = PreloadWhat::WorkingSet;
+        let wish = PreloadWish { what, rate_bytes_per_s: rate, pin: false };
+        self.spawn_preload(&mut jobs, disk, wish, true);
+        PreloadHint::Started
+    }
+}
