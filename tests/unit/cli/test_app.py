@@ -19,6 +19,7 @@ COMMANDS = (
     "host forget", "links list", "links remove",
     "ring show", "ring export", "ring analyze", "dataplane status", "dataplane images",
     "ledger start", "ledger show", "ledger stop", "top",
+    "catalogue list", "catalogue show", "catalogue retry",
     "image register", "image list", "image show", "image verify", "image remove",
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("program", ["agent", "dataplane"])
+@pytest.mark.parametrize("program", ["agent", "dataplane", "registrar"])
 def test_wrong_value_ends_with_the_configuration_status(
     tmp_path: pathlib.Path, program: str
 ) -> None:
@@ -56,5 +56,15 @@ def test_data_plane_imports_nothing_heavy_before_it_serves() -> None:
         "rich",
         "cliff",
         "eventlet",
+        "keystoneauth1",
     }
     assert not heavy & set(modules)
+
+
+def test_registrar_without_credentials_says_what_to_set(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "acstor.conf"
+    config.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n")
+    result = run("registrar", "--config-file", str(config))
+    assert result.returncode == 78
+    told = result.stdout + result.stderr
+    assert "no credentials for the other services are configured; set [keystone]" in told

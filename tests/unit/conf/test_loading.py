@@ -92,3 +92,27 @@ def test_every_option_has_a_help_text_and_a_bounded_type() -> None:
             if isinstance(option.type, types.Number):
                 assert option.type.min is not None, f"[{group}] {option.name}"
                 assert option.type.max is not None, f"[{group}] {option.name}"
+
+
+def test_options_of_keystoneauth_are_known_and_typing_errors_are_not(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "acstor.conf"
+    path.write_text(
+        "[keystone]\nauth_type = password\nauth_url = http://k/v3\nusernme = a\n"
+        "application_credential_id = x\n"
+        "[glance]\nregion_name = here\nendpoint_override = http://g\nattempts = 3\nregion = x\n"
+        "[nova]\nvalid_interfaces = internal\nrgion_name = there\n"
+    )
+    conf = loading.load("test", ["--config-file", str(path)])
+    assert loading.warn_of_unknown(conf) == [
+        "[glance] region",
+        "[keystone] usernme",
+        "[nova] rgion_name",
+    ]
+
+
+def test_paths_of_the_registrar_are_absolute(tmp_path: pathlib.Path) -> None:
+    for group, name in (("registrar", "spool_path"), ("glance", "filesystem_store_datadir")):
+        with pytest.raises(exception.ConfigurationError, match=f"{name} = 'here' is not an abso"):
+            load(tmp_path, f"[{group}]\n{name} = here\n")
