@@ -8,6 +8,7 @@ from typing import Any
 import tenacity
 
 from acstor import exception
+from acstor.rpc import transport
 from acstor.rpc.agent_server import NAMESPACE, TOPIC, VERSION
 
 HOSTS_AT_A_TIME_MAX = 32
@@ -15,6 +16,9 @@ HOSTS_AT_A_TIME_MAX = 32
 ATTEMPTS_MAX = 2
 """Every call may be repeated: asking changes nothing, starting twice the same starts it once."""
 _RETRY_WAIT_MAX = 2.0
+_MARGIN = 1.0
+"""Seconds beyond the timeout in which oslo.messaging itself must have given up."""
+_HINT_BROKER = "check that the broker of [DEFAULT] transport_url is up"
 _HINT_SILENT = "check that acstor-agent runs there and reaches the message broker"
 
 
@@ -93,7 +97,15 @@ class AgentClient:
             transport_options=messaging.TransportOptions(at_least_once=True),
         )
         try:
-            return prepared.call({}, method, **arguments)
+            # While the broker is away oslo.messaging waits for it, whatever its own timeout is.
+            return transport.within(
+                self._timeout + _MARGIN, lambda: prepared.call({}, method, **arguments)
+            )
+        except TimeoutError as error:
+            raise exception.DeadlineError(
+                f"the message broker could not be reached in {self._timeout:g} s",
+                hint=_HINT_BROKER,
+            ) from error
         except messaging.MessagingTimeout as error:
             raise exception.DeadlineError(
                 f"host {host} did not answer in {self._timeout:g} s", hint=_HINT_SILENT
@@ -115,7 +127,7 @@ class AgentClient:
         except Exception as error:  # drivers raise what their client libraries raise
             raise exception.UnavailableError(
                 f"the message broker cannot be reached: {type(error).__name__}",
-                hint="check that the broker of [DEFAULT] transport_url is up",
+                hint=_HINT_BROKER,
             ) from error
 
 

@@ -44,6 +44,7 @@ class RingEndpoint:
 
 def make_target(version: str) -> Any:
     """Return what an endpoint of that version answers to."""
+    transport.use_threads()
     import oslo_messaging
 
     return oslo_messaging.Target(namespace=NAMESPACE, version=version)
