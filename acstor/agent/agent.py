@@ -344,7 +344,7 @@ class Agent:
         wished = report.offered | report.kept if generation else {}
         self._pinner.wish(wished, status.get("started_at"), report.whole)
         self._metrics.set_images(
-            registered=len(report.registered),
+            registered=len(report.registered or ()),
             offered=len(report.offered),
             hidden=report.hidden,
             kept=len(report.kept),

@@ -30,8 +30,8 @@ ATTACH_TIMEOUT = 60.0
 class ImageReport:
     """What a look at the images found and did."""
 
-    registered: frozenset[str] = frozenset()
-    """Ids of the images in the origin."""
+    registered: frozenset[str] | None = None
+    """Ids of the images in the origin; None: there is no repository yet."""
     hidden: int = 0
     """Withdrawn images that guests still use."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,8 @@ class ImageFollower:
             name.removeprefix(layout.IMAGE_PREFIX)
             for name in self._origin.list_refs(layout.IMAGE_PREFIX)
         )
-        report.registered = registered
+        if registered or self._is_there(present):
+            report.registered = registered
         for image_id in sorted(registered):
             with self._noted(report, image_id):
                 self._follow(image_id, present, report)
@@ -109,6 +110,21 @@ class ImageFollower:
                 self._withdraw(image_id, report)
         self._known = {key: known for key, known in self._known.items() if key in registered}
         return report
+
+    def _is_there(self, present: Mapping[str, object]) -> bool:
+        """Return whether an origin that lists no images is a repository without images.
+
+        :returns: False where nobody has made a repository yet.
+        :raises UnavailableError: when there are images here, which came from somewhere: an origin
+            that is not mounted looks empty.
+        """
+        is_repository = self._origin.exists(layout.FORMAT_KEY)
+        if present and not is_repository:
+            raise exception.UnavailableError(
+                "the origin holds no repository any more",
+                hint="check that what [origin] url names is mounted",
+            )
+        return is_repository
 
     @contextlib.contextmanager
     def _noted(self, report: ImageReport, image_id: str) -> Any:

@@ -33,6 +33,7 @@ OTHER = str(uuid.UUID(int=2))
 
 def register(origin: Origin, image_id: str, *, disk_id: str | None = None, salt: int = 0) -> str:
     manifest = make_manifest(disk_id or image_id, salt=salt)
+    origin.put_if_absent(layout.FORMAT_KEY, [b"{}"])
     origin.put_if_absent(layout.manifest_key(manifest.digest), [manifest.to_bytes()])
     record = ImageRecord(
         manifest=manifest.digest,
@@ -177,6 +178,20 @@ def test_listing_that_fails_detaches_nothing(host: HostUnderTest) -> None:
     host.origin.faults.append(Fault(Operation.LIST_REFS, Effect.ERROR))
     host.agent.look()
     assert list(runtime.images) == [IMAGE]
+
+
+def test_origin_that_is_not_mounted_is_not_one_without_images(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    ref = host.origin.get_ref(layout.image_ref(IMAGE))
+    assert ref is not None
+    host.origin.swap_ref(layout.image_ref(IMAGE), ref.token, None)
+    host.origin.delete(layout.FORMAT_KEY)
+    host.agent.look()
+    assert "no repository any more" in problems(host.agent)["origin"]
+    assert list(runtime.images) == [IMAGE]
+    assert host.duty.sights[-1].registered is None
 
 
 def test_data_plane_away_is_waited_for(host: HostUnderTest) -> None:
