@@ -7,6 +7,7 @@ import pathlib
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -339,3 +340,29 @@ def test_hosts_that_share_instances_path_agree(nova: NovaHost, mount: pathlib.Pa
     inode = nova.link(IMAGE).lstat().st_ino
     assert plant(make_planter(nova, mount, host="h2")) is LinkEvent.PLANT
     assert nova.link(IMAGE).lstat().st_ino == inode
+
+
+@pytest.mark.root
+def test_novas_user_can_lock_remove_and_replace(mount: pathlib.Path) -> None:
+    """The agent runs as root, nova-compute does not."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="acstor-test-") as name:
+        os.chmod(name, 0o755)
+        nova = NovaHost(pathlib.Path(name, "nova"))
+        plant(make_planter(nova, mount))
+        link, lock = nova.link(IMAGE), nova.instances / "locks" / f"nova-{base_name(IMAGE)}"
+        child = os.fork()
+        if child == 0:  # no new program: Python itself may be out of that user's reach
+            status = 1
+            with contextlib.suppress(BaseException):
+                os.setgroups([])
+                os.setgid(NOVA_USER)
+                os.setuid(NOVA_USER)
+                fcntl.lockf(os.open(lock, os.O_WRONLY | os.O_APPEND), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(link)
+                os.unlink(lock)
+                os.close(os.open(f"{link}.part", os.O_WRONLY | os.O_CREAT))
+                os.rename(f"{link}.part", link)
+                status = 0
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert link.is_file()
