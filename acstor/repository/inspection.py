@@ -125,7 +125,11 @@ def _inspect(source: base.ImageSource, what: str) -> format_inspector.FileInspec
         wrapper.close()
         found = wrapper.format
     except format_inspector.ImageFormatError as error:
-        raise exception.ImageRefusedError(f"{what}: {error}") from error
+        candidates = {str(candidate): candidate for candidate in wrapper.formats or []}
+        if candidates.keys() != {"iso", "gpt"}:
+            raise exception.ImageRefusedError(f"{what}: {error}") from error
+        # An ISO image that boots from a USB stick too; Nova's get_image_format decides likewise.
+        found = candidates["iso"]
     if found is None:
         raise exception.ImageRefusedError(f"{what}: the format cannot be determined")
     return found

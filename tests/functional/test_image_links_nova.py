@@ -12,14 +12,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from acstor import exception
 from acstor.drivers.nova.image_links import nova_settings
 from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.link_states import LinkEvent
 from acstor.drivers.nova.image_links.overlay_scan import scan
 from acstor.drivers.nova.image_links.planting import Planter
+from acstor.repository import inspection
 from tests.fixtures.nova_host import NovaHost
 from tests.fixtures.nova_party import NovaError, NovaParty
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
+from tests.unit.repository.test_inspection import disk, iso, master_boot_record
 
 pytest.importorskip("nova", reason="nova is not installed")
 pytestmark = [
@@ -231,6 +234,40 @@ def test_withdrawn_image_that_nova_still_wants_is_downloaded(
     planter.plant(IMAGE)
     assert planter.remove(IMAGE, lambda: None).event is LinkEvent.REMOVE
     assert party.call("make_disk", image_id=IMAGE, instance=INSTANCE)["downloads"] == 1
+
+
+@pytest.mark.parametrize("declared", ["raw", "iso"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        disk(b"plain"),
+        disk(master_boot_record(0x83)),
+        disk(master_boot_record(0xEE)),
+        disk(master_boot_record()),
+        disk(master_boot_record(0xEE, 0x83)),
+        disk(bytes(446) + b"garbage, and more." * 3 + bytes(10) + b"\x55\xaa"),
+        iso(),
+        master_boot_record(0xEE) + iso()[512:],
+    ],
+    ids=["plain", "MBR", "GPT", "no partition", "hybrid", "garbage", "ISO", "ISO and GPT"],
+)
+def test_registration_accepts_nothing_that_nova_refuses_to_boot(
+    party: NovaParty, tmp_path: pathlib.Path, content: bytes, declared: str
+) -> None:
+    """Hazard 3: a link is inspected at each boot, so a refusal comes too late there."""
+    path = tmp_path / "image"
+    path.write_bytes(content)
+    try:
+        verdict = party.call("inspect", path=str(path))
+    except NovaError as error:
+        verdict = error.kind
+    try:
+        inspection.open_source(str(path), declared, 30).close()
+        is_accepted = True
+    except exception.ImageRefusedError:
+        is_accepted = False
+    assert verdict in ("raw", "gpt", "iso", "SafetyCheckFailed")
+    assert is_accepted is (verdict in {"raw": ("raw", "gpt"), "iso": ("iso",)}[declared])
 
 
 def test_unknown_image_fails_as_it_does_without_links(planter: Planter, party: NovaParty) -> None:

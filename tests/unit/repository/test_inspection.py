@@ -67,6 +67,16 @@ def test_iso_is_accepted_as_iso(tmp_path: pathlib.Path) -> None:
     assert "--disk-format iso" in refusal.value.hint
 
 
+def test_iso_that_boots_from_a_stick_too_is_accepted_as_iso(tmp_path: pathlib.Path) -> None:
+    """It has a partition table in front; Nova takes it for an ISO image."""
+    content = bytearray(iso())
+    content[:512] = master_boot_record(0xEE)
+    (tmp_path / "image").write_bytes(content)
+    assert inspect(tmp_path / "image", "iso") == SIZE
+    with pytest.raises(exception.ImageRefusedError, match="its content is iso"):
+        inspect(tmp_path / "image", "raw")
+
+
 @pytest.mark.parametrize("actual", ["qcow2", "vmdk", "vdi", "vhdx", "qed", "luks"])
 def test_other_content_declared_as_raw_is_refused(tmp_path: pathlib.Path, actual: str) -> None:
     (tmp_path / "raw").write_bytes(disk(b"plain"))
@@ -121,8 +131,12 @@ def test_data_file_is_refused(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [disk(master_boot_record()), disk(master_boot_record(0xEE, 0x83))],
-    ids=["no partition", "hybrid GPT"],
+    [
+        disk(master_boot_record()),
+        disk(master_boot_record(0xEE, 0x83)),
+        disk(bytes(446) + b"garbage, and more." * 3 + bytes(10) + b"\x55\xaa"),
+    ],
+    ids=["no partition", "hybrid GPT", "garbage"],
 )
 def test_unsafe_partition_table_is_refused_as_nova_does(
     tmp_path: pathlib.Path, content: bytes
