@@ -96,6 +96,20 @@ def arrange_mounts(directory: str, overlaid: list[str], binds: list[tuple[str, s
             os.makedirs(os.path.dirname(target), exist_ok=True)
             pathlib.Path(target).touch()
         mount(source, target, flags=_MS_BIND | _MS_REC)
+    _hide_kvm()
+
+
+def _hide_kvm() -> None:
+    """Put a file that nobody may open in the place of ``/dev/kvm``.
+
+    Guests are emulated. Where QEMU, started by root, finds KVM and the guests' user may not use it,
+    libvirt takes what it has found out about QEMU for outdated, and asks it again for each guest:
+    two seconds of a processor a call (libvirt 9.0, ``virQEMUCapsIsValid``).
+    """
+    if os.path.exists("/dev/kvm"):
+        nothing = "/run/no-kvm"
+        pathlib.Path(nothing).touch(mode=0)
+        mount(nothing, "/dev/kvm", flags=_MS_BIND)
 
 
 class Programs:
