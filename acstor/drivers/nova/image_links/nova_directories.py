@@ -25,7 +25,8 @@ class NovaDirectories:
 
     def __init__(self, settings: NovaSettings, host: str, files: FileOperations) -> None:
         self._settings = settings
-        self._temporary = f"{TEMPORARY_PREFIX}{host}-"
+        # No host's name has an @, so that none begins with another one and this.
+        self._temporary = f"{TEMPORARY_PREFIX}{host}@"
         self._files = files
 
     def prepare(self) -> None:

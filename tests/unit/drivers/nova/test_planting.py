@@ -313,9 +313,9 @@ def test_full_disk_at_any_step_is_an_error_and_leaves_nothing_half_done(
 
 def test_leftovers_of_other_hosts_are_not_swept(nova: NovaHost, mount: pathlib.Path) -> None:
     """Hazard 11: instances_path may be shared, and their run may be under way."""
-    theirs = nova.instances / f"{TEMPORARY_PREFIX}h2-_base"
+    theirs = nova.instances / f"{TEMPORARY_PREFIX}h1-2@_base"
     theirs.mkdir()
-    ours = nova.instances / f"{TEMPORARY_PREFIX}h1-_base"
+    ours = nova.instances / f"{TEMPORARY_PREFIX}h1@_base"
     ours.mkdir()
     make_planter(nova, mount).prepare()
     assert theirs.exists()
