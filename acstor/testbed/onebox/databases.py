@@ -15,7 +15,7 @@ from acstor.testbed.onebox.host import Host
 from acstor.testbed.onebox.services import base_environment
 
 #: Raise it when what is put into fresh databases changes.
-CONTENT_VERSION = 1
+CONTENT_VERSION = 2
 _INSTALL_TIMEOUT_S = 120.0
 _COPY_TIMEOUT_S = 120.0
 _SYNC_TIMEOUT_S = 420.0

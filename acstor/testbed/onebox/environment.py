@@ -119,15 +119,17 @@ def install_environment(directory: OneBoxDirectory) -> bool:
     key = environment_key()
     if stamp.is_file() and stamp.read_text() == key:
         return False
-    shutil.rmtree(directory.venv, ignore_errors=True)
-    processes.run([sys.executable, "-m", "venv", str(directory.venv)], timeout_s=120.0)
+    # It may be a link to that of another one-box.
+    venv = directory.venv.resolve()
+    shutil.rmtree(venv, ignore_errors=True)
+    processes.run([sys.executable, "-m", "venv", str(venv)], timeout_s=120.0)
     python = directory.program("python")
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
     # Everything is named with its version: nothing is left to resolve.
     install = [*pip, "--no-deps", "-r", str(CONSTRAINTS)]
     processes.run([*install, f"libvirt-python=={libvirt_version()}"], timeout_s=_PIP_TIMEOUT_S)
     # Two processes at once; and programs of several hosts start at the same time later.
-    compile_all = [python, "-m", "compileall", "-q", "-j", "0", str(directory.venv / "lib")]
+    compile_all = [python, "-m", "compileall", "-q", "-j", "0", str(venv / "lib")]
     with contextlib.suppress(exception.ToolFailedError):  # templates that are no Python
         processes.run(compile_all, timeout_s=_PIP_TIMEOUT_S)
     stamp.write_text(key)
