@@ -16,6 +16,7 @@ One command: ``python -m bench.storm [--runs N] [--json FILE]``.
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import operator
 import re
 import sys
@@ -73,8 +74,8 @@ class Storms:
         with latency.Probes(self._calls()) as probes:
             try:
                 with concurrent.futures.ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-                    ask = functools.partial(servers.request, box, image, "bench-storm", None)
-                    made += pool.map(lambda _: ask(), range(SERVERS))
+                    ask = functools.partial(servers.request, box, image, "bench-storm")
+                    made += pool.map(ask, itertools.islice(itertools.cycle(box.hosts), SERVERS))
                 servers.watch(box, made, image.guest.login_prompt)
             finally:
                 origin = self._origin_bytes() - origin_before

@@ -15,7 +15,7 @@ from tests.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
 
 HERE = pathlib.Path(__file__).parent
 GUESTS = DEFAULT_ROOT / "guests"
-TEST_TIMEOUT_S = 600
+TEST_TIMEOUT_S = 1200
 LAST_MODULES = ("test_without_acstor", "test_bad_luck")
 """What takes services down comes after what needs them."""
 

@@ -35,10 +35,13 @@ def test_eight_servers_at_once_read_their_image(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
     """Eight at once, on both hosts: each guest reads what the image holds."""
-    servers = instances.request(tiny, count=SERVERS_AT_ONCE)
+    # Left alone, the scheduler would prefer the host that has read the image before.
+    share = SERVERS_AT_ONCE // len(box.hosts)
+    servers = [
+        server for host in box.hosts for server in instances.request(tiny, host=host, count=share)
+    ]
     for server in servers:
         server.wait()
-    assert {server.host.name for server in servers} == {host.name for host in box.hosts}
     for server in servers:
         server.checked(boot=1)
         server.assert_on_link()
