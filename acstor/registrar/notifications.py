@@ -23,7 +23,7 @@ EVENTS = ("image.activate", "image.upload", "image.update", "image.delete")
 """Event types (glance/notifier.py) after which an image may have to be treated differently.
 ``image.create`` and ``image.prepare`` come before there are data, ``image.send`` changes none."""
 RECONNECT_DELAY_MAX = 30.0
-_DRIVER_LOGGER = "oslo_messaging._drivers.impl_rabbit"
+_DRIVER_LOGGER = "oslo.messaging._drivers.impl_rabbit"  # oslo.log writes the first _ as a dot
 
 
 class ImageNotifications:
@@ -44,13 +44,13 @@ class ImageNotifications:
         self._on_connected = on_connected
         self._is_stopping = threading.Event()
         self._broker = _BrokerWatch(on_connected)
-        self._problem: str | None = "not connected yet"
+        self._problem: str | None = None
         self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is heard; None: the broker is there."""
-        return self._problem or self._broker.problem
+        """Why nothing is heard; None: the broker is there, or no attempt has failed yet."""
+        return self._broker.problem or self._problem
 
     def start(self) -> None:
         """Connect in the background."""
@@ -70,6 +70,7 @@ class ImageNotifications:
                 try:
                     server = self._listen()
                     failures, self._problem = 0, None
+                    self._broker.problem = None  # the first connection is not told of
                     self._on_connected()
                     self._is_stopping.wait()
                 except Exception as error:

@@ -8,6 +8,7 @@ from typing import Any
 import oslo_messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import impl_rabbit
 
 from acstor.conf import loading
 from acstor.registrar import notifications
@@ -147,7 +148,7 @@ def test_broker_that_goes_is_told_once_and_its_return_is_noticed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     returned: list[bool] = []
-    driver = logging.getLogger("oslo_messaging._drivers.impl_rabbit")
+    driver = impl_rabbit.LOG
     with (
         caplog.at_level(logging.INFO),
         notifications._BrokerWatch(lambda: returned.append(True)) as watch,
