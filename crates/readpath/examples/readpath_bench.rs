@@ -1,7 +1,7 @@
 //! `cargo run --release -p acstor-readpath --example readpath_bench`: prints one JSON object.
 //!
 //! One host, a real chunk store in a temporary directory, an origin in memory, no peers. Figures:
-//! `try_read` hits (p50, p99, ns), a miss from the origin (us), origin calls per MiB of a sequential
+//! `try_read` hits (p50, p99, ns; also while what a boot reads is recorded), a miss from the origin (us), origin calls per MiB of a sequential
 //! and of a random reader, and the CPU time per GiB of hits.
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at the first surprise")]
 
@@ -203,6 +203,11 @@ fn hits(bench: &Bench, host: &Host, len: usize) -> serde_json::Value {
     percentiles(times)
 }
 
+fn hits_while_booting(bench: &Bench, host: &Host) -> serde_json::Value {
+    host.view.opened();
+    hits(bench, host, 4096)
+}
+
 fn misses(bench: &Bench) -> serde_json::Value {
     let host = bench.host();
     let times = (0..CHUNKS as u64 / 3)
@@ -260,6 +265,7 @@ fn main() {
         "try_read_hit_ns_4k": hits(&bench, &warm, 4096),
         "try_read_hit_ns_64k": hits(&bench, &warm, CHUNK),
         "try_read_hit_ns_1m": hits(&bench, &warm, MIB),
+        "try_read_hit_ns_4k_in_boot_window": hits_while_booting(&bench, &warm),
         "miss_memory_origin_ns": misses(&bench),
         "sequential": sequential,
         "random_boot": random_boot(&bench),
