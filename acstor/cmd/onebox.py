@@ -148,6 +148,8 @@ def _up(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
 def _down(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
     from acstor.testbed.onebox import teardown
 
+    if not directory.path.is_dir():
+        return 0
     with directory.locked(), interruption.held_back():
         teardown.take_down(directory, purge=arguments.purge)
     return 0

@@ -70,10 +70,9 @@ class OneBoxDirectory:
 
         :raises TestbedError: when another process does.
         """
-        self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        # Beside the directory: down removes the directory while it holds the lock.
-        lock = self.path.with_name(f".{self.path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Of the directory itself: a file for it would be left over.
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

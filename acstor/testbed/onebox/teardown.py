@@ -26,10 +26,8 @@ def take_down(directory: OneBoxDirectory, *, purge: bool = False) -> None:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        if purge:
-            directory.path.rmdir()
-            with contextlib.suppress(FileNotFoundError):
-                directory.path.with_name(f".{directory.path.name}.lock").unlink()
+        with contextlib.suppress(OSError):
+            directory.path.rmdir()  # when nothing is kept
 
 
 def recorded_hosts(directory: OneBoxDirectory) -> list[str]:

@@ -28,6 +28,11 @@ def test_without_a_one_box_says_how_to_get_one(
     assert "tools/onebox up makes one" in capsys.readouterr().err
 
 
+def test_down_of_nothing_makes_nothing() -> None:
+    assert onebox.main(["--directory", "/var/tmp/acstor-no-box", "down", "--purge"]) == 0
+    assert not pathlib.Path("/var/tmp/acstor-no-box").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["up", "--option", "nova"], ["up", "--hosts", "many"], ["set", "nova:x=1"], ["restart"], []],
