@@ -8,6 +8,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     images/<uuid>.refused    a manifest that could not be attached after a restart
     ring.bin                 the ring in use
     draining                 empty: peers are refused
+    mount-held               how many starts in a row found the mount held by another process
     repository.json          {"version": 1, "chunk_size": 65536}
     arriving-*               being written when the process was killed; removed at the next start
 """
@@ -55,6 +56,7 @@ class Attachments:
         self._images = os.path.join(directory, "images")
         self._ring = os.path.join(directory, "ring.bin")
         self._draining = os.path.join(directory, "draining")
+        self._mount_held = os.path.join(directory, "mount-held")
         self._repository = os.path.join(directory, "repository.json")
         os.makedirs(self._images, mode=0o700, exist_ok=True)
         for name in os.listdir(directory):
@@ -168,6 +170,23 @@ class Attachments:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._draining)
         _sync_directory(self._directory)
+
+    def count_held_start(self) -> int:
+        """Count a start that found the mount held; return how many there were in a row."""
+        try:
+            with open(self._mount_held, encoding="ascii", errors="replace") as source:
+                text = source.read(8)
+        except FileNotFoundError:
+            text = ""
+        count = int(text) + 1 if text.isdecimal() else 1
+        with open(self._mount_held, "w", encoding="ascii") as target:
+            target.write(str(count))
+        return count
+
+    def forget_held_starts(self) -> None:
+        """Note that a start has the mount."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._mount_held)
 
     def chunk_size(self) -> int | None:
         """Return the repository's chunk size, bytes, when it was ever known."""

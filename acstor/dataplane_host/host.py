@@ -23,6 +23,11 @@ from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
 
+_RELEASE_TIMEOUT = 2.0
+"""Seconds for a process that is ending to let go of the mount."""
+_HELD_STARTS_MAX = 5
+"""Starts in a row that leave a mount which others hold to the next start."""
+
 
 class DataPlaneHost:
     """The data plane of this host; see :mod:`acstor.dataplane_host.states` for its life.
@@ -93,6 +98,7 @@ class DataPlaneHost:
         """
         is_taken_over = self._start_runtime()
         self._keep_descriptors(fuse_is_inherited=is_taken_over)
+        self._attachments.forget_held_starts()
         self._move(ProcessEvent.STARTED)
         if self._attachments.is_draining():
             self.set_drain(True)
@@ -155,10 +161,33 @@ class DataPlaneHost:
             runtime.stop(False, self._conf.dataplane.stop_timeout)
             del runtime
             runtime = self._restored_runtime()
+        self._leave_held_mount()
         mount.prepare(self._settings["mount_point"])
         with translated("starting the data plane"):
             self._run(runtime, None)
         return False
+
+    def _leave_held_mount(self) -> None:
+        """Leave a mount that another process still holds to the process that will be given it.
+
+        That is a supervisor which was handed the descriptor after it had started this process:
+        guests that have files open would lose them if the mount were detached.
+
+        :raises UnavailableError: when the next start may be given the mount.
+        """
+        path = self._settings["mount_point"]
+        if mount.wait_disconnected(path, _RELEASE_TIMEOUT):
+            return
+        if not self._supervisor.is_configured:
+            LOG.warning("another process holds %s and nobody hands it over", path)
+        elif (starts := self._attachments.count_held_start()) <= _HELD_STARTS_MAX:
+            raise exception.UnavailableError(
+                f"another process holds the file system at {path} (start {starts} that finds it "
+                f"so, of {_HELD_STARTS_MAX})",
+                hint="the supervisor starts the next process with what it was handed meanwhile",
+            )
+        else:
+            LOG.error("%d starts in a row were not handed %s, mounting anew", starts, path)
 
     def _run(self, runtime: Runtime, fuse_fd: int | None) -> None:
         runtime.start(fuse_fd, self._inherited.duplicate_listener(self._settings))

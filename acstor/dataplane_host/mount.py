@@ -1,14 +1,22 @@
 """The mount point, without ever waiting for a file system whose server is this very process."""
 
 import ctypes
+import errno
 import logging
 import os
 import re
+import threading
+import time
 
 LOG = logging.getLogger(__name__)
 
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
+_DISCONNECTED = frozenset({errno.ENOTCONN, errno.ECONNABORTED})
+_PROBE_TIMEOUT = 0.5
+"""Seconds after which a file system that does not answer is taken for one that is held: where
+nobody holds it the kernel answers at once."""
+_POLL_INTERVAL = 0.05
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -29,8 +37,43 @@ def is_mounted(path: str, mounts_file: str = "/proc/self/mountinfo") -> bool:
     return False
 
 
+def is_connected(path: str) -> bool:
+    """Return whether some process still has the descriptor of the FUSE file system at ``path``.
+
+    Asks by ``statfs`` on a thread of its own: while nobody serves the file system that waits, and
+    such a thread ends with the process.
+    """
+    answered = threading.Event()
+    failures: list[int] = []
+
+    def ask() -> None:
+        try:
+            os.statvfs(path)
+        except OSError as error:
+            failures.append(error.errno or 0)
+        answered.set()
+
+    threading.Thread(target=ask, name="mount-probe", daemon=True).start()
+    return not answered.wait(_PROBE_TIMEOUT) or not _DISCONNECTED.intersection(failures)
+
+
+def wait_disconnected(path: str, timeout: float) -> bool:
+    """Wait until nobody has the descriptor of the mount at ``path``; return whether that is so.
+
+    A process that was killed gives its store up a moment before its other descriptors.
+
+    :param timeout: seconds.
+    """
+    until = time.monotonic() + timeout
+    while is_mounted(path) and is_connected(path):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_POLL_INTERVAL)
+    return True
+
+
 def prepare(path: str) -> None:
-    """Make ``path`` ready to be mounted on: detach what a dead process left, create it.
+    """Make ``path`` ready to be mounted on: detach what is there, create it.
 
     :raises OSError: when either is not possible.
     """

@@ -10,6 +10,8 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.admin.client import AdminClient
+from acstor.dataplane_host import host as host_module
+from acstor.dataplane_host import mount
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.descriptors import FUSE, PEER_LISTENER, InheritedDescriptors
 from acstor.dataplane_host.host import DataPlaneHost
@@ -182,6 +184,53 @@ def test_passed_file_system_that_is_gone_is_mounted_anew(machine: Machine) -> No
     assert first.taken_over
     assert second.taken_over is False
     assert pathlib.Path(f"/proc/self/fd/{machine.keeper.take()[FUSE]}").is_socket()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Mounts that another process holds; what is detached leaves the list."""
+    mounts: list[str] = []
+    monkeypatch.setattr(mount, "is_mounted", lambda path: path in mounts)
+    monkeypatch.setattr(mount, "is_connected", lambda path: path in mounts)
+    monkeypatch.setattr(mount, "_detach", mounts.remove)
+    monkeypatch.setattr(host_module, "_RELEASE_TIMEOUT", 0.01)
+    return mounts
+
+
+def test_held_mount_is_left_to_the_next_start_which_is_handed_it(
+    machine: Machine, held: list[str]
+) -> None:
+    held.append(machine.conf.dataplane.mount_point)
+    with pytest.raises(exception.UnavailableError, match="another process holds"):
+        machine.host()
+    assert len(held) == 1, "not detached"
+    MemoryRuntime.locked_stores.clear()
+    ours, theirs = socket.socketpair()
+    machine.host(passed={FUSE: ours.detach()})
+    assert machine.runtimes[-1].taken_over
+    theirs.close()
+
+
+def test_held_mount_that_nobody_hands_over_is_mounted_anew(
+    machine: Machine, held: list[str]
+) -> None:
+    held.append(machine.conf.dataplane.mount_point)
+    for _ in range(5):
+        with pytest.raises(exception.UnavailableError, match=r"start . that finds it so, of 5"):
+            machine.host()
+        MemoryRuntime.locked_stores.clear()
+    host = machine.host()
+    assert held == []
+    host.stop(unmount=True)
+    held.append(machine.conf.dataplane.mount_point)
+    with pytest.raises(exception.UnavailableError, match="start 1 "):
+        machine.host()
+
+
+def test_held_mount_without_a_supervisor_is_mounted_anew(machine: Machine, held: list[str]) -> None:
+    held.append(machine.conf.dataplane.mount_point)
+    machine.host(supervised=False)
+    assert held == []
 
 
 def test_changed_peer_address_is_listened_on_anew(machine: Machine) -> None:
