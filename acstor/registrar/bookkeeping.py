@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from acstor import exception
 from acstor.conf.types import MIB
@@ -103,8 +103,8 @@ class Bookkeeper:
         self._withdrawals.forget_usage()
         for image_id in self.known.keys() - entered:
             del self.known[image_id]
-        self._warn_of_mass(images.keys())
         problems: dict[str, str] = {}
+        gone = 0
         for image_id in sorted(images.keys() | entered):
             if not is_wanted():
                 break
@@ -113,9 +113,11 @@ class Bookkeeper:
                 if image is None:
                     # A listing may miss what changes while it is made; a question does not.
                     image = self._service.find_image(image_id)
+                    gone += image is None and self._is_registered(image_id)
                 self._settle(image_id, image, is_published=image_id in published)
             except _PROBLEMS as error:
                 problems[f"image {image_id}"] = f"{error.message}; {error.hint}"
+        self._warn_of_mass(gone)
         return problems
 
     def look(self, image_id: str) -> None:
@@ -304,18 +306,17 @@ class Bookkeeper:
         else:
             self.known[image_id] = listed.entry
 
-    def _warn_of_mass(self, listed: Collection[str]) -> None:
-        registered = {
-            image_id
-            for image_id, entry in self.known.items()
-            if entry.state is EntryState.REGISTERED
-        }
-        gone = registered.difference(listed)
-        if len(gone) >= _MASS_COUNT and len(gone) > _MASS_SHARE * len(registered):
+    def _is_registered(self, image_id: str) -> bool:
+        listed = self._catalogue.find(image_id)
+        return listed is not None and listed.entry.state is EntryState.REGISTERED
+
+    def _warn_of_mass(self, gone: int) -> None:
+        registered = gone + self.counts()[EntryState.REGISTERED]
+        if gone >= _MASS_COUNT and gone > _MASS_SHARE * registered:
             LOG.warning(
                 "Glance lists %d of %d registered images no more; if that is wrong, check that "
                 "the user of [keystone] has the role admin before [registrar] withdraw_grace "
-                "is over", len(gone), len(registered),
+                "is over", gone, registered,
             )  # fmt: skip
 
 

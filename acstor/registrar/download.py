@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import os
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 
@@ -93,9 +94,9 @@ class Downloader:
         :raises OSError: when the spool cannot be written.
         """
         os.makedirs(self._settings.spool_path, mode=0o700, exist_ok=True)
-        path = os.path.join(self._settings.spool_path, self._image.id + _SPOOL_SUFFIX)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        # Of its own: a registration that is being cancelled may still have the last one.
+        name = f"{self._image.id}.{secrets.token_hex(4)}{_SPOOL_SUFFIX}"
+        path = os.path.join(self._settings.spool_path, name)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             try:

@@ -7,6 +7,7 @@ the message bus have threads of their own and wake it.
 import logging
 import os
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class RegistrarService:
         self._origin: Origin | None = None
         self._stopping = threading.Event()
         self._service = WatchedImageService(open_service(self._stopping.wait))
-        self.name = f"{conf.host}/{os.getpid()}"
+        self.name = f"{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
         self._wake = threading.Event()
         self._hints: dict[str, None] = {}
         self._hints_lock = threading.Lock()
@@ -97,7 +98,7 @@ class RegistrarService:
                 conf.coordination.heartbeat_interval,
                 conf.coordination.member_timeout,
             ),
-            f"registrar-{self.name}-{id(self):x}",
+            f"registrar-{self.name}",
             self._wake.set,
         )
 

@@ -134,6 +134,18 @@ def test_origin_away_is_a_failure_that_may_pass(run: Run, origin: FaultyOrigin) 
     assert outcome.kind is OutcomeKind.FAILED
 
 
+def test_registrar_that_does_not_lead_any_more_goes_no_further(
+    service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path
+) -> None:
+    settings = JobSettings(
+        DownloadSettings(str(tmp_path / "spool")), registration.Settings(workers=0)
+    )
+    image = describe(IMAGE_ID, CONTENT)
+    outcome = ImageJob(service, repository, image, settings, is_wanted=lambda: False).run()
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.CANCELLED, "another registrar leads")
+    assert service.calls[Operation.OPEN] == 0
+
+
 def test_cancelled_before_it_publishes_leaves_no_image(
     make: Callable[[ServiceImage], ImageJob], origin: FaultyOrigin, repository: Repository
 ) -> None:

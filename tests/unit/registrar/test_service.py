@@ -2,6 +2,8 @@
 
 import logging
 import os
+import pathlib
+import threading
 
 import pytest
 
@@ -433,3 +435,50 @@ def test_garbage_is_collected_now_and_then(cloud: Cloud) -> None:
         "two collections",
         lambda: 'collections_total{outcome="complete"} 2.0' in registrar._metrics.text(),
     )
+
+
+def test_registration_ends_with_the_lead_and_the_next_registrar_does_it(cloud: Cloud) -> None:
+    first = cloud.start()
+    wait_for("the first leads", lambda: first.is_leader)
+    second = cloud.start()
+    image = cloud.upload(1, content_of(1, 64 << 10))
+
+    def lose_the_lock() -> None:
+        first._leadership.stop(10)
+        wait_for("the second is at work", lambda: cloud.service.calls[faulty.Operation.OPEN] >= 2)
+
+    cloud.service.faults = [
+        faulty.Fault(faulty.Operation.READ, faulty.Effect.ACTION, call=1, action=lose_the_lock)
+    ]
+    first.reconcile_soon()
+    entry = cloud.wait_for_state(image, "registered")
+    assert entry is not None
+    assert entry.registrar == second.name
+    assert cloud.read(image) == content_of(1, 64 << 10)
+    wait_for("the first is idle", lambda: len(first._jobs) == 0)
+    assert not first.is_leader
+    assert first.is_healthy()
+    assert cloud.entry(image) == entry
+
+
+def test_as_many_images_are_registered_at_a_time_as_the_operator_wants(
+    tmp_path: pathlib.Path,
+) -> None:
+    cloud = Cloud(tmp_path, workers="2")
+    together = threading.Barrier(2, timeout=20)
+
+    def meet() -> None:
+        together.wait()
+
+    cloud.service.faults = [
+        faulty.Fault(faulty.Operation.OPEN, faulty.Effect.ACTION, call=call, action=meet)
+        for call in (1, 2)
+    ]
+    images = [cloud.upload(number) for number in (1, 2, 3)]
+    cloud.start()
+    try:
+        for image in images:
+            cloud.wait_for_state(image, "registered")
+        assert not together.broken
+    finally:
+        cloud.stop()

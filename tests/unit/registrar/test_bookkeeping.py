@@ -1,0 +1,131 @@
+"""What the catalogue's keeper does where Glance, or another registrar, cannot be trusted."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from acstor.image_service.base import ServiceImage
+from acstor.registrar import assembly
+from acstor.registrar.bookkeeping import Bookkeeper
+from acstor.registrar.job import ImageJob, Outcome, OutcomeKind
+from acstor.registrar.jobs import Jobs
+from acstor.repository.catalogue import Entry, EntryState
+from tests.unit.registrar.cloud import Cloud
+
+
+@pytest.fixture
+def books(cloud: Cloud) -> Iterator[Bookkeeper]:
+    def make(image: ServiceImage) -> ImageJob:
+        return ImageJob(cloud.service, cloud.repository, image, assembly.job_settings(cloud.conf))
+
+    jobs = Jobs(1, make, lambda: None)
+    yield assembly.bookkeeper(
+        cloud.conf, cloud.service, cloud.repository, jobs, "me/1", lambda: None, cloud.clock
+    )
+    assert jobs.stop(10)
+
+
+def register(cloud: Cloud, books: Bookkeeper, *numbers: int) -> list[str]:
+    """Register images as the keeper would have it; return their ids."""
+    images = [cloud.upload(number) for number in numbers]
+    assert books.reconcile(lambda: True) == {}
+    for image in list(books.due.values()):
+        assert books.start(image)
+        settings = assembly.job_settings(cloud.conf)
+        books.finish(ImageJob(cloud.service, cloud.repository, image, settings).run())
+    return images
+
+
+def state_of(cloud: Cloud, image_id: str) -> EntryState | None:
+    entry = cloud.entry(image_id)
+    return entry.state if entry else None
+
+
+def test_image_that_a_listing_missed_stays(
+    cloud: Cloud, books: Bookkeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (image,) = register(cloud, books, 1)
+    monkeypatch.setattr(cloud.service, "list_images", list)
+    assert books.reconcile(lambda: True) == {}
+    assert state_of(cloud, image) is EntryState.REGISTERED
+    cloud.glance.remove(image)
+    books.reconcile(lambda: True)
+    assert state_of(cloud, image) is EntryState.WITHDRAWN
+
+
+def test_many_images_gone_at_once_are_told_of(
+    cloud: Cloud, books: Bookkeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = register(cloud, books, *range(1, 6))
+    for image in images[:4]:
+        cloud.glance.remove(image)
+    with caplog.at_level(logging.WARNING):
+        books.reconcile(lambda: True)
+    assert "Glance lists 4 of 5 registered images no more" in caplog.text
+    assert all(cloud.is_published(image) for image in images), "the grace period is not over"
+    caplog.clear()
+    books.reconcile(lambda: True)
+    assert "no more" not in caplog.text
+
+
+def test_outcome_of_what_another_registrar_does_is_not_written(
+    cloud: Cloud, books: Bookkeeper
+) -> None:
+    image_id = cloud.upload(1)
+    image = cloud.glance.find_image(image_id)
+    assert image is not None
+    theirs = Entry(EntryState.REGISTERING, registrar="other/2")
+    cloud.catalogue.replace(image_id, None, theirs)
+    for kind in OutcomeKind:
+        books.finish(Outcome(image, kind, "reason"))
+        assert cloud.entry(image_id) == theirs
+
+
+def test_start_of_what_is_not_to_be_registered_any_more_is_none(
+    cloud: Cloud, books: Bookkeeper
+) -> None:
+    image_id = cloud.upload(1)
+    books.reconcile(lambda: True)
+    (image,) = books.due.values()
+    listed = cloud.catalogue.find(image_id)
+    cloud.catalogue.replace(image_id, listed, Entry(EntryState.LEFT))
+    assert not books.start(image)
+    assert books.due == {}
+    cloud.catalogue.replace(image_id, cloud.catalogue.find(image_id), None)
+    assert not books.start(image)
+
+
+def test_comparison_stops_when_the_lead_is_lost(cloud: Cloud, books: Bookkeeper) -> None:
+    for number in range(1, 5):
+        cloud.upload(number)
+    asked: list[bool] = []
+
+    def is_wanted() -> bool:
+        asked.append(True)
+        return len(asked) <= 2
+
+    books.reconcile(is_wanted)
+    assert len(list(cloud.catalogue.ids())) == 2
+
+
+def test_delays_between_attempts_double_up_to_their_limit(cloud: Cloud, books: Bookkeeper) -> None:
+    image_id = cloud.upload(1)
+    books.reconcile(lambda: True)
+    delays = []
+    for _ in range(10):
+        (image,) = books.due.values()
+        assert books.start(image)
+        books.finish(Outcome(image, OutcomeKind.FAILED, "away"))
+        due = books.next_due()
+        assert due is not None
+        assert due[1] == image_id
+        delays.append(due[0] - cloud.clock.now)
+        cloud.clock.now = due[0]
+        books.look(image_id)
+    for attempt, delay in enumerate(delays):
+        expected = min(3600.0, 30.0 * 2**attempt)
+        assert 0.75 * expected - 1 <= delay <= expected + 1
+    entry = cloud.entry(image_id)
+    assert entry is not None
+    assert entry.attempts == 10
