@@ -261,9 +261,6 @@ def _uwsgi(port: int, processes: int, threads: int) -> list[str]:
         "--http-socket", f"{network.CONTROLLER_ADDRESS}:{port}", "--master", "--need-app",
         "--processes", str(processes), "--threads", str(threads), "--enable-threads", "--lazy-apps",
         "--buffer-size", "65535", "--die-on-term",
-        # Glance's clients send snapshots in chunks of 1 MiB, which with their headers are more
-        # than uWSGI takes by itself.
-        "--chunked-input-limit", str(4 << 20),
         # Clients would take up connections again that uWSGI has closed.
         "--add-header", "Connection: close",
         # Uploads come in pieces of a MiB, each more than what uWSGI takes by default, and pause
