@@ -57,6 +57,9 @@ def _add_up_and_down(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "--without-acstor", action="store_true", help="the same cloud without any ACStor service"
     )
     up.add_argument(
+        "--tls", action=argparse.BooleanOptionalAction, help="certificates for the data planes"
+    )
+    up.add_argument(
         "--option", action="append", type=_override, default=[],
         metavar="FILE:GROUP.OPTION=VALUE", help="see 'set'",
     )  # fmt: skip
@@ -134,6 +137,8 @@ def _up(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
     settings = dataclasses.replace(settings, with_acstor=not arguments.without_acstor)
     if arguments.hosts is not None:
         settings = dataclasses.replace(settings, compute_hosts=arguments.hosts)
+    if arguments.tls is not None:
+        settings = dataclasses.replace(settings, tls=arguments.tls)
     network.compute_names(settings.compute_hosts)
 
     def report(name: str, seconds: float) -> None:

@@ -16,6 +16,8 @@ class Settings:
 
     compute_hosts: int = 2
     with_acstor: bool = True
+    #: Whether data planes authenticate each other.
+    tls: bool = False
     #: Options over the ones that every one-box has.
     overrides: tuple[Override, ...] = ()
 

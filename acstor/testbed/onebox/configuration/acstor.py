@@ -27,7 +27,7 @@ def acstor_controller(shared: str, images: str) -> Configuration:
     }
 
 
-def acstor_compute(shared: str, name: str, address: str) -> Configuration:
+def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Configuration:
     """Return the acstor.conf of holder, data plane and agent."""
     return {
         **_acstor(name, shared),
@@ -40,7 +40,7 @@ def acstor_compute(shared: str, name: str, address: str) -> Configuration:
         "peer": {
             "listen_address": address,
             "listen_port": str(PEER_PORT),
-            "tls_enabled": "false",
+            "tls_enabled": str(tls).lower(),
         },
         "agent": {
             "interval": "2",

@@ -4,7 +4,7 @@ import pathlib
 import shutil
 
 from acstor.testbed import processes
-from acstor.testbed.onebox import network
+from acstor.testbed.onebox import certificates, network
 from acstor.testbed.onebox.configuration import (
     acstor,
     block_storage,
@@ -123,7 +123,9 @@ def _write_compute(
     for path in ("nova/instances", "nova/locks", "nova/mnt", "acstor/state", "acstor/images"):
         (directory.host(name) / path).mkdir(exist_ok=True)
     nova = compute.nova_compute(str(directory.venv), name, address)
-    ours = acstor.acstor_compute(str(directory.shared), name, address)
+    if settings.tls:
+        certificates.make(directory, name)
+    ours = acstor.acstor_compute(str(directory.shared), name, address, tls=settings.tls)
     configurations = {
         "nova/nova.conf": settings.override("nova-compute", nova),
         "acstor/acstor.conf": settings.override("acstor", ours),

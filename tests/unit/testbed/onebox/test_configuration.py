@@ -8,6 +8,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.conf import loading
+from acstor.testbed import processes
 from acstor.testbed.onebox import network
 from acstor.testbed.onebox.configuration import acstor, compute, files, infrastructure
 from acstor.testbed.onebox.configuration.writer import Configuration, Override, render
@@ -72,7 +73,7 @@ def test_acstor_knows_every_option_that_it_is_given(
     if name == "controller":
         configuration = acstor.acstor_controller("/shared", "/glance/images")
     else:
-        configuration = acstor.acstor_compute("/shared", name, network.address_of(name))
+        configuration = acstor.acstor_compute("/shared", name, network.address_of(name), tls=True)
     path = tmp_path / "acstor.conf"
     path.write_text(render(configuration))
     conf = loading.load("acstor-agent", ["--config-file", str(path)], log.register_options)
@@ -130,6 +131,24 @@ class TestFiles:
         files.write_all(directory, Settings())
         changed = files.write_all(directory, Settings(with_acstor=False))
         assert changed == {("controller", "nova/nova.conf")}
+
+    def test_tls_makes_certificates_that_the_authority_signed(
+        self, directory: OneBoxDirectory
+    ) -> None:
+        files.write_all(directory, Settings())
+        changed = files.write_all(directory, Settings(tls=True))
+        assert changed == {(name, "acstor/acstor.conf") for name in ("compute1", "compute2")}
+        for name in ("compute1", "compute2"):
+            tls = directory.etc(name) / "acstor" / "tls"
+            processes.run(["openssl", "verify", "-CAfile", f"{tls}/ca.pem", f"{tls}/host.pem"])
+            shown = processes.run(
+                ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", f"{tls}/host.pem"]
+            )
+            assert f"DNS:{name}" in shown
+            assert (tls / "host.key").stat().st_mode & 0o077 == 0
+        before = (directory.etc("compute1") / "acstor/tls/host.pem").read_bytes()
+        assert files.write_all(directory, Settings(tls=True)) == set()
+        assert (directory.etc("compute1") / "acstor/tls/host.pem").read_bytes() == before
 
     def test_what_a_host_mounts_is_there(self, directory: OneBoxDirectory) -> None:
         files.write_all(directory, Settings())
