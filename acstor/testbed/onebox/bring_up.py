@@ -20,6 +20,7 @@ from acstor.testbed.onebox.settings import Settings
 from acstor.testbed.run_directory import DEFAULT_ROOT
 
 HOSTS_TIMEOUT_S = 180.0
+COMMAND_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.5
 
 
@@ -87,6 +88,7 @@ class BringUp:
         plan = [
             steps.Step("hosts", self._start_hosts),
             steps.Step("databases", self._databases.prepare, ("hosts",)),
+            steps.Step("repository", self._make_repository, ("hosts",)),
         ]
         plan += self._infrastructure_steps()
         filled = ("database content",)
@@ -118,7 +120,7 @@ class BringUp:
     def _before(self, service: Service) -> tuple[str, ...]:
         """Return the steps before the start of a service that is not infrastructure."""
         if service.host == network.CONTROLLER:
-            return ("database content", "rabbitmq", "memcached")
+            return ("database content", "rabbitmq", "memcached", "repository")
         if service.name == "nova-compute":
             # It waits ten seconds at a time for the conductor. And the links in its image cache
             # must lead somewhere before it looks at them.
@@ -134,7 +136,7 @@ class BringUp:
         if service.name == "libvirtd":
             return (f"virtlogd on {service.host}",)
         if service.is_acstor:
-            return ("rabbitmq",)
+            return ("rabbitmq", "repository")
         return ("hosts",)
 
     def _infrastructure_steps(self) -> list[steps.Step]:
@@ -207,6 +209,13 @@ class BringUp:
             is_wanted = self._settings.with_acstor or not service.is_acstor
             if (service.host, service.configuration) in changed or not is_wanted:
                 self._control.stop(service)
+
+    def _make_repository(self) -> None:
+        """Make the repository in the origin, as an operator does before the first image."""
+        if self._settings.with_acstor and not (self._directory.shared / "origin/format").exists():
+            init = [self._directory.program("acstor"), "repository", "init"]
+            environment = services.base_environment(self._directory)
+            self._controller.run(init, environment=environment, timeout_s=COMMAND_TIMEOUT_S)
 
     def _upload_guest(self) -> None:
         assert self._guest is not None
