@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -59,7 +58,7 @@ class CallRecorder:
 
 
 @pytest.fixture
-def thousand(deployment: Deployment) -> Iterator[Deployment]:
+def thousand(deployment: Deployment) -> Deployment:
     for number in range(HOSTS):
         deployment.tell(
             f"h{number}",
