@@ -98,6 +98,10 @@ def ready(cloud: Cloud, image: Image) -> None:
         wait_for(f"{host.name} listens\n{host.log()}", is_there, 60)
 
 
+def has_pinned(host: Host) -> bool:
+    return all(image["pinned_bytes"] for image in host.ask("image.list") or [{"pinned_bytes": 0}])
+
+
 def missing(host: Host, image: Image) -> int | None:
     found = host.ask("preload.estimate", image=image.id, what="full")
     return None if found is None else int(found["missing_bytes"])
@@ -117,6 +121,8 @@ def test_hosts_preload_together_and_the_origin_is_read_about_once(
     hosts = [add_host(cloud, broker) for _ in range(4)]
     image = cloud.register(48 * MIB)
     ready(cloud, image)
+    for host in hosts:
+        wait_for(f"{host.name} has pinned", functools.partial(has_pinned, host), 60)
     before = origin_bytes(cloud)
     status, rows, progress = preload(hosts[0], image, "--all-hosts", *FULL, "--rate", "20MiB")
     assert status == 0, progress
@@ -125,8 +131,9 @@ def test_hosts_preload_together_and_the_origin_is_read_about_once(
     )
     assert "h2: done 100 %" in progress
     assert [missing(host, image) for host in hosts] == [0, 0, 0, 0]
-    share = (origin_bytes(cloud) - before) / content_bytes(hosts[0], image)
-    print(f"out of the origin: {share:.3f} times the content, for 4 hosts")
+    content = content_bytes(hosts[0], image)
+    share, whole = (origin_bytes(cloud) - before) / content, origin_bytes(cloud) / content
+    print(f"out of the origin for 4 hosts: {share:.3f} times the content, with pins {whole:.3f}")
     assert share < 1.1
     for host in hosts:
         assert host.file(image).read_bytes() == image.content
