@@ -13,6 +13,8 @@
 
 import enum
 
+from acstor import states
+
 
 class AgentState(enum.Enum):
     """What the agent is doing."""
@@ -77,16 +79,9 @@ TRANSITIONS: dict[tuple[AgentState, AgentEvent], AgentState] = {
 }
 
 
-class IllegalTransitionError(RuntimeError):
-    """An event arrived in a state that has no transition for it: a programming error."""
-
-
 def next_state(state: AgentState, event: AgentEvent) -> AgentState:
     """Return the state after ``event``.
 
     :raises IllegalTransitionError: for a pair that the table does not list.
     """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None
+    return states.following(TRANSITIONS, state, event)

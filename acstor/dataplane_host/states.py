@@ -13,6 +13,8 @@
 
 import enum
 
+from acstor import states
+
 
 class ProcessState(enum.Enum):
     """What the data-plane process is doing."""
@@ -58,16 +60,9 @@ TRANSITIONS: dict[tuple[ProcessState, ProcessEvent], ProcessState] = {
 }
 
 
-class IllegalTransitionError(RuntimeError):
-    """An event arrived in a state that has no transition for it: a programming error."""
-
-
 def next_state(state: ProcessState, event: ProcessEvent) -> ProcessState:
     """Return the state after ``event``.
 
     :raises IllegalTransitionError: for a pair that the table does not list.
     """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None
+    return states.following(TRANSITIONS, state, event)

@@ -12,6 +12,8 @@
 
 import enum
 
+from acstor import states
+
 
 class HolderState(enum.Enum):
     """What the holder is doing."""
@@ -66,16 +68,9 @@ TRANSITIONS: dict[tuple[HolderState, HolderEvent], HolderState] = {
 }
 
 
-class IllegalTransitionError(RuntimeError):
-    """An event arrived in a state that has no transition for it: a programming error."""
-
-
 def next_state(state: HolderState, event: HolderEvent) -> HolderState:
     """Return the state after ``event``.
 
     :raises IllegalTransitionError: for a pair that the table does not list.
     """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None
+    return states.following(TRANSITIONS, state, event)

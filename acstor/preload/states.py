@@ -16,6 +16,8 @@ outlives processes: whenever its job is gone it waits, and the agent starts the 
 
 import enum
 
+from acstor import states
+
 
 class PromiseState(enum.StrEnum):
     """What became of a promised preload, so far."""
@@ -90,16 +92,9 @@ TRANSITIONS: dict[tuple[PromiseState, PromiseEvent], PromiseState] = {
 }
 
 
-class IllegalTransitionError(RuntimeError):
-    """An event arrived in a state that has no transition for it: a programming error."""
-
-
 def next_state(state: PromiseState, event: PromiseEvent) -> PromiseState:
     """Return the state after ``event``.
 
     :raises IllegalTransitionError: for a pair that the table does not list.
     """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None
+    return states.following(TRANSITIONS, state, event)

@@ -15,7 +15,6 @@ from acstor.agent.states import (
     TRANSITIONS,
     AgentEvent,
     AgentState,
-    IllegalTransitionError,
     next_state,
 )
 from acstor.dataplane import RingHost, build_ring
@@ -23,6 +22,7 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.repository import layout
 from acstor.repository.image_record import ImageRecord
+from acstor.states import IllegalTransitionError
 from tests.doubles.memory_runtime import CHUNK_SIZE, make_manifest
 from tests.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest

@@ -10,11 +10,11 @@ from acstor.dataplane_host import log_drain, mount, origin_source, settings
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.states import (
     TRANSITIONS,
-    IllegalTransitionError,
     ProcessEvent,
     ProcessState,
     next_state,
 )
+from acstor.states import IllegalTransitionError
 
 
 def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:

@@ -6,9 +6,9 @@ from acstor.holder.states import (
     TRANSITIONS,
     HolderEvent,
     HolderState,
-    IllegalTransitionError,
     next_state,
 )
+from acstor.states import IllegalTransitionError
 
 
 @pytest.mark.parametrize(("state", "event"), [*itertools.product(HolderState, HolderEvent)])

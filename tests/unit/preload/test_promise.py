@@ -16,12 +16,12 @@ from acstor.preload.promise import FILE_VERSION, Promise, PromiseFile, decode, e
 from acstor.preload.states import (
     ACTIVE,
     TRANSITIONS,
-    IllegalTransitionError,
     PromiseEvent,
     PromiseState,
     next_state,
 )
 from acstor.preload.wish import Wish
+from acstor.states import IllegalTransitionError
 
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "preload-promises-v1.json"
