@@ -6,23 +6,20 @@ may be old (``image.activate`` is sent before the image is active in Glance's da
 Glance has no event of its own for deactivation and reactivation: both are ``image.update``.
 """
 
-import contextlib
 import logging
-import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 
-from acstor.rpc import transport
+from acstor.rpc import background_server, transport
+from acstor.rpc.background_server import BackgroundServer
 
 LOG = logging.getLogger(__name__)
 
 EVENTS = ("image.activate", "image.upload", "image.update", "image.delete")
 """Event types (glance/notifier.py) after which an image may have to be treated differently.
 ``image.create`` and ``image.prepare`` come before there are data, ``image.send`` changes none."""
-RECONNECT_DELAY_MAX = 30.0
 _DRIVER_LOGGER = "oslo.messaging._drivers.impl_rabbit"  # oslo.log writes the first _ as a dot
 
 
@@ -42,10 +39,14 @@ class ImageNotifications:
         self._conf = conf
         self._on_image = on_image
         self._on_connected = on_connected
-        self._is_stopping = threading.Event()
         self._broker = _BrokerWatch(on_connected)
         self._problem: str | None = None
-        self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+        self._server = BackgroundServer(
+            "notifications",
+            self._listening,
+            on_listening=self._note_listening,
+            on_failure=self._note_failure,
+        )
 
     @property
     def problem(self) -> str | None:
@@ -54,35 +55,24 @@ class ImageNotifications:
 
     def start(self) -> None:
         """Connect in the background."""
-        self._thread.start()
+        self._broker.watch()
+        self._server.start()
 
     def stop(self, timeout: float) -> None:
         """Stop listening, within ``timeout`` seconds; what is still in the queue stays there."""
-        self._is_stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        self._server.stop(timeout)
+        self._broker.leave()
 
-    def _run(self) -> None:
-        failures = 0
-        with self._broker:
-            while not self._is_stopping.is_set():
-                server: Any = None
-                try:
-                    server = self._listen()
-                    failures, self._problem = 0, None
-                    self._broker.problem = None  # the first connection is not told of
-                    self._on_connected()
-                    self._is_stopping.wait()
-                except Exception as error:
-                    # Drivers raise what their client libraries raise; a broker must not end this.
-                    failures += 1
-                    self._problem = " ".join(str(error).split()) or type(error).__name__
-                    longest = min(RECONNECT_DELAY_MAX, float(2 ** min(failures, 8)))
-                    self._is_stopping.wait(random.uniform(0.5, longest))
-                finally:
-                    _end(server)
+    def _note_listening(self) -> None:
+        self._problem = None
+        self._broker.problem = None  # the first connection is not told of
+        self._on_connected()
 
-    def _listen(self) -> Any:
+    def _note_failure(self, error: Exception, failures: int) -> None:
+        del failures
+        self._problem = " ".join(str(error).split()) or type(error).__name__
+
+    def _listening(self) -> Any:
         """Return a server that listens; waits for the broker, without end."""
         transport.use_threads()
         import oslo_messaging
@@ -92,27 +82,21 @@ class ImageNotifications:
             self._on_image,
             oslo_messaging.NotificationFilter(event_type=f"^({'|'.join(EVENTS)})$"),
         )
-        server = oslo_messaging.get_notification_listener(
+        return background_server.started(
             transport.open_notification_transport(self._conf),
-            [
-                oslo_messaging.Target(topic=topic, exchange=options.notification_exchange)
-                for topic in options.notification_topics
-            ],
-            [endpoint],
-            executor="threading",
-            allow_requeue=False,
-            # A queue of one's own: without a pool, messages would be taken from other listeners.
-            pool=options.notification_pool,
+            lambda opened: oslo_messaging.get_notification_listener(
+                opened,
+                [
+                    oslo_messaging.Target(topic=topic, exchange=options.notification_exchange)
+                    for topic in options.notification_topics
+                ],
+                [endpoint],
+                executor="threading",
+                allow_requeue=False,
+                # A queue of one's own: without a pool, others would miss what is taken here.
+                pool=options.notification_pool,
+            ),
         )
-        server.start()
-        return server
-
-
-def _end(server: Any) -> None:
-    if server is not None:
-        for step in (server.stop, server.wait, server.transport.cleanup):
-            with contextlib.suppress(Exception):
-                step()
 
 
 class _Endpoint:
@@ -145,11 +129,10 @@ class _BrokerWatch(logging.Filter):
         self.problem: str | None = None
         self._on_connected = on_connected
 
-    def __enter__(self) -> "_BrokerWatch":
+    def watch(self) -> None:
         logging.getLogger(_DRIVER_LOGGER).addFilter(self)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
         logging.getLogger(_DRIVER_LOGGER).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:

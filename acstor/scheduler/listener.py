@@ -1,26 +1,22 @@
 """Hearing the states of hosts, on a thread beside the scheduler's own."""
 
-import contextlib
 import logging
-import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from acstor.rpc import background_server
+from acstor.rpc.background_server import BackgroundServer
 from acstor.rpc.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC
 from acstor.scheduler.host_table import HostTable
 
 LOG = logging.getLogger(__name__)
 
-RECONNECT_DELAY_MAX = 30.0
 COMPLAINT_INTERVAL = 600.0
 """Seconds between two log lines about messages that are dropped for the same reason."""
 
 
-class Listener:
-    """Connects when started, again whenever that fails, and fills a table.
-
-    Once connected, oslo.messaging follows the broker through its restarts by itself.
+class Listener(BackgroundServer):
+    """Fills a table with the states that hosts tell.
 
     :param open_transport: returns an oslo.messaging RPC transport; called on the thread.
     :param server: name of this machine among the servers of the topic. It is the same for all
@@ -32,55 +28,26 @@ class Listener:
         self._open_transport = open_transport
         self._server_name = server
         self._endpoint = StateEndpoint(table)
-        self._is_stopping = threading.Event()
-        self.is_listening = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="acstor-host-states", daemon=True)
+        super().__init__(
+            "acstor-host-states",
+            self._listening,
+            on_listening=lambda: LOG.info("listening to the states of ACStor's hosts"),
+            on_failure=_report,
+        )
 
-    def start(self) -> None:
-        """Listen in the background."""
-        self._thread.start()
-
-    def stop(self, timeout: float) -> None:
-        """Stop within ``timeout`` seconds."""
-        self._is_stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._is_stopping.is_set():
-            transport: Any = None
-            server: Any = None
-            try:
-                transport = self._open_transport()
-                server = self._serve(transport)
-                LOG.info("listening to the states of ACStor's hosts")
-                self.is_listening.set()
-                failures = 0
-                self._is_stopping.wait()
-            except Exception as error:
-                # Drivers raise what their client libraries raise; scheduling goes on without.
-                failures += 1
-                if failures == 1:
-                    LOG.warning("no states of ACStor's hosts can be heard: %s", error)
-                longest = min(RECONNECT_DELAY_MAX, float(2 ** min(failures, 8)))
-                self._is_stopping.wait(random.uniform(0.5, longest))
-            finally:
-                self.is_listening.clear()
-                _close(server, transport)
-
-    def _serve(self, transport: Any) -> Any:
+    def _listening(self) -> Any:
         import oslo_messaging
 
         self._endpoint.target = oslo_messaging.Target(namespace=NAMESPACE, version=RPC_VERSION)
-        server = oslo_messaging.get_rpc_server(
-            transport,
-            oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC, server=self._server_name),
-            [self._endpoint],
-            access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+        return background_server.started(
+            self._open_transport(),
+            lambda opened: oslo_messaging.get_rpc_server(
+                opened,
+                oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC, server=self._server_name),
+                [self._endpoint],
+                access_policy=oslo_messaging.DefaultRPCAccessPolicy,
+            ),
         )
-        server.start()
-        return server
 
 
 class StateEndpoint:
@@ -105,10 +72,6 @@ class StateEndpoint:
             )
 
 
-def _close(server: Any, transport: Any) -> None:
-    steps = [server.stop, server.wait] if server is not None else []
-    if transport is not None:
-        steps.append(transport.cleanup)
-    for step in steps:
-        with contextlib.suppress(Exception):
-            step()
+def _report(error: Exception, failures: int) -> None:
+    if failures == 1:  # scheduling goes on without
+        LOG.warning("no states of ACStor's hosts can be heard: %s", error)

@@ -1,5 +1,6 @@
 """Notifications over oslo.messaging's in-process transport, sent as Glance sends them."""
 
+import contextlib
 import logging
 import pathlib
 from collections.abc import Callable, Iterator
@@ -149,10 +150,10 @@ def test_broker_that_goes_is_told_once_and_its_return_is_noticed(
 ) -> None:
     returned: list[bool] = []
     driver = impl_rabbit.LOG
-    with (
-        caplog.at_level(logging.INFO),
-        notifications._BrokerWatch(lambda: returned.append(True)) as watch,
-    ):
+    watch = notifications._BrokerWatch(lambda: returned.append(True))
+    with caplog.at_level(logging.INFO), contextlib.ExitStack() as watching:
+        watch.watch()
+        watching.callback(watch.leave)
         for second in range(5):
             driver.error(
                 "[%(id)s] AMQP server on b:5672 is unreachable: <refused>. "

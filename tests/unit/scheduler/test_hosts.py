@@ -140,7 +140,7 @@ class Transports:
 def test_listener_without_a_broker_tries_again_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("acstor.scheduler.listener.RECONNECT_DELAY_MAX", 0.5)
+    monkeypatch.setattr("acstor.rpc.background_server.RECONNECT_DELAY_MAX", 0.5)
     transports = Transports()
     listener = Listener(HostTable(35.0), transports.open, "controller")
     listener.start()
