@@ -87,11 +87,12 @@ class BringUp:
         )
         plan = [
             steps.Step("hosts", self._start_hosts),
-            steps.Step("databases", self._databases.prepare, ("hosts",)),
+            steps.Step("databases", self._databases.install, ("hosts",)),
             steps.Step("repository", self._make_repository, ("hosts",)),
         ]
         plan += self._infrastructure_steps()
         filled = ("database content",)
+        # A cache is restored when the hosts start.
         if self._databases.are_complete or self._databases.cached.is_dir():
             plan.append(steps.Step(*filled, lambda: None, after=("mariadb",)))
         else:
@@ -140,7 +141,7 @@ class BringUp:
         return ("hosts",)
 
     def _infrastructure_steps(self) -> list[steps.Step]:
-        mariadb, rabbitmq, memcached = services.infrastructure_services(self._directory)
+        mariadb, rabbitmq, memcached = services.infrastructure_services()
         return [
             steps.Step("mariadb", functools.partial(self._control.start, mariadb), ("databases",)),
             steps.Step("rabbitmq", functools.partial(self._control.start, rabbitmq), ("hosts",)),
@@ -192,6 +193,7 @@ class BringUp:
             for host in self._hosts.values():
                 host.stop()
             shutil.rmtree(self._directory.shared / "coordination", ignore_errors=True)
+            self._databases.restore()
         changed = files.write_all(self._directory, self._settings)
         self._controller.start(files.controller_binds(self._directory))
         for name in self._settings.compute_names:

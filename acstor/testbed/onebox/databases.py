@@ -9,14 +9,13 @@ from collections.abc import Callable
 from acstor.testbed import processes
 from acstor.testbed.guest import recipe
 from acstor.testbed.onebox import environment, network
-from acstor.testbed.onebox.configuration import endpoints, infrastructure, writer
+from acstor.testbed.onebox.configuration import endpoints, infrastructure
 from acstor.testbed.onebox.directory import OneBoxDirectory
 from acstor.testbed.onebox.host import Host
 from acstor.testbed.onebox.services import base_environment
 
 #: Raise it when what is put into fresh databases changes.
-CONTENT_VERSION = 2
-_INSTALL_TIMEOUT_S = 120.0
+CONTENT_VERSION = 3
 _COPY_TIMEOUT_S = 120.0
 _SYNC_TIMEOUT_S = 420.0
 #: The databases, and what their content belongs to: Keystone's keys, which decrypt credentials.
@@ -48,29 +47,30 @@ class Databases:
         digest.update(processes.run(["/usr/sbin/mariadbd", "--version"]).encode())
         return self._directory.cache / f"databases-{digest.hexdigest()[:16]}"
 
-    def prepare(self) -> None:
-        """Make the data directory: complete out of the cache, or empty.
+    def restore(self) -> None:
+        """Put the cached databases in the place of incomplete ones, or nothing where none are.
 
-        :raises ToolFailedError: when MariaDB cannot make it.
+        To be called before the controller starts: it sees the folders that are there then.
         """
         if self.are_complete:
             return
+        for part in (*_COPIED, *_LINKED):
+            shutil.rmtree(self._state / part, ignore_errors=True)
         if self.cached.is_dir():
             _copy(self.cached, self._state)
             self._complete.touch()
+
+    def install(self) -> None:
+        """Make MariaDB's own tables, unless they are there.
+
+        :raises ToolFailedError: when MariaDB cannot make them.
+        """
+        if (self._state / "mariadb" / "mysql").is_dir():
             return
-        for part in _COPIED:
-            shutil.rmtree(self._state / part, ignore_errors=True)
-        state = self._state / "mariadb"
-        state.mkdir(parents=True)
-        (self._state / "keystone").mkdir()
-        writer.write(state / "my.cnf", infrastructure.mariadb(str(state)))
-        writer.write(state / "create.sql", infrastructure.create_databases())
-        install = [
-            "/usr/bin/mariadb-install-db", f"--defaults-file={state}/my.cnf", "--user=root",
-            "--auth-root-authentication-method=normal", "--skip-test-db",
-        ]  # fmt: skip
-        processes.run(install, timeout_s=_INSTALL_TIMEOUT_S)
+        self._run(
+            "/usr/bin/mariadb-install-db", f"--defaults-file={infrastructure.MARIADB_CONFIG}",
+            "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db",
+        )  # fmt: skip
 
     def sync(self, service: str) -> None:
         """Create the tables of a service.
@@ -114,7 +114,7 @@ class Databases:
 
     def _run(self, program: str, *arguments: str) -> None:
         self._controller.run(
-            [self._directory.program(program), *arguments],
+            [program if program.startswith("/") else self._directory.program(program), *arguments],
             environment=base_environment(self._directory),
             timeout_s=_SYNC_TIMEOUT_S,
         )

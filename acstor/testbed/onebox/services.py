@@ -12,6 +12,7 @@ from acstor.testbed.onebox.configuration import (
     compute,
     endpoints,
     infrastructure,
+    networking,
 )  # fmt: skip
 from acstor.testbed.onebox.directory import OneBoxDirectory
 from acstor.testbed.onebox.host import Host
@@ -102,20 +103,19 @@ def base_environment(directory: OneBoxDirectory) -> dict[str, str]:
     }
 
 
-def infrastructure_services(directory: OneBoxDirectory) -> list[Service]:
+def infrastructure_services() -> list[Service]:
     """Return the database, the message broker and the cache."""
     controller = network.CONTROLLER
-    state = str(directory.host(controller))
     return [
         Service(
             "mariadb", controller,
-            ("/usr/sbin/mariadbd", f"--defaults-file={state}/mariadb/my.cnf"),
+            ("/usr/sbin/mariadbd", f"--defaults-file={infrastructure.MARIADB_CONFIG}"),
             ready=listens(endpoints.MARIADB_PORT), port=endpoints.MARIADB_PORT,
             stop_timeout_s=60.0,
         ),
         Service(
             "rabbitmq", controller, ("/usr/lib/rabbitmq/bin/rabbitmq-server",),
-            infrastructure.rabbitmq_environment(f"{state}/rabbitmq"),
+            infrastructure.rabbitmq_environment(),
             ready=listens(endpoints.RABBITMQ_PORT), port=endpoints.RABBITMQ_PORT,
             stop_timeout_s=60.0,
         ),
@@ -129,7 +129,6 @@ def infrastructure_services(directory: OneBoxDirectory) -> list[Service]:
 
 def control_services(directory: OneBoxDirectory) -> list[Service]:
     """Return the services of OpenStack on the controller, Keystone first."""
-    state = directory.host(network.CONTROLLER)
     nova = {"OS_NOVA_CONFIG_DIR": "/etc/nova"}
 
     def api(name: str, port: int, application: list[str], environment: dict[str, str]) -> Service:
@@ -165,7 +164,7 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
         api(
             "neutron", endpoints.NEUTRON_PORT,
             [
-                "--wsgi-file", f"{state}/etc/neutron/application.py",
+                "--wsgi-file", networking.APPLICATION_FILE,
                 "--pyargv", "--config-file /etc/neutron/neutron.conf",
             ],
             {},
@@ -242,7 +241,7 @@ def all_services(
     directory: OneBoxDirectory, compute_names: list[str], *, with_acstor: bool
 ) -> list[Service]:
     """Return every service of a one-box, in the order in which they may be started."""
-    found = [*infrastructure_services(directory), *control_services(directory)]
+    found = [*infrastructure_services(), *control_services(directory)]
     for host in compute_names:
         acstors = acstor_services(directory, host) if with_acstor else []
         found += [*acstors, *host_services(directory, host)]

@@ -1,6 +1,6 @@
 """ACStor's configuration: of the registrar on the controller, and of a compute host."""
 
-from acstor.testbed.onebox.configuration import endpoints
+from acstor.testbed.onebox.configuration import endpoints, image
 from acstor.testbed.onebox.configuration.writer import Configuration
 from acstor.testbed.onebox.network import CONTROLLER
 
@@ -12,16 +12,15 @@ PEER_PORT = 7420
 METRICS_PORT = 9471
 
 
-def acstor_controller(shared: str, images: str) -> Configuration:
+def acstor_controller(shared: str) -> Configuration:
     """Return the acstor.conf of the registrar and of the operator's commands.
 
     :param shared: folder that all hosts share.
-    :param images: folder of Glance's file store.
     """
     common = _acstor(CONTROLLER, shared)
     return {
         **common,
-        "glance": {**common["glance"], "filesystem_store_datadir": images},
+        "glance": {**common["glance"], "filesystem_store_datadir": image.IMAGES},
         # Tests wait for what the defaults leave minutes for.
         "registrar": {"interval": "10", "withdraw_grace": "5", "retry_delay": "2"},
     }

@@ -5,17 +5,18 @@ from acstor.testbed.onebox.configuration.writer import Configuration
 from acstor.testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
 
 CONFIG_FILE = "/etc/cinder/cinder.conf"
+STATE = "/var/lib/cinder"
 SHARE = f"{CONTROLLER}:/volumes"
 
 
-def cinder(venv: str, state: str) -> Configuration:
+def cinder(venv: str) -> Configuration:
     """Return cinder.conf."""
     privsep = f"{venv}/bin/privsep-helper --config-file {CONFIG_FILE}"
     return {
         "DEFAULT": {
             "my_ip": CONTROLLER_ADDRESS,
             "host": CONTROLLER,
-            "state_path": state,
+            "state_path": STATE,
             "transport_url": endpoints.TRANSPORT_URL,
             "auth_strategy": "keystone",
             "api_paste_config": f"{venv}/etc/cinder/api-paste.ini",
@@ -31,15 +32,15 @@ def cinder(venv: str, state: str) -> Configuration:
             "nas_share_path": SHARE.partition(":")[2],
             "nas_secure_file_operations": "true",
             "nas_secure_file_permissions": "false",
-            "nfs_mount_point_base": f"{state}/mnt",
+            "nfs_mount_point_base": f"{STATE}/mnt",
             "nfs_mount_attempts": "1",
         },
         "database": {"connection": endpoints.database_url("cinder")},
         "keystone_authtoken": endpoints.token_validation("cinder"),
         "nova": endpoints.login("nova"),
         "service_user": {**endpoints.login("cinder"), "send_service_user_token": "true"},
-        "coordination": {"backend_url": f"file://{state}/coordination"},
-        "oslo_concurrency": {"lock_path": f"{state}/locks"},
+        "coordination": {"backend_url": f"file://{STATE}/coordination"},
+        "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         "oslo_messaging_notifications": {"driver": "noop"},
         "cinder_sys_admin": {"helper_command": privsep},
         "privsep_osbrick": {"helper_command": privsep},

@@ -15,7 +15,7 @@ _FILTERS = (
 )  # fmt: skip
 
 
-def nova_controller(venv: str, state: str, *, with_acstor: bool) -> Configuration:
+def nova_controller(venv: str, *, with_acstor: bool) -> Configuration:
     """Return the nova.conf of API, conductor and scheduler.
 
     :param with_acstor: whether the scheduler has ACStor's weigher and filter.
@@ -28,7 +28,7 @@ def nova_controller(venv: str, state: str, *, with_acstor: bool) -> Configuratio
         available.append("acstor.scheduler.nova.filter.DataPlaneFilter")
         enabled.append("DataPlaneFilter")
     return {
-        **_nova(venv, CONTROLLER_ADDRESS, state),
+        **_nova(venv, CONTROLLER_ADDRESS),
         "api_database": {"connection": endpoints.database_url("nova_api")},
         "database": {"connection": endpoints.database_url("nova")},
         "keystone_authtoken": endpoints.token_validation("nova"),
@@ -48,7 +48,7 @@ def nova_controller(venv: str, state: str, *, with_acstor: bool) -> Configuratio
 def nova_compute(venv: str, name: str, address: str) -> Configuration:
     """Return the nova.conf of a compute host."""
     return {
-        **_nova(venv, address, STATE, host=name),
+        **_nova(venv, address, host=name),
         "libvirt": {
             "virt_type": "qemu",
             "cpu_mode": "none",
@@ -63,11 +63,11 @@ def nova_compute(venv: str, name: str, address: str) -> Configuration:
     }
 
 
-def _nova(venv: str, address: str, state: str, host: str | None = None) -> Configuration:
+def _nova(venv: str, address: str, host: str | None = None) -> Configuration:
     privsep = f"{venv}/bin/privsep-helper --config-file {CONFIG_FILE}"
     default = {
         "my_ip": address,
-        "state_path": state,
+        "state_path": STATE,
         "transport_url": endpoints.TRANSPORT_URL,
         "compute_driver": "libvirt.LibvirtDriver",
         "initial_cpu_allocation_ratio": "16.0",
@@ -97,7 +97,7 @@ def _nova(venv: str, address: str, state: str, host: str | None = None) -> Confi
             "backend": "nova.keymgr.conf_key_mgr.ConfKeyManager",
             "fixed_key": _FIXED_KEY,
         },
-        "oslo_concurrency": {"lock_path": f"{state}/locks"},
+        "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         "oslo_messaging_notifications": {"driver": "noop"},
         "vnc": {"enabled": "false"},
         "workarounds": {"disable_rootwrap": "true"},

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+from collections.abc import Sequence
 
 from acstor.testbed import processes
 from acstor.testbed.onebox import certificates, network
@@ -23,11 +24,26 @@ from acstor.testbed.onebox.settings import Settings
 Bind = tuple[pathlib.Path, str]
 
 _SECRET = 0o600
+#: The data of the controller's services. Databases name files by their path: with paths of a real
+#: host they fit into every one-box.
+_CONTROLLER_STATE = {
+    "acstor": acstor.STATE,
+    "cinder": block_storage.STATE,
+    "glance": image.STATE,
+    "keystone": identity.STATE,
+    "mariadb": infrastructure.MARIADB_STATE,
+    "neutron": networking.STATE,
+    "nova": compute.STATE,
+    "rabbitmq": infrastructure.RABBITMQ_STATE,
+}
+_CONTROLLER_ETC = (
+    "acstor", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement", "rabbitmq",
+)  # fmt: skip
 #: The data of a compute host's services. Both hosts see them at the same place: a server that
 #: migrates names its files by their path.
 _COMPUTE_STATE = {
-    "acstor": "/var/lib/acstor",
-    "nova": "/var/lib/nova",
+    "acstor": acstor.STATE,
+    "nova": compute.STATE,
     "libvirt": "/var/lib/libvirt",
     "libvirt-cache": "/var/cache/libvirt",
     "libvirt-log": "/var/log/libvirt",
@@ -37,9 +53,8 @@ _COMPUTE_STATE = {
 def controller_binds(directory: OneBoxDirectory) -> list[Bind]:
     """Return what the controller sees of the one-box below ``/etc`` and ``/var``."""
     name = network.CONTROLLER
-    folders = ["acstor", "cinder", "glance", "keystone", "neutron", "nova", "placement"]
-    state = directory.host(name) / "acstor"
-    return [*_binds(directory, name, folders), (state, acstor.STATE)]
+    state = [(directory.host(name) / folder, path) for folder, path in _CONTROLLER_STATE.items()]
+    return [*_binds(directory, name, _CONTROLLER_ETC), *state]
 
 
 def compute_binds(directory: OneBoxDirectory, name: str) -> list[Bind]:
@@ -48,7 +63,7 @@ def compute_binds(directory: OneBoxDirectory, name: str) -> list[Bind]:
     return [*_binds(directory, name, ["acstor", "libvirt", "nova", "ssh"]), *state]
 
 
-def _binds(directory: OneBoxDirectory, host: str, folders: list[str]) -> list[Bind]:
+def _binds(directory: OneBoxDirectory, host: str, folders: Sequence[str]) -> list[Bind]:
     etc = directory.etc(host)
     binds = [(etc / folder, f"/etc/{folder}") for folder in folders]
     binds += [(etc / file, f"/etc/{file}") for file in ("hosts", "hostname", "sudoers")]
@@ -74,23 +89,19 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
     name = network.CONTROLLER
     state, etc, venv = directory.host(name), directory.etc(name), str(directory.venv)
     _write_host(directory, settings, name)
-    for folder in ("acstor", "cinder", "glance", "neutron", "nova"):
+    for folder in _CONTROLLER_STATE:
         (state / folder).mkdir(parents=True, exist_ok=True)
     (state / "cinder" / "coordination").mkdir(exist_ok=True)
     for kind in ("images", "staging", "tasks"):
         (state / "glance" / kind).mkdir(exist_ok=True)
     configurations = {
-        "keystone/keystone.conf": identity.keystone(f"{state}/keystone"),
-        "glance/glance-api.conf": image.glance(f"{state}/glance"),
+        "keystone/keystone.conf": identity.keystone(),
+        "glance/glance-api.conf": image.glance(),
         "placement/placement.conf": placement.placement(),
-        "nova/nova.conf": compute.nova_controller(
-            venv, f"{state}/nova", with_acstor=settings.with_acstor
-        ),
-        "cinder/cinder.conf": block_storage.cinder(venv, f"{state}/cinder"),
-        "neutron/neutron.conf": networking.neutron(venv, f"{state}/neutron"),
-        "acstor/acstor.conf": acstor.acstor_controller(
-            str(directory.shared), f"{state}/glance/images"
-        ),
+        "nova/nova.conf": compute.nova_controller(venv, with_acstor=settings.with_acstor),
+        "cinder/cinder.conf": block_storage.cinder(venv),
+        "neutron/neutron.conf": networking.neutron(venv),
+        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared)),
     }
     files = {
         "nova/nova.conf": "nova",
@@ -107,9 +118,10 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
         # Of the installed release; looked for beside the configuration.
         source = directory.venv / "etc" / api / paste
         writer.write(etc / api / paste, source.read_text())
-    rabbitmq = state / "rabbitmq"
-    writer.write(rabbitmq / "rabbitmq.conf", infrastructure.rabbitmq())
-    writer.write(rabbitmq / "enabled_plugins", "[].\n")
+    writer.write(etc / "rabbitmq/rabbitmq.conf", infrastructure.rabbitmq())
+    writer.write(etc / "rabbitmq/enabled_plugins", "[].\n")
+    writer.write(etc / "mysql/my.cnf", infrastructure.mariadb())
+    writer.write(etc / "mysql/create.sql", infrastructure.create_databases())
     return changed
 
 

@@ -3,12 +3,12 @@
 from acstor.testbed.onebox.configuration import endpoints
 from acstor.testbed.onebox.configuration.writer import Configuration
 
+STATE = "/var/lib/glance"
+IMAGES = f"{STATE}/images"
 
-def glance(state: str) -> Configuration:
-    """Return glance-api.conf.
 
-    :param state: folder of the images and of what is being imported.
-    """
+def glance() -> Configuration:
+    """Return glance-api.conf."""
     return {
         "DEFAULT": {
             "transport_url": endpoints.TRANSPORT_URL,
@@ -18,13 +18,13 @@ def glance(state: str) -> Configuration:
         "database": {"connection": endpoints.database_url("glance")},
         "glance_store": {"default_backend": "local"},
         "local": {
-            "filesystem_store_datadir": f"{state}/images",
+            "filesystem_store_datadir": IMAGES,
             "filesystem_thin_provisioning": "true",
         },
-        "os_glance_staging_store": {"filesystem_store_datadir": f"{state}/staging"},
-        "os_glance_tasks_store": {"filesystem_store_datadir": f"{state}/tasks"},
+        "os_glance_staging_store": {"filesystem_store_datadir": f"{STATE}/staging"},
+        "os_glance_tasks_store": {"filesystem_store_datadir": f"{STATE}/tasks"},
         "keystone_authtoken": endpoints.token_validation("glance"),
         "paste_deploy": {"flavor": "keystone"},
-        "oslo_concurrency": {"lock_path": f"{state}/locks"},
+        "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         "oslo_messaging_notifications": {"driver": "messagingv2"},
     }

@@ -5,16 +5,21 @@ import uuid
 from acstor.testbed.onebox.configuration import endpoints
 from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
 
+MARIADB_STATE = "/var/lib/mysql"
+MARIADB_CONFIG = "/etc/mysql/my.cnf"
+RABBITMQ_STATE = "/var/lib/rabbitmq"
+RABBITMQ_CONFIG = "/etc/rabbitmq/rabbitmq.conf"
 
-def mariadb(state: str) -> str:
+
+def mariadb() -> str:
     """Return my.cnf; durability is given up for speed, the data are for tests."""
     return f"""\
 [mariadbd]
 user = root
-datadir = {state}/data
+datadir = {MARIADB_STATE}
 socket = /run/mariadb.sock
 pid-file = /run/mariadb.pid
-init-file = {state}/create.sql
+init-file = /etc/mysql/create.sql
 bind-address = {CONTROLLER_ADDRESS}
 port = {endpoints.MARIADB_PORT}
 character-set-server = utf8mb3
@@ -54,17 +59,17 @@ log.file = false
 """
 
 
-def rabbitmq_environment(state: str) -> dict[str, str]:
+def rabbitmq_environment() -> dict[str, str]:
     """Return the environment with which RabbitMQ finds its configuration and data."""
     return {
-        "HOME": state,
+        "HOME": RABBITMQ_STATE,
         "RABBITMQ_NODENAME": "onebox@localhost",
-        "RABBITMQ_CONFIG_FILE": f"{state}/rabbitmq.conf",
+        "RABBITMQ_CONFIG_FILE": RABBITMQ_CONFIG,
         "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-        "RABBITMQ_ENABLED_PLUGINS_FILE": f"{state}/enabled_plugins",
-        "RABBITMQ_MNESIA_BASE": f"{state}/mnesia",
-        "RABBITMQ_LOG_BASE": f"{state}/log",
-        "RABBITMQ_PID_FILE": f"{state}/rabbitmq.pid",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": "/etc/rabbitmq/enabled_plugins",
+        "RABBITMQ_MNESIA_BASE": f"{RABBITMQ_STATE}/mnesia",
+        "RABBITMQ_LOG_BASE": f"{RABBITMQ_STATE}/log",
+        "RABBITMQ_PID_FILE": f"{RABBITMQ_STATE}/rabbitmq.pid",
         # Busy waiting would take the time of the emulated guests.
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none",
     }

@@ -3,6 +3,8 @@
 from acstor.testbed.onebox.configuration import endpoints
 from acstor.testbed.onebox.configuration.writer import Configuration
 
+STATE = "/var/lib/neutron"
+APPLICATION_FILE = "/etc/neutron/application.py"
 #: The models of port forwarding must be known before the mappers are configured; under uWSGI the
 #: service plugin that imports them is loaded after the first session.
 APPLICATION = """\
@@ -15,13 +17,13 @@ sqlalchemy.orm.configure_mappers()
 """
 
 
-def neutron(venv: str, state: str) -> Configuration:
+def neutron(venv: str) -> Configuration:
     """Return neutron.conf."""
     return {
         "DEFAULT": {
             "transport_url": endpoints.TRANSPORT_URL,
             "auth_strategy": "keystone",
-            "state_path": state,
+            "state_path": STATE,
             "api_paste_config": f"{venv}/etc/neutron/api-paste.ini",
             "core_plugin": "ml2",
             "service_plugins": "router,port_forwarding",
@@ -30,6 +32,6 @@ def neutron(venv: str, state: str) -> Configuration:
         "database": {"connection": endpoints.database_url("neutron")},
         "keystone_authtoken": endpoints.token_validation("neutron"),
         "nova": endpoints.login("nova"),
-        "oslo_concurrency": {"lock_path": f"{state}/locks"},
+        "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         "oslo_messaging_notifications": {"driver": "noop"},
     }

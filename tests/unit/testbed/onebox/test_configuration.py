@@ -42,7 +42,7 @@ def test_servers_have_the_same_path_on_every_host() -> None:
 
 @pytest.mark.parametrize("with_acstor", [True, False])
 def test_scheduler_has_our_classes_only_with_acstor(with_acstor: bool) -> None:
-    text = render(compute.nova_controller(VENV, "/state", with_acstor=with_acstor))
+    text = render(compute.nova_controller(VENV, with_acstor=with_acstor))
     assert ("acstor.scheduler" in text) is with_acstor
     assert ("DataPlaneFilter" in text) is with_acstor
     assert ("[acstor]" in text) is with_acstor
@@ -60,7 +60,7 @@ def test_libvirt_hosts_have_ids_of_their_own_that_stay() -> None:
 def test_nothing_listens_at_a_wildcard() -> None:
     address = network.address_of("compute1")
     texts = [
-        infrastructure.mariadb("/state"), infrastructure.rabbitmq(),
+        infrastructure.mariadb(), infrastructure.rabbitmq(),
         infrastructure.libvirtd("compute1", address), infrastructure.sshd(address),
     ]  # fmt: skip
     assert not [text for text in texts if "0.0.0.0" in text or "::" in text]
@@ -71,7 +71,7 @@ def test_acstor_knows_every_option_that_it_is_given(
     name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if name == "controller":
-        configuration = acstor.acstor_controller("/shared", "/glance/images")
+        configuration = acstor.acstor_controller("/shared")
     else:
         configuration = acstor.acstor_compute("/shared", name, network.address_of(name), tls=True)
     path = tmp_path / "acstor.conf"
