@@ -1,11 +1,13 @@
 """The cache of what a one-box begins with: what is kept, when it is put in place."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
 
-from acstor.testbed.onebox import databases, environment
+from acstor.testbed import processes
+from acstor.testbed.onebox import environment
 from acstor.testbed.onebox.databases import Databases
 from acstor.testbed.onebox.directory import OneBoxDirectory
 from acstor.testbed.onebox.host import Host
@@ -39,16 +41,14 @@ class Box:
 @pytest.fixture(autouse=True)
 def told_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """MariaDB may not be installed here."""
-    monkeypatch.setattr(databases.processes, "run", _run_but_mariadb)
+    run = processes.run
 
+    def run_but_mariadb(argv: Sequence[str], *, timeout_s: float = 60.0) -> str:
+        if argv[0] == "/usr/sbin/mariadbd":
+            return "mariadbd Ver 10.11"
+        return run(argv, timeout_s=timeout_s)
 
-_real_run = databases.processes.run
-
-
-def _run_but_mariadb(argv: list[str], **options: float) -> str:
-    if argv[0] == "/usr/sbin/mariadbd":
-        return "mariadbd Ver 10.11"
-    return _real_run(argv, **options)  # type: ignore[arg-type]
+    monkeypatch.setattr(processes, "run", run_but_mariadb)
 
 
 def test_what_was_completed_is_restored_in_another_one_box(tmp_path: pathlib.Path) -> None:
