@@ -249,13 +249,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "the one-box makes namespaces and mounts, which needs root",
                 hint="run it as root, for instance with sudo",
             )
+        directory = OneBoxDirectory(pathlib.Path(parsed.directory))
         with interruption.raised():
-            return action(OneBoxDirectory(pathlib.Path(parsed.directory)), parsed)
+            return action(directory, parsed)
     except interruption.Interrupted as interrupted:
         sys.stderr.write(f"tools/onebox: {interrupted}; tools/onebox down removes what was made\n")
         return interrupted.exit_status
     except AcstorError as error:
-        sys.stderr.write(f"tools/onebox: error: {error.message}\n{error.hint}\n")
+        hint = error.hint
+        if hint == TestbedError.default_hint:
+            hint = f"look at the logs below {parsed.directory}/log, then run the command again"
+        sys.stderr.write(f"tools/onebox: error: {error.message}\n{hint}\n")
         return error.exit_status
 
 

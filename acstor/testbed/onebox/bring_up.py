@@ -14,7 +14,7 @@ from acstor.testbed.onebox.control_plane import ControlPlane
 from acstor.testbed.onebox.databases import SYNCHRONIZED, Databases
 from acstor.testbed.onebox.directory import OneBoxDirectory
 from acstor.testbed.onebox.host import Host
-from acstor.testbed.onebox.service_control import ServiceControl
+from acstor.testbed.onebox.service_control import ServiceControl, log_tail
 from acstor.testbed.onebox.services import Service
 from acstor.testbed.onebox.settings import Settings
 from acstor.testbed.run_directory import DEFAULT_ROOT
@@ -219,6 +219,17 @@ class BringUp:
             environment = services.base_environment(self._directory)
             self._controller.run(init, environment=environment, timeout_s=COMMAND_TIMEOUT_S)
 
+    def _not_up(self, absent: list[tuple[str, str]]) -> exception.NotReadyError:
+        """Return an error that names services that run and that the cloud does not know."""
+        texts = []
+        for name, host in absent:
+            log = self._directory.log(host, name)
+            texts.append(f"{name} on {host}; {log} ends with:\n{log_tail(log)}")
+        return exception.NotReadyError(
+            f"not up within {HOSTS_TIMEOUT_S:g} s: " + "\n".join(texts),
+            hint="correct what the log says, then run the command again",
+        )
+
     def _upload_guest(self) -> None:
         assert self._guest is not None
         ControlPlane(self._controller).upload_guest(self._guest)
@@ -236,9 +247,7 @@ class BringUp:
             for service in self._services:
                 self._control.check_alive(service)
             if time.monotonic() > deadline:
-                missing = sorted(wanted - hosts | programs - volumes)
-                raise exception.NotReadyError(
-                    f"not up within {HOSTS_TIMEOUT_S:g} s: {', '.join(missing)}",
-                    hint=f"look at their logs below {self._directory.logs}",
-                )
+                absent = [("nova-compute", host) for host in sorted(wanted - hosts)]
+                absent += [(name, network.CONTROLLER) for name in sorted(programs - volumes)]
+                raise self._not_up(absent)
             time.sleep(POLL_INTERVAL_S)
