@@ -89,7 +89,9 @@ def test_a_host_has_its_own_name_files_and_processes(box: Box) -> None:
     (box.directory.host("compute1") / "etc" / "nova.conf").write_text("[DEFAULT]\n")
     assert host.run(["/bin/cat", "/etc/nova/nova.conf"], environment={}) == "[DEFAULT]\n"
     assert host.path("/etc/nova/nova.conf").read_text() == "[DEFAULT]\n"
-    assert host.run(["/bin/ls", "/run"], environment={}).split() == ["overlay", "x"]
+    in_run = host.run(["/bin/ls", "/run"], environment={}).split()
+    assert "x" in in_run
+    assert set(in_run) <= {"no-kvm", "overlay", "x"}
     seen = host.run(["/bin/ls", "/proc"], environment={}).split()
     assert len([name for name in seen if name.isdigit()]) <= 3
     # The machine has not noticed.
