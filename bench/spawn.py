@@ -1,8 +1,9 @@
 """The first server of a 2 GiB raw image on a host that never saw it: ACStor beside stock Nova.
 
 Stock is the same cloud in the same run: an image with ``acstor_cache=false``, which Nova downloads.
-Each turn uploads fresh images, empties the chunk stores and the page cache, and alternates the
-host. Also the login prompt of a second server on stock's then warm image cache.
+Each turn uploads fresh images, empties the chunk stores, takes Glance's and the origin's files out
+of the page cache, and alternates the host. Also the login prompt of a second server on stock's
+then warm image cache.
 
   spawn   as nova-compute logs it: "Took N seconds to spawn the instance on the hypervisor"
   ACTIVE  from the request until the API says so

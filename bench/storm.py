@@ -1,7 +1,8 @@
 """Eight servers of one cold 2 GiB image at once on two hosts: ACStor beside stock Nova.
 
 Stock is the same cloud in the same run: an image with ``acstor_cache=false``, which each host
-downloads. Turns alternate; each uploads a fresh image and empties chunk stores and page cache.
+downloads. Turns alternate; each uploads a fresh image, empties the chunk stores, and takes
+Glance's and the origin's files out of the page cache.
 
   bytes out     stock: of the image's data out of Glance to compute hosts (its access log);
                 ACStor: that, and chunks out of the origin (the data planes' counters)

@@ -2,7 +2,7 @@
 
 import contextlib
 import enum
-import pathlib
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def fresh_image(box: RunningBox, template: Template, way: Way) -> Iterator[Templ
                     raise SystemExit(
                         f"an image that is to be stock: {host.describe_base(image.id)}"
                     )
-        drop_page_cache()
+        drop_page_cache(box, image.id)
         yield image
     finally:
         box.api.delete_image(image.id)
@@ -60,7 +60,15 @@ def empty_chunk_stores(box: RunningBox) -> None:
         wait_for(f"the data plane of {host.name} serves", host.serves, 60, 0.2)
 
 
-def drop_page_cache() -> None:
-    """Write back what is dirty and empty the page cache of the machine."""
+def drop_page_cache(box: RunningBox, image_id: str) -> None:
+    """Take the image's data in Glance and everything in the origin out of the page cache.
+
+    Only these: what else a boot reads, QEMU for instance, is as warm on a host that never saw an
+    image as on one that did.
+    """
     subprocess.run(["sync"], check=True, timeout=300)
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+    origin = box.directory.shared / "origin"
+    for path in (box.glance_file(image_id), *origin.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
