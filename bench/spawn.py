@@ -36,24 +36,30 @@ class Spawns:
 
     def turn(self, host: ComputeHost) -> None:
         """One cold server each way, and one on what stock has cached."""
+        measured: dict[str, servers.TimedServer] = {}
         with cold.fresh_image(self._box, self._template, Way.STOCK) as image:
-            self._measure(Way.STOCK, image, host)
-            self._measure(WARM, image, host)
+            measured[Way.STOCK] = self._measure(Way.STOCK, image, host)
+            measured[WARM] = self._measure(WARM, image, host)
         with cold.fresh_image(self._box, self._template, Way.ACSTOR) as image:
-            self._measure(Way.ACSTOR, image, host)
+            measured[Way.ACSTOR] = self._measure(Way.ACSTOR, image, host)
             if host.base_kind(image.id) != "link":
                 raise SystemExit(f"not through ACStor: {host.describe_base(image.id)}")
+        for way, server in measured.items():
+            self._keep(way, server)
 
-    def _measure(self, way: str, image: Template, host: ComputeHost) -> None:
+    def _measure(self, way: str, image: Template, host: ComputeHost) -> servers.TimedServer:
         server = self.boot(image, host)
-        figures = self.values.setdefault(way, {figure: [] for figure in FIGURES})
-        for figure, value in zip(
-            FIGURES, (server.spawn_s, server.active_s, server.login_s), strict=True
-        ):
-            assert value is not None
-            figures[figure].append(value)
         print(f"{way:18} spawn {server.spawn_s:6.2f}  ACTIVE {server.active_s:6.2f}  "
               f"login {server.login_s:6.2f} s", file=sys.stderr)  # fmt: skip
+        return server
+
+    def _keep(self, way: str, server: servers.TimedServer) -> None:
+        """Keep the figures of a turn that is complete: only such can be compared."""
+        figures = self.values.setdefault(way, {figure: [] for figure in FIGURES})
+        taken = (server.spawn_s, server.active_s, server.login_s)
+        for figure, value in zip(FIGURES, taken, strict=True):
+            assert value is not None
+            figures[figure].append(value)
 
     def boot(self, image: Template, host: ComputeHost) -> servers.TimedServer:
         """Boot one server and delete it."""
@@ -77,6 +83,7 @@ class Spawns:
 
         return [
             row("time in spawn", "spawn", "stock", stock["spawn"], "<= 0.1x", 0.1),
+            row("time in spawn", "spawn", WARM, warm["spawn"]),
             row("request to ACTIVE", "active", "stock", stock["active"]),
             row("request to login", "login", "stock", stock["login"]),
             row("request to login", "login", WARM, warm["login"], "<= 1.10x", 1.10),
@@ -96,6 +103,10 @@ def main() -> int:
                 spawns.boot(template, host)  # kernel and ramdisk are on every host from now on
             for turn in range(options.runs):
                 spawns.turn(box.hosts[turn % len(box.hosts)])
+        except KeyboardInterrupt:
+            if not spawns.values:
+                raise
+            print("interrupted: the complete turns are reported", file=sys.stderr)
         finally:
             for image_id in (template.id, template.kernel_id, template.ramdisk_id):
                 box.api.delete_image(image_id)

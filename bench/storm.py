@@ -51,21 +51,25 @@ class Storm:
 class Storms:
     """Storms in turns."""
 
-    def __init__(self, box: RunningBox, template: Template, residents: list[str]) -> None:
+    def __init__(self, box: RunningBox, template: Template) -> None:
         self._box = box
         self._template = template
-        self._residents = residents
+        self.residents: list[str] = []  #: servers whose consoles nova-compute is asked for
         self.storms: dict[Way, list[Storm]] = {way: [] for way in Way}
 
     def turn(self) -> None:
         """One storm each way."""
+        measured: dict[Way, Storm] = {}
         for way in (Way.STOCK, Way.ACSTOR):
             with cold.fresh_image(self._box, self._template, way) as image:
                 storm = self._storm(image)
-            self.storms[way].append(storm)
+            measured[way] = storm
             print(f"{way}: {storm.glance_bytes / 1e6:.0f} MB out of Glance, "
                   f"{storm.origin_bytes / 1e6:.0f} MB out of the origin, last login after "
                   f"{max(storm.login_s):.0f} s", file=sys.stderr)  # fmt: skip
+
+        for way, storm in measured.items():
+            self.storms[way].append(storm)
 
     def _storm(self, image: Template) -> Storm:
         box = self._box
@@ -107,7 +111,7 @@ class Storms:
             "GET servers/detail": functools.partial(get, session(), "/servers/detail"),
             "GET flavors": functools.partial(get, session(), "/flavors"),
         }
-        for resident in self._residents:
+        for resident in self.residents:
             host = self._box.api.server(resident)
             assert host is not None
             api = session()
@@ -168,15 +172,20 @@ def main() -> int:
         # Stock: the residents' disks must not come from the data planes that a turn empties.
         template = box.api.upload_guest(guest, "bench-debian", acstor_cache="false")
         residents: list[servers.TimedServer] = []
+        storms = Storms(box, template)
         try:
             # These also bring kernel and ramdisk to every host.
             residents += [
                 servers.request(box, template, f"resident-{host.name}", host) for host in box.hosts
             ]
             servers.watch(box, residents, guest.login_prompt)
-            storms = Storms(box, template, [resident.id for resident in residents])
+            storms.residents = [resident.id for resident in residents]
             for _ in range(options.runs):
                 storms.turn()
+        except KeyboardInterrupt:
+            if not storms.storms[Way.ACSTOR]:
+                raise
+            print("interrupted: the complete turns are reported", file=sys.stderr)
         finally:
             servers.delete(box, residents)
             for image_id in (template.id, template.kernel_id, template.ramdisk_id):
