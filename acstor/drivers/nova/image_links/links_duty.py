@@ -127,8 +127,9 @@ class ImageLinksDuty:
             report = self._done.report
             if report is None or not report.is_use_known:
                 return None
-            if self._busy_with is not None:  # any of these may be getting its link just now
-                return report.needed | self._busy_with.ready
+            busy = self._busy_with
+            if busy is not None and busy.refusal is None:
+                return report.needed | busy.ready  # any of these may be getting its link just now
             return report.needed
 
     # The look at the links
