@@ -64,10 +64,7 @@ class Storms:
             with cold.fresh_image(self._box, self._template, way) as image:
                 storm = self._storm(image)
             measured[way] = storm
-            print(f"{way}: {storm.glance_bytes / 1e6:.0f} MB out of Glance, "
-                  f"{storm.origin_bytes / 1e6:.0f} MB out of the origin, last login after "
-                  f"{max(storm.login_s):.0f} s", file=sys.stderr)  # fmt: skip
-
+            print(f"{way}: {summary(storm)}", file=sys.stderr)
         for way, storm in measured.items():
             self.storms[way].append(storm)
 
@@ -157,6 +154,21 @@ class Storms:
             for way in (Way.ACSTOR, Way.STOCK)
         )
         return Row(what, ours, stock)
+
+
+def summary(storm: Storm) -> str:
+    """Return a line of a storm's figures, as they come."""
+    parts = [
+        f"{storm.glance_bytes / 1e6:.0f} MB out of Glance",
+        f"{storm.origin_bytes / 1e6:.0f} MB out of the origin",
+    ]
+    for name, values in (("spawn", storm.spawn_s), ("login", storm.login_s)):
+        parts.append(f"{name} {latency.quantile(values, 0.5):.1f} (max {max(values):.1f}) s")
+    for call in storm.latencies_s:
+        values = latencies_ms(storm, call)
+        median, slow = latency.quantile(values, 0.5), latency.quantile(values, 0.99)
+        parts.append(f"{call} p50 {median:.0f} p99 {slow:.0f} ms (n={len(values)})")
+    return ", ".join(parts)
 
 
 def latencies_ms(storm: Storm, call: str) -> list[float]:
