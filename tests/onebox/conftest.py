@@ -1,7 +1,9 @@
 """One one-box, its images and its order of tests, for every module of this folder."""
 
+import dataclasses
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -99,3 +101,10 @@ def instances(box: RunningBox) -> Iterator[Instances]:
     """Servers of the test, deleted when it ends."""
     with instances_of(box) as made:
         yield made
+
+
+@pytest.fixture
+def unseen(box: RunningBox, tiny: Template, tmp_path: pathlib.Path) -> Template:
+    """An image none of whose files any host has chunks of: not from an image before it either."""
+    guest = build_tiny_guest(GUESTS, tmp_path, seed=secrets.randbelow(1 << 31))
+    return box.fresh(dataclasses.replace(tiny, guest=guest))

@@ -69,10 +69,9 @@ def test_aggregate_that_nova_does_not_have_is_refused(box: RunningBox, tiny: Tem
 
 @pytest.mark.disruptive
 def test_promise_goes_on_after_agent_and_data_plane_were_killed(
-    box: RunningBox, tiny: Template
+    box: RunningBox, unseen: Template
 ) -> None:
-    host = box.hosts[0]
-    image = box.fresh(tiny)
+    host, image = box.hosts[0], unseen
     box.wait_planted(image.id)
     whole = missing_bytes(host, image)
     assert whole, "there would be nothing to bring"

@@ -1,11 +1,8 @@
 """Where the real nova-scheduler puts instances, by what the agents tell it."""
 
 import contextlib
-import dataclasses
 import functools
-import pathlib
 import re
-import secrets
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,13 +11,12 @@ import pytest
 
 from acstor.agent.metrics import COVERAGE, HOST_STATES
 from acstor.testbed.onebox.configuration import acstor, compute
-from acstor.testbed.run_directory import DEFAULT_ROOT
 from tests.fixtures.cloud_api import POLL_SECONDS, Template
 from tests.fixtures.compute_host import ComputeHost, samples
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.instances import FLAVOR, Instance, Instances
 from tests.fixtures.one_box import RunningBox
-from tests.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
+from tests.fixtures.tiny_guest import MEMORY_MIB
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
@@ -29,7 +25,6 @@ REQUIRING = "tiny-requiring"
 TELL_TIMEOUT = 60.0
 COLD = 0.9
 """Coverage below which a host has far from all."""
-GUESTS = DEFAULT_ROOT / "guests"
 COUNT = 3
 
 
@@ -42,13 +37,6 @@ def weighty(box: RunningBox) -> Iterator[None]:
             {"boot_coverage_weight_multiplier": "100"},
         )
         yield
-
-
-@pytest.fixture
-def unseen(box: RunningBox, tiny: Template, tmp_path: pathlib.Path) -> Template:
-    """An image none of whose files any host has chunks of: not from an image before it either."""
-    guest = build_tiny_guest(GUESTS, tmp_path, seed=secrets.randbelow(1 << 31))
-    return box.fresh(dataclasses.replace(tiny, guest=guest))
 
 
 @pytest.fixture
