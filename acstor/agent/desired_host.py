@@ -8,11 +8,11 @@ import json
 from dataclasses import dataclass
 
 from acstor import exception
+from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
 
 HOST_PREFIX = "hosts/"
 WISH_VERSION = 1
-_ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def write_wish(origin: Origin, host: str, wish: HostWish) -> None:
     :raises ConflictError: when others write all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    _swap(origin, host, wish.encode())
+    ref_replacement.replace(origin, HOST_PREFIX + host, wish.encode())
 
 
 def forget_wish(origin: Origin, host: str) -> bool:
@@ -71,20 +71,4 @@ def forget_wish(origin: Origin, host: str) -> bool:
 
     :returns: whether there was anything.
     """
-    return _swap(origin, host, None)
-
-
-def _swap(origin: Origin, host: str, content: bytes | None) -> bool:
-    name = HOST_PREFIX + host
-    for attempt in range(_ATTEMPTS_MAX):
-        ref = origin.get_ref(name)
-        if (None if ref is None else ref.content) == content:
-            return False
-        try:
-            origin.swap_ref(name, None if ref is None else ref.token, content)
-        except exception.ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return True
-    return False
+    return ref_replacement.replace(origin, HOST_PREFIX + host, None)

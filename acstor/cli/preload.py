@@ -271,46 +271,47 @@ class ListPreloads(_Told):
         return COLUMNS, rows(self.ask(parsed_args, "preload_status"))
 
 
-class ShowPreload(_Told):
-    """Show how far the hosts are with one image."""
+class _ToldOfImage(_Told):
+    """Asks hosts for their preloads of one image."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Take the image too."""
         parser = super().get_parser(prog_name)
         parser.add_argument("image", metavar="UUID", help="id of the image")
         return parser
+
+    def ask_of_image(
+        self, parsed_args: argparse.Namespace, method: str, *, since: str = ""
+    ) -> tuple[Any, Any]:
+        """Return the table of what the hosts answer.
+
+        :param since: ends the message when there is nothing.
+        :raises NotFoundError: when no host has a preload of the image.
+        """
+        image = layout.canonical_image_id(parsed_args.image)
+        found = self.ask(parsed_args, method, image=image)
+        if not found:
+            raise exception.NotFoundError(
+                f"no host preloads image {image}{since}",
+                hint="'acstor preload list' shows what is preloaded",
+            )
+        return COLUMNS, rows(found)
+
+
+class ShowPreload(_ToldOfImage):
+    """Show how far the hosts are with one image."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the table."""
-        image = layout.canonical_image_id(parsed_args.image)
-        found = self.ask(parsed_args, "preload_status", image=image)
-        if not found:
-            raise exception.NotFoundError(
-                f"no host preloads image {image}, or did lately",
-                hint="'acstor preload list' shows what is preloaded",
-            )
-        return COLUMNS, rows(found)
+        return self.ask_of_image(parsed_args, "preload_status", since=", or did lately")
 
 
-class StopPreload(_Told):
+class StopPreload(_ToldOfImage):
     """Stop preloading an image, on all hosts or some. What is there stays, but is not pinned."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Take the image too."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("image", metavar="UUID", help="id of the image")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the hosts that have stopped."""
-        image = layout.canonical_image_id(parsed_args.image)
-        found = self.ask(parsed_args, "preload_stop", image=image)
-        if not found:
-            raise exception.NotFoundError(
-                f"no host preloads image {image}",
-                hint="'acstor preload list' shows what is preloaded",
-            )
-        return COLUMNS, rows(found)
+        return self.ask_of_image(parsed_args, "preload_stop")
 
 
 def hint(wish: Wish, verdicts: Sequence[Verdict]) -> str:

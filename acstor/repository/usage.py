@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from acstor import exception
+from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
 from acstor.repository.layout import canonical_image_id
 
 USAGE_PREFIX = "usage/"
 USAGE_VERSION = 1
-_ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def write_usage(origin: Origin, host: str, images: Collection[str]) -> bool:
     :raises ConflictError: when somebody else writes all the time (two hosts with one name).
     :raises UnavailableError: when the origin cannot be reached.
     """
-    return _swap(origin, usage_ref(host), Usage(frozenset(images)).encode())
+    return ref_replacement.replace(origin, usage_ref(host), Usage(frozenset(images)).encode())
 
 
 def forget_usage(origin: Origin, host: str) -> bool:
@@ -103,19 +103,4 @@ def forget_usage(origin: Origin, host: str) -> bool:
 
     :returns: whether there was anything.
     """
-    return _swap(origin, usage_ref(host), None)
-
-
-def _swap(origin: Origin, name: str, content: bytes | None) -> bool:
-    for attempt in range(_ATTEMPTS_MAX):
-        ref = origin.get_ref(name)
-        if (None if ref is None else ref.content) == content:
-            return False
-        try:
-            origin.swap_ref(name, None if ref is None else ref.token, content)
-        except exception.ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return True
-    return False
+    return ref_replacement.replace(origin, usage_ref(host), None)
