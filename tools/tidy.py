@@ -21,8 +21,9 @@ CRATE_ARROWS = {
     "peer": {"types"},
     "readpath": {"types", "ring", "store", "peer"},
     "fuse": {"types", "readpath"},
+    "overlay": {"types", "readpath"},
     "testkit": {"types"},
-    "pyext": {"types", "ring", "store", "peer", "readpath", "fuse"},
+    "pyext": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay"},
 }
 NEIGHBOURS = {
     "nova",
