@@ -1,15 +1,19 @@
-"""Making sure that what an image refers to is there and stays there.
+"""Making sure that what a published ref refers to is there and stays there.
 
-Called with the names that a published image refers to, this is the registration's half of the
-agreement with garbage collection; RFD 5 has the argument.
+Called with the names that an image, a volume or a snapshot refers to, this is the publisher's half
+of the agreement with garbage collection; RFD 5 has the argument.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from acstor import dataplane
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.condemnation import Tombstones
+from acstor.repository.condemnation import Tombstones, logs_of_name
+from acstor.volumes.log_range import LogRange
+
+MISSING_MAX = 1000
+"""Missing log objects after which nobody looks for more."""
 
 
 def claim(origin: base.Origin, manifest: dataplane.Manifest) -> set[bytes]:
@@ -26,6 +30,46 @@ def claim(origin: base.Origin, manifest: dataplane.Manifest) -> set[bytes]:
     lost = _rescue(origin, keys)
     lost.update(name for name in keys.keys() - lost if not origin.exists(keys[name]))
     return lost
+
+
+def claim_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
+    """Save log objects from deletion, as :func:`claim` does for what a manifest refers to.
+
+    :returns: keys of what is lost; empty when everything is there and, provided that a ref which
+        names it was published before this call, stays there.
+    """
+    if not ranges:
+        return []
+    tombstones = Tombstones(origin)
+    lost = []
+    for name in sorted(tombstones.names()):
+        condemned = logs_of_name(name)
+        if condemned is None or not any(condemned.intersects(one) for one in ranges):
+            continue
+        if not tombstones.rescue(name):
+            lost.append(layout.CONDEMNED_PREFIX + name)
+    lost.extend(missing_logs(origin, ranges))
+    return lost
+
+
+def missing_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
+    """Return the keys of the log objects that are not in the origin.
+
+    A range that is said to be longer than what its folder holds costs no more than the folder.
+    """
+    missing = []
+    present: dict[str, set[str]] = {}
+    for one in ranges:
+        if one.folder not in present:
+            present[one.folder] = set(origin.list(one.folder))
+        found = present[one.folder]
+        for sequence in range(one.first, one.last + 1):
+            key = one.key(sequence)
+            if key not in found:
+                missing.append(key)
+                if len(missing) >= MISSING_MAX:
+                    return missing
+    return missing
 
 
 def _rescue(origin: base.Origin, names: Iterable[bytes]) -> set[bytes]:

@@ -1,6 +1,8 @@
-"""Condemned objects: tombstones of packs and manifests that garbage collection will delete.
+"""Condemned objects: tombstones of what garbage collection will delete.
 
-A tombstone is the ref ``gc/condemned/<name>`` and changes by compare-and-swap only::
+Packs and manifests have a tombstone each; consecutive log objects of a volume, of which there are
+many more, share one. A tombstone is the ref ``gc/condemned/<name>`` and changes by
+compare-and-swap only::
 
                  condemn                  seal
     (absent) ---------------> CONDEMNED ---------> DELETING ---> (absent)
@@ -8,26 +10,59 @@ A tombstone is the ref ``gc/condemned/<name>`` and changes by compare-and-swap o
         +-------------------------+
              lift or rescue
 
-``condemn``, ``seal``, ``finish`` and ``lift`` are the collector's; ``rescue`` is the
-registration's, for an object that its published image refers to. Every tombstone has a nonce, so
-its token names this condemnation and no earlier or later one. Why this is safe is in RFD 5.
+``condemn``, ``seal``, ``finish`` and ``lift`` are the collector's; ``rescue`` is of those who
+register an image, take a snapshot or clone a volume, for what they have published a reference to.
+Every tombstone has a nonce, so its token names this condemnation and no earlier or later one. Why
+this is safe is in RFD 5 and, for log objects, RFD 8.
 """
 
 import dataclasses
 import enum
 import json
+import re
 import secrets
 
 from acstor import exception
 from acstor.origin import base
 from acstor.repository import layout
+from acstor.volumes.log_range import LogRange
 
 TOMBSTONE_VERSION = 1
+
+_LOGS_NAME = re.compile(r"([0-9a-f-]{36})\.([0-9a-f]{8})\.([0-9a-f]{16})\.([0-9a-f]{16})\Z")
 
 
 def random_nonce() -> str:
     """Return what tells one condemnation from all others."""
     return secrets.token_hex(16)
+
+
+def name_of_logs(logs: LogRange) -> str:
+    """Return the name of the tombstone of log objects."""
+    return f"{logs.volume}.{logs.epoch:08x}.{logs.first:016x}.{logs.last:016x}"
+
+
+def logs_of_name(name: str) -> LogRange | None:
+    """Return the log objects that a tombstone of that name is of, None when it is of others."""
+    match = _LOGS_NAME.match(name)
+    if match is None:
+        return None
+    try:
+        return LogRange(match[1], *(int(number, 16) for number in match.groups()[1:]))
+    except ValueError:
+        return None
+
+
+def key_of_logs(logs: LogRange) -> str:
+    """Return what stands for a key in the tombstone of log objects: first and last, with a dash."""
+    return f"{logs.key(logs.first)}-{logs.last:016x}"
+
+
+def _keys_of(name: str) -> tuple[str, ...]:
+    logs = logs_of_name(name)
+    if logs is not None:
+        return (key_of_logs(logs),)
+    return layout.pack_key(name), layout.manifest_key(name)
 
 
 class State(enum.StrEnum):
@@ -56,9 +91,9 @@ class Tombstone:
     """One state of one condemnation."""
 
     name: str
-    """Id of the pack or digest of the manifest."""
+    """Id of the pack, digest of the manifest, or :func:`name_of_logs`."""
     key: str
-    """Key of the object."""
+    """Key of the object; of log objects :func:`key_of_logs`."""
     state: State
     seen: dict[str, float]
     """Host of a collector -> that host's time (seconds) when it first saw the tombstone."""
@@ -77,6 +112,11 @@ class Tombstone:
         }
         return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
+    @property
+    def logs(self) -> LogRange | None:
+        """The condemned log objects; None: it is of a pack or manifest."""
+        return logs_of_name(self.name)
+
     @classmethod
     def parse(cls, name: str, ref: base.Ref) -> "Tombstone":
         """Read a tombstone.
@@ -89,7 +129,7 @@ class Tombstone:
             version = fields["version"]
             if version == TOMBSTONE_VERSION:
                 key = fields["key"]
-                if key not in (layout.pack_key(name), layout.manifest_key(name)):
+                if key not in _keys_of(name):
                     raise ValueError("key")
                 seen = {str(host): float(time) for host, time in fields["seen"].items()}
                 state = State(fields["state"])
@@ -110,9 +150,13 @@ class Tombstones:
         self._origin = origin
 
     def names(self) -> set[str]:
-        """Return the names of all condemned objects."""
-        found = map(layout.name_of, self._origin.list_refs(layout.CONDEMNED_PREFIX))
-        return {name for name in found if name}
+        """Return the names of all tombstones."""
+        found = set()
+        for ref_name in self._origin.list_refs(layout.CONDEMNED_PREFIX):
+            name = ref_name.removeprefix(layout.CONDEMNED_PREFIX)
+            if layout.name_of(name) == name or logs_of_name(name) is not None:
+                found.add(name)
+        return found
 
     def find(self, name: str) -> Tombstone | None:
         """Return the tombstone of an object, None when it is not condemned."""
@@ -137,8 +181,9 @@ class Tombstones:
         return True
 
     def rescue(self, name: str) -> bool:
-        """Save an object that a published image refers to from deletion, if it still can be.
+        """Save what a published ref refers to from deletion, if it still can be.
 
+        :param name: of the tombstone.
         :returns: True when the object is not condemned (any more); False when it is being
             deleted.
         """

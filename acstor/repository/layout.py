@@ -6,12 +6,20 @@ import uuid
 from acstor import exception
 
 FORMAT_KEY = "format"
+FORMAT_REF = "format"
+"""Ref that an upgrade writes before it stores the object of that name anew."""
 PACK_PREFIX = "packs/"
 MANIFEST_PREFIX = "manifests/"
 IMAGE_PREFIX = "images/"
 CONDEMNED_PREFIX = "gc/condemned/"
+VOLUME_PREFIX = "volumes/"
+SNAPSHOT_PREFIX = "snapshots/"
+VOLUME_LOG_PREFIX = "volume-log/"
+NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_LOG_KEY = re.compile(VOLUME_LOG_PREFIX + rf"({_UUID})/([0-9a-f]{{8}})/([0-9a-f]{{16}})\Z")
 
 
 def pack_key(pack: str) -> str:
@@ -27,6 +35,32 @@ def manifest_key(manifest: str) -> str:
 def image_ref(image_id: str) -> str:
     """Return the name of the ref that holds an image's record."""
     return IMAGE_PREFIX + image_id
+
+
+def volume_ref(volume_id: str) -> str:
+    """Return the name of the ref that holds a volume's record."""
+    return VOLUME_PREFIX + volume_id
+
+
+def snapshot_ref(snapshot_id: str) -> str:
+    """Return the name of the ref that holds a snapshot's record."""
+    return SNAPSHOT_PREFIX + snapshot_id
+
+
+def log_folder(volume_id: str, epoch: int) -> str:
+    """Return the folder of the log objects that the owners of one epoch wrote."""
+    return f"{VOLUME_LOG_PREFIX}{volume_id}/{epoch:08x}/"
+
+
+def log_key(volume_id: str, epoch: int, sequence: int) -> str:
+    """Return the key of one log object of a volume."""
+    return f"{log_folder(volume_id, epoch)}{sequence:016x}"
+
+
+def parse_log_key(key: str) -> tuple[str, int, int] | None:
+    """Return (volume, epoch, sequence) of a log object's key, None when it is none."""
+    match = _LOG_KEY.match(key)
+    return (match[1], int(match[2], 16), int(match[3], 16)) if match else None
 
 
 def condemned_ref(name: str) -> str:
@@ -45,7 +79,16 @@ def canonical_image_id(text: str) -> str:
 
     :raises InvalidError: when it is no UUID.
     """
+    return canonical_id(text, "image")
+
+
+def canonical_id(text: str, what: str) -> str:
+    """Return a UUID in the one form that names things: lower case, with dashes.
+
+    :param what: what it names, for the message.
+    :raises InvalidError: when it is no UUID.
+    """
     try:
         return str(uuid.UUID(text))
     except (ValueError, AttributeError, TypeError) as error:
-        raise exception.InvalidError(f"image id {text!r} is no UUID") from error
+        raise exception.InvalidError(f"{what} id {text!r} is no UUID") from error

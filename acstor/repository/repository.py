@@ -10,12 +10,16 @@ from acstor.origin import base
 from acstor.repository import image_record, layout, working_set
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 1
-"""Version that this build writes; it opens this one only.
+FORMAT_VERSION = 2
+"""Version of the repositories that this build makes.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
-that kind would delete what it refers to.
+that kind would delete what it refers to. 2: volumes and snapshots.
 """
+FORMAT_VERSIONS = (1, 2)
+"""Versions that this build opens."""
+VOLUMES_VERSION = 2
+"""First version with volumes; upgrade.py makes one of an older repository."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
 MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
@@ -30,10 +34,11 @@ class Format:
     """UUID of the repository."""
     chunk_size: int
     """Size of every chunk of every image, bytes."""
+    version: int = FORMAT_VERSION
 
     def encode(self) -> bytes:
         """Return the object's content, JSON."""
-        fields = {"format": FORMAT_NAME, "version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = {"format": FORMAT_NAME, **dataclasses.asdict(self)}
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
@@ -48,15 +53,16 @@ class Format:
             if fields["format"] != FORMAT_NAME:
                 raise ValueError(fields["format"])
             version = int(fields["version"])
-            parsed = cls(id=str(uuid.UUID(fields["id"])), chunk_size=int(fields["chunk_size"]))
+            parsed = cls(str(uuid.UUID(fields["id"])), int(fields["chunk_size"]), version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise exception.CorruptError(
                 "the origin's 'format' object is not a repository's",
                 hint="check that [origin] url names the directory of a repository",
             ) from error
-        if version != FORMAT_VERSION:
+        if version not in FORMAT_VERSIONS:
+            known = " and ".join(map(str, FORMAT_VERSIONS))
             raise exception.UnsupportedError(
-                f"the repository has format version {version}, this release reads {FORMAT_VERSION}"
+                f"the repository has format version {version}, this release reads {known}"
             )
         check_chunk_size(parsed.chunk_size)
         return parsed
@@ -102,10 +108,17 @@ class Repository:
         try:
             content = origin.get(layout.FORMAT_KEY, FORMAT_SIZE_MAX)
         except exception.NotFoundError as error:
-            raise exception.NotFoundError(
-                "the origin holds no repository",
-                hint="check that it is mounted; 'acstor repository init' makes a new repository",
-            ) from error
+            ref = origin.get_ref(layout.FORMAT_REF)
+            if ref is None:
+                raise exception.NotFoundError(
+                    "the origin holds no repository",
+                    hint="check that it is mounted; 'acstor repository init' makes a new "
+                    "repository",
+                ) from error
+            # An upgrade was interrupted, or is under way: upgrade.py.
+            content = ref.content
+            Format.parse(content)
+            origin.put_if_absent(layout.FORMAT_KEY, [content])
         return cls(origin, Format.parse(content))
 
     @classmethod
@@ -116,8 +129,11 @@ class Repository:
         """
         check_chunk_size(chunk_size)
         wanted = Format(id=str(uuid.uuid4()), chunk_size=chunk_size)
-        origin.put_if_absent(layout.FORMAT_KEY, [wanted.encode()])
-        opened = cls.open(origin)
+        try:
+            opened = cls.open(origin)
+        except exception.NotFoundError:
+            origin.put_if_absent(layout.FORMAT_KEY, [wanted.encode()])
+            opened = cls.open(origin)
         if opened.format.chunk_size != chunk_size:
             raise exception.InvalidError(
                 f"the repository exists already, with chunks of {opened.format.chunk_size} bytes",
@@ -129,6 +145,18 @@ class Repository:
     def chunk_size(self) -> int:
         """Size of every chunk, bytes."""
         return self.format.chunk_size
+
+    def check_volumes_allowed(self) -> None:
+        """Refuse volumes where an older release might collect what they refer to.
+
+        :raises UnsupportedError: when the repository's version is older than volumes.
+        """
+        if self.format.version < VOLUMES_VERSION:
+            raise exception.UnsupportedError(
+                f"the repository has format version {self.format.version}, volumes need "
+                f"{VOLUMES_VERSION}",
+                hint="when every machine runs this release: 'acstor repository upgrade'",
+            )
 
     def find_image(self, image_id: str) -> Image | None:
         """Return a registered image, None when there is none.

@@ -31,7 +31,7 @@ def _opened(conf: cfg.ConfigOpts) -> Iterator[Origin]:
 
 
 def check_repository(conf: cfg.ConfigOpts) -> Result:
-    """Check that the origin is reachable and that this release reads its repository."""
+    """Check that the origin is reachable and that its repository is of this release's version."""
     try:
         with _opened(conf) as origin:
             found = repository.Repository.open(origin)
@@ -39,10 +39,16 @@ def check_repository(conf: cfg.ConfigOpts) -> Result:
         return failure_of(error)
     except exception.AcstorError as error:
         return failure_of(type(error)(f"{conf.origin.url}: {error}", hint=error.hint))
-    return success(
-        f"{conf.origin.url}: format version {repository.FORMAT_VERSION}, chunks of "
+    what = (
+        f"{conf.origin.url}: format version {found.format.version}, chunks of "
         f"{found.chunk_size} bytes"
     )
+    if found.format.version < repository.FORMAT_VERSION:
+        return warning(
+            f"{what}; volumes need version {repository.VOLUMES_VERSION}: when every machine runs "
+            "this release, 'acstor repository upgrade'"
+        )
+    return success(what)
 
 
 def check_ring(conf: cfg.ConfigOpts) -> Result:

@@ -113,8 +113,8 @@ def test_bad_record_is_an_error_of_its_kind(
 def test_newer_repository_is_refused() -> None:
     origin = memory.MemoryOrigin()
     newer = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536).encode()
-    origin.put_if_absent("format", [newer.replace(b'"version": 1', b'"version": 2')])
-    with pytest.raises(exception.UnsupportedError, match="version 2"):
+    origin.put_if_absent("format", [newer.replace(b'"version": 2', b'"version": 3')])
+    with pytest.raises(exception.UnsupportedError, match="version 3"):
         Repository.open(origin)
 
 

@@ -3,26 +3,31 @@
 import json
 import pathlib
 
-from acstor.origin import base
-from acstor.repository.condemnation import TOMBSTONE_VERSION, State, Tombstone
-from acstor.repository.image_record import RECORD_VERSION, ImageRecord
-from acstor.repository.repository import Format
+import pytest
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden" / "repository-v1.json"
+from acstor.origin import base
+from acstor.repository.condemnation import TOMBSTONE_VERSION, State, Tombstone, name_of_logs
+from acstor.repository.image_record import RECORD_VERSION, ImageRecord
+from acstor.repository.repository import FORMAT_VERSION, Format
+from acstor.volumes.log_range import LogRange
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
 NAME = "12" * 32
 
 
-def golden(kind: str) -> bytes:
-    """Return what version 1 wrote."""
-    text: str = json.loads(GOLDEN.read_text())[kind]
+def golden(kind: str, version: int = 1) -> bytes:
+    """Return what a version of the repository has."""
+    text: str = json.loads((GOLDEN / f"repository-v{version}.json").read_text())[kind]
     return text.encode()
 
 
-def test_format_object_version_requires_update() -> None:
-    found = Format.parse(golden("format"))
-    assert found.chunk_size == 65536
+@pytest.mark.parametrize("version", [1, 2])
+def test_format_object_version_requires_update(version: int) -> None:
+    found = Format.parse(golden("format", version))
+    assert FORMAT_VERSION == 2
+    assert (found.version, found.chunk_size) == (version, 65536)
     assert found.id == "75d745ee-6122-4977-8a4e-8b187136749e"
-    assert found.encode() == golden("format"), "bump the version of the format object"
+    assert found.encode() == golden("format", version), "bump FORMAT_VERSION"
 
 
 def test_image_record_version_requires_update() -> None:
@@ -31,6 +36,15 @@ def test_image_record_version_requires_update() -> None:
     assert (found.name, found.size_bytes, found.source_format) == ("debian-12", 2 << 30, "qcow2")
     assert found.checksum == "sha256:" + "ef" * 32
     assert found.encode() == golden("image"), "bump RECORD_VERSION"
+
+
+def test_tombstone_of_log_objects_is_of_the_same_version() -> None:
+    logs = LogRange("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 7, 0x10000, 0x100FF)
+    name = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0.00000007.0000000000010000.00000000000100ff"
+    found = Tombstone.parse(name, base.Ref("token", golden("log_tombstone", 2)))
+    assert name_of_logs(logs) == name
+    assert (found.logs, found.state) == (logs, State.DELETING)
+    assert found.encode() == golden("log_tombstone", 2), "bump TOMBSTONE_VERSION"
 
 
 def test_tombstone_version_requires_update() -> None:

@@ -9,7 +9,7 @@ from oslo_upgradecheck.upgradecheck import Code
 
 from acstor.dataplane import RingHost, build_ring
 from acstor.origin.opening import open_origin
-from acstor.repository.repository import Repository
+from acstor.repository.repository import Format, Repository
 from acstor.status import origin
 from tests.unit.status.conftest import Configure, text
 
@@ -25,7 +25,17 @@ def test_repository_of_this_release_is_fine(configure: Configure) -> None:
     Repository.init(open_origin(conf.origin.url, 1))
     result = origin.check_repository(conf)
     assert result.code is Code.SUCCESS
-    assert "format version 1, chunks of 65536 bytes" in text(result)
+    assert "format version 2, chunks of 65536 bytes" in text(result)
+
+
+def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure) -> None:
+    conf = configure()
+    older = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536, version=1)
+    open_origin(conf.origin.url, 1).put_if_absent("format", [older.encode()])
+    result = origin.check_repository(conf)
+    assert result.code is Code.WARNING
+    assert "format version 1" in text(result)
+    assert "'acstor repository upgrade'" in text(result)
 
 
 def test_absent_repository_says_what_to_do(configure: Configure) -> None:
