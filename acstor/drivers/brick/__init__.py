@@ -1,0 +1,6 @@
+"""How the services of OpenStack reach the volumes of their host: the os-brick connector.
+
+It asks the data plane for a volume over the volume socket (:mod:`.volume_calls`) and, in Cinder's
+own processes, reads and writes the volume through its NBD export (:mod:`.volume_file`). These
+modules are loaded into nova-compute, cinder-volume and cinder-backup.
+"""
