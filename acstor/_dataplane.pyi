@@ -1,6 +1,6 @@
 """The extension module; only ``acstor.dataplane`` imports it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, Self, final, type_check_only
 
 from typing_extensions import Buffer
@@ -41,13 +41,32 @@ class OriginReader(Protocol):
         :raises acstor.exception.AcstorException: mapped to the error kind of its class.
         """
 
+@type_check_only
+class LogOrigin(Protocol):
+    """Where volumes' logs go: called from threads of the runtime, attached for one call only.
+
+    The methods are those of :class:`acstor.origin.base.Origin`, which bounds each by a deadline
+    and repeats what is worth it.
+    """
+
+    def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool:
+        """Store an object; False when the key was there already."""
+
+    def get(self, key: str, size_max: int) -> bytes:
+        """Return a whole object of at most ``size_max`` bytes."""
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys in the folder ``prefix``."""
+
 @final
 class DataPlane:
-    """FUSE front end, peer server and client, chunk store and read path of one host.
+    """FUSE front end, peer server and client, chunk store, read path and volumes of one host.
 
     Life: created -> started -> stopped; each once. Every method is safe from any Python thread,
     releases the GIL while it waits and has a bound on how long it waits. No method calls back
-    into Python except ``origin.readinto``, and that only from the origin pool.
+    into Python except ``origin.readinto``, and that only from the origin pool; the origin that a
+    volume was opened with, from threads of that volume; and what is passed to
+    :meth:`volume_fold`, from the caller's own thread.
 
     Images and the ring may be given *before* :meth:`start`, and after a restart they must be:
     the kernel re-sends the requests of the process before, and those name inodes of images.
@@ -249,6 +268,105 @@ class DataPlane:
 
         :raises DataPlaneError: as :meth:`preload_start`.
         """
+
+    def volume_seal(
+        self, volume: str, epoch: int, first: int, origin: LogOrigin
+    ) -> dict[str, object]:
+        """Stop the owner of an epoch: occupy the first free place of its log with a seal.
+
+        :param first: where to begin to look.
+        :returns: ``last`` int or None, the last log object that counts (those after it are an
+            incomplete batch); ``seal`` int, the sequence number of the seal, found or stored.
+        :raises DataPlaneError: kind ``unavailable`` when the origin does not answer; call again.
+        """
+
+    def volume_open(self, volume: str, spec: Mapping[str, object], origin: LogOrigin) -> None:
+        """Open a volume that this host owns; nobody is served yet.
+
+        A local log of the same epoch is gone on with, and the origin is not asked then; an empty
+        directory begins the epoch.
+
+        :param spec: keys, types and units are those of
+            :class:`acstor.dataplane_host.volume_runtime.VolumeSpec`, all present.
+        :raises ValueError: when a key is missing or of a wrong type (named).
+        :raises DataPlaneError: kind ``invalid`` when it is open, or the manifest or durability is
+            malformed; ``corrupt`` for a local log that is not of this epoch or damaged;
+            ``unavailable`` when the origin does not answer; ``exhausted`` without room.
+        """
+
+    def volume_serve(self, volume: str, listener_fd: int) -> None:
+        """Serve NBD clients on a listening unix socket, whose ownership passes here."""
+
+    def volume_unserve(self, volume: str, force: bool) -> None:
+        """Serve nobody any more; connections end when what is under way is answered.
+
+        :raises DataPlaneError: kind ``invalid`` while clients are connected, without ``force``.
+        """
+
+    def volume_release(self, volume: str) -> dict[str, object]:
+        """Push what is left and write no more.
+
+        :returns: ``epoch`` int; ``sequence`` int, of the last log object.
+        :raises DataPlaneError: kind ``unavailable`` when the origin does not take it (call
+            again), ``fenced`` when another host owns the volume.
+        """
+
+    def volume_close(self, volume: str) -> None:
+        """Forget a volume without pushing; its local log stays. Nothing when it is not open."""
+
+    def volume_fence(self, volume: str, why: str) -> None:
+        """Fail every request from now on with EIO."""
+
+    def volume_list(self) -> list[str]:
+        """Return the ids of the open volumes, ordered."""
+
+    def volume_status(self, volume: str) -> dict[str, object]:
+        """Return a snapshot of an open volume.
+
+        Keys: ``state`` str (open, frozen, fenced, failed, closed); ``epoch``, ``size_bytes``,
+        ``pushed_sequence`` ints; ``dirty_bytes`` int, acknowledged and not on the origin;
+        ``recovery_point_age_s`` float, how old the oldest of them is; ``log_bytes`` int, of the
+        local log; ``origin_log_bytes``, ``origin_log_objects`` ints, since the last fold;
+        ``clients`` int; ``durability`` dict; ``iops``, ``bytes_per_s`` ints; ``error`` str or
+        None; ``is_fold_due`` bool.
+
+        :raises DataPlaneError: kind ``not_found`` when it is not open.
+        """
+
+    def volume_push(self, volume: str) -> dict[str, object]:
+        """Wait until everything acknowledged before the call is on the origin.
+
+        :returns: and raises as :meth:`volume_release`.
+        """
+
+    def volume_freeze(self, volume: str, timeout: float) -> None:
+        """Hold writes until :meth:`volume_thaw`, or for ``timeout`` seconds."""
+
+    def volume_thaw(self, volume: str) -> None:
+        """Let writes go on."""
+
+    def volume_resize(self, volume: str, size_bytes: int) -> None:
+        """Grow a volume; clients are disconnected so that they find the new size."""
+
+    def volume_set_durability(self, volume: str, durability: Mapping[str, object]) -> None:
+        """Change when writes are on the origin, for those that follow."""
+
+    def volume_set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None:
+        """Limit the requests of all clients together; 0: no limit."""
+
+    def volume_fold(
+        self, volume: str, announce: Callable[[Sequence[str], str | None], object]
+    ) -> dict[str, object] | None:
+        """Store what was pushed as packs and a manifest; the caller installs it in the record.
+
+        :param announce: called with the ids of all packs so far and the manifest's digest (None:
+            not known yet) before each of them is stored; what it raises ends the fold.
+        :returns: ``manifest`` str, ``content`` bytes, ``folded``: dict with ``volume`` str,
+            ``epoch``, ``sequence`` ints of the last log object in it. None: nothing to fold.
+        """
+
+    def volume_set_base(self, volume: str, manifest_path: str) -> None:
+        """Put the manifest of the last fold below the log, after it was installed."""
 
     def set_log_level(self, directives: str) -> None:
         """Set which events reach the log channel, e.g. ``info`` or ``info,acstor_peer=debug``."""

@@ -32,6 +32,16 @@ PIN_BYTES_MAX = 1 << 40
 PRELOAD_RATE_MAX = 1 << 40
 """Highest limit that a preload may be given, bytes per second."""
 
+VOLUME_BYTES_MAX = 1 << 50
+"""Largest volume, bytes."""
+VOLUME_FREEZE_MAX = 60.0
+"""Longest time that the writes of a volume may be held, seconds."""
+VOLUME_RATE_MAX = 1 << 40
+"""Highest limit that a volume may be given, requests or bytes per second."""
+VOLUME_OPEN_TIMEOUT = 120.0
+"""Seconds that a client gives ``volume.open``, ``close``, ``push`` and ``fold``: they may read or
+write hundreds of MiB of the origin."""
+
 
 class PreloadWhat(enum.StrEnum):
     """What a preload brings."""
@@ -61,6 +71,33 @@ class PreloadState(enum.StrEnum):
     def has_ended(self) -> bool:
         """Whether the preload does nothing any more."""
         return self in {PreloadState.DONE, PreloadState.FAILED, PreloadState.STOPPED}
+
+
+class VolumeRole(enum.StrEnum):
+    """What a host is to a volume that it opens."""
+
+    OWNER = "owner"
+    """It takes the writes; one host at a time."""
+    STANDBY = "standby"
+    """The destination of a live migration, until the hand-over."""
+
+
+class VolumeState(enum.StrEnum):
+    """What a volume is doing on this host; the page of its state machine is ``volume``."""
+
+    CLOSED = "closed"
+    """Nothing of it is here."""
+    OPENING = "opening"
+    """Ownership, base and log are being had; clients wait."""
+    STANDBY = "standby"
+    """Served through the owner, until the hand-over."""
+    SERVING = "serving"
+    FROZEN = "frozen"
+    """Reads are served, writes wait: a consistent snapshot of a group is being taken."""
+    FENCED = "fenced"
+    """Another host owns it: every request fails with EIO until the volume is closed here."""
+    CLOSING = "closing"
+    """No client is served; what the origin does not have yet is being pushed."""
 
 
 class Code(enum.IntEnum):

@@ -27,18 +27,23 @@ _STOP_TIMEOUT = 2.0
 
 
 class AdminServer:
-    """Serves methods on a unix socket (mode 0600), a thread per connection.
+    """Serves methods on a unix socket, a thread per connection.
 
     A method may wait (pinning does), so connections have threads of their own; their number is
-    bounded, and one more is refused at once. Only root and the process's own user are answered.
+    bounded, and one more is refused at once.
+
+    Without a group the socket has mode 0600, and only root and the process's own user are
+    answered. With one it has mode 0660, and whoever the kernel lets connect is answered.
 
     :param path: of the socket; what is left there of a process that is gone is replaced.
     :param methods: by name.
+    :param group: number of the group that may ask too.
     """
 
-    def __init__(self, path: str, methods: Mapping[str, Method]) -> None:
+    def __init__(self, path: str, methods: Mapping[str, Method], group: int | None = None) -> None:
         self._path = path
         self._methods = methods
+        self._group = group
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._connections: set[socket.socket] = set()
@@ -57,14 +62,16 @@ class AdminServer:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        mask = os.umask(0o177)
         try:
+            # The mode with which it is bound (Linux).
+            os.fchmod(listener.fileno(), 0o600)
             listener.bind(self._path)
+            if self._group is not None:
+                os.chown(self._path, -1, self._group)
+                os.chmod(self._path, 0o660)
         except OSError:
             listener.close()
             raise
-        finally:
-            os.umask(mask)
         listener.listen(_LISTEN_BACKLOG)
         self._listener = listener
         self._thread = threading.Thread(
@@ -104,7 +111,7 @@ class AdminServer:
     def _admit(self, connection: socket.socket) -> bool:
         """Count a connection in, or refuse and close it."""
         refusal = None
-        if not _is_permitted(connection):
+        if self._group is None and not _is_permitted(connection):
             refusal = protocol.encode_error(
                 protocol.Code.INVALID_REQUEST, "only root and the data plane's user may ask"
             )

@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 DEFAULT_FILE = "/etc/acstor/acstor.conf"
 SOCKET_PATH_MAX = 107
 """Longest path of a unix socket on Linux, bytes (unix(7))."""
+_SOCKET_NAME_LENGTH = len("/00000000-0000-0000-0000-000000000000.sock")
 
 
 def load(
@@ -158,17 +159,30 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
         ("[dataplane] mount_point", conf.dataplane.mount_point),
         ("[dataplane] admin_socket", conf.dataplane.admin_socket),
         ("[dataplane] holder_socket", conf.dataplane.holder_socket),
+        ("[volumes] directory", conf.volumes.directory),
+        ("[volumes] socket_directory", conf.volumes.socket_directory),
+        ("[volumes] control_socket", conf.volumes.control_socket),
         *(("[image_links] nova_config_file", path) for path in conf.image_links.nova_config_file),
         ("[registrar] spool_path", conf.registrar.spool_path),
         ("[glance] filesystem_store_datadir", conf.glance.filesystem_store_datadir or "/"),
     ):
         _require(os.path.isabs(path), f"{name} = {path!r} is not an absolute path")
-    for name in ("admin_socket", "holder_socket"):
-        path = conf.dataplane[name]
+    for group, name in (
+        ("dataplane", "admin_socket"),
+        ("dataplane", "holder_socket"),
+        ("volumes", "control_socket"),
+    ):
+        path = conf[group][name]
         _require(
             len(os.fsencode(path)) <= SOCKET_PATH_MAX,
-            f"[dataplane] {name} = {path!r} is longer than {SOCKET_PATH_MAX} bytes",
+            f"[{group}] {name} = {path!r} is longer than {SOCKET_PATH_MAX} bytes",
         )
+    path = conf.volumes.socket_directory
+    longest = SOCKET_PATH_MAX - _SOCKET_NAME_LENGTH
+    _require(
+        len(os.fsencode(path)) <= longest,
+        f"[volumes] socket_directory = {path!r} is longer than {longest} bytes",
+    )
 
 
 def _check_deadlines(conf: cfg.ConfigOpts) -> None:

@@ -19,6 +19,7 @@ from acstor.conf import (
     registrar,
     registration,
     store,
+    volumes,
 )
 
 MODULES: tuple[ModuleType, ...] = (
@@ -27,6 +28,7 @@ MODULES: tuple[ModuleType, ...] = (
     store,
     dataplane,
     readpath,
+    volumes,
     peer,
     coordination,
     agent,

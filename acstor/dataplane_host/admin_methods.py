@@ -1,15 +1,13 @@
 """The methods of the admin protocol."""
 
-import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from acstor.admin import protocol
 from acstor.admin.server import Method
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_DIRECTIVES = re.compile(r"[A-Za-z0-9_:=,-]{1,255}")
+from acstor.dataplane_host import parameters
+from acstor.dataplane_host.volume_methods import VolumeOperations, volume_methods
 
 
 class Operations(Protocol):
@@ -42,50 +40,31 @@ class Operations(Protocol):
     def restart(self) -> None: ...  # noqa: D102
 
 
-Check = Callable[[Any], bool]
+_DIRECTIVES = re.compile(r"[A-Za-z0-9_:=,-]{1,255}")
 
-
-def _is_int(low: int, high: int) -> Check:
-    return lambda value: (
-        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-    )
-
-
-def _is_image(value: Any) -> bool:
-    return isinstance(value, str) and _UUID.fullmatch(value) is not None
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and os.path.isabs(value) and "\0" not in value
-
-
-def _is_timeout(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and 0 < value <= protocol.PIN_TIMEOUT_MAX
-    )
-
-
-def _is_what(value: Any) -> bool:
-    return isinstance(value, str) and value in set(protocol.PreloadWhat)
-
-
-_IMAGE = ("image", _is_image, "an image id (a UUID in lower case)")
-_PATH = ("path", _is_path, "an absolute path")
-_WHAT = ("what", _is_what, " or ".join(protocol.PreloadWhat))
-_PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
+_IMAGE = ("image", parameters.is_id, "an image id (a UUID in lower case)")
+_PATH = ("path", parameters.is_path, "an absolute path")
+_WHAT = (
+    "what",
+    parameters.is_one_of(tuple(protocol.PreloadWhat)),
+    " or ".join(protocol.PreloadWhat),
+)
+_PARAMETERS: dict[str, tuple[parameters.Parameter, ...]] = {
     "status": (),
     "image.attach": (_PATH,),
     "image.detach": (_IMAGE,),
     "image.list": (),
     "pin": (
         _IMAGE,
-        ("head_bytes", _is_int(0, protocol.PIN_BYTES_MAX), "0 to 2^40"),
-        ("tail_bytes", _is_int(0, protocol.PIN_BYTES_MAX), "0 to 2^40"),
-        ("timeout", _is_timeout, f"seconds, above 0, at most {protocol.PIN_TIMEOUT_MAX:g}"),
+        ("head_bytes", parameters.is_int(0, protocol.PIN_BYTES_MAX), "0 to 2^40"),
+        ("tail_bytes", parameters.is_int(0, protocol.PIN_BYTES_MAX), "0 to 2^40"),
+        (
+            "timeout",
+            parameters.is_seconds(protocol.PIN_TIMEOUT_MAX),
+            f"seconds, above 0, at most {protocol.PIN_TIMEOUT_MAX:g}",
+        ),
     ),
-    "drain": (("on", lambda value: isinstance(value, bool), "true or false"),),
+    "drain": (("on", parameters.is_flag, "true or false"),),
     "ring.set": (_PATH,),
     "ring.show": (),
     "metrics": (),
@@ -93,7 +72,7 @@ _PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
         _IMAGE,
         (
             "capacity",
-            _is_int(1, protocol.LEDGER_ENTRIES_MAX),
+            parameters.is_int(1, protocol.LEDGER_ENTRIES_MAX),
             f"1 to {protocol.LEDGER_ENTRIES_MAX}",
         ),
     ),
@@ -107,10 +86,10 @@ _PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
         _WHAT,
         (
             "rate_bytes_per_s",
-            _is_int(0, protocol.PRELOAD_RATE_MAX),
+            parameters.is_int(0, protocol.PRELOAD_RATE_MAX),
             "0 to 2^40 bytes per second; 0: no limit",
         ),
-        ("pin", lambda value: isinstance(value, bool), "true or false"),
+        ("pin", parameters.is_flag, "true or false"),
     ),
     "preload.status": (),
     "preload.stop": (_IMAGE,),
@@ -127,17 +106,9 @@ _PARAMETERS: dict[str, tuple[tuple[str, Check, str], ...]] = {
 """Per method its parameters: name, check, what is allowed. All are required."""
 
 
-def methods(operations: Operations) -> dict[str, Method]:
+def methods(operations: Operations, volumes: VolumeOperations) -> dict[str, Method]:
     """Return all methods by name, with their parameters checked before they are called."""
-    done: dict[str, object] = {"done": True}
-
-    def call(action: Callable[..., None]) -> Callable[..., object]:
-        def run(*arguments: Any) -> object:
-            action(*arguments)
-            return done
-
-        return run
-
+    call = parameters.done
     actions: dict[str, Callable[..., object]] = {
         "status": operations.status,
         "image.attach": operations.attach_image,
@@ -161,23 +132,8 @@ def methods(operations: Operations) -> dict[str, Method]:
         "log.level": call(operations.set_log_level),
         "process.restart": call(operations.restart),
     }
-    return {name: _checked(name, action) for name, action in actions.items()}
-
-
-def _checked(name: str, action: Callable[..., object]) -> Method:
-    parameters = _PARAMETERS[name]
-    known = {parameter for parameter, _, _ in parameters}
-
-    def method(params: Mapping[str, Any]) -> object:
-        for unknown in sorted(params.keys() - known):
-            raise protocol.ProtocolError(
-                protocol.Code.INVALID_PARAMS, f"{name} has no parameter {unknown[:100]!r}"
-            )
-        for parameter, is_allowed, allowed in parameters:
-            if not is_allowed(params.get(parameter)):
-                raise protocol.ProtocolError(
-                    protocol.Code.INVALID_PARAMS, f"{name}: {parameter} must be {allowed}"
-                )
-        return action(*(params[parameter] for parameter, _, _ in parameters))
-
-    return method
+    checked = {
+        name: parameters.checked(name, _PARAMETERS[name], action)
+        for name, action in actions.items()
+    }
+    return checked | volume_methods(volumes)

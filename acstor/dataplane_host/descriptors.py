@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from acstor.dataplane_host.settings import DataPlaneSettings
+from acstor.dataplane_host.volume_sockets import NBD_PREFIX
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class InheritedDescriptors:
     def __init__(self, passed: Mapping[str, int]) -> None:
         self._passed = dict(passed)
         for name in set(self._passed) - {FUSE, PEER_LISTENER}:
+            if name.startswith(NBD_PREFIX):
+                continue
             LOG.warning("closing a passed descriptor of unknown purpose: %s", name)
             os.close(self._passed.pop(name))
 
@@ -49,6 +52,11 @@ class InheritedDescriptors:
     def has_listener(self) -> bool:
         """Return whether a listening socket was passed that fits the configuration."""
         return PEER_LISTENER in self._passed
+
+    def take_volumes(self) -> dict[str, int]:
+        """Return the listening sockets of volumes by name, now the caller's."""
+        names = [name for name in self._passed if name.startswith(NBD_PREFIX)]
+        return {name: self._passed.pop(name) for name in names}
 
     def close(self) -> None:
         """Close what was not taken."""

@@ -19,6 +19,8 @@ from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.origin_source import OriginSource
 from acstor.dataplane_host.runtime import Runtime, RuntimeFactory
 from acstor.dataplane_host.states import ProcessEvent, ProcessState, next_state
+from acstor.dataplane_host.volume_service import VolumeService
+from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class DataPlaneHost:
     :param supervisor: keeps the descriptors; may be none.
     :param inherited: descriptors of the process before.
     :param request_restart: called, from any thread, when the process is asked to restart.
+    :param open_origin: opens the origin for volumes; None: that of the configuration.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class DataPlaneHost:
         supervisor: Supervisor,
         inherited: InheritedDescriptors,
         request_restart: Callable[[], None],
+        open_origin: Callable[[], Origin] | None = None,
     ) -> None:
         self._conf = conf
         self._origin = origin
@@ -67,6 +71,7 @@ class DataPlaneHost:
             chunk_size=chunk_size,
             origin_posix_root=origin.posix_root,
         )
+        self._volumes = VolumeService(conf, lambda: self.runtime, supervisor, open_origin)
         self._runtime: Runtime | None = None
         self._admin: AdminServer | None = None
         self._started_at = time.time()
@@ -96,20 +101,25 @@ class DataPlaneHost:
         :raises AcstorError: when the store, the mount or the peer address cannot be had.
         :raises OSError: when a directory or the admin socket cannot be made.
         """
+        sockets = self._inherited.take_volumes()
         is_taken_over = self._start_runtime()
         self._keep_descriptors(fuse_is_inherited=is_taken_over)
         self._attachments.forget_held_starts()
         self._move(ProcessEvent.STARTED)
         if self._attachments.is_draining():
             self.set_drain(True)
-        self._admin = AdminServer(self._conf.dataplane.admin_socket, methods(self))
+        self._volumes.start(sockets)
+        admin_methods = methods(self, self._volumes.volumes)
+        self._admin = AdminServer(self._conf.dataplane.admin_socket, admin_methods)
         self._admin.start()
+        self._volumes.start_control(admin_methods)
 
     def stop(self, *, unmount: bool) -> None:
         """Stop serving; with ``unmount`` the file system goes too, else the next process has it."""
         self._move(ProcessEvent.STOP)
         if self._admin is not None:
             self._admin.stop()
+        self._volumes.stop(is_final=unmount)
         if unmount:
             self._supervisor.remove(descriptors.FUSE)
             self._supervisor.remove(descriptors.PEER_LISTENER)
@@ -255,6 +265,7 @@ class DataPlaneHost:
             mount_point=self._settings["mount_point"],
             chunk_size=self._settings["chunk_size"],
             is_supervised=self._supervisor.is_configured,
+            volumes=len(self._volumes.volumes.list_volumes()),
         )
         return status
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from acstor.dataplane_host.settings import DataPlaneSettings
+from acstor.dataplane_host.volume_runtime import VolumeRuntime
 
 
 class OriginReader(Protocol):
@@ -13,7 +14,7 @@ class OriginReader(Protocol):
         """See :meth:`acstor.origin.base.Origin.readinto`."""
 
 
-class Runtime(Protocol):
+class Runtime(VolumeRuntime, Protocol):
     """The interface of :class:`acstor._dataplane.DataPlane`, where each method is described."""
 
     def start(self, fuse_fd: int | None, peer_listener_fd: int | None) -> None: ...  # noqa: D102

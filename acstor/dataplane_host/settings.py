@@ -78,6 +78,14 @@ class DataPlaneSettings(TypedDict):
     peer_connections_max: int
     peer_requests_inflight_max: int
     peer_bytes_inflight_max: int
+    volumes_quota_bytes: int
+    """Of one volume's local log; 0: by the volume's size."""
+    volumes_segment_bytes: int
+    volumes_fold_bytes: int
+    volumes_fold_objects: int
+    volumes_push_bytes_per_s: int
+    """Per volume; 0: no limit."""
+    volumes_origin_deadline_ms: int
     log_directives: str
     """Which events reach the log channel, as for set_log_level."""
 
@@ -167,6 +175,12 @@ def from_conf(
         peer_connections_max=peer.connections_max,
         peer_requests_inflight_max=peer.requests_inflight_max,
         peer_bytes_inflight_max=peer.bytes_inflight_max,
+        volumes_quota_bytes=conf.volumes.quota_bytes,
+        volumes_segment_bytes=conf.volumes.segment_bytes,
+        volumes_fold_bytes=conf.volumes.fold_bytes,
+        volumes_fold_objects=conf.volumes.fold_objects,
+        volumes_push_bytes_per_s=conf.volumes.push_rate,
+        volumes_origin_deadline_ms=_milliseconds(conf.volumes.origin_deadline),
         log_directives="debug" if conf.debug else "info",
     )
 

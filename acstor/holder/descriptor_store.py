@@ -5,8 +5,8 @@ import select
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-DESCRIPTORS_MAX = 16
-"""Most descriptors that are kept."""
+DESCRIPTORS_MAX = 512
+"""Most descriptors that are kept: the mount, the peer socket, and a socket per open volume."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Mapping, MutableMapping
 
 from acstor.supervision import protocol
@@ -13,7 +14,7 @@ _SEND_TIMEOUT = 1.0
 class Supervisor:
     """The way to ``$NOTIFY_SOCKET``; where there is none, every call does nothing.
 
-    Not thread-safe. Sends never raise: a supervisor that is gone must not take the process with
+    Thread-safe. Sends never raise: a supervisor that is gone must not take the process with
     it. :meth:`refresh` notices a new supervisor behind the same address and gives it everything.
 
     :param address: path of the socket, ``@name`` for an abstract one; ``None``: unsupervised.
@@ -24,6 +25,7 @@ class Supervisor:
         self._stored: dict[str, int] = {}
         self._must_store_again = False
         self._socket: socket.socket | None = None
+        self._lock = threading.RLock()  # of all of the above
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Supervisor":
@@ -57,25 +59,29 @@ class Supervisor:
         """
         if not protocol.is_valid_name(name):
             raise ValueError(f"no descriptor name: {name!r}")
-        self._stored[name] = descriptor
-        return self._send_descriptor(name, descriptor)
+        with self._lock:
+            self._stored[name] = descriptor
+            return self._send_descriptor(name, descriptor)
 
     def adopt(self, name: str, descriptor: int) -> None:
         """Note that the supervisor keeps ``descriptor`` already: it passed it itself."""
-        self._stored[name] = descriptor
+        with self._lock:
+            self._stored[name] = descriptor
 
     def remove(self, name: str) -> bool:
         """Ask the supervisor to close all descriptors that it keeps under ``name``."""
-        self._stored.pop(name, None)
-        return self._send({"FDSTOREREMOVE": "1", "FDNAME": name}, [])
+        with self._lock:
+            self._stored.pop(name, None)
+            return self._send({"FDSTOREREMOVE": "1", "FDNAME": name}, [])
 
     def refresh(self, **assignments: str) -> bool:
         """Send assignments; where the supervisor is a new one, give it the descriptors too."""
-        delivered = self._send(assignments, [])
-        if delivered and self._must_store_again:
-            self._must_store_again = False
-            for name, descriptor in self._stored.items():
-                delivered = self._send_descriptor(name, descriptor) and delivered
+        with self._lock:
+            delivered = self._send(assignments, [])
+            if delivered and self._must_store_again:
+                self._must_store_again = False
+                for name, descriptor in self._stored.items():
+                    delivered = self._send_descriptor(name, descriptor) and delivered
         return delivered
 
     def _send_descriptor(self, name: str, descriptor: int) -> bool:
@@ -85,13 +91,14 @@ class Supervisor:
         if self._address is None:
             return False
         message = protocol.encode_message(assignments)
-        for _ in range(2):  # the second with a new socket, for a supervisor that was replaced
-            try:
-                socket.send_fds(self._connect(self._address), [message], descriptors)
-            except OSError:
-                self._disconnect()
-            else:
-                return True
+        with self._lock:
+            for _ in range(2):  # the second with a new socket, for a supervisor that was replaced
+                try:
+                    socket.send_fds(self._connect(self._address), [message], descriptors)
+                except OSError:
+                    self._disconnect()
+                else:
+                    return True
         return False
 
     def _connect(self, address: str) -> socket.socket:

@@ -151,6 +151,7 @@ class HostProcesses:
                 "admin_socket": str(directory / "dataplane.sock"),
                 "holder_socket": str(directory / "holder.sock"),
             },
+            "volumes": {"enabled": "false"},
             "peer": {
                 "listen_address": self.host.address,
                 "listen_port": str(PEER_PORT),

@@ -10,15 +10,20 @@ from acstor.dataplane_host.host import DataPlaneHost
 from acstor.dataplane_host.origin_source import OriginSource
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
+from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime
 
 
 class MemoryDataPlane:
-    """Started and stopped by the test; a second start finds what the first attached."""
+    """Started and stopped by the test; a second start finds what the first attached.
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    :param origin: with the records of volumes; None: that of the configuration.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, origin: Origin | None = None) -> None:
         self._conf = conf
+        self._origin = origin
         self.runtime: MemoryRuntime | None = None
         self._host: DataPlaneHost | None = None
 
@@ -30,6 +35,7 @@ class MemoryDataPlane:
             prepare(self.runtime)
             return self.runtime
 
+        origin = self._origin
         self._host = DataPlaneHost(
             self._conf,
             chunk_size=CHUNK_SIZE,
@@ -39,6 +45,7 @@ class MemoryDataPlane:
             supervisor=Supervisor(None),
             inherited=InheritedDescriptors({}),
             request_restart=lambda: None,
+            open_origin=None if origin is None else lambda: origin,
         )
         self._host.start()
         assert self.runtime is not None
@@ -46,6 +53,13 @@ class MemoryDataPlane:
 
     def stop(self) -> None:
         """End the process, if one runs."""
+        self._stop(unmount=True)
+
+    def stop_for_next(self) -> None:
+        """End the process so that the next one goes on."""
+        self._stop(unmount=False)
+
+    def _stop(self, *, unmount: bool) -> None:
         host, self._host = self._host, None
         if host is not None:
-            host.stop(unmount=True)
+            host.stop(unmount=unmount)

@@ -4,33 +4,12 @@ import os
 import pathlib
 import socket
 
-from acstor.dataplane import (
-    DigestIndex,
-    ImageBuilder,
-    Manifest,
-    Ring,
-    RingHost,
-    StaleDescriptorError,
-    build_ring,
-    scan_buffer,
-)
+from acstor.dataplane import Manifest, Ring, RingHost, StaleDescriptorError, build_ring
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
+from tests.doubles.manifests import CHUNK_SIZE, make_manifest
 from tests.doubles.memory_preloads import MemoryPreloads, failure
-
-CHUNK_SIZE = 65536
-
-
-def make_manifest(disk_id: str, chunks: int = 16, salt: int = 0, content: int = 0) -> Manifest:
-    """Return the manifest of a disk of zeros, but for its first ``content`` chunks."""
-    builder = ImageBuilder(DigestIndex(CHUNK_SIZE))
-    if content:
-        parts = (f"{disk_id} {number}".encode() for number in range(content))
-        buffer = bytearray().join(part.ljust(CHUNK_SIZE, b".") for part in parts)
-        builder.absorb(scan_buffer(buffer, CHUNK_SIZE), buffer)
-        builder.seal_pack(bytes(16))
-    builder.push_zeros(chunks - content)
-    return builder.finish(disk_id, chunks * CHUNK_SIZE, salt)
+from tests.doubles.memory_volumes import MemoryVolumes
 
 
 def write_manifest(path: pathlib.Path, disk_id: str, content: int = 0) -> str:
@@ -44,7 +23,10 @@ def write_ring(path: pathlib.Path, generation: int) -> str:
     return str(path)
 
 
-class MemoryRuntime:
+__all__ = ["CHUNK_SIZE", "MemoryRuntime", "make_manifest", "write_manifest", "write_ring"]
+
+
+class MemoryRuntime(MemoryVolumes):
     """Keeps what it is told; ``open_handles`` of an image is set by the test.
 
     What boots read and how far preloads are is up to the test, through ``preloads``.
@@ -53,6 +35,7 @@ class MemoryRuntime:
     locked_stores: set[str] = set()  # noqa: RUF012 - the store's lock is the whole machine's
 
     def __init__(self, settings: DataPlaneSettings, reader: OriginReader | None) -> None:
+        super().__init__()
         self.settings = settings
         self.reader = reader
         if settings["store_path"] in self.locked_stores:
@@ -212,6 +195,8 @@ class MemoryRuntime:
     def stop(self, unmount: bool, timeout: float) -> None:
         self.locked_stores.discard(self.settings["store_path"])
         self.stopped_with.append(unmount)
+        for volume in self.volume_list():
+            self.volume_close(volume)
         if self._listener is not None:
             self._listener.close()
         if self._fuse is not None and not self.is_stale():

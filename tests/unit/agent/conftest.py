@@ -102,6 +102,8 @@ state_path = {directory}
 capacity = 64MiB
 [dataplane]
 admin_socket = {directory}/admin.sock
+[volumes]
+control_socket = {directory}/volumes.sock
 [peer]
 listen_address = 127.0.0.1
 listen_port = 0

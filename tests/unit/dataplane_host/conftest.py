@@ -1,4 +1,6 @@
 import pathlib
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 from oslo_config import cfg
@@ -14,7 +16,14 @@ def unlocked_stores() -> None:
 
 
 @pytest.fixture
-def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
+def short_path() -> Iterator[pathlib.Path]:
+    """A directory for sockets: their paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="acstor-") as path:
+        yield pathlib.Path(path)
+
+
+@pytest.fixture
+def conf(tmp_path: pathlib.Path, short_path: pathlib.Path) -> cfg.ConfigOpts:
     path = tmp_path / "acstor.conf"
     path.write_text(
         f"""
@@ -27,6 +36,9 @@ url = posix://{tmp_path}/origin
 capacity = 64MiB
 [dataplane]
 admin_socket = {tmp_path}/admin.sock
+[volumes]
+socket_directory = {short_path}
+control_socket = {tmp_path}/volumes.sock
 [peer]
 listen_address = 127.0.0.1
 listen_port = 0

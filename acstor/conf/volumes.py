@@ -1,0 +1,107 @@
+"""Options of the volumes that this host serves."""
+
+from oslo_config import cfg
+
+from acstor.conf import types
+
+GROUP = "volumes"
+
+OPTIONS = [
+    cfg.BoolOpt(
+        "enabled",
+        default=True,
+        help="Whether this host opens volumes. Without it requests to open one are refused.",
+    ),
+    cfg.StrOpt(
+        "directory",
+        default="$state_path/volumes",
+        help=(
+            "Directory of the local logs: what guests wrote to the volumes that are open here. "
+            "Use a local disk that keeps what it was told to (fsync)."
+        ),
+    ),
+    cfg.StrOpt(
+        "socket_directory",
+        default="/run/acstor/nbd",
+        help="Directory of the NBD sockets that QEMU connects to, <volume>.sock.",
+    ),
+    cfg.StrOpt(
+        "socket_group",
+        help=(
+            "Group whose members may connect to the NBD sockets (mode 0660): one that the users of "
+            "QEMU (such as libvirt-qemu, group kvm) and Cinder are in. Unset: root and the data "
+            "plane's own group only."
+        ),
+    ),
+    cfg.StrOpt(
+        "control_socket",
+        default="/run/acstor/volumes.sock",
+        help=(
+            "Unix socket on which the data plane opens and closes volumes for nova-compute, "
+            "cinder-volume and cinder-backup of this host."
+        ),
+    ),
+    cfg.StrOpt(
+        "control_group",
+        help=(
+            "Group whose members may use control_socket (mode 0660): one that the users of Nova "
+            "and Cinder are in, and QEMU's is not. Unset: root and the data plane's own user."
+        ),
+    ),
+    cfg.Opt(
+        "quota_bytes",
+        type=types.ByteSize(0, types.TIB * 1024),
+        default="0",
+        help=(
+            "Bytes that the local log of one volume may take; writes beyond it fail with ENOSPC. "
+            "0: twice the volume's size and 1 GiB."
+        ),
+    ),
+    cfg.Opt(
+        "segment_bytes",
+        type=types.ByteSize(types.MIB, types.GIB),
+        default="64MiB",
+        help="Bytes of one file of a local log: the unit in which its space is reclaimed.",
+    ),
+    cfg.Opt(
+        "fold_bytes",
+        type=types.ByteSize(types.MIB, types.TIB),
+        default="256MiB",
+        help=(
+            "Bytes of a volume's log in the origin from which it is folded into packs and a new "
+            "manifest."
+        ),
+    ),
+    cfg.IntOpt(
+        "fold_objects",
+        default=256,
+        min=1,
+        max=65536,
+        help="Objects of a volume's log in the origin from which it is folded.",
+    ),
+    cfg.Opt(
+        "push_rate",
+        type=types.ByteSize(0, types.TIB),
+        default="0",
+        help=(
+            "Bytes per second at which writes of write-back volumes go to the origin, per volume. "
+            "0: no limit. What somebody waits for (write-through, a snapshot) is not limited."
+        ),
+    ),
+    cfg.FloatOpt(
+        "origin_deadline",
+        default=30.0,
+        min=0.1,
+        max=600.0,
+        help=(
+            "Seconds that one operation of a volume on the origin may take, with its repetitions, "
+            "before it counts as failed. Writes that wait for the origin then fail with EIO; "
+            "writes that do not are kept and pushed later."
+        ),
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[volumes]``."""
+    conf.register_opts(OPTIONS, group=GROUP)

@@ -1,0 +1,128 @@
+"""What goes on by itself with the volumes of a host: resuming, looking who owns them, folding."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.dataplane_host.volumes import Volumes
+
+LOG = logging.getLogger(__name__)
+
+_INTERVAL = 1.0
+"""Seconds between two looks at the volumes."""
+_LOOK_TIMEOUT = 3.0
+"""Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
+_RETRY_FIRST = 1.0
+_RETRY_MAX = 60.0
+_RESUMING_MAX = 4
+"""Volumes that are resumed at a time."""
+_STOP_TIMEOUT = 2.0
+
+
+class VolumeDuty:
+    """The threads that look after the volumes of one data plane.
+
+    They are daemons: an origin that hangs must not keep the process from ending.
+
+    :param volumes: restored, not resumed.
+    """
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+        self._is_stopping = threading.Event()
+        self._resuming = threading.Semaphore(_RESUMING_MAX)
+        self._folding = threading.Semaphore(1)
+        self._tasks: dict[str, float] = {}
+        """When each task may be started again: never while it runs."""
+        self._failures: dict[str, int] = {}
+        self._lock = threading.Lock()  # of _tasks and _failures
+        self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
+
+    def start(self) -> None:
+        """Start; volumes that are to be resumed are, in the background."""
+        self._look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing more; what is under way ends by itself."""
+        self._is_stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(_INTERVAL):
+            try:
+                self._look()
+            except exception.AcstorError as error:
+                LOG.warning("looking after the volumes: %s", error)
+
+    def _look(self) -> None:
+        due = self._volumes.observe()
+        to_resume, unchecked = self._volumes.unsettled()
+        for volume in to_resume:
+            self._start("resume", volume, self._resume)
+        for volume in unchecked:
+            self._start("check", volume, self._check)
+        for volume in due:
+            self._start("fold", volume, self._fold)
+
+    def _start(self, what: str, volume: str, action: Callable[[str], bool]) -> None:
+        """Run a task on a thread of its own, unless it runs or has failed a moment ago."""
+        name = f"{what} {volume}"
+        with self._lock:
+            if self._tasks.get(name, 0.0) > time.monotonic():
+                return
+            self._tasks[name] = float("inf")
+
+        def run() -> None:
+            is_done = False
+            try:
+                is_done = not self._is_stopping.is_set() and action(volume)
+            except exception.AcstorError as error:
+                LOG.warning("volume %s: %s: %s", volume, what, error)
+            finally:
+                self._note(name, is_done)
+
+        threading.Thread(target=run, name=f"volume-{what}", daemon=True).start()
+
+    def _note(self, name: str, is_done: bool) -> None:
+        with self._lock:
+            if is_done:
+                self._failures.pop(name, None)
+                self._tasks.pop(name, None)
+                return
+            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            longest = min(_RETRY_MAX, _RETRY_FIRST * 2 ** min(failures, 10))
+            self._tasks[name] = time.monotonic() + random.uniform(longest / 2, longest)
+
+    def _resume(self, volume: str) -> bool:
+        with self._resuming:
+            self._volumes.resume(volume, self._is_owner(volume))
+        return volume not in self._volumes.unsettled()[0]
+
+    def _is_owner(self, volume: str) -> bool | None:
+        """Return whether this host owns a volume, None when the origin does not say so in time."""
+        answers: list[bool] = []
+
+        def ask() -> None:
+            try:
+                answers.append(self._volumes.is_owner(volume))
+            except exception.AcstorError as error:
+                LOG.warning("volume %s: who owns it is not known: %s", volume, error)
+
+        asking = threading.Thread(target=ask, name="volume-look", daemon=True)
+        asking.start()
+        asking.join(_LOOK_TIMEOUT)
+        return answers[0] if answers else None
+
+    def _check(self, volume: str) -> bool:
+        self._volumes.checked(volume, self._volumes.is_owner(volume))
+        return True
+
+    def _fold(self, volume: str) -> bool:
+        with self._folding:
+            self._volumes.fold(volume)
+        return True

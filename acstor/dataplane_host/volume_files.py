@@ -1,0 +1,202 @@
+"""What the data plane keeps of the volumes that are open, so that a restart needs no origin.
+
+Layout of ``[volumes] directory``, each file complete or absent::
+
+    <volume>/volume.json         what the volume was opened with
+    <volume>/<digest>.manifest   the manifest below its log; absent for a volume of zeros
+    <volume>/log/                the local log (crates/overlay)
+    <volume>/arriving-*          being written when the process was killed
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acstor import exception
+
+FORMAT_VERSION = 1
+FILE_BYTES_MAX = 64 << 20
+"""Largest ``volume.json`` that is read, bytes."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_ARRIVING = "arriving-"
+_KEPT = "volume.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptVolume:
+    """What a volume was opened with; the fields of ``volume.json``, beside ``version``."""
+
+    volume: str
+    epoch: int
+    """Of this host as the owner."""
+    next: int
+    """First sequence number of this epoch's log objects that manifest and logs do not hold."""
+    size_bytes: int
+    manifest: str | None
+    """Digest of the manifest below the log, 64 hexadecimal digits; None: zeros."""
+    logs: Sequence[Mapping[str, Any]]
+    """Log objects over the manifest that others wrote, as in the volume's record."""
+    durability: Mapping[str, Any]
+    """As in the volume's record."""
+    iops: int = 0
+    """0: no limit."""
+    bytes_per_s: int = 0
+    """0: no limit."""
+
+    def encode(self) -> bytes:
+        """Return the content of ``volume.json``."""
+        fields = {"version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> "KeptVolume":
+        """Return what ``volume.json`` says.
+
+        :raises CorruptError: when it is malformed or of another version.
+        """
+        try:
+            fields = json.loads(content)
+            if fields.pop("version") != FORMAT_VERSION:
+                raise ValueError("another version")
+            kept = cls(**fields)
+            _check(kept)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise exception.CorruptError(
+                f"what was kept of a volume is malformed: {error}",
+                hint="close the volume with force; what was not pushed of it is lost",
+            ) from error
+        return kept
+
+
+def _check(kept: KeptVolume) -> None:
+    numbers = [kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
+    for log in kept.logs:
+        numbers += [log["epoch"], log["first"], log["last"]]
+    volumes = [kept.volume, *(log["volume"] for log in kept.logs)]
+    is_sound = (
+        all(isinstance(number, int) and number >= 0 for number in numbers)
+        and all(isinstance(volume, str) and _UUID.fullmatch(volume) for volume in volumes)
+        and isinstance(kept.durability, dict)
+        and (kept.manifest is None or _DIGEST.fullmatch(kept.manifest) is not None)
+    )
+    if not is_sound:
+        raise ValueError("a field is of a wrong type or range")
+
+
+class VolumeFiles:
+    """The files of all volumes that are open on this host; one thread at a time per volume.
+
+    :param directory: made when missing, mode 0700.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def kept(self) -> dict[str, KeptVolume | exception.CorruptError]:
+        """Return what was kept of each volume that was open, or what is wrong with it."""
+        found: dict[str, KeptVolume | exception.CorruptError] = {}
+        if not os.path.isdir(self._directory):
+            return found
+        for volume in sorted(os.listdir(self._directory)):
+            if _UUID.fullmatch(volume) is None:
+                continue
+            try:
+                kept = self.find(volume)
+            except exception.CorruptError as error:
+                found[volume] = error
+            else:
+                if kept is not None:
+                    found[volume] = kept
+        return found
+
+    def find(self, volume: str) -> KeptVolume | None:
+        """Return what was kept of a volume, or None.
+
+        :raises CorruptError: when that is malformed.
+        """
+        path = os.path.join(self.directory(volume), _KEPT)
+        try:
+            with open(path, "rb") as source:
+                kept = KeptVolume.decode(source.read(FILE_BYTES_MAX))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if kept.volume != volume:
+            raise exception.CorruptError(f"{path} is of volume {kept.volume}")
+        return kept
+
+    def directory(self, volume: str) -> str:
+        """Return the directory of a volume."""
+        return os.path.join(self._directory, volume)
+
+    def log_directory(self, volume: str) -> str:
+        """Return the directory of a volume's local log."""
+        return os.path.join(self.directory(volume), "log")
+
+    def manifest_path(self, kept: KeptVolume) -> str | None:
+        """Return the path of the manifest below a volume's log, or None for zeros."""
+        if kept.manifest is None:
+            return None
+        return os.path.join(self.directory(kept.volume), f"{kept.manifest}.manifest")
+
+    def make(self, volume: str) -> None:
+        """Make the directories of a volume, empty; what is there of a former opening goes."""
+        self.remove(volume)
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        os.makedirs(self.log_directory(volume), mode=0o700)
+        _sync_directory(self.directory(volume))
+        _sync_directory(self._directory)
+
+    def keep(self, kept: KeptVolume, manifest: bytes | None = None) -> None:
+        """Keep what a volume is opened with.
+
+        :param manifest: the bytes of a new manifest; None: that which is there.
+        """
+        # The manifest first, under its digest: a kill in between leaves one that nothing names.
+        path = self.manifest_path(kept)
+        if manifest is not None and path is not None:
+            self._write(kept.volume, os.path.basename(path), manifest)
+        self._write(kept.volume, _KEPT, kept.encode())
+        self._remove_others(kept)
+
+    def remove(self, volume: str) -> None:
+        """Remove all that is kept of a volume."""
+        directory = self.directory(volume)
+        # In this order: a kill in between leaves no volume.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, _KEPT))
+            _sync_directory(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def _remove_others(self, kept: KeptVolume) -> None:
+        """Remove manifests that the volume had before, and what a killed process left."""
+        directory = self.directory(kept.volume)
+        for name in os.listdir(directory):
+            is_former = name.endswith(".manifest") and name != f"{kept.manifest}.manifest"
+            if is_former or name.startswith(_ARRIVING):
+                os.unlink(os.path.join(directory, name))
+
+    def _write(self, volume: str, name: str, content: bytes) -> None:
+        directory = self.directory(volume)
+        descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=directory)
+        with os.fdopen(descriptor, "wb") as copy:
+            copy.write(content)
+            copy.flush()
+            os.fsync(copy.fileno())
+        os.replace(path, os.path.join(directory, name))
+        _sync_directory(directory)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,57 @@
+"""The volumes of a runtime as the host process uses them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypedDict
+
+from acstor.origin.base import Origin
+
+
+class VolumeSpec(TypedDict):
+    """What a runtime is told of a volume that it opens; all keys are always present."""
+
+    directory: str
+    """Existing directory of the local log; empty at the first opening of an epoch."""
+    epoch: int
+    """Of this host as the owner."""
+    next: int
+    """First sequence number of this epoch's log objects that manifest and logs do not hold."""
+    size_bytes: int
+    manifest_path: str | None
+    """File with the manifest below the log; None: zeros."""
+    logs: Sequence[Mapping[str, object]]
+    """Log objects to replay over the manifest, in this order: ``volume``, ``epoch``, ``first``,
+    ``last`` (included)."""
+    durability: Mapping[str, object]
+    """As in the volume's record."""
+    iops: int
+    """0: no limit."""
+    bytes_per_s: int
+    """0: no limit."""
+
+
+class VolumeRuntime(Protocol):
+    """The volumes of :class:`acstor._dataplane.DataPlane`, where each method is described."""
+
+    def volume_seal(  # noqa: D102
+        self, volume: str, epoch: int, first: int, origin: Origin
+    ) -> dict[str, Any]: ...
+    def volume_open(self, volume: str, spec: VolumeSpec, origin: Origin) -> None: ...  # noqa: D102
+    def volume_serve(self, volume: str, listener_fd: int) -> None: ...  # noqa: D102
+    def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
+    def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
+    def volume_close(self, volume: str) -> None: ...  # noqa: D102
+    def volume_fence(self, volume: str, why: str) -> None: ...  # noqa: D102
+    def volume_list(self) -> list[str]: ...  # noqa: D102
+    def volume_status(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
+    def volume_push(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
+    def volume_freeze(self, volume: str, timeout: float) -> None: ...  # noqa: D102
+    def volume_thaw(self, volume: str) -> None: ...  # noqa: D102
+    def volume_resize(self, volume: str, size_bytes: int) -> None: ...  # noqa: D102
+    def volume_set_durability(  # noqa: D102
+        self, volume: str, durability: Mapping[str, object]
+    ) -> None: ...
+    def volume_set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None: ...  # noqa: D102
+    def volume_fold(  # noqa: D102
+        self, volume: str, announce: Callable[[Sequence[str], str | None], object]
+    ) -> dict[str, Any] | None: ...
+    def volume_set_base(self, volume: str, manifest_path: str) -> None: ...  # noqa: D102
