@@ -1,19 +1,38 @@
-"""Garbage collection: deleting packs and manifests that no image refers to.
+"""Garbage collection: deleting packs, manifests and log objects that nothing refers to.
 
 Mark and sweep in two steps. The first collection that finds an object unreferenced condemns it;
-one that still finds it so after the grace period deletes it. Registrations may run at the same
-time, several collections too, on any host, and all may be killed at any moment. RFD 5 says why
-no referenced object is ever deleted; the order of the steps in :meth:`Collector.collect` matters.
+one that still finds it so after the grace period deletes it. Registrations, owners of volumes,
+snapshots and clones may be at work at the same time, several collections too, on any host, and all
+may be killed at any moment. Why no referenced object is ever deleted: RFD 5, and for volumes
+RFD 8. In short:
+
+* whoever refers to an object that exists already (an image, a snapshot, a clone) first publishes
+  the reference and then looks whether the object is condemned, while a collection first reads what
+  is condemned and then the references: one of them sees the other;
+* whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold)
+  is named by the volume's record before the object exists, and a collection lists the objects
+  before it reads the records: it cannot see the object without its reference.
+
+The order of the steps in :meth:`Collector.collect` is what both rest on.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from acstor import dataplane, exception
+from acstor import exception
 from acstor.repository import layout, working_set
-from acstor.repository.condemnation import State, Tombstone, Tombstones
-from acstor.repository.repository import Image, Repository
+from acstor.repository.condemnation import (
+    State,
+    Tombstone,
+    Tombstones,
+    key_of_logs,
+    name_of_logs,
+)
+from acstor.repository.log_coverage import LogCoverage, uncovered_runs
+from acstor.repository.marking import Marked, Marker
+from acstor.repository.repository import Repository
+from acstor.volumes.log_range import LogRange
 
 
 @dataclasses.dataclass(slots=True)
@@ -21,16 +40,22 @@ class Report:
     """What a collection found and did."""
 
     images: int = 0
+    volumes: int = 0
+    snapshots: int = 0
     objects: int = 0
     """Packs and manifests in the origin."""
+    log_objects: int = 0
+    """Log objects of volumes in the origin."""
     referenced: int = 0
+    """Packs and manifests that are referred to."""
     condemned: int = 0
-    """Objects condemned by this collection."""
+    """Tombstones that this collection made: of a pack, a manifest, or a run of log objects."""
     waiting: int = 0
-    """Condemned objects whose grace period is not over."""
+    """Tombstones whose grace period is not over."""
     lifted: int = 0
-    """Objects that are referenced again."""
+    """Tombstones of what is referenced again."""
     deleted: int = 0
+    """Objects deleted."""
     bytes_freed: int = 0
     working_sets: int = 0
     """Working sets of images that are gone."""
@@ -65,26 +90,30 @@ class Collector:
     def collect(self) -> Report:
         """Run one collection.
 
-        :raises CorruptError: when an image's record or manifest cannot be read: what it refers to
+        :raises CorruptError: when a record or a manifest cannot be read: what it refers to
             is then unknown, and nothing is deleted.
         :raises UnsupportedError: when a newer release wrote one of them.
         """
         started = time.monotonic()
         report = Report()
         # First the tombstones: an object is deleted only if it was condemned before the marking
-        # began, and its tombstone did not change since.
+        # began, and its tombstone did not change since. Then the objects: what is made while this
+        # runs is either not listed, or named by a ref that is read afterwards.
         tombstones = [self._tombstones.find(name) for name in sorted(self._tombstones.names())]
         present = self._list_objects()
-        marked = self._mark(report)
-        report.objects = len(present)
-        report.referenced = len(marked & present.keys())
-        for tombstone in tombstones:
-            if tombstone is not None:
-                self._decide(tombstone, tombstone.name in marked, report)
-        known = {tombstone.name for tombstone in tombstones if tombstone is not None}
-        for name in sorted(present.keys() - marked - known):
-            fresh = Tombstone(name, present[name], State.CONDEMNED, {self._host: self._clock()})
-            report.condemned += self._tombstones.change(None, fresh)
+        logs = self._list_logs()
+        marked = Marker(self._repository).mark()
+        report.images, report.volumes = marked.images, marked.volumes
+        report.snapshots = marked.snapshots
+        report.objects, report.log_objects = len(present), len(logs)
+        report.referenced = len(marked.names & present.keys())
+        known = [tombstone for tombstone in tombstones if tombstone is not None]
+        for tombstone in known:
+            self._decide(tombstone, _is_marked(tombstone, marked), report)
+        names = {tombstone.name for tombstone in known}
+        for name in sorted(present.keys() - marked.names - names):
+            self._condemn(name, present[name], report)
+        self._condemn_logs(logs, known, marked, report)
         report.working_sets = self._forget_working_sets()
         report.leftovers = self._origin.sweep()
         report.seconds = time.monotonic() - started
@@ -106,35 +135,27 @@ class Collector:
                     found[name] = key
         return found
 
-    def _mark(self, report: Report) -> set[str]:
-        """Return the names of everything that the images refer to."""
-        marked: set[str] = set()
-        for image_id in list(self._repository.list_image_ids()):
-            found = self._load(image_id)
-            if found is not None:
-                report.images += 1
-                manifest = found
-                marked.add(manifest.digest)
-                marked.update(pack.hex() for pack in manifest.packs())
-        return marked
+    def _list_logs(self) -> set[tuple[str, int, int]]:
+        keys = self._origin.list(layout.VOLUME_LOG_PREFIX)
+        return {found for key in keys if (found := layout.parse_log_key(key)) is not None}
 
-    def _load(self, image_id: str) -> dataplane.Manifest | None:
-        """Return an image's manifest, None when the image was removed meanwhile."""
-        before: Image | None = None
-        while True:
-            image = self._repository.find_image(image_id)
-            if image is None:
-                return None
-            try:
-                return self._repository.load_manifest(image.record.manifest)
-            except exception.NotFoundError as error:
-                # Published anew between the two reads, or really gone.
-                if before and before.token == image.token:
-                    raise exception.CorruptError(
-                        f"the manifest of image {image_id} is missing, nothing was collected",
-                        hint=f"register image {image_id} again or remove it",
-                    ) from error
-                before = image
+    def _condemn(self, name: str, key: str, report: Report) -> None:
+        fresh = Tombstone(name, key, State.CONDEMNED, {self._host: self._clock()})
+        report.condemned += self._tombstones.change(None, fresh)
+
+    def _condemn_logs(
+        self,
+        logs: set[tuple[str, int, int]],
+        known: Iterable[Tombstone],
+        marked: Marked,
+        report: Report,
+    ) -> None:
+        """Condemn log objects in runs; those that have a tombstone need no second one."""
+        condemned = LogCoverage()
+        condemned.add(tombstone.logs for tombstone in known if tombstone.logs is not None)
+        fresh = [one for one in logs if not condemned.intersects(_range_of(one))]
+        for run in uncovered_runs(fresh, marked.logs):
+            self._condemn(name_of_logs(run), key_of_logs(run), report)
 
     def _decide(self, tombstone: Tombstone, is_marked: bool, report: Report) -> None:
         if tombstone.state is State.DELETING:
@@ -162,12 +183,35 @@ class Collector:
         return now - first_seen >= self._grace_seconds
 
     def _delete(self, tombstone: Tombstone, report: Report) -> None:
-        try:
-            size = self._origin.size(tombstone.key)
-        except exception.NotFoundError:
-            size = 0
-        if self._origin.delete(tombstone.key):
-            report.deleted += 1
-            report.bytes_freed += size
+        for key in self._keys_of(tombstone):
+            try:
+                size = self._origin.size(key)
+            except exception.NotFoundError:
+                size = 0
+            if self._origin.delete(key):
+                report.deleted += 1
+                report.bytes_freed += size
         # Only now: whoever sees no tombstone must also see no object.
         self._tombstones.change(tombstone, None)
+
+    def _keys_of(self, tombstone: Tombstone) -> list[str]:
+        logs = tombstone.logs
+        if logs is None:
+            return [tombstone.key]
+        keys = sorted(self._origin.list(logs.folder))
+        return [
+            key
+            for key in keys
+            if (found := layout.parse_log_key(key)) is not None
+            and logs.first <= found[2] <= logs.last
+        ]
+
+
+def _range_of(found: tuple[str, int, int]) -> LogRange:
+    volume, epoch, sequence = found
+    return LogRange(volume, epoch, sequence, sequence)
+
+
+def _is_marked(tombstone: Tombstone, marked: Marked) -> bool:
+    logs = tombstone.logs
+    return tombstone.name in marked.names if logs is None else marked.logs.intersects(logs)

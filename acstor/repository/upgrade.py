@@ -16,7 +16,7 @@ import dataclasses
 from acstor import exception
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.repository import FORMAT_SIZE_MAX, FORMAT_VERSION, Format, Repository
+from acstor.repository.repository import FORMAT_SIZE_MAX, FORMAT_VERSION, Repository
 
 
 def upgrade(origin: base.Origin) -> Repository:

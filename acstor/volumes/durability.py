@@ -381,7 +381,7 @@ def _size_text(size: int | None) -> str:
 def _quoted(name: str) -> str:
     """Percent-encode what would not be read back as part of a partition's name."""
     edges = {0, len(name) - 1}
-    encoded = []
+    encoded: list[str] = []
     for position, character in enumerate(name):
         is_blank_edge = position in edges and character.isspace()
         is_range = position == 0 and _BYTE_RANGE.fullmatch(name) is not None

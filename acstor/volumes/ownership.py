@@ -181,12 +181,11 @@ class Ownership(record_refs.RecordRefs):
                     f"manifest {manifest} of a fold of volume {volume_id} was not announced",
                     hint="announce it, then store it: it may have been collected",
                 )
-            if (folded.volume, folded.epoch) == (volume_id, epoch) and (
+            is_recent = (folded.volume, folded.epoch) == (volume_id, epoch) and (
                 folded.sequence >= record.next
-            ):
-                logs, following = (), folded.sequence + 1
-            else:
-                logs, following = _remaining(volume_id, record.logs, folded), record.next
+            )
+            logs = () if is_recent else _remaining(volume_id, record.logs, folded)
+            following = folded.sequence + 1 if is_recent else record.next
             return dataclasses.replace(
                 record, manifest=manifest, logs=logs, next=following, pending=None
             )

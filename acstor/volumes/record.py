@@ -214,7 +214,7 @@ class VolumeRecord:
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> "VolumeRecord":
-        known = {name: fields.get(name) for name in _VOLUME_FIELDS}
+        known: dict[str, Any] = {name: fields.get(name) for name in _VOLUME_FIELDS}
         pending = fields.get("pending")
         known.update(
             logs=log_range.parse_ranges(fields.get("logs")),
@@ -314,7 +314,7 @@ class SnapshotRecord:
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> "SnapshotRecord":
-        known = {name: fields.get(name) for name in _SNAPSHOT_FIELDS}
+        known: dict[str, Any] = {name: fields.get(name) for name in _SNAPSHOT_FIELDS}
         known["logs"] = log_range.parse_ranges(fields.get("logs"))
         record = cls(**known)
         record.check()

@@ -18,8 +18,9 @@ import pytest
 from acstor import exception
 from acstor.origin import base, memory
 from acstor.repository import claim, condemnation, layout, pack_filler, registration
-from acstor.repository.condemnation import State, Tombstone, Tombstones
+from acstor.repository.condemnation import Tombstone, Tombstones
 from acstor.repository.garbage import Collector, Report
+from acstor.repository.marking import Marker
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
 from tests.unit.repository import interleaving
@@ -197,15 +198,14 @@ def decide_without_seal(
 
 def mark_before_tombstones(self: Collector) -> Report:
     report = Report()
-    marked = self._mark(report)
+    marked = Marker(self._repository).mark().names
     present = self._list_objects()
     for name in sorted(self._tombstones.names()):
         tombstone = self._tombstones.find(name)
         if tombstone is not None:
             self._decide(tombstone, name in marked, report)
     for name in sorted(present.keys() - marked - self._tombstones.names()):
-        fresh = Tombstone(name, present[name], State.CONDEMNED, {self._host: 1.0})
-        report.condemned += self._tombstones.change(None, fresh)
+        self._condemn(name, present[name], report)
     return report
 
 
