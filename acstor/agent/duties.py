@@ -16,6 +16,7 @@ from acstor.preload.admission import Limits
 from acstor.rpc import transport
 from acstor.rpc.host_states import HostStateSender
 from acstor.rpc.preload_endpoint import PreloadEndpoint
+from acstor.rpc.volume_endpoint import VolumeEndpoint
 
 
 def build(
@@ -41,9 +42,12 @@ def build(
     )
 
 
-def endpoints(host: str, duties: Iterable[Duty]) -> list[object]:
-    """Return what the duties answer to other hosts."""
-    return [PreloadEndpoint(host, duty) for duty in duties if isinstance(duty, Preloading)]
+def endpoints(conf: cfg.ConfigOpts, duties: Iterable[Duty]) -> list[object]:
+    """Return what the duties, and the data plane for its volumes, answer to other hosts."""
+    return [
+        *(PreloadEndpoint(conf.host, duty) for duty in duties if isinstance(duty, Preloading)),
+        VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
+    ]
 
 
 class _LinkSpeed:

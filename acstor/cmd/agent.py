@@ -92,7 +92,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         messages = Announcements(conf)
         messages.start()
         ring = RingEndpoint(lambda _: agent.look_soon())
-        server = AgentServer(conf, conf.host, [ring, *duties.endpoints(conf.host, built)])
+        server = AgentServer(conf, conf.host, [ring, *duties.endpoints(conf, built)])
         server.start()
     endpoint.start()
     LOG.info("metrics at http://%s/metrics", endpoint.address)

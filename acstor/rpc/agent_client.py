@@ -9,7 +9,7 @@ import tenacity
 
 from acstor import exception
 from acstor.rpc import transport
-from acstor.rpc.agent_server import NAMESPACE, TOPIC, VERSION
+from acstor.rpc.agent_server import NAMESPACE, TOPIC, VERSION, version_of
 
 HOSTS_AT_A_TIME_MAX = 32
 """Calls under way at a time."""
@@ -93,6 +93,7 @@ class AgentClient:
         messaging = self._messaging
         prepared = self._client.prepare(
             server=host,
+            version=version_of(method),
             # A broker that knows of no such queue says so at once.
             transport_options=messaging.TransportOptions(at_least_once=True),
         )

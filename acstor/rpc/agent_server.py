@@ -17,9 +17,21 @@ LOG = logging.getLogger(__name__)
 
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
-VERSION = "1.1"
-"""1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop."""
+VERSION = "1.2"
+"""1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
+1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
+volume_set_limits."""
 RING_VERSION = "1.0"
+PRELOAD_VERSION = "1.1"
+VOLUME_VERSION = "1.2"
+
+
+def version_of(method: str) -> str:
+    """Return the version that a server must have to know a method.
+
+    A caller asks for no newer one, so that hosts which are not upgraded yet still answer.
+    """
+    return PRELOAD_VERSION if method.startswith("preload_") else VERSION
 
 
 class RingEndpoint:

@@ -12,7 +12,7 @@ from acstor import exception
 from acstor.admin.protocol import PreloadWhat
 from acstor.preload.admission import Estimate
 from acstor.preload.wish import Wish, checked_id, checked_image, checked_what
-from acstor.rpc.agent_server import VERSION, answered, make_target
+from acstor.rpc.agent_server import PRELOAD_VERSION, answered, make_target
 
 
 class Preloads(Protocol):
@@ -31,7 +31,7 @@ class PreloadEndpoint:
     """
 
     def __init__(self, host: str, preloads: Preloads) -> None:
-        self.target = make_target(VERSION)
+        self.target = make_target(PRELOAD_VERSION)
         self._host = host
         self._preloads = preloads
 
