@@ -117,6 +117,10 @@ def _mmdebstrap_command(recipe: guest_recipe.GuestRecipe, root: pathlib.Path) ->
         f'install -m 644 {files}/{unit} "$1/etc/systemd/system/"',
         f'chroot "$1" systemctl enable {unit}',
         'echo "/dev/vda / ext4 errors=remount-ro 0 1" >"$1/etc/fstab"',
+        # Eight emulated guests on two cores need longer than the 90 s of the default.
+        'mkdir -p "$1/etc/systemd/system.conf.d"',
+        'printf "[Manager]\\nDefaultDeviceTimeoutSec=600\\n" '
+        '>"$1/etc/systemd/system.conf.d/acstor.conf"',
     ]
     command = ["mmdebstrap", "--variant=minbase", "--mode=root", "--format=directory"]
     command += [f"--include={','.join(recipe.packages)}"]

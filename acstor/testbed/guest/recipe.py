@@ -8,7 +8,7 @@ import pathlib
 FILES = pathlib.Path(__file__).parent / "files"
 
 #: Raise it when the way of building changes in a way that the recipe's fields do not show.
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
