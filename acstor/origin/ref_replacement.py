@@ -1,27 +1,55 @@
-"""Replacing a ref whose last writer wins, whatever it held before."""
+"""Changing a ref by compare-and-swap, again when somebody else was quicker."""
+
+import random
+import time
+from collections.abc import Callable
 
 from acstor import exception
 from acstor.origin.base import Origin
 
-ATTEMPTS_MAX = 5
+ATTEMPTS_MAX = 8
+"""Swaps that are tried before a ref counts as one that others write all the time."""
+_WAIT_FIRST = 0.02
+_WAIT_MAX = 0.5
 
 
-def replace(origin: Origin, name: str, content: bytes | None) -> bool:
-    """Have a ref hold ``content``, or be gone where that is None, by compare-and-swap.
+def change(
+    origin: Origin,
+    name: str,
+    changed: Callable[[bytes | None], bytes | None],
+    wait: Callable[[float], object] = time.sleep,
+) -> bool:
+    """Have a ref hold what ``changed`` makes of what it holds.
 
-    :returns: whether it had to be changed.
-    :raises ConflictError: when somebody else writes all the time.
+    :param changed: takes the content, None where there is no such ref; returns the new one, None
+        to remove the ref. It is asked anew each time that somebody else was quicker.
+    :returns: whether the ref had to be changed.
+    :raises ConflictError: when others write all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    for attempt in range(ATTEMPTS_MAX):
+    for attempt in range(1, ATTEMPTS_MAX + 1):
         ref = origin.get_ref(name)
-        if (None if ref is None else ref.content) == content:
+        before = None if ref is None else ref.content
+        content = changed(before)
+        if content == before:
             return False
         try:
             origin.swap_ref(name, None if ref is None else ref.token, content)
         except exception.ConflictError:
-            if attempt == ATTEMPTS_MAX - 1:
+            if attempt == ATTEMPTS_MAX:
                 raise
+            # Hosts that boot the same image at once, for instance, report at about the same time.
+            wait(random.uniform(0, min(_WAIT_MAX, _WAIT_FIRST * 2 ** (attempt - 1))))
         else:
             return True
-    return False
+    raise exception.InternalError("no attempt was made")
+
+
+def replace(origin: Origin, name: str, content: bytes | None) -> bool:
+    """Have a ref hold ``content``, or be gone where that is None, whatever it held: see `change`.
+
+    :returns: whether it had to be changed.
+    :raises ConflictError: when others write all the time.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    return change(origin, name, lambda _: content)

@@ -11,12 +11,12 @@ did (a virus scan within its first minutes reads everything): as soon as
 import contextlib
 import dataclasses
 import json
-import random
 import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.admin import bitmap
+from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
 from acstor.repository import layout
 
@@ -30,8 +30,6 @@ CONTENT_SIZE_MAX = 32 << 20
 REPORTERS_FOR_TWO = 3
 """From so many reporting data planes on, a chunk that only one of them read does not count."""
 _COUNT_MAX = (1 << 53) - 1
-_ATTEMPTS_MAX = 8
-_RETRY_WAIT_MAX = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,27 +163,20 @@ def add(
     :raises UnsupportedError: when a newer release wrote the ref; it stays.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    name = working_set_ref(image_id)
-    for attempt in range(_ATTEMPTS_MAX):
-        ref = origin.get_ref(name)
+    merged = WorkingSet.empty(report.chunk_count)
+
+    def merge(content: bytes | None) -> bytes:
+        nonlocal merged
         known = WorkingSet.empty(report.chunk_count)
-        if ref is not None:
-            try:
-                found = WorkingSet.parse(ref.content, image_id)
-            except exception.CorruptError:
-                found = known
-            known = found if found.chunk_count == report.chunk_count else known
+        if content is not None:
+            with contextlib.suppress(exception.CorruptError):
+                found = WorkingSet.parse(content, image_id)
+                known = found if found.chunk_count == report.chunk_count else known
         merged = known.merged(report.fresh, report.boots, is_new_reporter=report.is_new_reporter)
-        try:
-            origin.swap_ref(name, None if ref is None else ref.token, merged.encode())
-        except exception.ConflictError:
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-            # Hosts that boot the same image at once report at about the same time.
-            wait(random.uniform(0, min(_RETRY_WAIT_MAX, 0.02 * 2**attempt)))
-        else:
-            return merged
-    raise exception.InternalError("no attempt was made")
+        return merged.encode()
+
+    ref_replacement.change(origin, working_set_ref(image_id), merge, wait)
+    return merged
 
 
 def list_image_ids(origin: Origin) -> Iterator[str]:
@@ -202,17 +193,7 @@ def forget(origin: Origin, image_id: str) -> bool:
 
     :raises UnavailableError: when the origin cannot be reached.
     """
-    name = working_set_ref(image_id)
-    for _ in range(_ATTEMPTS_MAX):
-        ref = origin.get_ref(name)
-        if ref is None:
-            return False
-        try:
-            origin.swap_ref(name, ref.token, None)
-        except exception.ConflictError:
-            continue
-        return True
-    raise exception.ConflictError(f"ref {name} changes all the time")
+    return ref_replacement.replace(origin, working_set_ref(image_id), None)
 
 
 def _checked_count(value: object, what: str) -> int:
