@@ -3,43 +3,22 @@
 import logging
 import os
 import signal
-import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_log import log
 
-from acstor import exception, warning_filters
-from acstor.conf import loading
+from acstor import exception
+from acstor.cmd import daemon
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.agent")
 
-_PROGRAM = "acstor-agent"
-_EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
 _WILDCARDS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared with, never bound
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until a signal; return the exit status."""
-    warning_filters.ignore_eventlet()
-    try:
-        conf = loading.load(
-            _PROGRAM, sys.argv[1:] if arguments is None else arguments, log.register_options
-        )
-    except exception.ConfigurationError as error:
-        print(f"{_PROGRAM}: error: {error}; {error.hint}", file=sys.stderr)  # noqa: T201
-        return _EXIT_CONFIGURATION
-    log.setup(conf, _PROGRAM)
-    loading.warn_of_unknown(conf)
-    try:
-        return _run(conf)
-    except exception.AcstorError as error:
-        LOG.error("cannot start: %s; %s", error, error.hint)
-        return error.exit_status
-    except OSError as error:
-        LOG.error("cannot start: %s", error)
-        return 1
+    return daemon.run("acstor-agent", LOG, _run, arguments)
 
 
 def _run(conf: cfg.ConfigOpts) -> int:

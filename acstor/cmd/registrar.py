@@ -3,45 +3,19 @@
 import logging
 import os
 import signal
-import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_log import log
 
-from acstor import exception, warning_filters
-from acstor.conf import loading
+from acstor.cmd import daemon
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.registrar")
 
-_PROGRAM = "acstor-registrar"
-_EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the registrar until a signal; return the exit status."""
-    warning_filters.ignore_eventlet()
-    try:
-        conf = loading.load(
-            _PROGRAM, sys.argv[1:] if arguments is None else arguments, log.register_options
-        )
-    except exception.ConfigurationError as error:
-        print(f"{_PROGRAM}: error: {error}; {error.hint}", file=sys.stderr)  # noqa: T201
-        return _EXIT_CONFIGURATION
-    log.setup(conf, _PROGRAM)
-    # It warns at each attempt that Keystone is away; the registrar reports that, once.
-    logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
-    loading.warn_of_unknown(conf)
-    try:
-        return _run(conf)
-    except exception.AcstorError as error:
-        LOG.error("cannot start: %s; %s", error, error.hint)
-        is_configuration = isinstance(error, exception.ConfigurationError)
-        return _EXIT_CONFIGURATION if is_configuration else error.exit_status
-    except OSError as error:
-        LOG.error("cannot start: %s", error)
-        return 1
+    return daemon.run("acstor-registrar", LOG, _run, arguments)
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
@@ -52,6 +26,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.service import RegistrarService
 
+    # It warns at each attempt that Keystone is away; the registrar reports that, once.
+    logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
     if conf.registrar.niceness:
         os.nice(conf.registrar.niceness)
     metrics = RegistrarMetrics()
