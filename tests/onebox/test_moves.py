@@ -1,5 +1,7 @@
 """Servers that go from one host to the other; the image is planted on both."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.fixtures.cloud_api import Template
@@ -26,13 +28,27 @@ def assert_moved(server: Instance, box: RunningBox, target: ComputeHost) -> None
             assert not host.exists(f"{host.instances_path}/{server.id}/disk")
 
 
-def test_resize_confirmed_runs_on_the_other_host(
-    box: RunningBox, tiny: Template, instances: Instances
-) -> None:
-    """Only the overlay is copied; its base is the other host's link."""
-    source, target = box.hosts
-    server = booted_on(instances, tiny, source)
+def resize(box: RunningBox, server: Instance, target: ComputeHost) -> None:
+    """Nova looks for another host, and there is one other."""
     box.api.compute.resize_server(server.id, LARGER_FLAVOR)
+
+
+def migrate(box: RunningBox, server: Instance, target: ComputeHost) -> None:
+    box.api.compute.migrate_server(server.id, host=target.name)
+
+
+@pytest.mark.parametrize(("move", "source_index"), [(resize, 0), (migrate, 1)])
+def test_confirmed_move_runs_on_the_other_host(
+    box: RunningBox,
+    tiny: Template,
+    instances: Instances,
+    move: Callable[[RunningBox, Instance, ComputeHost], None],
+    source_index: int,
+) -> None:
+    """Only the overlay is copied, with what the guest wrote; its base is the other host's link."""
+    source, target = box.hosts[source_index], box.hosts[1 - source_index]
+    server = booted_on(instances, tiny, source)
+    move(box, server, target)
     server.wait("VERIFY_RESIZE")
     server.checked(boot=2)
     box.api.compute.confirm_server_resize(server.id)
@@ -53,20 +69,6 @@ def test_resize_reverted_runs_where_it_was(
     server.wait()
     server.checked(boot=2)
     assert_moved(server, box, source)
-
-
-def test_cold_migration_runs_on_the_other_host(
-    box: RunningBox, tiny: Template, instances: Instances
-) -> None:
-    """A cold migration takes what the guest wrote along, and nothing of the image."""
-    target, source = box.hosts
-    server = booted_on(instances, tiny, source)
-    box.api.compute.migrate_server(server.id, host=target.name)
-    server.wait("VERIFY_RESIZE")
-    box.api.compute.confirm_server_resize(server.id)
-    server.wait()
-    server.checked(boot=2)
-    assert_moved(server, box, target)
 
 
 def test_live_block_migration_keeps_the_guest_running(
