@@ -1,1 +1,1 @@
-"""The Cinder volume driver (a later step fills it)."""
+"""What cinder-volume loads: the volume driver."""

@@ -1,0 +1,152 @@
+"""The repository behind a back-end: what every part of the driver works on."""
+
+import contextlib
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cinder.volume import volume_utils
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.conf import loading
+from acstor.drivers.cinder import capacity
+from acstor.drivers.cinder.disk_import import DiskImport
+from acstor.drivers.cinder.hosts import AgentHosts, Hosts
+from acstor.origin import opening
+from acstor.origin.base import Origin
+from acstor.repository.catalogue import Catalogue, EntryState
+from acstor.repository.repository import Image, Repository
+from acstor.volumes.store import VolumeStore
+
+LOG = logging.getLogger(__name__)
+
+OpenOrigin = Callable[[str, float], Origin]
+
+
+@dataclass(frozen=True)
+class OriginSettings:
+    """Which origin, and how patient to be with it."""
+
+    url: str
+    timeout: float
+    """Seconds."""
+
+
+class BackEnd:
+    """An opened repository, its volumes and the hosts that have them open."""
+
+    def __init__(
+        self,
+        settings: OriginSettings,
+        origin: Origin,
+        hosts: Hosts,
+        *,
+        cache_directory: str | None = None,
+        temporary_directory: str | None = None,
+    ) -> None:
+        """Open the repository in ``origin``.
+
+        :raises NotFoundError: when there is none.
+        """
+        self.settings = settings
+        self.repository = Repository.open(origin)
+        self.volumes = VolumeStore(self.repository)
+        self.hosts = hosts
+        self.importer = DiskImport(self.repository, cache_directory)
+        self._catalogue = Catalogue(origin)
+        self._temporary_directory = temporary_directory
+
+    @property
+    def location(self) -> str:
+        """Where volumes are: back-ends that say the same share them."""
+        return f"acstor:{self.repository.format.id}"
+
+    def capacity(self) -> capacity.Capacity | None:
+        """Return the room that the origin has; None: not known."""
+        return capacity.of_origin(self.settings.url)
+
+    def image_to_clone(self, image_id: str) -> Image | None:
+        """Return the registered image that volumes may be made from, None when it may not.
+
+        An image that is left to Nova, is being withdrawn or was not registered is not used.
+        """
+        try:
+            entry = self._catalogue.find(image_id)
+        except exception.InvalidError:
+            return None
+        if entry is not None and entry.entry.state is not EntryState.REGISTERED:
+            return None
+        return self.repository.find_image(image_id)
+
+    def directory(self) -> str:
+        """Return the directory for temporary files."""
+        return self._temporary_directory or str(volume_utils.image_conversion_dir())
+
+    @contextlib.contextmanager
+    def temporary_file(self) -> Iterator[str]:
+        """Yield the path of a new, empty file that only this user can read."""
+        with tempfile.NamedTemporaryFile(prefix="acstor_", dir=self.directory()) as file:
+            yield file.name
+
+
+def origin_settings(configuration: Any) -> OriginSettings:
+    """Return what a back-end's section says of the origin.
+
+    :param configuration: Cinder's, of the back-end.
+    :raises ConfigurationError: when neither it nor acstor.conf says it.
+    """
+    url = configuration.safe_get("acstor_origin_url")
+    if url:
+        return OriginSettings(url, configuration.safe_get("acstor_origin_timeout"))
+    path = configuration.safe_get("acstor_conf")
+    if not path or not os.access(path, os.R_OK):
+        raise exception.ConfigurationError(
+            f"no origin is configured: acstor_origin_url is not set and {path} cannot be read",
+            hint="set acstor_origin_url in the back-end's section of cinder.conf to [origin] url "
+            "of acstor.conf",
+        )
+    conf = loading.load("cinder-volume", ["--config-file", path])
+    return OriginSettings(conf.origin.url, conf.origin.timeout)
+
+
+def open_back_end(
+    configuration: Any,
+    conf: cfg.ConfigOpts,
+    *,
+    open_origin: OpenOrigin = opening.open_origin,
+    hosts: Hosts | None = None,
+) -> BackEnd:
+    """Open what a back-end's section describes.
+
+    :param conf: Cinder's global configuration, for its message transport.
+    :raises AcstorError: saying what is wrong and what to do.
+    """
+    settings = origin_settings(configuration)
+    return BackEnd(
+        settings,
+        open_origin(settings.url, settings.timeout),
+        hosts or _agent_hosts(configuration, conf),
+        cache_directory=configuration.safe_get("acstor_cache_directory") or None,
+        temporary_directory=configuration.safe_get("acstor_temporary_directory") or None,
+    )
+
+
+def _agent_hosts(configuration: Any, conf: cfg.ConfigOpts) -> AgentHosts:
+    def open_transport() -> Any:
+        import oslo_messaging
+
+        url = configuration.safe_get("acstor_transport_url") or None
+        try:
+            return oslo_messaging.get_rpc_transport(conf, url=url)
+        except Exception as error:
+            # Its text may hold the URL, and that holds a password.
+            raise exception.ConfigurationError(
+                f"the message transport to the agents cannot be had ({type(error).__name__})",
+                hint="correct acstor_transport_url, or [DEFAULT] transport_url of cinder.conf",
+            ) from None
+
+    return AgentHosts(open_transport, configuration.safe_get("acstor_agent_timeout"))

@@ -1,0 +1,1 @@
+"""What cinder-scheduler loads: a weigher of back-ends by the images that they have."""
