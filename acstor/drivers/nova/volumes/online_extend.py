@@ -2,9 +2,9 @@
 
 QEMU learns the size of an NBD export when it connects and never again; Nova's ``blockResize`` fails
 with "Cannot grow NBD nodes" until it has connected anew. So the data plane, told by Cinder, has
-drained and closed the connection. QEMU notices that at its next request and connects at once. A
-guest that uses the disk makes a request soon; for one that does not, QEMU is asked to read the
-first sector itself.
+drained and closed the connection. QEMU notices that at its next request and connects at once; that
+request waits for it (``<reconnect delay>``), so the size is known when it is answered. A guest that
+uses the disk makes a request soon; for one that does not, QEMU is asked to read the first sector.
 
 That question goes through libvirt's monitor passthrough: libvirt has no call that reads from a
 network disk. libvirt marks the domain ``custom-monitor`` in its log; nothing else follows from it.
@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 POLL_INTERVAL = 0.2
 GUEST_WAIT = 3.0
 """Seconds in which a guest that uses the disk has made a request."""
+SETTLED = 1.0
+"""Seconds after which QEMU, seen connected, has taken note of the size."""
 _READ = "read 0 512"
 
 Clock = Callable[[], float]
@@ -91,14 +93,14 @@ class OnlineExtension:
             return
         patience = self._clock() + GUEST_WAIT
         while not self._is_connected():
-            if self._clock() >= patience:
-                self._read_in_qemu(domain)
+            if self._clock() >= patience and self._read_in_qemu(domain):
+                return
             self._pause(
                 f"QEMU does not connect to volume {self._volume_id} anew",
                 "use the disk in the guest, or stop and start the instance",
             )
-        if is_shared:
-            self._read_in_qemu(domain)
+        if not (is_shared and self._read_in_qemu(domain)):
+            self._sleep(SETTLED)
 
     def _is_connected(self) -> bool:
         return int(self._volumes.status(self._volume_id)["clients"]) > 0
@@ -108,8 +110,11 @@ class OnlineExtension:
             raise exception.DeadlineError(problem, hint=hint)
         self._sleep(POLL_INTERVAL)
 
-    def _read_in_qemu(self, domain: Any) -> None:
-        """Have QEMU read a sector of the disk; where it cannot be asked, the guest will."""
+    def _read_in_qemu(self, domain: Any) -> bool:
+        """Have QEMU read a sector of the disk; return whether it did and is connected.
+
+        Where it cannot be asked, the guest will.
+        """
         try:
             monitor = self._monitor or _libvirt_monitor()
             device = self._device(monitor, domain)
@@ -122,6 +127,8 @@ class OnlineExtension:
         except Exception as error:
             # libvirt's errors are not of one module: its binding may not be there at all.
             LOG.warning("QEMU was not asked to read volume %s: %s", self._volume_id, error)
+            return False
+        return self._is_connected()
 
     def _device(self, monitor: MonitorCommand, domain: Any) -> str:
         """Return how QEMU calls the front end of the volume's disk."""
