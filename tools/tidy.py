@@ -22,8 +22,9 @@ CRATE_ARROWS = {
     "readpath": {"types", "ring", "store", "peer"},
     "fuse": {"types", "readpath"},
     "overlay": {"types", "readpath"},
+    "nbd": {"types", "peer", "readpath", "overlay"},
     "testkit": {"types"},
-    "pyext": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay"},
+    "pyext": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
 }
 NEIGHBOURS = {
     "nova",

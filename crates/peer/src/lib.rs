@@ -33,5 +33,5 @@ pub use peer_health::{HEALTH_TRANSITIONS, HealthEvent, PeerHealth};
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{PeerServer, ServerStats};
 pub use status::PeerStatus;
-pub use tls::TlsFault;
+pub use tls::{ServerTls, TlsFault};
 pub use version::{FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange};

@@ -66,6 +66,27 @@ pub(crate) struct Identity {
     chain_verifier: Arc<WebPkiServerVerifier>,
 }
 
+/// The server's side of this host's identity, for the other protocols of this host: the same
+/// certificates, the same demands on clients, the same reload, no application protocol.
+pub struct ServerTls(TlsFiles);
+
+impl ServerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`PeerError::TlsFile`] names the file that cannot be used.
+    pub fn load(config: &TlsConfig) -> Result<ServerTls, PeerError> {
+        TlsFiles::load(config).map(ServerTls)
+    }
+
+    /// Configuration for one accepted connection, after a look at the files when one is due.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.0.current().server);
+        config.alpn_protocols.clear();
+        Arc::new(config)
+    }
+}
+
 impl TlsFiles {
     /// Reads the files.
     pub(crate) fn load(config: &TlsConfig) -> Result<TlsFiles, PeerError> {

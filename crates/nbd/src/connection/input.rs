@@ -1,0 +1,97 @@
+//! What was received and not handled yet, and how far the request at hand has come.
+
+use std::mem::MaybeUninit;
+
+use super::Request;
+use crate::protocol::Refusal;
+
+/// Bytes of requests received with one call.
+const INPUT_CAPACITY: usize = 64 << 10;
+
+/// Bytes received; those before `handled` are done with.
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    handled: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Input {
+        Input { bytes: Vec::with_capacity(INPUT_CAPACITY), handled: 0 }
+    }
+
+    pub(super) fn pending(&self) -> &[u8] {
+        &self.bytes[self.handled..]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.handled == self.bytes.len()
+    }
+
+    pub(super) fn consume(&mut self, len: usize) {
+        self.handled += len;
+    }
+
+    /// Moves what is pending, at most a part of a header, to the front.
+    pub(super) fn compact(&mut self) {
+        self.bytes.drain(..self.handled);
+        self.handled = 0;
+    }
+
+    /// Where the next bytes go.
+    pub(super) fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.bytes.spare_capacity_mut()
+    }
+
+    /// # Safety
+    /// The first `len` bytes of the room are initialised.
+    pub(super) unsafe fn received(&mut self, len: usize) {
+        debug_assert!(len <= self.bytes.capacity() - self.bytes.len());
+        // SAFETY: the caller initialised them.
+        unsafe { self.bytes.set_len(self.bytes.len() + len) };
+    }
+}
+
+/// How far the request at hand has come.
+pub(super) enum Stage {
+    /// Its header is awaited.
+    Header,
+    /// It waits for room and for its turn by the export's rates.
+    Admission {
+        request: Request,
+        /// Whether it was counted against the rates.
+        is_charged: bool,
+    },
+    /// Its payload is awaited, `len` bytes.
+    Payload { request: Request, payload: Vec<u8>, len: usize },
+    /// It is refused; the rest of its payload is skipped, then the answer is given.
+    Skipping { request: Request, refusal: Refusal, left: u64 },
+}
+
+impl Stage {
+    /// Room for what is missing of a payload.
+    pub(super) fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        match self {
+            Stage::Payload { payload, len, .. } => {
+                let missing = *len - payload.len();
+                &mut payload.spare_capacity_mut()[..missing]
+            }
+            _ => &mut [],
+        }
+    }
+
+    /// Takes note of `len` received bytes, or as many as belong to the payload; returns how many.
+    ///
+    /// # Safety
+    /// The first `len` bytes of the room are initialised, or all of it when `len` is more.
+    pub(super) unsafe fn received(&mut self, len: usize) -> usize {
+        match self {
+            Stage::Payload { payload, len: whole, .. } => {
+                let taken = len.min(*whole - payload.len());
+                // SAFETY: the caller initialised them.
+                unsafe { payload.set_len(payload.len() + taken) };
+                taken
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The answers that wait to be sent, and system calls that send many of them at once.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use acstor_overlay::Piece;
+use acstor_readpath::Segment;
+use tokio::io::AsyncWrite;
+
+use super::Request;
+use crate::protocol::Head;
+use crate::residency;
+use crate::stream::Stream;
+
+/// Pieces handed to the kernel with one call.
+const PIECES_MAX: usize = 128;
+/// Zeros for answers that must spell them out. Never written, so it takes one page of memory.
+static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
+const ZEROS_BYTES: usize = 256 << 10;
+
+/// The end of an answer.
+#[derive(Debug)]
+pub(super) struct ReplyEnd {
+    pub(super) request: Request,
+    pub(super) is_error: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Head(Head),
+    Piece(Piece),
+    End(ReplyEnd),
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        match self {
+            Part::Head(head) => head.as_bytes().len(),
+            Part::Piece(piece) => piece.len(),
+            Part::End(_) => 0,
+        }
+    }
+}
+
+/// The answers that wait to be sent.
+#[derive(Default)]
+pub(super) struct Output {
+    parts: VecDeque<Part>,
+    /// Bytes of the first part that are sent.
+    sent: usize,
+    /// Whether the stream may hold bytes that it has not given to the socket.
+    unflushed: bool,
+}
+
+impl Output {
+    pub(super) fn push_head(&mut self, head: Head) {
+        self.parts.push_back(Part::Head(head));
+    }
+
+    pub(super) fn push_piece(&mut self, piece: Piece) {
+        if !piece.is_empty() {
+            self.parts.push_back(Part::Piece(piece));
+        }
+    }
+
+    pub(super) fn push_end(&mut self, end: ReplyEnd) {
+        self.parts.push_back(Part::End(end));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && !self.unflushed
+    }
+
+    /// Sends what the stream takes; returns the number of bytes, or `Pending` when it takes none.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<io::Result<usize>> {
+        let mut total = 0;
+        loop {
+            let mut pieces = [EMPTY; PIECES_MAX];
+            let count = self.gather(&mut pieces);
+            if count == 0 {
+                break;
+            }
+            // SAFETY: the parts keep the memory alive over the call. On a TLS stream no part is a
+            // mapping: reads are copied for it.
+            match unsafe { stream.poll_send(cx, &pieces[..count]) } {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(len)) => {
+                    self.unflushed = stream.is_tls();
+                    self.sent += len;
+                    total += len;
+                    self.drop_sent();
+                    // Answers that are sent whole free room for requests: let the caller know.
+                    if matches!(self.parts.front(), Some(Part::End(_))) {
+                        break;
+                    }
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if total > 0 => return Poll::Ready(Ok(total)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.unflushed {
+            match Pin::new(stream).poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if total == 0 => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(Ok(total))
+    }
+
+    /// Returns the next answer that was sent whole.
+    pub(super) fn next_ended(&mut self) -> Option<ReplyEnd> {
+        self.drop_sent();
+        match self.parts.pop_front() {
+            Some(Part::End(end)) => Some(end),
+            Some(part) => {
+                self.parts.push_front(part);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Reads the mapped pieces of the first answer into memory; blocks while the disk is read.
+    pub(super) fn copy_first_answer(&mut self) -> io::Result<()> {
+        for part in &mut self.parts {
+            match part {
+                Part::Head(_) => {}
+                Part::End(_) => break,
+                Part::Piece(piece) => {
+                    let taken = std::mem::replace(piece, Piece::Base(Segment::Zeros(0)));
+                    if let Some(copied) = residency::copy(vec![taken])?.pop() {
+                        *piece = copied;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the parts at the front that are sent, up to the end of an answer.
+    fn drop_sent(&mut self) {
+        while let Some(part) = self.parts.front() {
+            if matches!(part, Part::End(_)) || self.sent < part.len() {
+                break;
+            }
+            self.sent -= part.len();
+            self.parts.pop_front();
+        }
+    }
+
+    /// Fills `pieces` with what is to be sent next; returns how many there are.
+    fn gather(&self, pieces: &mut [libc::iovec; PIECES_MAX]) -> usize {
+        let mut count = 0;
+        let mut skip = self.sent;
+        for part in &self.parts {
+            match part {
+                Part::Head(head) => push(pieces, &mut count, head.as_bytes(), &mut skip),
+                Part::End(_) => {}
+                Part::Piece(Piece::Base(Segment::Bytes(bytes))) => {
+                    push(pieces, &mut count, bytes, &mut skip);
+                }
+                Part::Piece(Piece::Base(Segment::Zeros(len))) => {
+                    push_zeros(pieces, &mut count, *len, &mut skip);
+                }
+                Part::Piece(piece) => {
+                    if let Some((start, len)) = residency::mapped(piece) {
+                        push_raw(pieces, &mut count, start, len, &mut skip);
+                    }
+                }
+            }
+            if count == PIECES_MAX {
+                break;
+            }
+        }
+        count
+    }
+}
+
+const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+fn push(pieces: &mut [libc::iovec], count: &mut usize, bytes: &[u8], skip: &mut usize) {
+    push_raw(pieces, count, bytes.as_ptr(), bytes.len(), skip);
+}
+
+fn push_zeros(pieces: &mut [libc::iovec], count: &mut usize, len: usize, skip: &mut usize) {
+    let mut left = len;
+    while left > 0 && *count < pieces.len() {
+        let piece = left.min(ZEROS_BYTES);
+        push(pieces, count, &ZEROS[..piece], skip);
+        left -= piece;
+    }
+}
+
+/// Adds a range to `pieces`, without the first `skip` bytes. There is room for one.
+fn push_raw(
+    pieces: &mut [libc::iovec],
+    count: &mut usize,
+    start: *const u8,
+    len: usize,
+    skip: &mut usize,
+) {
+    let skipped = (*skip).min(len);
+    *skip -= skipped;
+    if skipped < len {
+        let start = start.wrapping_add(skipped).cast_mut().cast();
+        pieces[*count] = libc::iovec { iov_base: start, iov_len: len - skipped };
+        *count += 1;
+    }
+}

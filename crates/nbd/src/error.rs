@@ -1,0 +1,62 @@
+//! What can keep a server from starting.
+
+use std::io;
+use std::path::PathBuf;
+
+use acstor_peer::PeerError;
+use acstor_types::ErrorKind;
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NbdError {
+    /// A limit outside its range.
+    #[error("NBD limit {name} is {value}, allowed is {allowed}")]
+    Limit {
+        /// Name of the limit.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// The allowed range.
+        allowed: String,
+    },
+    /// An export that the protocol cannot describe.
+    #[error("NBD export '{name}': {problem}")]
+    Export {
+        /// Name of the export.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The socket's path cannot be used.
+    #[error("cannot listen on {}: {problem}", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// The listening socket cannot be used.
+    #[error("cannot use the NBD listening socket: {0}")]
+    Listen(#[from] io::Error),
+    /// Without TLS an export is served to this host only.
+    #[error("NBD over TCP on {address} wants TLS; without it only loopback addresses are served")]
+    Insecure {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(PeerError),
+}
+
+impl NbdError {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            NbdError::Listen(_) => ErrorKind::Unavailable,
+            NbdError::Tls(error) => error.kind(),
+            _ => ErrorKind::Invalid,
+        }
+    }
+}

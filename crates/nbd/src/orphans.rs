@@ -1,0 +1,41 @@
+//! Requests under way whose connection has ended.
+//!
+//! A client whose connection broke connects again and repeats what was not answered. A write of the
+//! old connection that is still under way must not take effect after a newer one of the new
+//! connection, so the new one begins when no orphan is left.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// The orphans of a server.
+#[derive(Debug)]
+pub(crate) struct Orphans(watch::Sender<usize>);
+
+impl Orphans {
+    pub(crate) fn new() -> Arc<Orphans> {
+        Arc::new(Orphans(watch::Sender::new(0)))
+    }
+
+    /// Counts an ended connection with requests under way, as long as the result lives.
+    pub(crate) fn adopt(self: &Arc<Orphans>) -> Orphan {
+        self.0.send_modify(|count| *count += 1);
+        Orphan(Arc::clone(self))
+    }
+
+    /// Waits until there are none.
+    pub(crate) async fn none_left(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+/// An ended connection with requests under way.
+#[derive(Debug)]
+pub(crate) struct Orphan(Arc<Orphans>);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}

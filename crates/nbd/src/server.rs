@@ -1,0 +1,204 @@
+//! The server of one export: accepting, disconnecting clients, stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_peer::ServerTls;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use crate::connection::Connection;
+use crate::handshake::Handshake;
+use crate::listener::AsyncListener;
+use crate::orphans::Orphans;
+use crate::page_reader::PageReader;
+use crate::roster::{DrainSignal, Entry, Roster};
+use crate::stats::{Counters, Gauge, add};
+use crate::stream::{Socket, Stream};
+use crate::{CloseReason, Export, Listener, NbdError, NbdStats, ServerConfig};
+
+/// Pause after a failed accept(2), which fails again at once when descriptors have run out.
+const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
+/// Socket buffers that are asked for, bytes.
+const SOCKET_BUFFER_BYTES: usize = 2 << 20;
+
+/// Serves one export. Dropping it closes every connection at once; [`NbdServer::stop`] lets what is
+/// under way finish first.
+pub struct NbdServer {
+    shared: Arc<Shared>,
+    tcp_address: Option<SocketAddr>,
+    accepting: JoinHandle<()>,
+}
+
+/// What all connections of a server share.
+pub(crate) struct Shared {
+    pub(crate) export: Arc<Export>,
+    pub(crate) config: ServerConfig,
+    pub(crate) tls: Option<ServerTls>,
+    pub(crate) counters: Counters,
+    pub(crate) orphans: Arc<Orphans>,
+    pub(crate) page_reader: PageReader,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) handle: Handle,
+}
+
+impl NbdServer {
+    /// Starts to serve `export` on `listener`, with tasks on `handle`, whose runtime has I/O and time
+    /// enabled. The socket stays open in whatever process passed it, so that connections made while
+    /// no process serves wait in its backlog.
+    ///
+    /// # Errors
+    /// [`NbdError`] for a limit outside its range, unusable TLS files, a socket that is no listening
+    /// one, and TCP without TLS on an address that other hosts reach.
+    pub fn start(
+        listener: impl Into<Listener>,
+        export: Arc<Export>,
+        config: ServerConfig,
+        handle: &Handle,
+    ) -> Result<NbdServer, NbdError> {
+        config.validate()?;
+        let tls = config.tls.as_ref().map(ServerTls::load).transpose().map_err(NbdError::Tls)?;
+        let listener = {
+            let _context = handle.enter();
+            AsyncListener::new(listener.into(), tls.is_some())?
+        };
+        let tcp_address = listener.tcp_address();
+        let shared = Arc::new(Shared {
+            export,
+            config,
+            tls,
+            counters: Counters::default(),
+            orphans: Orphans::new(),
+            page_reader: PageReader::new(),
+            roster: Roster::new(),
+            handle: handle.clone(),
+        });
+        let accepting = handle.spawn(accept(Arc::clone(&shared), listener));
+        Ok(NbdServer { shared, tcp_address, accepting })
+    }
+
+    /// What is served.
+    pub fn export(&self) -> &Arc<Export> {
+        &self.shared.export
+    }
+
+    /// The address of a TCP server.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp_address
+    }
+
+    /// Connections in transmission: clients.
+    pub fn clients(&self) -> usize {
+        self.stats().clients as usize
+    }
+
+    /// Counters since the start, and what is in flight.
+    pub fn stats(&self) -> NbdStats {
+        self.shared.counters.snapshot()
+    }
+
+    /// Makes every client connect anew, so that it sees the export's present size: nothing more is
+    /// read from them, what was read is answered, then they are closed. Connections made meanwhile
+    /// are served. Those that are left after `timeout` are cut off; returns whether none was.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the connections draining.
+    pub async fn disconnect_clients(&self, timeout: Duration) -> bool {
+        self.shared.roster.dismiss(timeout).await
+    }
+
+    /// Stops: accepts nothing more, answers what was read and closes every connection, at the latest
+    /// after `timeout`; then waits, as long, until the device has ended what it was doing for them.
+    /// Returns whether all of that came to its end. The socket's other descriptors stay usable.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the server: every connection is closed at once.
+    pub async fn stop(mut self, timeout: Duration) -> bool {
+        self.accepting.abort();
+        let _ = (&mut self.accepting).await;
+        let all_answered = self.shared.roster.dismiss(timeout).await;
+        let quiet = tokio::time::timeout(timeout, self.shared.orphans.none_left()).await.is_ok();
+        all_answered && quiet
+    }
+}
+
+impl Drop for NbdServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.shared.roster.cut_off_all();
+    }
+}
+
+impl std::fmt::Debug for NbdServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NbdServer").field("export", &self.shared.export).finish_non_exhaustive()
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: AsyncListener) {
+    loop {
+        match listener.accept().await {
+            Ok(socket) => {
+                add(&shared.counters.accepted, 1);
+                if shared.roster.len() >= shared.config.connections_max {
+                    shared.counters.count_closed(CloseReason::TooManyConnections);
+                    continue; // dropped: there is no answer before the handshake
+                }
+                socket.enlarge_buffers(SOCKET_BUFFER_BYTES);
+                shared.roster.open(|entry, drain| {
+                    let served = serve(Arc::clone(&shared), socket, entry, drain);
+                    shared.handle.spawn(served).abort_handle()
+                });
+            }
+            Err(error) => {
+                add(&shared.counters.accept_errors, 1);
+                tracing::warn!(%error, export = shared.export.name(), "cannot accept NBD clients");
+                tokio::time::sleep(ACCEPT_ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection from its acceptance to its end.
+async fn serve(shared: Arc<Shared>, socket: Socket, entry: Entry, mut drain: DrainSignal) {
+    let _open = Gauge::count(&shared.counters.open);
+    let mut ending = Ending { shared: &shared, reason: CloseReason::Aborted };
+    ending.reason = serve_to_end(&shared, socket, &mut drain).await;
+    drop(ending);
+    drop(entry);
+}
+
+async fn serve_to_end(
+    shared: &Arc<Shared>,
+    socket: Socket,
+    drain: &mut DrainSignal,
+) -> CloseReason {
+    let handshake = Handshake::new(Arc::clone(shared), Stream::Plain(socket)).run();
+    let agreed = tokio::select! {
+        biased;
+        () = drain.requested() => return CloseReason::Drained,
+        agreed = tokio::time::timeout(shared.config.handshake_timeout, handshake) => agreed,
+    };
+    match agreed.unwrap_or(Err(CloseReason::HandshakeTimeout)) {
+        Ok(agreed) => {
+            let _client = Gauge::count(&shared.counters.clients);
+            Connection::new(Arc::clone(shared), agreed).run(drain).await
+        }
+        Err(reason) => reason,
+    }
+}
+
+/// Counts why a connection ended, also when its task is aborted.
+struct Ending<'a> {
+    shared: &'a Shared,
+    reason: CloseReason,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.shared.counters.count_closed(self.reason);
+        let (export, reason) = (self.shared.export.name(), self.reason);
+        tracing::debug!(export, %reason, "NBD connection ended");
+    }
+}
