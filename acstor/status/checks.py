@@ -8,7 +8,16 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 from acstor import exception
-from acstor.status import configuration, host, neighbours, nova, origin, peer_tls, platform
+from acstor.status import (
+    configuration,
+    host,
+    neighbours,
+    nova,
+    origin,
+    peer_tls,
+    platform,
+    volumes,
+)
 from acstor.status.verdict import Check, failure, failure_of, warning
 
 CHECK_TIMEOUT = 30.0
@@ -33,6 +42,8 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Image links", nova.check_image_links),
     ("Host name", nova.check_host_name),
     ("Nova's scheduler", nova.check_scheduler),
+    ("libvirt for volumes", volumes.check_libvirt),
+    ("Access to volumes", volumes.check_access),
     ("Directories", host.check_directories),
     ("FUSE access", host.check_allow_other),
     ("Chunk store format", host.check_chunk_store),

@@ -44,7 +44,7 @@ def check_host_name(conf: cfg.ConfigOpts) -> Result:
     """Check that Nova and ACStor call this host by the same name."""
     if not conf.image_links.enabled:
         return success("image links are off on this machine")
-    nova = _read(conf, [cfg.StrOpt("host", default=socket.gethostname())], None)
+    nova = read_options(conf, [cfg.StrOpt("host", default=socket.gethostname())], None)
     if nova is None:
         return success("Nova's configuration is not readable; see the check before")
     # The schedulers' second try is the name of the node, which libvirt takes from the kernel.
@@ -64,7 +64,7 @@ def check_scheduler(conf: cfg.ConfigOpts) -> Result:
         cfg.MultiStrOpt("available_filters", default=[_ALL_FILTERS]),
         cfg.ListOpt("enabled_filters", default=[]),
     ]
-    nova = _read(conf, options, "filter_scheduler")
+    nova = read_options(conf, options, "filter_scheduler")
     if nova is None:
         return success("no Nova configuration on this machine")
     scheduler = nova.filter_scheduler
@@ -89,7 +89,9 @@ def check_scheduler(conf: cfg.ConfigOpts) -> Result:
     return success("weigher and filter are named as they should be")
 
 
-def _read(conf: cfg.ConfigOpts, options: list[cfg.Opt], group: str | None) -> cfg.ConfigOpts | None:
+def read_options(
+    conf: cfg.ConfigOpts, options: list[cfg.Opt], group: str | None
+) -> cfg.ConfigOpts | None:
     """Return some of Nova's options; None where its files cannot be read."""
     nova = cfg.ConfigOpts()
     nova.register_opts(options, group=group)

@@ -18,6 +18,7 @@ KERNEL_RESEND = (6, 9)
 QEMU_MIN = (6, 2)
 LIBVIRT_MIN = (8, 0)
 """Of both the least that Nova 34 takes."""
+LIBVIRT_PROGRAMS = ("libvirtd", "virtqemud")
 TRIED = "tried with QEMU 7.2 and libvirt 9.0"
 _TOOL_TIMEOUT = 10.0
 _VERSION = re.compile(r"\b(\d+)\.(\d+)(?:\.\d+)?\b")
@@ -28,7 +29,7 @@ def check_kernel(conf: cfg.ConfigOpts) -> Result:
     if not is_compute_host(conf):
         return success(NOT_COMPUTE)
     release = os.uname().release
-    found = _parse(release)
+    found = parse_version(release)
     if found is None:
         return warning(f"{release!r} is no version that can be compared; Linux 6.9 is needed")
     if found < KERNEL_MIN:
@@ -51,7 +52,7 @@ def check_qemu(conf: cfg.ConfigOpts) -> Result:
 
 def check_libvirt(conf: cfg.ConfigOpts) -> Result:
     """Check that libvirt is there and new enough."""
-    return _check_tools(conf, ("libvirtd", "virtqemud"), LIBVIRT_MIN, "libvirt")
+    return _check_tools(conf, LIBVIRT_PROGRAMS, LIBVIRT_MIN, "libvirt")
 
 
 def _check_tools(
@@ -59,24 +60,30 @@ def _check_tools(
 ) -> Result:
     if not is_compute_host(conf):
         return success(NOT_COMPUTE)
-    found = {}
-    for name in names:
-        path = shutil.which(name)
-        text = _first_line(path) if path else None
-        if text is not None:
-            found[name] = text
+    found = versions(names)
     if not found:
         return warning(
             f"none of {', '.join(names)} is on the PATH; install {what} {least[0]}.{least[1]} or "
             "newer, or look yourself if it runs in a container"
         )
     for name, text in found.items():
-        parsed = _parse(text)
+        parsed = parse_version(text)
         if parsed is None or parsed < least:
             return failure(
                 f"{name} says {text!r}; {what} {least[0]}.{least[1]} is the least ({TRIED})"
             )
     return success("; ".join(found.values()))
+
+
+def versions(names: tuple[str, ...]) -> dict[str, str]:
+    """Return what each of the programs that is on the PATH says of its version."""
+    found = {}
+    for name in names:
+        path = shutil.which(name)
+        text = _first_line(path) if path else None
+        if text is not None:
+            found[name] = text
+    return found
 
 
 def _first_line(program: str) -> str | None:
@@ -94,7 +101,7 @@ def _first_line(program: str) -> str | None:
     return (result.stdout.strip().splitlines() or [""])[0]
 
 
-def _parse(text: str) -> tuple[int, int] | None:
+def parse_version(text: str) -> tuple[int, int] | None:
     """Return major and minor number of the first version in a text."""
     match = _VERSION.search(text)
     return (int(match[1]), int(match[2])) if match else None
