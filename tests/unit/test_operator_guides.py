@@ -118,11 +118,13 @@ def known_options(file_name: str) -> set[tuple[str, str]]:
             listed = [*opts.list_opts(), *services.list_opts()]
             extra = {("DEFAULT", "transport_url")}
         case "nova.conf":
+            from acstor.drivers.brick import options as volumes
             from acstor.scheduler.nova import options
 
-            listed = options.list_opts()
+            listed = [*options.list_opts(), *volumes.list_opts()]
             scheduler = ("weight_classes", "available_filters", "enabled_filters")
             extra = {("filter_scheduler", name) for name in scheduler}
+            extra.add(("oslo_messaging_notifications", "driver"))
         case "glance-api.conf":
             from oslo_messaging import opts as messaging_opts
 
