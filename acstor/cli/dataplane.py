@@ -90,6 +90,32 @@ class ListAttached(lister.Lister):
         return ("Image", "Size", "Pinned", "Open handles", "Hidden"), rows
 
 
+class ListVolumes(lister.Lister):
+    """List the volumes that are open on this host."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take the socket."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        _add_socket(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the table; of a volume that is not opened yet only what is known."""
+        rows = [
+            (
+                volume["volume"],
+                volume["state"],
+                volume.get("epoch"),
+                Size(volume["size_bytes"]) if "size_bytes" in volume else None,
+                Size(volume["dirty_bytes"]) if "dirty_bytes" in volume else None,
+                volume.get("clients"),
+                volume["error"],
+            )
+            for volume in _client(self.app, parsed_args).call("volume.list")
+        ]
+        return ("Volume", "State", "Epoch", "Size", "Not pushed", "Clients", "Error"), rows
+
+
 class PrintMetrics(command.Command):
     """Print all metrics of the data plane of this host (OpenMetrics)."""
 

@@ -54,7 +54,7 @@ OPTIONS = [
         default="0",
         help=(
             "Bytes that the local log of one volume may take; writes beyond it fail with ENOSPC. "
-            "0: twice the volume's size and 1 GiB."
+            "0: no limit but the room on its file system."
         ),
     ),
     cfg.Opt(

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.admin import bitmap, protocol
-from acstor.admin.protocol import Code, ProtocolError, Request
+from acstor.admin.protocol import Code, ProtocolError, Request, VolumeRole, VolumeState
 
+VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "admin-protocol-v1.jsonl"
 
 
@@ -104,5 +105,20 @@ def test_messages_are_those_of_the_golden_file_version_requires_update() -> None
         ),
         protocol.encode_result(
             "a", {"bitmap": bitmap.encode(bytes([1, 128])), "boots": 3, "chunk_count": 16}
+        ),
+        protocol.encode_request(
+            Request("volume.open", {"volume": VOLUME, "role": str(VolumeRole.OWNER)}, id=3)
+        ),
+        protocol.encode_result(
+            3,
+            {
+                "volume": VOLUME,
+                "role": str(VolumeRole.OWNER),
+                "state": str(VolumeState.SERVING),
+                "socket": f"/run/acstor/nbd/{VOLUME}.sock",
+                "export": VOLUME,
+                "size_bytes": 1 << 30,
+                "epoch": 4,
+            },
         ),
     ]

@@ -18,6 +18,7 @@ COMMANDS = (
     "host list", "host show", "host drain", "host undrain", "host restart-dataplane",
     "host forget", "links list", "links remove",
     "ring show", "ring export", "ring analyze", "dataplane status", "dataplane images",
+    "dataplane volumes",
     "ledger start", "ledger show", "ledger stop", "top",
     "catalogue list", "catalogue show", "catalogue retry",
     "image register", "image list", "image show", "image verify", "image remove",

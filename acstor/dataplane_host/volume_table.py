@@ -1,0 +1,141 @@
+"""The volumes of this host: which there are, and what is to be seen of them."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from acstor import exception
+from acstor.admin.protocol import VolumeState
+from acstor.dataplane import translated
+from acstor.dataplane_host.local_volume import LocalVolume
+from acstor.dataplane_host.volume_files import VolumeFiles
+from acstor.dataplane_host.volume_owner import VolumeOwner
+from acstor.dataplane_host.volume_runtime import VolumeRuntime
+from acstor.dataplane_host.volume_sockets import VolumeSockets
+from acstor.supervision.supervisor import Supervisor
+
+LOG = logging.getLogger(__name__)
+
+_S = VolumeState
+
+
+class VolumeTable:
+    """The volumes that are open on this host, and what is to be seen of them.
+
+    :param owner: this host as the owner of volumes.
+    :param is_enabled: whether volumes may be opened.
+    :param runtime: returns the runtime.
+    """
+
+    def __init__(
+        self,
+        *,
+        owner: VolumeOwner,
+        is_enabled: bool,
+        runtime: Callable[[], VolumeRuntime],
+        files: VolumeFiles,
+        sockets: VolumeSockets,
+        supervisor: Supervisor,
+    ) -> None:
+        self._owner = owner
+        self._is_enabled = is_enabled
+        self._runtime = runtime
+        self._files = files
+        self._sockets = sockets
+        self._supervisor = supervisor
+        self._volumes: dict[str, LocalVolume] = {}
+        self._lock = threading.Lock()  # of _volumes
+
+    # Looking
+
+    def list_volumes(self) -> list[dict[str, object]]:
+        """Return the status of every volume, ordered by id."""
+        with self._lock:
+            volumes = sorted(self._volumes.values(), key=lambda local: local.volume)
+        return [self._status(local) for local in volumes]
+
+    def status(self, volume: str) -> dict[str, object]:
+        """Return the status of a volume.
+
+        :raises NotFoundError: when it is not open here.
+        """
+        return self._status(self._known(volume))
+
+    def unsettled(self) -> tuple[list[str], list[str]]:
+        """Return the volumes to resume, and those that were resumed without knowing the owner."""
+        with self._lock:
+            volumes = list(self._volumes.values())
+        to_resume = [local.volume for local in volumes if local.state is _S.OPENING]
+        return to_resume, [local.volume for local in volumes if local.is_unchecked]
+
+    def observe(self) -> list[str]:
+        """Follow what the runtime noticed; return the volumes whose log should be folded."""
+        with self._lock:
+            volumes = list(self._volumes.values())
+        due = []
+        for local in volumes:
+            if self._observe(local).get("is_fold_due") and local.state is _S.SERVING:
+                due.append(local.volume)
+        return due
+
+    def _observe(self, local: LocalVolume) -> Mapping[str, Any]:
+        status = self._status_of_runtime(local)
+        if local.observe(status.get("state")):
+            local.error = str(status.get("error") or "another host owns it")
+            LOG.error("volume %s is fenced: %s", local.volume, local.error)
+        return status
+
+    def _status_of_runtime(self, local: LocalVolume) -> Mapping[str, Any]:
+        if not local.is_in_runtime:
+            return {}
+        try:
+            with translated(f"volume {local.volume}"):
+                return self._runtime().volume_status(local.volume)
+        except exception.NotFoundError:
+            return {}  # closed this moment
+
+    def _status(self, local: LocalVolume) -> dict[str, object]:
+        status = dict(self._observe(local))
+        status.pop("is_fold_due", None)
+        status.update(
+            volume=local.volume,
+            role=str(local.role),
+            state=str(local.state),
+            socket=self._sockets.path(local.volume),
+            export=local.volume,
+            error=local.error or status.get("error"),
+        )
+        return status
+
+    def _description(self, local: LocalVolume) -> dict[str, object]:
+        status = self._status(local)
+        names = ("volume", "role", "state", "socket", "export", "size_bytes", "epoch")
+        return {name: status[name] for name in names}
+
+    def _local(self, volume: str) -> LocalVolume:
+        with self._lock:
+            return self._volumes.setdefault(volume, LocalVolume(volume))
+
+    def _known(self, volume: str) -> LocalVolume:
+        local = self._volumes.get(volume)
+        if local is None or local.state is _S.CLOSED:
+            raise exception.NotFoundError(
+                f"volume {volume} is not open on {self._owner.host}",
+                hint="'acstor volume show' tells where it is open",
+            )
+        return local
+
+    def _in_runtime(self, volume: str) -> LocalVolume:
+        local = self._known(volume)
+        if not local.is_in_runtime:
+            raise exception.UnavailableError(
+                f"volume {volume} is being opened: {local.error or 'try again in a moment'}"
+            )
+        return local
+
+    def _require(self, local: LocalVolume, *states: VolumeState) -> None:
+        self._observe(local)
+        if local.state not in states:
+            kind = exception.FencedError if local.state is _S.FENCED else exception.UnavailableError
+            raise kind(f"volume {local.volume} is {local.state} on {self._owner.host}")
