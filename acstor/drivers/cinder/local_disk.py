@@ -9,6 +9,7 @@ from typing import Any
 from cinder.volume import volume_utils
 
 from acstor import exception
+from acstor.drivers.brick import connector as brick_connector
 from acstor.drivers.cinder import connection_data
 from acstor.drivers.cinder.back_end import BackEnd
 from acstor.volumes.store import NewVolume, PushedState
@@ -61,12 +62,11 @@ def host_name() -> str:
 
     :raises UnavailableError: when there is none.
     """
-    properties = volume_utils.brick_get_connector_properties()
-    host = properties.get(connection_data.CONNECTOR_HOST)
-    if not host:
+    try:
+        return brick_connector.volume_calls().host()
+    except exception.AcstorError as error:
         raise exception.UnavailableError(
-            "the host of cinder-volume has no data plane to read volumes with",
-            hint="run acstor-dataplane there and let Cinder's user use its control socket "
+            "the host of cinder-volume has no data plane to read volumes with: " + error.message,
+            hint="run acstor-dataplane there and let Cinder's user use its volume socket "
             "([volumes] control_socket and control_group of acstor.conf)",
-        )
-    return str(host)
+        ) from error
