@@ -193,6 +193,7 @@ def test_running_qemu_takes_the_new_size_of_an_idle_disk(
         )
         extension = OnlineExtension(
             volumes,
+            "name",
             VOLUME,
             60.0,
             monitor=lambda domain, command, flags: json.dumps(qemu.execute(json.loads(command))),

@@ -15,7 +15,12 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.drivers.brick import options
-from acstor.drivers.brick.volume_calls import ROLE_OWNER, VolumeCalls, VolumeInUseError
+from acstor.drivers.brick.volume_calls import (
+    ROLE_OWNER,
+    VolumeCalls,
+    VolumeInUseError,
+    record_name,
+)
 from acstor.drivers.brick.volume_file import VolumeFile
 
 LOG = logging.getLogger(__name__)
@@ -56,11 +61,9 @@ class AcstorConnector(base.BaseLinuxConnector):  # type: ignore[misc] # os-brick
 
         :raises BrickException: when it cannot be opened; says why and what to do.
         """
-        volume_id = _volume_id(connection_properties)
+        name = _name(connection_properties)
         try:
-            opened = volume_calls().open(
-                volume_id, str(connection_properties.get("role") or ROLE_OWNER)
-            )
+            opened = volume_calls().open(name, str(connection_properties.get("role") or ROLE_OWNER))
             path = VolumeFile(
                 opened.socket,
                 opened.export,
@@ -68,11 +71,11 @@ class AcstorConnector(base.BaseLinuxConnector):  # type: ignore[misc] # os-brick
             )
         except exception.AcstorError as error:
             raise brick_exception.BrickException(
-                f"volume {volume_id} cannot be opened on this host: {error}; {error.hint}"
+                f"volume {name} cannot be opened on this host: {error}; {error.hint}"
             ) from error
         except OSError as error:
             raise brick_exception.BrickException(
-                f"the NBD export of volume {volume_id} cannot be reached: {error}; check that this "
+                f"the NBD export of volume {name} cannot be reached: {error}; check that this "
                 "service's user is in the group [volumes] socket_group of acstor.conf"
             ) from error
         return {"path": path}
@@ -90,7 +93,7 @@ class AcstorConnector(base.BaseLinuxConnector):  # type: ignore[misc] # os-brick
         :param ignore_errors: with ``force``: raise nothing at the end either.
         :raises BrickException: when the last writes could not be made durable or pushed.
         """
-        volume_id = _volume_id(connection_properties)
+        name = _name(connection_properties)
         failed: list[Exception] = []
         path = (device_info or {}).get("path")
         if isinstance(path, VolumeFile):
@@ -100,27 +103,27 @@ class AcstorConnector(base.BaseLinuxConnector):  # type: ignore[misc] # os-brick
                 failed.append(error)
         if not failed or force:
             try:
-                volume_calls().close(volume_id, force=force, wait=_CLOSE_WAIT)
+                volume_calls().close(name, force=force, wait=_CLOSE_WAIT)
             except VolumeInUseError as error:
-                LOG.info("volume %s stays open, others of this host use it: %s", volume_id, error)
+                LOG.info("volume %s stays open, others of this host use it: %s", name, error)
             except exception.AcstorError as error:
                 failed.append(error)
         if not failed:
             return
-        LOG.warning("closing volume %s: %s", volume_id, "; ".join(map(str, failed)))
+        LOG.warning("closing volume %s: %s", name, "; ".join(map(str, failed)))
         if not (force and ignore_errors):
             raise brick_exception.BrickException(
-                f"volume {volume_id} cannot be closed on this host: {failed[0]}"
+                f"volume {name} cannot be closed on this host: {failed[0]}"
             ) from failed[0]
 
     def extend_volume(self, connection_properties: Properties) -> int:
         """Return the size of the volume as the data plane serves it now, bytes."""
-        volume_id = _volume_id(connection_properties)
+        name = _name(connection_properties)
         try:
-            return int(volume_calls().status(volume_id)["size_bytes"])
+            return int(volume_calls().status(name)["size_bytes"])
         except exception.AcstorError as error:
             raise brick_exception.BrickException(
-                f"size of volume {volume_id}: {error}; {error.hint}"
+                f"size of volume {name}: {error}; {error.hint}"
             ) from error
 
     def check_valid_device(self, path: object, run_as_root: bool = True) -> bool:
@@ -153,10 +156,8 @@ class AcstorConnector(base.BaseLinuxConnector):  # type: ignore[misc] # os-brick
         return []
 
 
-def _volume_id(connection_properties: Properties) -> str:
+def _name(connection_properties: Properties) -> str:
     try:
-        return str(connection_properties["volume_id"])
-    except (KeyError, TypeError) as error:
-        raise brick_exception.BrickException(
-            "the connection information names no volume_id: it is not from ACStor's Cinder driver"
-        ) from error
+        return record_name(connection_properties)
+    except exception.InvalidError as error:
+        raise brick_exception.BrickException(str(error)) from error

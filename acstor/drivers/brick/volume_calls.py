@@ -6,6 +6,7 @@ is open to one group.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,23 @@ _HINT_GROUP = (
     "add this service's user to the group [volumes] control_group of acstor.conf, then restart "
     "the service"
 )
+
+
+def record_name(data: Mapping[str, Any]) -> str:
+    """Return by which name the data plane knows the volume of a connection.
+
+    It differs from Cinder's id, which is the serial number of the disk, after a migration by copy
+    and for volumes that Cinder was told to manage.
+
+    :param data: ``data`` of Cinder's connection information.
+    :raises InvalidError: when it is not from ACStor's Cinder driver.
+    """
+    name = data.get("name_id") or data.get("volume_id")
+    if not name:
+        raise exception.InvalidError(
+            "the connection information names no volume: it is not from ACStor's Cinder driver"
+        )
+    return str(name)
 
 
 class VolumeInUseError(exception.InvalidError):

@@ -46,13 +46,15 @@ class OnlineExtension:
     """One extension of one volume on the host of its guest.
 
     :param volumes: the volume socket of this host.
-    :param volume_id: of the volume.
+    :param name: of the volume, for the data plane.
+    :param volume_id: Cinder's, which the guest's disk is called after.
     :param timeout: seconds for both steps together.
     """
 
     def __init__(
         self,
         volumes: StatusSource,
+        name: str,
         volume_id: str,
         timeout: float,
         *,
@@ -61,6 +63,7 @@ class OnlineExtension:
         monitor: MonitorCommand | None = None,
     ) -> None:
         self._volumes = volumes
+        self._name = name
         self._volume_id = volume_id
         self._clock = clock
         self._sleep = sleep
@@ -72,7 +75,7 @@ class OnlineExtension:
 
         :raises DeadlineError: when it does not in time.
         """
-        while int(self._volumes.status(self._volume_id)["size_bytes"]) < size_bytes:
+        while int(self._volumes.status(self._name)["size_bytes"]) < size_bytes:
             self._pause(
                 f"the data plane does not serve volume {self._volume_id} with {size_bytes} bytes",
                 "look in cinder-volume's log why it could not tell the data plane; extend again",
@@ -103,7 +106,7 @@ class OnlineExtension:
             self._sleep(SETTLED)
 
     def _is_connected(self) -> bool:
-        return int(self._volumes.status(self._volume_id)["clients"]) > 0
+        return int(self._volumes.status(self._name)["clients"]) > 0
 
     def _pause(self, problem: str, hint: str) -> None:
         if self._clock() >= self._deadline:

@@ -14,7 +14,7 @@ from oslo_log import log as logging
 
 from acstor import exception
 from acstor.drivers.brick import options
-from acstor.drivers.brick.volume_calls import ROLE_OWNER, VolumeCalls
+from acstor.drivers.brick.volume_calls import ROLE_OWNER, VolumeCalls, record_name
 from acstor.drivers.nova.volumes import disk_xml, online_extend
 
 LOG = logging.getLogger(__name__)
@@ -55,9 +55,9 @@ class LibvirtAcstorVolumeDriver(
         :raises VolumeAttachFailed: when it cannot be opened; says why and what to do.
         """
         data = connection_info["data"]
-        volume_id = data["volume_id"]
+        volume_id = data.get("volume_id")
         try:
-            opened = self._volumes.open(volume_id, str(data.get("role") or ROLE_OWNER))
+            opened = self._volumes.open(record_name(data), str(data.get("role") or ROLE_OWNER))
         except exception.AcstorError as error:
             raise nova_exception.VolumeAttachFailed(
                 volume_id=volume_id, reason=f"{error}; {error.hint}"
@@ -75,9 +75,10 @@ class LibvirtAcstorVolumeDriver(
         :param force: also while a client is connected; go on where it cannot be closed.
         :raises VolumeDetachFailed: when it cannot be closed; says why and what to do.
         """
-        volume_id = connection_info["data"]["volume_id"]
+        data = connection_info["data"]
+        volume_id = data.get("volume_id")
         try:
-            self._volumes.close(volume_id, force=force)
+            self._volumes.close(record_name(data), force=force)
         except exception.AcstorError as error:
             if force:
                 LOG.warning(
@@ -142,7 +143,7 @@ class LibvirtAcstorVolumeDriver(
             )
             raise NotImplementedError
         extension = online_extend.OnlineExtension(
-            self._volumes, volume_id, self._options.volume_extend_timeout
+            self._volumes, record_name(data), volume_id, self._options.volume_extend_timeout
         )
         try:
             extension.wait_for_size(requested_size)

@@ -14,6 +14,7 @@ from tests.doubles.memory_nbd_server import MemoryNbdServer
 from tests.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
+OTHER = "00000000-0000-0000-0000-000000000009"
 PROPERTIES = {"volume_id": VOLUME, "access_mode": "rw", "encrypted": False, "role": "owner"}
 
 
@@ -41,6 +42,16 @@ def test_volume_is_a_file_while_it_is_connected(
     connector.disconnect_volume(PROPERTIES, device)
     assert file.closed
     assert bytes(nbd.content[:5]) == b"hello"
+    assert not volume_socket.open
+
+
+def test_volume_is_opened_by_the_name_of_its_record(
+    connector: AcstorConnector, volume_socket: MemoryVolumeSocket
+) -> None:
+    """After a migration by copy it is another one than Cinder's id."""
+    device = connector.connect_volume(PROPERTIES | {"volume_id": OTHER, "name_id": VOLUME})
+    assert list(volume_socket.open) == [VOLUME]
+    connector.disconnect_volume(PROPERTIES | {"volume_id": OTHER, "name_id": VOLUME}, device)
     assert not volume_socket.open
 
 
@@ -122,7 +133,7 @@ def test_failures_say_what_to_do(
     )
     with pytest.raises(brick_exception.BrickException, match="socket_group"):
         connector.connect_volume(PROPERTIES)
-    with pytest.raises(brick_exception.BrickException, match="volume_id"):
+    with pytest.raises(brick_exception.BrickException, match="names no volume"):
         connector.connect_volume({})
 
 

@@ -11,6 +11,7 @@ from acstor.drivers.nova.volumes.online_extend import GUEST_WAIT, OnlineExtensio
 from tests.unit.drivers.conftest import VOLUME
 from tests.unit.drivers.nova.volumes.conftest import INSTANCE, Host
 
+NAME = "00000000-0000-0000-0000-00000000000a"
 QDEV = f"/machine/peripheral/ua-{VOLUME}/virtio-backend"
 
 
@@ -26,7 +27,7 @@ class World:
         self.has_monitor = True
 
     def status(self, volume_id: str) -> dict[str, Any]:
-        assert volume_id == VOLUME
+        assert volume_id == NAME
         return {"size_bytes": self.size, "clients": self.clients}
 
     def sleep(self, seconds: float) -> None:
@@ -47,6 +48,7 @@ class World:
     def extension(self, timeout: float = 30.0) -> OnlineExtension:
         return OnlineExtension(
             self,
+            NAME,
             VOLUME,
             timeout,
             clock=lambda: self.now,

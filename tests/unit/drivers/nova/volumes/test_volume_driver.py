@@ -47,6 +47,21 @@ def test_connecting_says_where_and_again_says_the_same(
     assert [call for call, _ in volume_socket.calls] == ["volume.open", "volume.open"]
 
 
+def test_volume_is_opened_by_the_name_of_its_record_and_keeps_its_serial(
+    driver: LibvirtAcstorVolumeDriver, volume_socket: MemoryVolumeSocket
+) -> None:
+    """After a migration by copy the name is another one than Cinder's id."""
+    name = "00000000-0000-0000-0000-00000000000a"
+    volume_socket.sizes = {name: SIZE}
+    info = connection(name_id=name)
+    driver.connect_volume(info, INSTANCE)
+    assert list(volume_socket.open) == [name]
+    assert info["data"]["export"] == name
+    assert driver.get_config(info, DISK_INFO).serial == VOLUME
+    driver.disconnect_volume(info, INSTANCE)
+    assert not volume_socket.open
+
+
 def test_destination_of_a_migration_is_standby(
     driver: LibvirtAcstorVolumeDriver, volume_socket: MemoryVolumeSocket
 ) -> None:
