@@ -12,6 +12,7 @@ import pytest
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane_host import volume_files, volume_states
+from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.groups import group_id
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_files import KeptVolume, VolumeFiles
@@ -151,6 +152,24 @@ def test_inherited_socket_that_nobody_reaches_is_closed(short_path: pathlib.Path
 
 def test_descriptor_is_named_after_the_volume() -> None:
     assert descriptor_name(VOLUME) == "nbd-0b8cf0b61d6d4d5a9b6e2f6f3a1f0c11"
+
+
+def test_inherited_sockets_are_handed_out_once(short_path: pathlib.Path) -> None:
+    sockets = VolumeSockets(str(short_path), None)
+    with sockets.bind(VOLUME) as listener:
+        passed = {
+            descriptor_name(VOLUME): os.dup(listener.fileno()),
+            "unknown": os.dup(listener.fileno()),
+        }
+        unknown = passed["unknown"]
+        inherited = InheritedDescriptors(passed)
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(unknown)
+        taken = inherited.take_volumes()
+        assert list(taken) == [descriptor_name(VOLUME)]
+        assert inherited.take_volumes() == {}
+        inherited.close()
+        os.close(taken[descriptor_name(VOLUME)])
 
 
 def test_group_that_does_not_exist_is_named() -> None:
