@@ -100,12 +100,14 @@ impl RequestHeader {
         bytes
     }
 
-    /// Bytes that follow the header.
+    /// Bytes that follow the header. A write has a payload even without the flag that the extension
+    /// demands: QEMU's client never sets it.
     pub const fn payload_len(&self, style: HeaderStyle) -> u64 {
-        let has_payload = match style {
-            HeaderStyle::Compact => self.command == CMD_WRITE,
-            HeaderStyle::Extended => self.flags & CMD_FLAG_PAYLOAD_LEN != 0,
-        };
+        let has_payload = self.command == CMD_WRITE
+            || match style {
+                HeaderStyle::Compact => false,
+                HeaderStyle::Extended => self.flags & CMD_FLAG_PAYLOAD_LEN != 0,
+            };
         if has_payload { self.length } else { 0 }
     }
 }

@@ -173,9 +173,6 @@ fn check_flags(header: &RequestHeader, rules: &ExportRules) -> Result<(), Refusa
     if header.flags & !allowed != 0 {
         return Err(refuse(Errno::Invalid, "a flag that the command does not have"));
     }
-    if is_extended && header.command == CMD_WRITE && header.flags & CMD_FLAG_PAYLOAD_LEN == 0 {
-        return Err(refuse(Errno::Invalid, "a write without a payload"));
-    }
     Ok(())
 }
 
