@@ -1,0 +1,197 @@
+"""LUKS headers, written by the real qemu-img and read back by it."""
+
+import json
+import pathlib
+import random
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+from castellan.common.objects import passphrase
+from castellan.tests.unit.key_manager import mock_key_manager
+from cinder import exception as cinder_exception
+from cinder.image import image_utils
+from cinder.volume import volume_utils
+from oslo_concurrency import processutils
+from oslo_config import cfg
+
+from acstor.drivers.cinder import encryption
+from tests.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
+
+KEY = "a key"
+SECRET = KEY.encode().hex()
+CONTENT = random.Random(2).randbytes(8 * CHUNK_SIZE)
+
+
+@pytest.fixture(autouse=True)
+def keys() -> Iterator[dict[str, str]]:
+    """One key, and what Cinder's database says of the volume type's encryption."""
+    manager = mock_key_manager.MockKeyManager(cfg.CONF)
+    key_id = manager.store(mock.Mock(), passphrase.Passphrase(KEY.encode()))
+    described = {
+        "provider": "luks",
+        "cipher": "aes-xts-plain64",
+        "key_size": 256,
+        "encryption_key_id": key_id,
+    }
+    manager.get = lambda context, wanted: manager.keys[wanted]
+    with (
+        mock.patch.object(encryption.key_manager, "API", return_value=manager),
+        mock.patch.object(
+            volume_utils.db, "volume_encryption_metadata_get", return_value=described
+        ),
+        mock.patch.object(image_utils.utils, "execute", _execute),
+    ):
+        yield described
+
+
+def _execute(*command: Any, **more: Any) -> tuple[str, str]:
+    """Run a command as Cinder does, but do not spend seconds on deriving keys."""
+    words = [str(one) for one in command]
+    if words[:2] in (["qemu-img", "create"], ["qemu-img", "convert"]):
+        words[2:2] = ["-o", "iter-time=10"]
+    found: tuple[str, str] = processutils.execute(*words, timeout=120)
+    return found
+
+
+def _stored(party: Party, volume: Any, size: int, path: pathlib.Path) -> pathlib.Path:
+    """Write the first bytes of what is stored of a volume into a file as long as the volume."""
+    record = party.record(volume)
+    file = path / "disk"
+    file.write_bytes(party.content(record.manifest, size))
+    with file.open("r+b") as stream:
+        stream.truncate(record.size_bytes)
+    return file
+
+
+def _decrypted(file: pathlib.Path, path: pathlib.Path, size: int) -> bytes:
+    """Return the first bytes of what a guest would see, by QEMU."""
+    raw = path / "decrypted"
+    subprocess.run(
+        [
+            "qemu-img",
+            "dd",
+            "--object",
+            f"secret,id=sec,data={SECRET}",
+            "--image-opts",
+            f"if=driver=luks,key-secret=sec,file.filename={file}",
+            f"of={raw}",
+            "bs=4096",
+            f"count={size // 4096}",
+        ],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
+    return raw.read_bytes()
+
+
+@pytest.fixture
+def encrypted(party: Party, keys: dict[str, str]) -> Any:
+    party.driver._execute = _execute
+    return party.volume(encryption_key_id=str(uuid.uuid4()))
+
+
+def test_empty_encrypted_volume_has_a_header_and_room_for_all_of_it(
+    party: Party, encrypted: Any, tmp_path: pathlib.Path
+) -> None:
+    party.driver.create_volume(encrypted)
+    record = party.record(encrypted)
+    header = encryption.header_bytes(record.size_bytes)
+    assert record.size_bytes == GIB + header
+    assert 0 < header < 64 << 20
+    file = _stored(party, encrypted, header + (1 << 20), tmp_path)
+    told = json.loads(
+        subprocess.run(
+            ["qemu-img", "info", "--output=json", "-f", "luks", str(file)],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        ).stdout
+    )
+    assert told["virtual-size"] == GIB
+    assert encryption.header_of(str(file)) == header
+
+
+def test_connection_of_encrypted_volume_says_so(party: Party, encrypted: Any) -> None:
+    party.driver.create_volume(encrypted)
+    assert party.attach(encrypted, H1)["data"]["encrypted"] is True
+
+
+def test_image_is_stored_encrypted_and_read_with_the_key(
+    party: Party, encrypted: Any, tmp_path: pathlib.Path
+) -> None:
+    def fetch(
+        context: Any, service: Any, image_id: str, path: str, blocksize: Any, **more: Any
+    ) -> None:
+        pathlib.Path(path).write_bytes(CONTENT)
+
+    party.driver.create_volume(encrypted)
+    with mock.patch.object(image_utils, "fetch_to_raw", fetch):
+        party.driver.copy_image_to_encrypted_volume(party.context, encrypted, None, "an image")
+    record = party.record(encrypted)
+    header = encryption.header_bytes(record.size_bytes)
+    assert record.size_bytes == GIB + header
+    size = header + len(CONTENT)
+    assert CONTENT[:CHUNK_SIZE] not in party.content(record.manifest, size)
+    file = _stored(party, encrypted, size, tmp_path)
+    assert _decrypted(file, tmp_path, len(CONTENT)) == CONTENT
+
+
+def test_clone_and_extension_keep_the_header(party: Party, encrypted: Any) -> None:
+    party.driver.create_volume(encrypted)
+    header = encryption.header_bytes(party.record(encrypted).size_bytes)
+    clone = party.volume(size=2, encryption_key_id=str(uuid.uuid4()))
+    party.driver.create_cloned_volume(clone, encrypted)
+    assert party.record(clone).size_bytes == 2 * GIB + header
+    party.driver.extend_volume(clone, 3)
+    assert party.record(clone).size_bytes == 3 * GIB + header
+    snapshot = party.snapshot(clone)
+    party.driver.create_snapshot(snapshot)
+    made = party.volume(size=4, encryption_key_id=str(uuid.uuid4()))
+    party.driver.create_volume_from_snapshot(made, snapshot)
+    assert party.record(made).size_bytes == 4 * GIB + header
+
+
+def test_extension_of_attached_encrypted_volume_is_refused(party: Party, encrypted: Any) -> None:
+    party.driver.create_volume(encrypted)
+    party.attach(encrypted, H1)
+    with pytest.raises(cinder_exception.VolumeDriverException, match="detach it, extend it"):
+        party.driver.extend_volume(encrypted, 2)
+
+
+def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, str]) -> None:
+    keys["provider"] = "luks2"
+    with pytest.raises(cinder_exception.VolumeDriverException, match="luks2 not supported"):
+        party.driver.create_volume(encrypted)
+    assert party.volumes.find(encrypted.id) is None
+
+
+def test_passphrase_is_in_no_command_and_in_no_file_afterwards(
+    party: Party, encrypted: Any, tmp_path: pathlib.Path
+) -> None:
+    commands: list[str] = []
+
+    def execute(*command: Any, **more: Any) -> tuple[str, str]:
+        commands.append(" ".join(map(str, command)))
+        modes = [oct(one.stat().st_mode & 0o077) for one in tmp_path.glob("luks_*")]
+        assert modes == ["0o0"]
+        return _execute(*command)
+
+    party.driver._execute = execute
+    party.back_end._temporary_directory = str(tmp_path)
+    party.driver.create_volume(encrypted)
+    assert commands
+    assert not any(SECRET in command for command in commands)
+    assert list(tmp_path.glob("*luks*")) == []
+
+
+def test_file_without_header_is_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"", bytes(512), b"LUKS\xba\xbe\0\x02" + bytes(504)):
+        path.write_bytes(content)
+        with pytest.raises(encryption.exception.InvalidError, match="no LUKS header"):
+            encryption.header_of(str(path))

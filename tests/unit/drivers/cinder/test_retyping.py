@@ -1,0 +1,108 @@
+"""Changing types, and moving between back-ends: nothing is copied."""
+
+import uuid
+from typing import Any
+
+import pytest
+from cinder import exception as cinder_exception
+
+from acstor.volumes.durability import DurabilityClass
+from tests.fixtures.cinder_party import H1, Party
+
+HOST = {"host": "c1@acstor"}
+
+
+def _retype(party: Party, volume: Any, specs: dict[str, str], **more: Any) -> Any:
+    new_type = party.volume_type(specs, **more)
+    return party.driver.retype(party.context, volume, new_type, {"extra_specs": {}}, HOST)
+
+
+def test_durability_changes_in_place(party: Party) -> None:
+    volume = party.created()
+    assert _retype(party, volume, {"acstor:durability": "write-back"}) == (True, None)
+    assert party.record(volume).durability.default is DurabilityClass.WRITE_BACK
+    assert party.hosts.calls == []
+
+
+def test_durability_of_volume_in_use_changes_on_its_host(party: Party) -> None:
+    volume = party.created()
+    party.in_use(volume)
+    specs = {"acstor:durability": "write-back", "acstor:period": "7", "acstor:iops": "100"}
+    assert _retype(party, volume, specs) == (True, None)
+    opened = party.hosts.open_volumes[volume.id]
+    assert opened.durability == party.record(volume).durability.to_fields()
+    assert opened.limits == (100, 0)
+
+
+def test_limits_come_and_go_with_the_type(party: Party) -> None:
+    volume = party.created(volume_type=party.volume_type({"acstor:iops": "100"}))
+    qos = {"consumer": "both", "specs": {"bytes_per_s": "5000", "total_iops_sec": "9"}}
+    _retype(party, volume, {}, qos=qos)
+    metadata = party.record(volume).metadata
+    assert "limit_iops" not in metadata
+    assert metadata["limit_bytes_per_s"] == "5000"
+    assert metadata["cinder_volume"] == volume.id
+
+
+def test_type_that_means_the_same_asks_no_host(party: Party) -> None:
+    volume = party.created()
+    party.in_use(volume)
+    assert _retype(party, volume, {"acstor:durability": "write-through"}) == (True, None)
+    assert party.hosts.calls == []
+
+
+def test_type_with_bad_extra_spec_changes_nothing(party: Party) -> None:
+    volume = party.created()
+    with pytest.raises(cinder_exception.VolumeDriverException, match="acstor:iops"):
+        _retype(party, volume, {"acstor:durability": "none", "acstor:iops": "-1"})
+    assert party.record(volume).durability.default is DurabilityClass.WRITE_THROUGH
+
+
+def test_host_down_changes_nothing(party: Party) -> None:
+    volume = party.created()
+    party.in_use(volume)
+    party.hosts.down.add("h1")
+    with pytest.raises(cinder_exception.VolumeBackendAPIException, match="h1"):
+        _retype(party, volume, {"acstor:durability": "write-back"})
+    assert party.record(volume).durability.default is DurabilityClass.WRITE_THROUGH
+
+
+def test_other_encryption_is_left_to_cinder(party: Party) -> None:
+    volume = party.created()
+    diff = {"encryption": {"provider": (None, "luks")}}
+    new_type = party.volume_type()
+    assert party.driver.retype(party.context, volume, new_type, diff, HOST) == (False, None)
+
+
+def test_move_within_the_repository_copies_nothing(party: Party) -> None:
+    volume = party.created()
+    before = party.record(volume)
+    host = {
+        "host": "c2@other#pool",
+        "capabilities": {"location_info": party.back_end.location},
+    }
+    assert party.driver.migrate_volume(party.context, volume, host) == (True, None)
+    assert party.record(volume) == before
+
+
+@pytest.mark.parametrize(
+    "capabilities", [None, {}, {"location_info": None}, {"location_info": "acstor:other"}]
+)
+def test_move_to_another_repository_is_left_to_cinder(
+    party: Party, capabilities: dict[str, Any] | None
+) -> None:
+    host = {"host": "c2@other#pool", "capabilities": capabilities}
+    volume = party.created()
+    assert party.driver.migrate_volume(party.context, volume, host) == (False, None)
+
+
+def test_copied_volume_goes_on_under_the_name_of_the_copy(party: Party) -> None:
+    volume, copy = party.volume(), party.created()
+    update = party.driver.update_migrated_volume(party.context, volume, copy, "available")
+    volume._name_id = update["_name_id"]
+    assert volume.name_id == copy.id
+    party.attach(volume, H1)
+    assert party.record(copy).hosts == ("h1",)
+    renamed = party.created(_name_id=str(uuid.uuid4()))
+    update = party.driver.update_migrated_volume(party.context, volume, renamed, "in-use")
+    assert update["_name_id"] == renamed.name_id
