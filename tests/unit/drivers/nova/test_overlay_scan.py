@@ -107,10 +107,10 @@ def test_neither_links_nor_pipes_are_opened(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("directory", "name"),
     [
-        (str(uuid.uuid4()), "disk"),
-        (f"{uuid.uuid4()}_resize", "disk"),
-        (f"{uuid.uuid4()}_del", "disk"),
-        (str(uuid.uuid4()), "disk.rescue"),
+        ("64b8a1c8-51c1-4d0c-8b80-3f4d1b8ef1a1", "disk"),
+        ("64b8a1c8-51c1-4d0c-8b80-3f4d1b8ef1a1_resize", "disk"),
+        ("64b8a1c8-51c1-4d0c-8b80-3f4d1b8ef1a1_del", "disk"),
+        ("64b8a1c8-51c1-4d0c-8b80-3f4d1b8ef1a1", "disk.rescue"),
         ("instance-0000002a", "disk"),
         ("snapshots/tmpabc", "0123.delta"),
     ],
