@@ -52,9 +52,11 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 class NbdServer:
     """qemu-nbd with a file behind it, under the volume's name."""
 
-    def __init__(self, directory: pathlib.Path, owner: SessionLibvirt | None = None) -> None:
-        self.socket = directory / "nbd.sock"
-        self._image = directory / "image"
+    def __init__(
+        self, directory: pathlib.Path, owner: SessionLibvirt | None = None, name: str = "nbd"
+    ) -> None:
+        self.socket = directory / f"{name}.sock"
+        self._image = directory / f"{name}.image"
         self._owner = owner
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -209,6 +211,30 @@ def test_libvirt_resizes_an_idle_disk_whose_server_came_back(
     target = "vdb" if bus == "virtio" else "sdb"
     libvirt.virsh("blockresize", "guest", target, "16M")
     assert f"Capacity:       {16 * MIB}" in libvirt.virsh("domblkinfo", "guest", target)
+
+
+@needs("libvirtd", "virsh", "qemu-system-x86_64", "qemu-nbd")
+def test_libvirt_copies_the_disk_to_another_volume(
+    libvirt_driver: Any, libvirt: SessionLibvirt, guests_server: NbdServer
+) -> None:
+    """As Nova does when Cinder migrates or retypes a volume that is attached."""
+    other = NbdServer(libvirt.run, libvirt, "other")
+    try:
+        other.start(8 * MIB)
+        disk = disk_xml(libvirt_driver, guests_server.socket)
+        libvirt.virsh("attach-device", "guest", "disk.xml", files={"disk.xml": disk})
+        destination = disk_xml(libvirt_driver, other.socket)
+        libvirt.virsh(
+            *("blockcopy", "guest", "vdb", "--xml", "other.xml"),
+            *("--reuse-external", "--wait", "--pivot"),
+            files={"other.xml": destination},
+        )
+        live = etree.fromstring(libvirt.virsh("dumpxml", "guest"))
+        host = live.find("devices/disk/source/host")
+        assert host.get("socket") == str(other.socket)
+        wait_for("QEMU to leave the first", lambda: guests_server.clients() == 0)
+    finally:
+        other.stop()
 
 
 @needs("qemu-system-x86_64", "qemu-nbd")
