@@ -7,7 +7,6 @@ import random
 import shutil
 import struct
 import subprocess
-import uuid
 
 import pytest
 
