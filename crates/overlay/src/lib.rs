@@ -10,15 +10,54 @@
 //! but a prefix of what was written, or read a byte of the log that no checksum covers after a
 //! crash.
 
+mod checkpoint;
+mod config;
+mod core;
 mod device;
 mod disk;
+mod durability;
+mod error;
+mod extent_map;
+mod flusher;
+mod fold;
+mod gpt;
+pub mod limits;
+mod log;
+#[cfg(test)]
+mod log_crash;
+mod map_state;
+#[cfg(test)]
+mod memory_disk;
 mod origin;
+mod origin_log;
+mod push;
+mod range_set;
+mod reclaim;
+mod record;
+mod recovery;
+mod regions;
+mod replay;
+mod requests;
+mod seal;
 mod segment;
+mod volume;
 
+pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
     Piece, SECTOR_BYTES, TryRead, ZeroHow,
 };
 pub use disk::{HostDirectory, LogDisk, LogFile};
-pub use origin::{OriginSink, RefState, SinkError};
+pub use durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
+pub use error::OverlayError;
+pub use fold::{Announce, Folded, LogPosition};
+pub use origin::{OriginSink, SinkError};
+pub use origin_log::{
+    LOG_OBJECT_HEADER_LEN, LOG_OBJECT_SIZE_MAX, LogObjectError, LogObjectInfo, VOLUME_LOG_VERSION,
+    log_key, log_object_info, log_prefix,
+};
+pub use record::OVERLAY_LOG_VERSION;
+pub use replay::LogRange;
+pub use seal::{Sealed, seal};
 pub use segment::LogPiece;
+pub use volume::Volume;

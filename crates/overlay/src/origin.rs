@@ -1,4 +1,5 @@
-//! The seam to the origin: objects that never change, refs that change by compare-and-swap.
+//! The seam to the origin: objects that never change. The volume's record, a ref, is changed by the
+//! data plane's host only.
 
 use acstor_types::ErrorKind;
 use bytes::Bytes;
@@ -43,20 +44,11 @@ impl SinkError {
     }
 }
 
-/// A ref's state at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefState {
-    /// Names this state of the ref; no other state of it has the same token.
-    pub token: String,
-    /// What it holds.
-    pub content: Bytes,
-}
-
 /// The origin as an overlay writes it. Every call blocks, and is made on threads of the overlay.
 ///
 /// The implementation must bound every call by a deadline; it need not retry. What
-/// `put_if_absent` or `swap_ref` reported must survive a power failure, objects appear whole or
-/// not at all, and after an error of either the caller does not know whether it took place.
+/// `put_if_absent` reported must survive a power failure, objects appear whole or not at all, and
+/// after an error of it the caller does not know whether it took place.
 pub trait OriginSink: Send + Sync + 'static {
     /// Stores an object made of `parts`, one after the other; `false`: the key was there already.
     ///
@@ -75,22 +67,4 @@ pub trait OriginSink: Send + Sync + 'static {
     /// # Errors
     /// [`SinkError`].
     fn list(&self, prefix: &str) -> Result<Vec<String>, SinkError>;
-
-    /// Returns a ref's state, or `None` when there is no such ref.
-    ///
-    /// # Errors
-    /// [`SinkError`].
-    fn get_ref(&self, name: &str) -> Result<Option<RefState>, SinkError>;
-
-    /// Changes a ref that is still in the state `expected` (`None`: no such ref); returns the new
-    /// token, or `None` when the ref is in another state.
-    ///
-    /// # Errors
-    /// [`SinkError`]; the ref may have been changed.
-    fn swap_ref(
-        &self,
-        name: &str,
-        expected: Option<&str>,
-        content: Bytes,
-    ) -> Result<Option<String>, SinkError>;
 }

@@ -26,10 +26,6 @@ impl Segment {
         Segment { number, salt, file, size_bytes, live_bytes: AtomicU64::new(0), mapping }
     }
 
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.mapping.is_some()
-    }
-
     /// Name of segment `number`'s file.
     pub(crate) fn file_name(number: u32) -> String {
         format!("segment-{number:08x}")

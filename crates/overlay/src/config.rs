@@ -1,0 +1,164 @@
+//! What a volume is opened with, and what it tells of itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use acstor_types::{ChunkSize, Digest, DiskId};
+
+use crate::{Durability, LogRange, OverlayError, limits};
+
+/// Settings of one volume on this host.
+#[derive(Clone, Debug)]
+pub struct VolumeConfig {
+    /// Directory of this volume's local log.
+    pub directory: PathBuf,
+    /// Most bytes of the local log.
+    pub quota_bytes: u64,
+    /// Bytes of one segment of it; a change counts for new segments.
+    pub segment_bytes: u64,
+    /// Most bytes per second that pushes send to the origin while nobody waits for them.
+    pub push_rate: Option<u64>,
+    /// How long a write or a flush waits for the origin before it fails.
+    pub origin_deadline: Duration,
+    /// Chunk size of the manifest of a volume that had none.
+    pub chunk_size: ChunkSize,
+}
+
+impl VolumeConfig {
+    pub(crate) fn check(&self) -> Result<(), OverlayError> {
+        let (min, max) = (limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX);
+        if !(min..=max).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {
+            return Err(OverlayError::Invalid(format!(
+                "a segment of {} bytes is not a multiple of 4096 from {min} to {max} \
+                 ([volumes] segment_bytes)",
+                self.segment_bytes
+            )));
+        }
+        let least = self.segment_bytes * limits::SEGMENTS_MIN;
+        if self.quota_bytes < least {
+            return Err(OverlayError::Invalid(format!(
+                "a quota of {} bytes has no room for {} segments: {least} bytes are needed \
+                 ([volumes] quota_bytes)",
+                self.quota_bytes,
+                limits::SEGMENTS_MIN
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What the volume's record says at the moment of opening.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The volume.
+    pub volume: DiskId,
+    /// Epoch of this host's ownership. A local log of this epoch is resumed without the origin
+    /// being asked; one of another epoch is an error.
+    pub epoch: u32,
+    /// First slot of this epoch that the record does not list.
+    pub next: u64,
+    /// Size of the disk, bytes.
+    pub size_bytes: u64,
+    /// The manifest that the base shows; `None`: there is no base.
+    pub manifest: Option<Digest>,
+    /// Closed ranges that lie over the manifest.
+    pub logs: Vec<LogRange>,
+    /// When writes are acknowledged, and what travels.
+    pub durability: Durability,
+}
+
+impl Opening {
+    pub(crate) fn check(&self) -> Result<(), OverlayError> {
+        self.durability.check()?;
+        let invalid = |what: &str| Err(OverlayError::Invalid(format!("the record {what}")));
+        let max = acstor_types::limits::DISK_SIZE_MAX;
+        if self.size_bytes > max || !self.size_bytes.is_multiple_of(crate::SECTOR_BYTES) {
+            return invalid("has a size that no disk has");
+        }
+        if self.logs.len() > limits::LOG_RANGES_MAX {
+            return invalid("lists too many ranges of logs");
+        }
+        if self.next == 0 || self.logs.iter().any(|range| range.first > range.last) {
+            return invalid("has sequence numbers out of range");
+        }
+        Ok(())
+    }
+}
+
+/// A moment of a volume that is on the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushPoint {
+    /// The owner's epoch.
+    pub epoch: u32,
+    /// Last slot that is filled; one before the epoch's first when nothing was pushed.
+    pub sequence: u64,
+}
+
+/// What a volume is doing.
+///
+/// ```text
+/// Open <-> Frozen        freeze, thaw or its deadline
+/// Open, Frozen -> Fenced another host owns the volume
+/// Open, Frozen -> Failed the local disk failed to sync
+/// any -> Closed          close, release
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VolumeState {
+    /// Reads and writes are served.
+    Open,
+    /// Writes wait.
+    Frozen,
+    /// Another host owns the volume: writes fail.
+    Fenced,
+    /// The local disk failed: writes fail until the volume is opened anew.
+    Failed,
+    /// Every request fails.
+    Closed,
+}
+
+impl VolumeState {
+    /// Returns the state's name as status and logs write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VolumeState::Open => "open",
+            VolumeState::Frozen => "frozen",
+            VolumeState::Fenced => "fenced",
+            VolumeState::Failed => "failed",
+            VolumeState::Closed => "closed",
+        }
+    }
+
+    /// Returns whether reads and writes are served, at once or after a thaw.
+    pub const fn is_healthy(self) -> bool {
+        matches!(self, VolumeState::Open | VolumeState::Frozen)
+    }
+}
+
+/// A volume's figures at one moment.
+#[derive(Clone, Debug)]
+pub struct OverlayStatus {
+    /// What it is doing.
+    pub state: VolumeState,
+    /// The owner's epoch.
+    pub epoch: u32,
+    /// Size of the disk, bytes.
+    pub size_bytes: u64,
+    /// Last slot that is filled; `None` until the origin was asked after a restart.
+    pub pushed_sequence: Option<u64>,
+    /// Bytes that are to be on the origin and are not.
+    pub dirty_bytes: u64,
+    /// Age of the oldest of them.
+    pub recovery_point_age: Option<Duration>,
+    /// Bytes of the local log's segments.
+    pub log_bytes: u64,
+    /// Bytes of them that are the newest content of their place.
+    pub live_bytes: u64,
+    /// Bytes of log objects over the manifest, as far as this process knows.
+    pub origin_log_bytes: u64,
+    /// Number of them.
+    pub origin_log_objects: u64,
+    /// When writes are acknowledged, and what travels.
+    pub durability: Durability,
+    /// Why the last push, checkpoint or reclaiming failed, until one succeeds.
+    pub error: Option<String>,
+}

@@ -1,0 +1,427 @@
+//! A volume's parts, and what its requests, its threads and its owner share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+use acstor_readpath::BlockView;
+use acstor_types::{Digest, DiskId};
+use arc_swap::ArcSwapOption;
+use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use crate::durability::{Durability, DurabilityClass, FlushTarget};
+use crate::flusher::{Flusher, closed};
+use crate::fold::LogPosition;
+use crate::log::LocalLog;
+use crate::push::{PushError, Pusher};
+use crate::regions::{Partition, RegionMap};
+use crate::{
+    DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig, VolumeState,
+};
+
+/// The manifest under the overlay.
+pub(crate) struct Base(pub Arc<dyn BlockView>);
+
+/// One who waits for the origin.
+struct PushWaiter {
+    /// Bit per group.
+    groups: u32,
+    through: u64,
+    sender: oneshot::Sender<Result<(), DeviceError>>,
+}
+
+#[derive(Default)]
+pub(crate) struct PushQueue {
+    waiters: Vec<PushWaiter>,
+}
+
+/// Everything of an open volume but its threads.
+pub(crate) struct Core {
+    pub volume: DiskId,
+    pub epoch: u32,
+    pub config: VolumeConfig,
+    pub runtime: Handle,
+    pub sink: Arc<dyn OriginSink>,
+    pub log: Arc<LocalLog>,
+    pub flusher: Arc<Flusher>,
+    pub base: ArcSwapOption<Base>,
+    pub size_bytes: AtomicU64,
+    pub durability: Mutex<Durability>,
+    state: AtomicU8,
+    /// Why writes are refused for good.
+    reason: Mutex<String>,
+    /// Why something in the background failed last.
+    pub error: Mutex<Option<String>>,
+    pub pusher: Mutex<Pusher>,
+    queue: Mutex<PushQueue>,
+    pub wake: Condvar,
+    pub keep_queue: Mutex<()>,
+    pub keep_wake: Condvar,
+    pub thawed: Notify,
+    pub freeze_number: AtomicU64,
+    pub partitions_due: AtomicBool,
+    has_write_through: AtomicBool,
+    flushes_to_origin: AtomicBool,
+    pub has_partitions: AtomicBool,
+    pub origin_log_bytes: AtomicU64,
+    pub origin_log_objects: AtomicU64,
+    /// The manifest that the base was attached with.
+    pub manifest: Mutex<Option<Digest>>,
+    /// The last object of the ranges that were there when the volume was opened.
+    pub inherited: Mutex<Option<LogPosition>>,
+}
+
+const OPEN: u8 = 0;
+const FENCED: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// What a new core is made of.
+pub(crate) struct CoreParts {
+    pub volume: DiskId,
+    pub epoch: u32,
+    pub config: VolumeConfig,
+    pub runtime: Handle,
+    pub sink: Arc<dyn OriginSink>,
+    pub log: Arc<LocalLog>,
+    pub base: Option<Arc<dyn BlockView>>,
+    pub size_bytes: u64,
+    pub durability: Durability,
+    pub pusher: Pusher,
+    pub manifest: Option<Digest>,
+    pub inherited: Option<LogPosition>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: CoreParts) -> Core {
+        let flusher = Flusher::new(Arc::clone(&parts.log), parts.runtime.clone());
+        let core = Core {
+            volume: parts.volume,
+            epoch: parts.epoch,
+            config: parts.config,
+            runtime: parts.runtime,
+            sink: parts.sink,
+            log: parts.log,
+            flusher,
+            base: ArcSwapOption::new(parts.base.map(|view| Arc::new(Base(view)))),
+            size_bytes: AtomicU64::new(parts.size_bytes),
+            durability: Mutex::new(parts.durability),
+            state: AtomicU8::new(OPEN),
+            reason: Mutex::default(),
+            error: Mutex::new(None),
+            pusher: Mutex::new(parts.pusher),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            keep_queue: Mutex::default(),
+            keep_wake: Condvar::new(),
+            thawed: Notify::new(),
+            freeze_number: AtomicU64::new(0),
+            partitions_due: AtomicBool::new(false),
+            has_write_through: AtomicBool::new(false),
+            flushes_to_origin: AtomicBool::new(false),
+            has_partitions: AtomicBool::new(false),
+            origin_log_bytes: AtomicU64::new(0),
+            origin_log_objects: AtomicU64::new(0),
+            manifest: Mutex::new(parts.manifest),
+            inherited: Mutex::new(parts.inherited),
+        };
+        core.note_durability();
+        core
+    }
+
+    fn note_durability(&self) {
+        let durability = self.durability.lock();
+        let regions = Arc::clone(&self.log.map.read().regions);
+        let through = |group: &crate::regions::Group| group.class == DurabilityClass::WriteThrough;
+        let has_write_through = regions.groups().iter().any(through);
+        self.has_write_through.store(has_write_through, Ordering::Release);
+        self.flushes_to_origin.store(durability.flush == FlushTarget::Origin, Ordering::Release);
+        self.has_partitions.store(durability.has_partitions(), Ordering::Release);
+    }
+
+    /// Takes regions over: other durability, or other partitions.
+    pub(crate) fn apply_regions(&self, durability: &Durability, partitions: &[Partition]) {
+        let regions = Arc::new(RegionMap::new(durability, partitions));
+        let mut pusher = self.pusher.lock();
+        {
+            let _head = self.log.head.lock();
+            let mut map = self.log.map.write();
+            if *map.regions != *regions {
+                let groups = regions.groups().len();
+                map.set_regions(regions);
+                pusher.regions_changed(groups);
+            }
+        }
+        drop(pusher);
+        *self.durability.lock() = durability.clone();
+        self.note_durability();
+    }
+
+    pub(crate) fn state(&self) -> VolumeState {
+        match self.state.load(Ordering::Acquire) {
+            CLOSED => VolumeState::Closed,
+            FENCED => VolumeState::Fenced,
+            _ if self.log.is_failed() => VolumeState::Failed,
+            _ if self.log.head.lock().is_frozen => VolumeState::Frozen,
+            _ => VolumeState::Open,
+        }
+    }
+
+    /// Returns why the volume takes no writes, if it does not.
+    pub(crate) fn check_writable(&self) -> Result<(), DeviceError> {
+        match self.state.load(Ordering::Acquire) {
+            OPEN => Ok(()),
+            CLOSED => Err(closed()),
+            _ => Err(DeviceError::new(DeviceErrorKind::Fenced, self.reason.lock().clone())),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
+    }
+
+    pub(crate) fn fence(&self, why: &str) {
+        *self.reason.lock() = format!("volume {} is fenced: {why}", self.volume);
+        if self.state.compare_exchange(OPEN, FENCED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            tracing::error!(volume = %self.volume, epoch = self.epoch, "fenced: {why}");
+        }
+        self.fail_waiters();
+        self.thaw();
+    }
+
+    /// Ends everything; the threads see it.
+    pub(crate) fn set_closed(&self) {
+        self.state.store(CLOSED, Ordering::Release);
+        self.fail_waiters();
+        self.thaw();
+        drop(self.keep_queue.lock());
+        self.keep_wake.notify_all();
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.log.head.lock().is_frozen = false;
+        self.thawed.notify_waiters();
+    }
+
+    fn fail_waiters(&self) {
+        let waiters = std::mem::take(&mut self.queue.lock().waiters);
+        let error = self.check_writable().err().unwrap_or_else(closed);
+        for waiter in waiters {
+            drop(waiter.sender.send(Err(error.clone())));
+        }
+        self.wake.notify_all();
+    }
+
+    /// Bits of the groups that are pushed.
+    fn pushed_groups(regions: &RegionMap) -> u32 {
+        let numbers = 0..regions.groups().len() as u8;
+        numbers.filter(|group| regions.is_pushed(*group)).map(|group| 1 << group).sum()
+    }
+
+    /// Returns what must be waited for before a write of a range is acknowledged, if anything.
+    pub(crate) fn acknowledge(
+        &self,
+        start: u64,
+        end: u64,
+        sequence: u64,
+        fua: bool,
+    ) -> Option<DeviceFuture<()>> {
+        let to_origin = fua && self.flushes_to_origin.load(Ordering::Acquire);
+        if self.has_write_through.load(Ordering::Acquire) || to_origin {
+            let mut groups = 0;
+            let regions = Arc::clone(&self.log.map.read().regions);
+            regions.split(start, end, |_, _, group| {
+                let class = regions.class(group);
+                if class == DurabilityClass::WriteThrough
+                    || to_origin && class != DurabilityClass::None
+                {
+                    groups |= 1 << group;
+                }
+            });
+            if groups != 0 {
+                // A push syncs the local log first.
+                return Some(self.wait_for_origin(groups, sequence));
+            }
+        }
+        fua.then(|| self.wait_for_disk(sequence)).flatten()
+    }
+
+    /// Returns what a flush must wait for, if anything.
+    pub(crate) fn flush(&self) -> Option<DeviceFuture<()>> {
+        let sequence = self.log.appended();
+        if !self.flushes_to_origin.load(Ordering::Acquire) {
+            return self.wait_for_disk(sequence);
+        }
+        let groups = Core::pushed_groups(&Arc::clone(&self.log.map.read().regions));
+        let disk = self.wait_for_disk(sequence);
+        let origin = self.wait_for_origin(groups, sequence);
+        Some(Box::pin(async move {
+            if let Some(disk) = disk {
+                disk.await?;
+            }
+            origin.await
+        }))
+    }
+
+    fn wait_for_disk(&self, sequence: u64) -> Option<DeviceFuture<()>> {
+        (self.log.synced() < sequence).then(|| self.flusher.sync(sequence))
+    }
+
+    fn wait_for_origin(&self, groups: u32, through: u64) -> DeviceFuture<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.queue.lock().waiters.push(PushWaiter { groups, through, sender });
+        self.wake.notify_all();
+        let deadline = self.config.origin_deadline;
+        Box::pin(async move {
+            match tokio::time::timeout(deadline, receiver).await {
+                Ok(answer) => answer.unwrap_or_else(|_| Err(closed())),
+                Err(_) => Err(DeviceError::new(
+                    DeviceErrorKind::Io,
+                    format!("the origin has not stored a write within {deadline:?}"),
+                )),
+            }
+        })
+    }
+
+    /// Answers those whose writes the origin has.
+    fn answer_waiters(&self, pusher: &Pusher) {
+        let is_there = |waiter: &PushWaiter| {
+            let mut groups = (0..32_u8).filter(|group| waiter.groups & 1 << group != 0);
+            groups.all(|group| pusher.through(group) >= waiter.through)
+        };
+        let mut queue = self.queue.lock();
+        let waiters = std::mem::take(&mut queue.waiters);
+        let (done, rest) = waiters.into_iter().partition(|waiter| is_there(waiter));
+        queue.waiters = rest;
+        drop(queue);
+        for waiter in done {
+            drop(waiter.sender.send(Ok(())));
+        }
+    }
+
+    /// Groups that must be pushed now, and whether somebody waits for it; else when to look again.
+    pub(crate) fn due(&self, now: Instant) -> Result<(Vec<u8>, bool), Option<Instant>> {
+        let queue = self.queue.lock();
+        let asked = queue.waiters.iter().fold(0, |groups, waiter| groups | waiter.groups);
+        drop(queue);
+        let map = self.log.map.read();
+        let mut due = Vec::new();
+        let mut next = None;
+        for (number, group) in map.regions.groups().iter().enumerate() {
+            let dirty = &map.dirty[number];
+            if asked & 1 << number != 0 {
+                due.push(number as u8);
+            } else if let Some(oldest) = dirty.oldest {
+                // What is left of a write that nobody waits for any more goes at once, too.
+                let period = match group.class {
+                    DurabilityClass::WriteBack => group.period,
+                    _ => std::time::Duration::ZERO,
+                };
+                let at = oldest + period;
+                if at <= now {
+                    due.push(number as u8);
+                } else {
+                    next = Some(next.map_or(at, |other: Instant| other.min(at)));
+                }
+            }
+        }
+        if due.is_empty() { Err(next) } else { Ok((due, asked != 0)) }
+    }
+
+    /// Pushes one object of what is under way, beginning a cut of `groups` where nothing is; true:
+    /// nothing is left of it.
+    pub(crate) fn push_one(&self, groups: &[u8]) -> Result<bool, PushError> {
+        let mut pusher = self.pusher.lock();
+        let before = (pusher.stored_bytes, pusher.stored_objects);
+        let result = match pusher.begin(&self.log, groups) {
+            Ok(true) => pusher.step(&self.log),
+            Ok(false) => Ok(true),
+            Err(error) => Err(error),
+        };
+        self.origin_log_bytes.fetch_add(pusher.stored_bytes - before.0, Ordering::Relaxed);
+        self.origin_log_objects.fetch_add(pusher.stored_objects - before.1, Ordering::Relaxed);
+        if result.is_ok() {
+            self.answer_waiters(&pusher);
+        }
+        result
+    }
+
+    /// Pushes everything that was acknowledged before the call.
+    pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
+        let target = self.log.appended();
+        let mut failures = 0;
+        loop {
+            self.check_open()?;
+            let groups: Vec<u8> = {
+                let map = self.log.map.read();
+                let numbers = 0..map.regions.groups().len() as u8;
+                numbers.filter(|group| map.regions.is_pushed(*group)).collect()
+            };
+            {
+                let pusher = self.pusher.lock();
+                let is_there = groups.iter().all(|group| pusher.through(*group) >= target);
+                if is_there && pusher.last().is_some() && !pusher.is_under_way() {
+                    return Ok(());
+                }
+            }
+            match self.push_one(&groups) {
+                Ok(_) => {
+                    let found = self.pusher.lock().find_next();
+                    found.map(drop).map_err(|error| self.push_failed(error))?;
+                }
+                Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
+                    return Err(self.push_failed(error));
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures > 2 {
+                        return Err(self.push_failed(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), OverlayError> {
+        match self.check_writable() {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind == DeviceErrorKind::Fenced => {
+                Err(OverlayError::Fenced(self.volume))
+            }
+            Err(error) => Err(OverlayError::Unavailable(error.message)),
+        }
+    }
+
+    /// Notes why a push failed.
+    pub(crate) fn push_failed(&self, error: PushError) -> OverlayError {
+        match error {
+            PushError::Fenced(why) => {
+                self.fence(&why);
+                OverlayError::Fenced(self.volume)
+            }
+            PushError::Retry(error) => {
+                *self.error.lock() = Some(format!("push: {error}"));
+                error
+            }
+            PushError::Local(why) => {
+                *self.error.lock() = Some(why.clone());
+                OverlayError::Unavailable(why)
+            }
+        }
+    }
+
+    /// Waits until something is to be pushed, the volume is closed, or `until`.
+    pub(crate) fn wait_for_push(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        if queue.waiters.is_empty() && !self.is_closed() {
+            self.wake.wait_until(&mut queue, until);
+        }
+    }
+
+    /// Waits for the volume to be closed, or `until`.
+    pub(crate) fn wait_for_close(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
+    }
+}

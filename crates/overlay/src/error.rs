@@ -1,0 +1,102 @@
+//! What can go wrong with an overlay outside of a request.
+
+use std::io;
+
+use acstor_types::{DiskId, ErrorKind};
+
+use crate::SinkError;
+
+/// An operation on an overlay that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverlayError {
+    /// A value is out of range; repeating the call cannot help.
+    #[error("{0}")]
+    Invalid(String),
+    /// There is no such volume.
+    #[error("volume {0} is not in the origin")]
+    NotFound(DiskId),
+    /// Another host owns the volume, or this one may not.
+    #[error("volume {volume} is owned by {owner}: detach it there first")]
+    Owned {
+        /// The volume.
+        volume: DiskId,
+        /// The host that owns it.
+        owner: String,
+    },
+    /// The volume's record does not list this host.
+    #[error("volume {volume} is not attached to {host}: attach it through the volume service")]
+    NotAllowed {
+        /// The volume.
+        volume: DiskId,
+        /// This host.
+        host: String,
+    },
+    /// Another host has become the owner: nothing more is stored.
+    #[error("volume {0} has a newer owner: this host was fenced; detach the volume here")]
+    Fenced(DiskId),
+    /// Another process has the local log open.
+    #[error("the local log {0} is in use by another process: stop it")]
+    Locked(String),
+    /// The local log was written by a release that this one does not understand.
+    #[error(
+        "local log {path} has format version {found}, this build reads {supported}: upgrade acstor"
+    )]
+    Version {
+        /// File of the log.
+        path: String,
+        /// Version found on disk.
+        found: u32,
+        /// Version that this build reads.
+        supported: u32,
+    },
+    /// Something that was stored is not what it should be.
+    #[error("{0}")]
+    Corrupt(String),
+    /// The quota or the file system has no room.
+    #[error("no room for {0}: raise [volumes] quota_bytes or free disk space")]
+    NoSpace(String),
+    /// A file operation failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was attempted.
+        action: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The origin did not do what was asked.
+    #[error(transparent)]
+    Origin(#[from] SinkError),
+    /// The volume is being closed, or a deadline passed.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl OverlayError {
+    /// Takes a file operation's error.
+    pub(crate) fn io(action: impl Into<String>, source: io::Error) -> OverlayError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                OverlayError::NoSpace(action.into())
+            }
+            _ => OverlayError::Io { action: action.into(), source },
+        }
+    }
+
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OverlayError::Invalid(_) => ErrorKind::Invalid,
+            OverlayError::NotFound(_) => ErrorKind::NotFound,
+            OverlayError::Owned { .. } | OverlayError::NotAllowed { .. } => ErrorKind::Invalid,
+            OverlayError::Fenced(_) => ErrorKind::Fenced,
+            OverlayError::Version { .. } => ErrorKind::Unsupported,
+            OverlayError::Corrupt(_) => ErrorKind::Corrupt,
+            OverlayError::NoSpace(_) => ErrorKind::Exhausted,
+            OverlayError::Origin(error) => error.kind(),
+            OverlayError::Locked(_) | OverlayError::Io { .. } | OverlayError::Unavailable(_) => {
+                ErrorKind::Unavailable
+            }
+        }
+    }
+}

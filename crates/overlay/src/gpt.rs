@@ -1,0 +1,119 @@
+//! Names of partitions, for regions that are named by them.
+//!
+//! Source: UEFI specification 2.10, §5.3. Only what is needed: the primary header at LBA 1 of
+//! 512-byte sectors and its entries. A table that is damaged has no partitions; so has one that
+//! is being written.
+
+use crate::record::{SECTOR, u32_at, u64_at};
+use crate::regions::Partition;
+
+const ENTRIES_MAX: u32 = 256;
+const NAME_OFFSET: usize = 56;
+const NAME_LEN: usize = 72;
+
+/// First sector and count of the sectors that hold the header.
+pub(crate) const HEADER_SECTOR: u64 = 1;
+
+/// Where the entries of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entries {
+    pub offset: u64,
+    pub len: usize,
+    entry_len: usize,
+    crc: u32,
+}
+
+/// Reads the header, or returns `None` when it is none.
+pub(crate) fn parse_header(sector: &[u8]) -> Option<Entries> {
+    if sector.len() < SECTOR as usize || &sector[..8] != b"EFI PART" {
+        return None;
+    }
+    let header_len = u32_at(sector, 12) as usize;
+    if !(92..=SECTOR as usize).contains(&header_len) || u64_at(sector, 24) != HEADER_SECTOR {
+        return None;
+    }
+    let mut header = sector[..header_len].to_vec();
+    header[16..20].fill(0);
+    let (count, entry_len) = (u32_at(sector, 80), u32_at(sector, 84) as usize);
+    if crc32fast::hash(&header) != u32_at(sector, 16)
+        || count > ENTRIES_MAX
+        || !(128..=4096).contains(&entry_len)
+    {
+        return None;
+    }
+    let offset = u64_at(sector, 72).checked_mul(SECTOR)?;
+    Some(Entries { offset, len: count as usize * entry_len, entry_len, crc: u32_at(sector, 88) })
+}
+
+/// Reads the entries' bytes; damaged ones have no partitions.
+pub(crate) fn parse_entries(entries: &Entries, bytes: &[u8]) -> Vec<Partition> {
+    if bytes.len() != entries.len || crc32fast::hash(bytes) != entries.crc {
+        return Vec::new();
+    }
+    let partition = |entry: &[u8]| {
+        let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
+        let is_used = entry[..16].iter().any(|byte| *byte != 0);
+        (is_used && first <= last && last < u64::MAX).then(|| (name(entry), first, last + 1))
+    };
+    bytes.chunks_exact(entries.entry_len).filter_map(partition).collect()
+}
+
+fn name(entry: &[u8]) -> String {
+    let units = entry[NAME_OFFSET..NAME_OFFSET + NAME_LEN].chunks_exact(2);
+    let units = units.map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    char::decode_utf16(units.take_while(|unit| *unit != 0))
+        .map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns sectors 0 to 33 of a disk with these partitions: name, first and last sector.
+    pub(crate) fn table(partitions: &[(&str, u64, u64)]) -> Vec<u8> {
+        let mut entries = vec![0; 128 * 128];
+        for (entry, (name, first, last)) in entries.chunks_exact_mut(128).zip(partitions) {
+            entry[..32].fill(0x5a);
+            entry[32..40].copy_from_slice(&first.to_le_bytes());
+            entry[40..48].copy_from_slice(&last.to_le_bytes());
+            for (place, unit) in entry[NAME_OFFSET..].chunks_exact_mut(2).zip(name.encode_utf16()) {
+                place.copy_from_slice(&unit.to_le_bytes());
+            }
+        }
+        let mut header = vec![0; 512];
+        header[..8].copy_from_slice(b"EFI PART");
+        header[12..16].copy_from_slice(&92_u32.to_le_bytes());
+        header[24..32].copy_from_slice(&1_u64.to_le_bytes());
+        header[72..80].copy_from_slice(&2_u64.to_le_bytes());
+        header[80..84].copy_from_slice(&128_u32.to_le_bytes());
+        header[84..88].copy_from_slice(&128_u32.to_le_bytes());
+        header[88..92].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
+        let crc = crc32fast::hash(&header[..92]);
+        header[16..20].copy_from_slice(&crc.to_le_bytes());
+        [vec![0; 512], header, entries].concat()
+    }
+
+    #[test]
+    fn names_are_read() {
+        let disk = table(&[("root", 2048, 4095), ("swäp", 4096, 8191)]);
+        let entries = parse_header(&disk[512..1024]).unwrap();
+        assert_eq!((entries.offset, entries.len), (1024, 16 << 10));
+        let partitions = parse_entries(&entries, &disk[1024..]);
+        assert_eq!(partitions, [("root".into(), 2048, 4096), ("swäp".into(), 4096, 8192)]);
+        let mut damaged = disk[1024..].to_vec();
+        damaged[5] ^= 1;
+        assert!(parse_entries(&entries, &damaged).is_empty());
+    }
+
+    #[test]
+    fn damaged_header_is_none() {
+        let disk = table(&[("root", 2048, 4095)]);
+        for position in 512..512 + 92 {
+            let mut sector = disk[512..1024].to_vec();
+            sector[position - 512] ^= 0x40;
+            assert_eq!(parse_header(&sector), None, "{position}");
+        }
+        assert_eq!(parse_header(&[0; 511]), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Named maxima. A value from disk, network or a guest is compared with these before anything is
+//! allocated.
+
+/// Longest read that is answered, bytes.
+pub const READ_BYTES_MAX: usize = 64 << 20;
+/// Most payload of one record of the local log, bytes; a longer write becomes several records.
+pub const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// Smallest segment of the local log, bytes; a record takes at most a quarter of a segment.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Largest segment of the local log, bytes.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Fewest segments that a quota must allow: the head, the next one, one for reclaiming.
+pub const SEGMENTS_MIN: u64 = 4;
+/// Most extents of a checkpoint (6 GiB of it); a log that has more folds or stays unsaved.
+pub const CHECKPOINT_EXTENTS_MAX: u64 = 256 << 20;
+/// Extents that a checkpoint copies per turn of the lock, about a millisecond.
+pub(crate) const CHECKPOINT_STEP: usize = 32 << 10;
+/// Bytes appended between two hints to the kernel to start writing back.
+pub(crate) const WRITEBACK_BYTES: u64 = 8 << 20;
+/// Most payload of one log object, as stored, bytes.
+pub const LOG_OBJECT_BYTES_MAX: usize = 8 << 20;
+/// Most records of one log object.
+pub const LOG_OBJECT_RECORDS_MAX: u32 = 1 << 17;
+/// Most payload of one record of a log object before compression, bytes.
+pub const LOG_RECORD_BYTES_MAX: usize = 1 << 20;
+/// Most regions of one volume.
+pub const REGIONS_MAX: usize = 64;
+/// Most groups of equal durability of one volume.
+pub const GROUPS_MAX: usize = 16;
+/// Most log ranges that a volume's record may list.
+pub const LOG_RANGES_MAX: usize = 4096;
+/// Largest record of a volume in the origin, bytes.
+pub const VOLUME_RECORD_BYTES_MAX: usize = 1 << 20;
+/// Chunks that a fold reads, hashes and stores in one pack.
+pub(crate) const FOLD_PACK_BYTES: usize = 32 << 20;

@@ -1,0 +1,277 @@
+//! A disk in memory that can lose and tear whatever was not synced; and one that fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use acstor_testkit::{Fault, FaultPlan};
+use memmap2::MmapRaw;
+use parking_lot::Mutex;
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::disk::{LogDisk, LogFile};
+
+const SECTOR: u64 = 512;
+
+type Sector = [u8; SECTOR as usize];
+
+/// A directory in memory. Cheap to clone; clones share it.
+///
+/// A power failure keeps or loses each unsynced sector by itself, and the unsynced changes of
+/// names from some point on, as a journal does.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+    pub(crate) faults: FaultPlan,
+}
+
+#[derive(Debug)]
+struct State {
+    capacity: u64,
+    names: BTreeMap<String, Arc<MemoryFile>>,
+    synced_names: BTreeMap<String, Arc<MemoryFile>>,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Set(String, Arc<MemoryFile>),
+    Remove(String),
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    reserved: u64,
+    faults: FaultPlan,
+    content: Mutex<Content>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    size: u64,
+    synced_size: u64,
+    sectors: BTreeMap<u64, Sector>,
+    synced: BTreeMap<u64, Sector>,
+    unsynced: BTreeSet<u64>,
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, Arc<MemoryFile>>) {
+        match self {
+            Change::Set(name, file) => names.insert(name.clone(), Arc::clone(file)),
+            Change::Remove(name) => names.remove(name),
+        };
+    }
+}
+
+impl MemoryDisk {
+    pub(crate) fn new(capacity: u64) -> MemoryDisk {
+        let (names, synced_names) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { capacity, names, synced_names, changes: Vec::new() };
+        MemoryDisk { state: Arc::new(Mutex::new(state)), faults: FaultPlan::new() }
+    }
+
+    /// Returns what a power failure leaves of the disk.
+    pub(crate) fn after_power_failure(&self, rng: &mut ChaCha8Rng) -> MemoryDisk {
+        let state = self.state.lock();
+        let disk = MemoryDisk::new(state.capacity);
+        let mut names = state.synced_names.clone();
+        let kept = rng.random_range(0..=state.changes.len());
+        state.changes[..kept].iter().for_each(|change| change.apply(&mut names));
+        // Now and then everything was written already, or nothing.
+        let share = *[0.0, 0.5, 0.9, 1.0].get(rng.random_range(0..4)).unwrap();
+        let survive = |(name, file): (String, Arc<MemoryFile>)| {
+            (name, Arc::new(file.after_power_failure(rng, share, disk.faults.clone())))
+        };
+        let names: BTreeMap<_, _> = names.into_iter().map(survive).collect();
+        *disk.state.lock() = State {
+            capacity: state.capacity,
+            synced_names: names.clone(),
+            names,
+            changes: Vec::new(),
+        };
+        disk
+    }
+
+    /// Returns the disk as another process finds it after this one was killed: nothing is lost.
+    pub(crate) fn after_kill(&self) -> MemoryDisk {
+        self.faults.disarm();
+        self.clone()
+    }
+
+    /// Makes the disk larger.
+    pub(crate) fn grow(&self, bytes: u64) {
+        self.state.lock().capacity += bytes;
+    }
+
+    fn check(&self, operation: &'static str) -> io::Result<()> {
+        self.faults.next(operation).map_or(Ok(()), |fault| Err(fault.error()))
+    }
+}
+
+impl State {
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.names);
+        self.changes.push(change);
+    }
+}
+
+impl MemoryFile {
+    fn after_power_failure(
+        &self,
+        rng: &mut ChaCha8Rng,
+        share: f64,
+        faults: FaultPlan,
+    ) -> MemoryFile {
+        let content = self.content.lock();
+        let mut sectors = content.synced.clone();
+        for at in &content.unsynced {
+            if rng.random_bool(share) {
+                match content.sectors.get(at) {
+                    Some(sector) => sectors.insert(*at, *sector),
+                    None => sectors.remove(at),
+                };
+            }
+        }
+        let size = if rng.random_bool(share) { content.size } else { content.synced_size };
+        let size = size.max(self.reserved.min(content.size));
+        let content = Content {
+            size,
+            synced_size: size,
+            synced: sectors.clone(),
+            sectors,
+            unsynced: BTreeSet::new(),
+        };
+        MemoryFile { reserved: self.reserved, faults, content: Mutex::new(content) }
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) {
+        let mut content = self.content.lock();
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (sector, start) = (at / SECTOR, (at % SECTOR) as usize);
+            let len = rest.len().min(SECTOR as usize - start);
+            let target = content.sectors.entry(sector).or_insert([0; SECTOR as usize]);
+            target[start..start + len].copy_from_slice(&rest[..len]);
+            content.unsynced.insert(sector);
+            rest = &rest[len..];
+            at += len as u64;
+        }
+        content.size = content.size.max(at);
+    }
+}
+
+impl LogDisk for MemoryDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.state.lock().names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, size_bytes: u64) -> io::Result<Arc<dyn LogFile>> {
+        self.check("create")?;
+        let mut state = self.state.lock();
+        let others = state.names.iter().filter(|(other, _)| *other != name);
+        let used: u64 = others.map(|(_, file)| file.reserved).sum();
+        if used + size_bytes > state.capacity {
+            return Err(Fault::ENOSPC.error());
+        }
+        let content = Content { size: size_bytes, ..Content::default() };
+        let (content, faults) = (Mutex::new(content), self.faults.clone());
+        let file = Arc::new(MemoryFile { reserved: size_bytes, faults, content });
+        state.change(Change::Set(name.to_owned(), Arc::clone(&file)));
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
+        let state = self.state.lock();
+        let file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::clone(file) as Arc<dyn LogFile>)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check("rename")?;
+        let mut state = self.state.lock();
+        let file = state.names.get(from).cloned().ok_or(io::ErrorKind::NotFound)?;
+        // One change: a power failure leaves the old name or the new one.
+        state.names.remove(from);
+        state.change(Change::Set(to.to_owned(), file));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if !state.names.contains_key(name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.change(Change::Remove(name.to_owned()));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.check("sync-names")?;
+        let mut state = self.state.lock();
+        state.changes.clear();
+        state.synced_names = state.names.clone();
+        Ok(())
+    }
+}
+
+impl LogFile for MemoryFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(fault) = self.faults.next("read") {
+            return Err(fault.error());
+        }
+        let content = self.content.lock();
+        if offset + buffer.len() as u64 > content.size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let (sector, start) = (at / SECTOR, (at % SECTOR) as usize);
+            let len = (buffer.len() - done).min(SECTOR as usize - start);
+            match content.sectors.get(&sector) {
+                Some(bytes) => {
+                    buffer[done..done + len].copy_from_slice(&bytes[start..start + len]);
+                }
+                None => buffer[done..done + len].fill(0),
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let fault = self.faults.next("write");
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let done = fault.map_or(bytes.len(), |fault| fault.done_of(bytes.len()));
+        self.write(&bytes[..done], offset);
+        fault.map_or(Ok(()), |fault| Err(fault.error()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if let Some(fault) = self.faults.next("sync") {
+            return Err(fault.error());
+        }
+        let mut content = self.content.lock();
+        for at in std::mem::take(&mut content.unsynced) {
+            match content.sectors.get(&at).copied() {
+                Some(sector) => content.synced.insert(at, sector),
+                None => content.synced.remove(&at),
+            };
+        }
+        content.synced_size = content.size;
+        Ok(())
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) {}
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.content.lock().size)
+    }
+
+    fn map(&self, _len: usize) -> Option<MmapRaw> {
+        None
+    }
+}

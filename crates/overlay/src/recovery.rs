@@ -1,0 +1,218 @@
+//! Opening a local log: the checkpoint, then every record after it up to the first that is torn.
+//!
+//! Everything that was synced is there, and what is there is a prefix of what was written. Nothing
+//! is ever appended after a record that may be torn: the head is a new segment, and segments with
+//! records after a gap are removed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use acstor_types::DiskId;
+
+use crate::checkpoint::read_checkpoint;
+use crate::disk::{LogDisk, LogFile};
+use crate::extent_map::{Extent, Place};
+use crate::log::{Head, LocalLog, LogConfig, create_segment};
+use crate::map_state::MapState;
+use crate::record::{
+    HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, RecordKind,
+    SegmentHeader,
+};
+use crate::regions::RegionMap;
+use crate::segment::Segment;
+use crate::{OverlayError, limits};
+
+/// A log that was found, and whose it is.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub log: LocalLog,
+    pub volume: DiskId,
+    pub epoch: u32,
+}
+
+/// Opens the log in `disk`, or returns `None` when there is none (yet).
+pub(crate) fn open_log(
+    disk: &Arc<dyn LogDisk>,
+    config: LogConfig,
+    regions: Arc<RegionMap>,
+) -> Result<Option<Recovered>, OverlayError> {
+    let Some(checkpoint) = read_checkpoint(&**disk)? else { return Ok(None) };
+    let header = checkpoint.header;
+    let mut map = MapState::new(regions);
+    let segments = open_segments(&**disk, header.log_id)?;
+    map.segments = segments.iter().map(|s| (s.number, Arc::clone(s))).collect();
+    for extent in &checkpoint.extents {
+        check_place(&map, extent)?;
+        map.apply(extent);
+    }
+    for (start, end) in checkpoint.dirty {
+        map.mark_dirty(start, end, Instant::now);
+    }
+    if !map.segments.contains_key(&header.segment) {
+        return Err(missing(header.segment));
+    }
+    let mut next_sequence = header.next_sequence;
+    for segment in segments.iter().filter(|segment| segment.number >= header.segment) {
+        let is_first = segment.number == header.segment;
+        let from = if is_first { header.offset } else { RECORDS_OFFSET };
+        next_sequence = scan(segment, from, next_sequence, |record, place| {
+            let (start, end) = (record.first_sector, record.end_sector());
+            map.apply(&Extent { start, end, place });
+            if !record.is_copy {
+                map.mark_dirty(start, end, Instant::now);
+            }
+        })?;
+        // What the scan saw may be in the page cache only, and a checkpoint will refer to it.
+        segment.file.sync().map_err(|e| OverlayError::io("sync a segment", e))?;
+    }
+    tracing::info!(
+        volume = %header.volume,
+        extents = map.extents.len(),
+        replayed = next_sequence - header.next_sequence,
+        "local log open"
+    );
+    let next_number = segments.iter().map(|segment| segment.number + 1).max().unwrap_or(0);
+    let log =
+        start(disk, config, header.log_id, map, next_number.max(header.segment), next_sequence)?;
+    log.checkpoint(header.volume, header.epoch)?;
+    Ok(Some(Recovered { log, volume: header.volume, epoch: header.epoch }))
+}
+
+/// Creates an empty log in `disk`, removing whatever is there. It is found again only once it has
+/// a checkpoint.
+pub(crate) fn create_log(
+    disk: &Arc<dyn LogDisk>,
+    config: LogConfig,
+    regions: Arc<RegionMap>,
+) -> Result<LocalLog, OverlayError> {
+    let io = |error| OverlayError::io("empty the directory of the local log", error);
+    let mut names = disk.list().map_err(io)?;
+    // The checkpoint first: without it the rest is nothing.
+    names.sort();
+    for name in names {
+        disk.remove(&name).map_err(io)?;
+    }
+    disk.sync().map_err(io)?;
+    start(disk, config, rand::random(), MapState::new(regions), 0, 1)
+}
+
+fn start(
+    disk: &Arc<dyn LogDisk>,
+    config: LogConfig,
+    log_id: [u8; 16],
+    mut map: MapState,
+    number: u32,
+    next_sequence: u64,
+) -> Result<LocalLog, OverlayError> {
+    let segment = create_segment(&**disk, log_id, number, config.segment_bytes)
+        .map_err(|error| OverlayError::io("create a segment of the local log", error))?;
+    map.segments.insert(number, Arc::clone(&segment));
+    let head = Head {
+        segment,
+        offset: RECORDS_OFFSET,
+        next_sequence,
+        next_number: number + 1,
+        spare: None,
+        unsynced: Vec::new(),
+        since_checkpoint: 0,
+        is_frozen: false,
+        writeback_from: 0,
+    };
+    Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map))
+}
+
+/// Opens every segment of the log, in the order of their numbers.
+fn open_segments(disk: &dyn LogDisk, log_id: [u8; 16]) -> Result<Vec<Arc<Segment>>, OverlayError> {
+    let names = disk.list().map_err(|e| OverlayError::io("list the local log", e))?;
+    let mut segments = Vec::new();
+    for name in names {
+        let Some(number) = Segment::number_of(&name) else { continue };
+        let io = |error| OverlayError::io(format!("open {name}"), error);
+        let file = disk.open(&name).map_err(io)?;
+        match read_header(&*file).map_err(io)? {
+            Ok(header) if header.number == number && header.log_id == log_id => {
+                let size = header.size_bytes;
+                segments.push(Arc::new(Segment::new(number, header.salt, file, size)));
+            }
+            Err(HeaderError::Version(found)) => {
+                let supported = OVERLAY_LOG_VERSION;
+                return Err(OverlayError::Version { path: name, found, supported });
+            }
+            // Left by a crash while it was created, or by an earlier log.
+            Ok(_) | Err(HeaderError::Corrupt) => disk.remove(&name).map_err(io)?,
+        }
+    }
+    segments.sort_unstable_by_key(|segment| segment.number);
+    Ok(segments)
+}
+
+fn read_header(file: &dyn LogFile) -> std::io::Result<Result<SegmentHeader, HeaderError>> {
+    let size = file.size_bytes()?;
+    if size < RECORDS_OFFSET {
+        return Ok(Err(HeaderError::Corrupt));
+    }
+    let mut bytes = [0; HEADER_LEN];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = SegmentHeader::parse(&bytes);
+    Ok(header.and_then(|h| if h.size_bytes <= size { Ok(h) } else { Err(HeaderError::Corrupt) }))
+}
+
+fn check_place(map: &MapState, extent: &Extent) -> Result<(), OverlayError> {
+    let Place::Log { segment, offset } = extent.place else { return Ok(()) };
+    let is_inside = |segment: &Arc<Segment>| {
+        extent.bytes() <= segment.size_bytes
+            && offset >= RECORDS_OFFSET
+            && offset <= segment.size_bytes - extent.bytes()
+    };
+    if map.segments.get(&segment).is_some_and(is_inside) {
+        return Ok(());
+    }
+    Err(missing(segment))
+}
+
+fn missing(segment: u32) -> OverlayError {
+    OverlayError::Corrupt(format!(
+        "{name} of the local log is missing or damaged: restore it, or remove the volume's \
+         directory to go on with what the origin has",
+        name = Segment::file_name(segment)
+    ))
+}
+
+/// Calls `visit` with every valid record of a segment from `from` on whose sequence number follows
+/// the one before; returns the number that would come next.
+pub(crate) fn scan(
+    segment: &Segment,
+    from: u64,
+    next_sequence: u64,
+    mut visit: impl FnMut(&RecordHeader, Place),
+) -> Result<u64, OverlayError> {
+    let mut offset = from;
+    let mut sequence = next_sequence;
+    let mut payload = vec![0; limits::RECORD_BYTES_MAX as usize];
+    let mut bytes = [0; HEADER_LEN];
+    while offset + HEADER_LEN as u64 <= segment.size_bytes {
+        let io = |error| OverlayError::io("read a segment of the local log", error);
+        segment.file.read_exact_at(&mut bytes, offset).map_err(io)?;
+        let Some(record) = RecordHeader::parse(&bytes) else { break };
+        let end = offset + HEADER_LEN as u64 + record.payload_len();
+        if record.sequence != sequence || record.salt != segment.salt || end > segment.size_bytes {
+            break;
+        }
+        let payload = &mut payload[..record.payload_len() as usize];
+        let at = offset + HEADER_LEN as u64;
+        let place = match record.kind {
+            RecordKind::Zeroes => Place::Zero,
+            RecordKind::Data => {
+                segment.file.read_exact_at(payload, at).map_err(io)?;
+                if crc32fast::hash(payload) != record.payload_crc {
+                    break;
+                }
+                Place::Log { segment: segment.number, offset: at }
+            }
+        };
+        visit(&record, place);
+        sequence += 1;
+        offset = end;
+    }
+    Ok(sequence)
+}

@@ -1,0 +1,455 @@
+//! Reads and writes of an open volume.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use acstor_readpath::{ExtentKind, ReadError, Segment as BaseSegment, limits as base_limits};
+use bytes::Bytes;
+
+use crate::core::{Base, Core};
+use crate::extent_map::{Extent, Place};
+use crate::log::AppendError;
+use crate::record::SECTOR;
+use crate::segment::{LogPiece, Segment};
+use crate::{
+    DeviceError, DeviceErrorKind, DeviceExtent, Done, ExtentQuery, OverlayError, Piece, TryRead,
+    limits,
+};
+
+/// What a write does.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Puts bytes at an offset.
+    Data(u64, Bytes),
+    /// Makes a range read as zeros.
+    Zeroes(u64, u64),
+}
+
+impl Change {
+    fn range(&self) -> (u64, u64) {
+        match self {
+            Change::Data(offset, data) => (*offset, data.len() as u64),
+            Change::Zeroes(offset, len) => (*offset, *len),
+        }
+    }
+}
+
+/// A part of a read: pieces from the log, gaps for the base.
+enum Part {
+    Ready(Piece),
+    Gap(u64, usize),
+}
+
+impl Core {
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let size = self.size_bytes.load(Ordering::Acquire);
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= size);
+        if is_inside && offset.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR) {
+            return Ok(());
+        }
+        Err(DeviceError::new(
+            DeviceErrorKind::Invalid,
+            format!("{len} bytes at {offset} are not whole sectors of a disk of {size} bytes"),
+        ))
+    }
+
+    /// Returns what the log has of a range, and gaps.
+    fn plan(&self, offset: u64, len: usize) -> Result<Vec<Part>, DeviceError> {
+        if self.is_closed() {
+            return Err(crate::flusher::closed());
+        }
+        self.check_range(offset, len as u64)?;
+        if len > limits::READ_BYTES_MAX {
+            return Err(DeviceError::new(DeviceErrorKind::Invalid, "the read is too long"));
+        }
+        let (start, end) = (offset / SECTOR, (offset + len as u64) / SECTOR);
+        let mut parts = Vec::with_capacity(4);
+        let mut copies: Vec<(usize, Arc<Segment>, u64, usize)> = Vec::new();
+        let mut at = start;
+        let map = self.log.map.read();
+        for extent in map.extents.range(start, end) {
+            push_gap(&mut parts, at, extent.start);
+            at = extent.end;
+            let len = extent.bytes() as usize;
+            match self.log_piece(&map.segments, &extent) {
+                Ok(Some(piece)) => parts.push(Part::Ready(piece)),
+                Ok(None) => {
+                    if let Place::Log { segment, offset } = extent.place
+                        && let Some(segment) = map.segments.get(&segment)
+                    {
+                        copies.push((parts.len(), Arc::clone(segment), offset, len));
+                        parts.push(Part::Gap(0, 0));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        drop(map);
+        push_gap(&mut parts, at, end);
+        for (place, segment, offset, len) in copies {
+            let mut bytes = vec![0; len];
+            segment.file.read_exact_at(&mut bytes, offset).map_err(|error| {
+                let text = format!("cannot read the local log of volume {}: {error}", self.volume);
+                DeviceError::new(DeviceErrorKind::Io, text)
+            })?;
+            parts[place] = Part::Ready(Piece::Base(BaseSegment::Bytes(Bytes::from(bytes))));
+        }
+        Ok(parts)
+    }
+
+    /// Returns the piece for an extent, or `None` when it must be read.
+    fn log_piece(
+        &self,
+        segments: &hashbrown::HashMap<u32, Arc<Segment>>,
+        extent: &Extent,
+    ) -> Result<Option<Piece>, DeviceError> {
+        let len = extent.bytes() as usize;
+        match extent.place {
+            Place::Zero => Ok(Some(Piece::Base(BaseSegment::Zeros(len)))),
+            Place::Log { segment, offset } => {
+                let segment = segments.get(&segment).ok_or_else(|| {
+                    let text = format!("segment {segment} of volume {} is lost", self.volume);
+                    DeviceError::new(DeviceErrorKind::Io, text)
+                })?;
+                Ok(LogPiece::new(segment, offset, len).map(Piece::Log))
+            }
+        }
+    }
+
+    pub(crate) fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, DeviceError> {
+        let parts = self.plan(offset, len)?;
+        // After the plan: a base that replaces folded extents is there before they are dropped.
+        let base = self.base.load_full();
+        let mut pieces = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Ready(piece) => pieces.push(piece),
+                Part::Gap(offset, len) => {
+                    if !try_base(base.as_deref(), offset, len, &mut pieces)? {
+                        return Ok(TryRead::WouldWait);
+                    }
+                }
+            }
+        }
+        Ok(TryRead::Ready(pieces))
+    }
+
+    pub(crate) async fn read(&self, offset: u64, len: usize) -> Result<Vec<Piece>, DeviceError> {
+        let parts = self.plan(offset, len)?;
+        let base = self.base.load_full();
+        let mut pieces = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Ready(piece) => pieces.push(piece),
+                Part::Gap(offset, len) => {
+                    pieces.extend(read_base(base.as_deref(), offset, len).await?);
+                }
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Reads bytes; blocks, and must not be called from a task.
+    pub(crate) fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, OverlayError> {
+        let pieces = match self.try_read(offset, len) {
+            Ok(TryRead::Ready(pieces)) => Ok(pieces),
+            Ok(TryRead::WouldWait) => self.runtime.block_on(self.read(offset, len)),
+            Err(error) => Err(error),
+        };
+        copy_pieces(pieces, len)
+    }
+
+    /// Reads bytes of the base alone, zeros past its end; blocks as [`Core::read_bytes`] does.
+    pub(crate) fn read_base_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, OverlayError> {
+        let base = self.base.load_full();
+        let mut pieces = Vec::new();
+        let read = match try_base(base.as_deref(), offset, len, &mut pieces) {
+            Ok(true) => Ok(pieces),
+            Ok(false) => self.runtime.block_on(read_base(base.as_deref(), offset, len)),
+            Err(error) => Err(error),
+        };
+        copy_pieces(read, len)
+    }
+
+    pub(crate) fn write(self: &Arc<Self>, change: Change, fua: bool) -> Done<()> {
+        let (offset, len) = change.range();
+        let checked = self.check_writable().and_then(|()| self.check_range(offset, len));
+        if checked.is_err() || len == 0 {
+            return Done::Now(checked);
+        }
+        match self.append(&change) {
+            Ok(sequence) => match self.appended(offset, len, sequence, fua) {
+                Some(future) => Done::Later(future),
+                None => Done::Now(Ok(())),
+            },
+            Err(AppendError::Frozen | AppendError::NoSpace) => {
+                let core = Arc::clone(self);
+                Done::Later(Box::pin(async move { core.write_later(change, fua).await }))
+            }
+            Err(error) => Done::Now(Err(append_error(&error))),
+        }
+    }
+
+    fn append(&self, change: &Change) -> Result<u64, AppendError> {
+        match change {
+            Change::Data(offset, data) => self.log.write(offset / SECTOR, data),
+            Change::Zeroes(offset, len) => self.log.zero(offset / SECTOR, len / SECTOR),
+        }
+    }
+
+    /// Returns what must be waited for before a write is acknowledged.
+    fn appended(
+        &self,
+        offset: u64,
+        len: u64,
+        sequence: u64,
+        fua: bool,
+    ) -> Option<crate::DeviceFuture<()>> {
+        if self.log.wants_keep.load(Ordering::Relaxed) {
+            self.keep_wake.notify_all();
+        }
+        let gpt = crate::gpt::HEADER_SECTOR * SECTOR;
+        if offset <= gpt && offset + len > gpt && self.has_partitions.load(Ordering::Relaxed) {
+            self.partitions_due.store(true, Ordering::Release);
+            self.keep_wake.notify_all();
+        }
+        self.acknowledge(offset / SECTOR, (offset + len) / SECTOR, sequence, fua)
+    }
+
+    /// Writes once the volume is thawed and there is room.
+    async fn write_later(self: Arc<Self>, change: Change, fua: bool) -> Result<(), DeviceError> {
+        let (offset, len) = change.range();
+        let mut rooms = 0;
+        loop {
+            let mut thawed = std::pin::pin!(self.thawed.notified());
+            thawed.as_mut().enable();
+            self.check_writable()?;
+            match self.append(&change) {
+                Ok(sequence) => {
+                    return match self.appended(offset, len, sequence, fua) {
+                        Some(future) => future.await,
+                        None => Ok(()),
+                    };
+                }
+                Err(AppendError::Frozen) => thawed.await,
+                Err(AppendError::NoSpace) if rooms < ROOMS_MAX => {
+                    rooms += 1;
+                    let core = Arc::clone(&self);
+                    let made = self
+                        .runtime
+                        .spawn_blocking(move || core.log.make_room(core.volume, core.epoch));
+                    match made.await {
+                        Ok(Ok(true)) => {}
+                        Ok(Ok(false)) | Err(_) => return Err(append_error(&AppendError::NoSpace)),
+                        Ok(Err(error)) => {
+                            tracing::warn!(volume = %self.volume, %error, "cannot make room");
+                            return Err(append_error(&AppendError::NoSpace));
+                        }
+                    }
+                }
+                Err(error) => return Err(append_error(&error)),
+            }
+        }
+    }
+
+    pub(crate) fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        what: ExtentQuery,
+        max: usize,
+    ) -> Vec<DeviceExtent> {
+        let mut extents: Vec<DeviceExtent> = Vec::new();
+        if self.check_range(offset, len).is_err() {
+            return extents;
+        }
+        let base = self.base.load_full();
+        let map = self.log.map.read();
+        let (mut at, end) = (offset / SECTOR, (offset + len) / SECTOR);
+        while at < end {
+            let next = match what {
+                ExtentQuery::Dirty => {
+                    let (run_end, is_dirty) = map.dirty_run(at, end);
+                    let len = (run_end - at) * SECTOR;
+                    DeviceExtent { len, is_hole: false, is_zero: false, is_dirty }
+                }
+                ExtentQuery::Allocation => match map.extents.range(at, end).next() {
+                    Some(extent) if extent.start == at => {
+                        let is_zero = extent.place == Place::Zero;
+                        let len = extent.bytes();
+                        DeviceExtent { len, is_hole: is_zero, is_zero, is_dirty: false }
+                    }
+                    covered => {
+                        let end = covered.map_or(end, |extent| extent.start);
+                        base_extent(base.as_deref(), at * SECTOR, end * SECTOR)
+                    }
+                },
+            };
+            at += next.len / SECTOR;
+            let is_full = extents.len() == max.max(1);
+            match extents.last_mut() {
+                Some(last) if DeviceExtent { len: last.len, ..next } == *last => {
+                    last.len += next.len;
+                }
+                _ if is_full => break,
+                _ => extents.push(next),
+            }
+        }
+        extents
+    }
+
+    pub(crate) fn prefetch(self: &Arc<Self>, offset: u64, len: u64) -> Done<()> {
+        if let Err(error) = self.check_range(offset, len) {
+            return Done::Now(Err(error));
+        }
+        let core = Arc::clone(self);
+        Done::Later(Box::pin(async move {
+            let (mut at, end) = (offset, offset + len);
+            while at < end {
+                let step = (end - at).min(PREFETCH_STEP);
+                core.read(at, step as usize).await?;
+                at += step;
+            }
+            Ok(())
+        }))
+    }
+}
+
+const PREFETCH_STEP: u64 = 4 << 20;
+/// How often a write asks for room before it is told that there is none.
+const ROOMS_MAX: u32 = 8;
+
+fn push_gap(parts: &mut Vec<Part>, start: u64, end: u64) {
+    if start < end {
+        parts.push(Part::Gap(start * SECTOR, ((end - start) * SECTOR) as usize));
+    }
+}
+
+/// Returns the part of a gap that the base covers, in steps that it answers.
+fn base_steps(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let covered = covered(base, offset, len);
+    let step = base_limits::READ_LEN_MAX;
+    (0..covered.div_ceil(step)).map(move |number| {
+        let at = number * step;
+        (offset + at as u64, step.min(covered - at))
+    })
+}
+
+/// Bytes of a gap that are inside the base.
+fn covered(base: Option<&Base>, offset: u64, len: usize) -> usize {
+    let size = base.map_or(0, |base| base.0.size_bytes());
+    size.saturating_sub(offset).min(len as u64) as usize
+}
+
+/// Appends the zeros of a gap that is past the base.
+fn pad(pieces: &mut Vec<Piece>, base: Option<&Base>, offset: u64, len: usize) {
+    let rest = len - covered(base, offset, len);
+    if rest > 0 {
+        pieces.push(Piece::Base(BaseSegment::Zeros(rest)));
+    }
+}
+
+/// Appends a gap's content when it is at hand.
+fn try_base(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+    pieces: &mut Vec<Piece>,
+) -> Result<bool, DeviceError> {
+    for (offset, len) in base_steps(base, offset, len) {
+        let Some(base) = base else { continue };
+        match base.0.try_read(offset, len).map_err(read_error)? {
+            acstor_readpath::TryRead::Ready(segments) => {
+                pieces.extend(segments.into_iter().map(Piece::Base));
+            }
+            acstor_readpath::TryRead::WouldWait => return Ok(false),
+        }
+    }
+    pad(pieces, base, offset, len);
+    Ok(true)
+}
+
+/// Returns a gap's content from wherever the base has it.
+async fn read_base(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<Piece>, DeviceError> {
+    let mut pieces = Vec::new();
+    for (offset, len) in base_steps(base, offset, len) {
+        let Some(base) = base else { continue };
+        let segments = base.0.read(offset, len).await.map_err(read_error)?;
+        pieces.extend(segments.into_iter().map(Piece::Base));
+    }
+    pad(&mut pieces, base, offset, len);
+    Ok(pieces)
+}
+
+fn copy_pieces(
+    pieces: Result<Vec<Piece>, DeviceError>,
+    len: usize,
+) -> Result<Vec<u8>, OverlayError> {
+    let mut bytes = vec![0; len];
+    let mut at = 0;
+    for piece in pieces.map_err(|error| OverlayError::Unavailable(error.message))? {
+        let target = &mut bytes[at..at + piece.len()];
+        at += piece.len();
+        let copied = match piece {
+            Piece::Log(piece) => piece.read_at(0, target),
+            Piece::Base(BaseSegment::Zeros(_)) => Ok(()),
+            Piece::Base(BaseSegment::Bytes(bytes)) => {
+                target.copy_from_slice(&bytes);
+                Ok(())
+            }
+            Piece::Base(BaseSegment::Mapped { chunk, start, .. }) => chunk.read_at(start, target),
+        };
+        copied.map_err(|error| OverlayError::io("read the disk", error))?;
+    }
+    Ok(bytes)
+}
+
+fn base_extent(base: Option<&Base>, offset: u64, end: u64) -> DeviceExtent {
+    let hole = |end: u64| DeviceExtent {
+        len: end - offset,
+        is_hole: true,
+        is_zero: true,
+        is_dirty: false,
+    };
+    // Whole sectors only: the last one of a base may be partly past its end.
+    let round = |at: u64| at.next_multiple_of(SECTOR).min(end);
+    let Some(base) = base.filter(|base| base.0.size_bytes() > offset) else { return hole(end) };
+    match base.0.next_extent(offset, ExtentKind::Data) {
+        None => hole(end),
+        Some(data) if data > offset => hole((data / SECTOR * SECTOR).clamp(offset + SECTOR, end)),
+        Some(_) => {
+            let data_end = base.0.next_extent(offset, ExtentKind::Hole).unwrap_or(end);
+            let data_end = round(data_end).max(offset + SECTOR);
+            DeviceExtent {
+                len: data_end.min(end) - offset,
+                is_hole: false,
+                is_zero: false,
+                is_dirty: false,
+            }
+        }
+    }
+}
+
+fn read_error(error: ReadError) -> DeviceError {
+    DeviceError::new(DeviceErrorKind::Io, error.to_string())
+}
+
+fn append_error(error: &AppendError) -> DeviceError {
+    let kind = match error {
+        AppendError::NoSpace => DeviceErrorKind::NoSpace,
+        AppendError::Io(_) | AppendError::Failed | AppendError::Frozen => DeviceErrorKind::Io,
+    };
+    let advice = match error {
+        AppendError::NoSpace => ": raise [volumes] quota_bytes or free disk space",
+        _ => "",
+    };
+    DeviceError::new(kind, format!("{error}{advice}"))
+}
