@@ -15,6 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 
+from acstor.status.volumes import LIBVIRT_MIN
 from acstor.testbed import exception, processes
 from acstor.testbed.onebox.directory import OneBoxDirectory
 
@@ -23,78 +24,44 @@ LOG = logging.getLogger(__name__)
 #: The root of the checkout that this module is part of.
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 CONSTRAINTS = pathlib.Path(__file__).with_name("constraints.txt")
-_APT_TIMEOUT_S = 600.0
+_APT_TIMEOUT_S = 900.0
 _PIP_TIMEOUT_S = 900.0
-_POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
-_POLICY_TEXT = """\
-#!/bin/sh
-# Written by tools/onebox, which removes it again: no service starts while it installs packages.
-exit 101
-"""
 
 
-def wanted_packages(bindep: str) -> list[str]:
-    """Return the Debian packages of the profile ``onebox``.
-
-    :param bindep: the text of ``bindep.txt``.
-    """
-    found = []
-    for line in bindep.splitlines():
-        name, _, profiles = line.partition("[")
-        if name.strip() and not line.startswith("#") and "onebox" in profiles.rstrip("]").split():
-            found.append(name.strip())
-    return found
-
-
-def missing_packages() -> list[str]:
-    """Return the Debian packages that are not installed.
+def install_packages() -> str:
+    """Install the Debian packages that are missing or too old; return those, one a line.
 
     :raises TestbedError: outside of a checkout.
+    :raises ToolFailedError: when apt fails; without root.
     """
-    try:
-        wanted = wanted_packages((CHECKOUT / "bindep.txt").read_text())
-    except FileNotFoundError as error:
+    if not (CHECKOUT / "bindep.txt").is_file():
         raise exception.TestbedError(
             "the one-box needs a checkout of ACStor", hint="run tools/onebox of a checkout"
-        ) from error
-    query = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n"]
-    installed = {
-        line.split()[0] for line in processes.run(query).splitlines() if line.endswith(" installed")
-    }
-    return [name for name in wanted if name not in installed]
-
-
-def install_packages() -> list[str]:
-    """Install the Debian packages that are missing, and return them.
-
-    :raises ToolMissingError: where there is no apt.
-    :raises ToolFailedError: when apt fails.
-    """
-    missing = missing_packages()
+        )
+    missing = _shell("missing_packages onebox")
     if missing:
-        apt = {"DEBIAN_FRONTEND": "noninteractive"}
-        with _no_service_starts():
-            processes.run(["apt-get", "update", "-qq"], timeout_s=_APT_TIMEOUT_S, env=apt)
-            install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing]
-            processes.run(install, timeout_s=_APT_TIMEOUT_S, env=apt)
+        _shell("install_packages onebox")
+    version = libvirt_version()
+    if not volumes_reconnect(version):
+        LOG.warning(
+            "libvirt is %s: guests lose their volumes when a data plane restarts; from %s on they "
+            "do not",
+            version,
+            ".".join(map(str, LIBVIRT_MIN)),
+        )
     return missing
 
 
-@contextlib.contextmanager
-def _no_service_starts() -> Iterator[None]:
-    """Within the block packages do not start their services: the one-box runs its own."""
-    with contextlib.suppress(FileNotFoundError):
-        if _POLICY.read_text() == _POLICY_TEXT:
-            _POLICY.unlink()  # of an installation that was killed
-    if _POLICY.exists():
-        yield
-        return
-    _POLICY.write_text(_POLICY_TEXT)
-    _POLICY.chmod(0o755)
-    try:
-        yield
-    finally:
-        _POLICY.unlink(missing_ok=True)
+def _shell(command: str) -> str:
+    """Run a function of ``tools/environment`` and return what it printed."""
+    script = f'cd "$0" && . tools/environment && {command}'
+    bash = ["bash", "-euo", "pipefail", "-c", script, str(CHECKOUT)]
+    return processes.run(bash, timeout_s=_APT_TIMEOUT_S)
+
+
+def volumes_reconnect(libvirt: str) -> bool:
+    """Return whether guests take up a lost connection to a volume, by the version of libvirt."""
+    return tuple(int(part) for part in libvirt.split(".")[:2]) >= LIBVIRT_MIN
 
 
 def environment_key() -> str:

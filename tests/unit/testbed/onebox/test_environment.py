@@ -1,23 +1,84 @@
 """What is installed: the packages of bindep.txt, exact versions, the checkout itself."""
 
 import importlib.metadata
+import os
 import pathlib
 import re
+import shutil
 import zipfile
 
+import pytest
+
+from acstor.testbed import processes
 from acstor.testbed.onebox import environment
 
+BINDEP = """\
+# comment
+absent-compiler [compile]
 
-def test_packages_of_the_profile_only() -> None:
-    text = (
-        "# comment\ngcc [compile]\n\nmariadb [onebox]\nfuse3 [platform:dpkg]\nx [test onebox]\ny\n"
-    )
-    assert environment.wanted_packages(text) == ["mariadb", "x"]
+absent-database [onebox]
+absent-of-both [test onebox]
+absent-platform [platform:dpkg]
+absent-emulator >=1:8.0
+absent-libvirt [onebox] >=9.2
+"""
+DPKG_QUERY = """\
+#!/bin/sh
+for package; do :; done
+case "$package" in
+    absent-*) exit 1 ;;
+    removed) printf 'config-files 1.0' ;;
+    new) printf 'installed 1:10.0+ds-1~bpo12+1' ;;
+    *) printf 'installed 1:7.2-1' ;;
+esac
+"""
+
+
+def missing_packages(checkout: pathlib.Path, bindep: str, *profile: str) -> list[str]:
+    """Return what the tools' shell function tells, in a checkout with another bindep.txt."""
+    (checkout / "bindep.txt").write_text(bindep)
+    programs = checkout / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "dpkg-query").write_text(DPKG_QUERY)
+    (programs / "dpkg-query").chmod(0o755)
+    tools = environment.CHECKOUT / "tools" / "environment"
+    script = 'cd "$1" && . "$2" && shift 2 && missing_packages "$@"'
+    command = ["bash", "-euo", "pipefail", "-c", script, "sh", str(checkout), str(tools), *profile]
+    path = f"{programs}:{os.environ['PATH']}"
+    return processes.run(command, env={"PATH": path}).splitlines()
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="this is no Debian")
+class TestMissingPackages:
+    """``missing_packages`` of tools/environment."""
+
+    def test_absent_ones_of_the_profile_only(self, tmp_path: pathlib.Path) -> None:
+        assert missing_packages(tmp_path, BINDEP, "onebox") == [
+            "absent-database 0", "absent-of-both 0", "absent-libvirt 9.2",
+        ]  # fmt: skip
+        assert missing_packages(tmp_path, BINDEP) == [
+            "absent-compiler 0", "absent-of-both 0", "absent-platform 0", "absent-emulator 1:8.0",
+        ]  # fmt: skip
+
+    def test_older_than_wanted_is_missing(self, tmp_path: pathlib.Path) -> None:
+        assert missing_packages(tmp_path, "qemu >=1:8.0\nnew >=1:8.0\nfuse3\n") == ["qemu 1:8.0"]
+
+    def test_removed_is_missing(self, tmp_path: pathlib.Path) -> None:
+        assert missing_packages(tmp_path, "removed [test]\n") == ["removed 0"]
+
+
+@pytest.mark.parametrize(
+    ("version", "reconnects"),
+    [("9.0.0", False), ("9.1.0", False), ("9.2.0", True), ("10.0.0", True), ("11.3.0", True)],
+)
+def test_volumes_reconnect_from_libvirt_9_2_on(version: str, reconnects: bool) -> None:
+    assert environment.volumes_reconnect(version) is reconnects
 
 
 def test_bindep_names_what_the_services_run() -> None:
-    wanted = environment.wanted_packages((environment.CHECKOUT / "bindep.txt").read_text())
-    assert {"mariadb-server-core", "rabbitmq-server", "memcached", "openssh-server"} <= set(wanted)
+    text = (environment.CHECKOUT / "bindep.txt").read_text()
+    wanted = {line.split()[0] for line in text.splitlines() if "onebox" in line}
+    assert {"mariadb-server-core", "rabbitmq-server", "memcached", "openssh-server"} <= wanted
 
 
 def test_every_version_is_exact() -> None:
