@@ -125,6 +125,11 @@ def known_options(file_name: str) -> set[tuple[str, str]]:
             scheduler = ("weight_classes", "available_filters", "enabled_filters")
             extra = {("filter_scheduler", name) for name in scheduler}
             extra.add(("oslo_messaging_notifications", "driver"))
+        case "cinder.conf":
+            from acstor.scheduler.cinder import options as weighing
+
+            listed = weighing.list_opts()
+            extra = {("DEFAULT", "scheduler_default_weighers")}
         case "glance-api.conf":
             from oslo_messaging import opts as messaging_opts
 
