@@ -8,6 +8,7 @@ from cliff import show
 
 from acstor.cli import repository_access
 from acstor.conf import types
+from acstor.repository import upgrade
 from acstor.repository.garbage import Collector
 from acstor.repository.repository import CHUNK_SIZE_DEFAULT, Repository
 
@@ -45,8 +46,22 @@ class ShowRepository(show.ShowOne):
         )
 
 
+class UpgradeRepository(show.ShowOne):
+    """Upgrade the repository to the format version of this release, which volumes need.
+
+    Only when every machine runs this release, and every program of it was restarted: programs of
+    older releases refuse the repository afterwards, but one that opened it before would go on, and
+    delete what volumes refer to. Repeating it is safe.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Upgrade, and describe the repository."""
+        conf = repository_access.configuration(self.app)
+        return _described(upgrade.upgrade(repository_access.open_origin(conf)))
+
+
 class CollectGarbage(show.ShowOne):
-    """Condemn what no image refers to, and delete what was condemned long enough ago.
+    """Condemn what nothing refers to, and delete what was condemned long enough ago.
 
     Run it now and then, for example daily; it takes two runs, [gc] grace apart, to free space.
     """

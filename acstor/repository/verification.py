@@ -5,19 +5,26 @@ import dataclasses
 import mmap
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from acstor import dataplane, exception
-from acstor.repository import layout, pack_reader
+from acstor.repository import claim, layout, pack_reader
 from acstor.repository.condemnation import State, Tombstones
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
+from acstor.repository.subjects import UNREADABLE, Kind, Subject, Subjects
+from acstor.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
+from acstor.volumes.log_range import LogRange
+from acstor.volumes.record import DiskState
 
 READERS = 2
 """Packs read at the same time."""
 READ_SIZE = 8 << 20
 """Bytes read and digested at once."""
+LOGS_MAX = 1 << 20
+"""Most log objects of one range that are read: a record that says more is wrong."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,13 +34,19 @@ class Damage:
     what: str
     """Message: what is wrong."""
     image: str | None = None
-    """Image that is affected; None: an object that no image needs."""
+    """Image that is affected; without one, a volume or a snapshot: an object that none needs."""
+    volume: str | None = None
+    """Volume that is affected."""
+    snapshot: str | None = None
+    """Snapshot that is affected."""
     chunk: int | None = None
-    """Index of the affected chunk of the image."""
+    """Index of the affected chunk of the disk."""
     pack: str | None = None
     """Id of the pack."""
     offset: int | None = None
     """Offset of the damaged chunk in the pack, bytes."""
+    log_object: str | None = None
+    """Key of the damaged log object."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,9 +54,13 @@ class Report:
     """What a verification read and found."""
 
     images: int = 0
+    volumes: int = 0
+    snapshots: int = 0
     packs: int = 0
     chunks: int = 0
     """Chunks of packs that were read and digested."""
+    log_objects: int = 0
+    """Log objects that were read and digested."""
     bytes_read: int = 0
     damages: list[Damage] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
@@ -51,12 +68,17 @@ class Report:
 
 
 class Verifier:
-    """Verifies images, or everything, of one repository."""
+    """Verifies images, or everything, of one repository.
+
+    Volumes and snapshots are in use meanwhile: what is damaged, but no longer needed by the time
+    that everything is read, is not reported.
+    """
 
     def __init__(self, repository: Repository, progress: Progress | None = None) -> None:
         """Keep what to verify."""
         self._repository = repository
         self._origin = repository.origin
+        self._subjects = Subjects(repository)
         self._progress = progress or Progress()
         self._lock = threading.Lock()
         self._report = Report()
@@ -67,7 +89,8 @@ class Verifier:
     def verify(self, image_ids: Sequence[str] | None = None) -> Report:
         """Re-read every digest of some images, or of the whole repository.
 
-        :param image_ids: the images; None: all, and every pack, also those that no image needs.
+        :param image_ids: the images; None: all, all volumes and snapshots with their log objects,
+            and every pack, also those that nothing needs.
         :raises NotFoundError: when there is no such image.
         :raises UnavailableError: when the origin cannot be read.
         """
@@ -76,41 +99,68 @@ class Verifier:
         self._reasons, self._unsound = {}, {}
         self._index = dataplane.DigestIndex(self._repository.chunk_size)
         wanted = (
-            list(self._repository.list_image_ids())
+            list(self._subjects.all())
             if image_ids is None
-            else [self._repository.get_image(image_id).id for image_id in image_ids]
+            else [
+                Subject(Kind.IMAGE, self._repository.get_image(image_id).id)
+                for image_id in image_ids
+            ]
         )
-        manifests = self._load_manifests(wanted)
+        disks = self._load(wanted)
+        manifests = {
+            subject: manifest for subject, (_, manifest) in disks.items() if manifest is not None
+        }
         packs = {pack for manifest in manifests.values() for pack in manifest.packs()}
         needed = frozenset(packs)
         if image_ids is None:
             names = map(layout.name_of, self._origin.list(layout.PACK_PREFIX))
             packs.update(bytes.fromhex(name) for name in names if name)
         self._read_packs(sorted(packs))
-        for image_id, manifest in manifests.items():
-            self._judge_image(image_id, manifest)
+        for subject, manifest in manifests.items():
+            self._judge_manifest(subject, manifest)
+        self._judge_logs({subject: disk for subject, (disk, _) in disks.items()})
         self._judge_unneeded(packs - needed)
         report = self._report
         report.seconds = time.monotonic() - started
         report.megabytes_per_second = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
         return report
 
-    def _load_manifests(self, image_ids: Sequence[str]) -> dict[str, dataplane.Manifest]:
-        manifests = {}
-        for image_id in image_ids:
+    def _load(
+        self, wanted: Sequence[Subject]
+    ) -> dict[Subject, tuple[DiskState, dataplane.Manifest | None]]:
+        disks = {}
+        counts = Counter(subject.kind for subject in wanted)
+        for subject in wanted:
             try:
-                image = self._repository.find_image(image_id)
-                if image is not None:
-                    manifests[image_id] = self._repository.load_manifest(image.record.manifest)
-                    self._report.images += 1
-            except (
-                exception.NotFoundError,
-                exception.CorruptError,
-                exception.UnsupportedError,
-            ) as error:
-                self._report.images += 1
-                self._report.damages.append(Damage(what=error.message, image=image_id))
-        return manifests
+                found = self._load_one(subject)
+            except UNREADABLE as error:
+                self._add(subject, error.message)
+                continue
+            if found is None:
+                counts[subject.kind] -= 1
+            else:
+                disks[subject] = found
+        self._report.images = counts[Kind.IMAGE]
+        self._report.volumes = counts[Kind.VOLUME]
+        self._report.snapshots = counts[Kind.SNAPSHOT]
+        return disks
+
+    def _load_one(self, subject: Subject) -> tuple[DiskState, dataplane.Manifest | None] | None:
+        before: DiskState | None = None
+        while True:
+            disk = self._subjects.disk_of(subject)
+            if disk is None:
+                return None
+            try:
+                return disk, self._subjects.load(disk)
+            except exception.NotFoundError:
+                # Another manifest was installed between the two reads, or it is really gone.
+                if before == disk:
+                    raise
+                before = disk
+
+    def _add(self, subject: Subject, what: str, **fields: Any) -> None:
+        self._report.damages.append(Damage(what, **{subject.kind.value: subject.id}, **fields))
 
     def _read_packs(self, packs: Sequence[bytes]) -> None:
         sizes = {}
@@ -180,17 +230,68 @@ class Verifier:
                 self._progress.advance(size)
         return unsound
 
-    def _judge_image(self, image_id: str, manifest: dataplane.Manifest) -> None:
-        for chunk in manifest.unsound(self._index):
+    def _judge_manifest(self, subject: Subject, manifest: dataplane.Manifest) -> None:
+        unsound = manifest.unsound(self._index)
+        if unsound and not self._is_current(subject, manifest):
+            return
+        for chunk in unsound:
             entry = manifest.entry(chunk)
             if entry is None:
                 continue
             _digest, pack, offset = entry
             reason = self._reasons.get(pack, "the content is not what its digest says")
-            self._report.damages.append(Damage(reason, image_id, chunk, pack.hex(), offset))
+            self._add(subject, reason, chunk=chunk, pack=pack.hex(), offset=offset)
+
+    def _is_current(self, subject: Subject, manifest: dataplane.Manifest) -> bool:
+        """Return whether a volume or snapshot still has the manifest that was judged."""
+        try:
+            disk = self._subjects.disk_of(subject)
+        except UNREADABLE:
+            return True
+        return disk is not None and disk.manifest == manifest.digest
+
+    def _judge_logs(self, disks: Mapping[Subject, DiskState]) -> None:
+        """Read the log objects of volumes and snapshots; each once, however many share it."""
+        users: defaultdict[str, list[Subject]] = defaultdict(list)
+        for subject, disk in disks.items():
+            for key in claim.missing_logs(self._origin, disk.logs):
+                self._judge_log_object(key, [subject], "the log object is missing")
+            for logs in disk.logs:
+                for sequence in range(logs.first, min(logs.last, logs.first + LOGS_MAX) + 1):
+                    users[logs.key(sequence)].append(subject)
+        self._progress.begin("verifying log objects", len(users))
+        for key, subjects in users.items():
+            try:
+                content = self._origin.get(key, LOG_OBJECT_SIZE_MAX)
+                self._report.log_objects += 1
+                self._report.bytes_read += len(content)
+                check_log_object(key, content)
+            except exception.NotFoundError:
+                pass  # judged above, or folded and collected since
+            except (
+                exception.CorruptError,
+                exception.UnsupportedError,
+                exception.InvalidError,
+            ) as error:
+                self._judge_log_object(key, subjects, error.message)
+            self._progress.advance(1)
+
+    def _judge_log_object(self, key: str, subjects: Sequence[Subject], what: str) -> None:
+        parsed = layout.parse_log_key(key)
+        for subject in subjects:
+            try:
+                disk = self._subjects.disk_of(subject)
+            except UNREADABLE:
+                disk = None  # reported already
+            if disk is None or parsed is None:
+                continue
+            volume, epoch, sequence = parsed
+            one = LogRange(volume, epoch, sequence, sequence)
+            if any(one.intersects(logs) for logs in disk.logs):
+                self._add(subject, what, log_object=key)
 
     def _judge_unneeded(self, packs: set[bytes]) -> None:
-        """Report damage of packs that no image needs: new images would be deduplicated to them.
+        """Report damage of packs that nothing needs: new images would be deduplicated to them.
 
         A pack that vanished is being collected; that is no damage.
         """

@@ -112,6 +112,14 @@ class RecordRefs:
             raise _no_volume(volume_id)
         return volume
 
+    def list_ids(self) -> Iterator[str]:
+        """Yield the ids of all volumes, in no particular order."""
+        return volume_ids(self._origin)
+
+    def list_snapshot_ids(self) -> Iterator[str]:
+        """Yield the ids of all snapshots, in no particular order."""
+        return snapshot_ids(self._origin)
+
     def list(self) -> Iterator[Volume]:
         """Yield all volumes; those that vanish meanwhile are left out."""
         for volume_id in volume_ids(self._origin):

@@ -77,7 +77,7 @@ def program(tmp_path: pathlib.Path) -> Program:
 def test_every_command_is_registered() -> None:
     assert set(commands()) == {
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
-        "repository_init", "repository_show", "gc",
+        "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 
