@@ -3,7 +3,7 @@
 Differential durability is Capo's (section 4.3, Table 2): what a system writes to its page file,
 its temporary files and its caches need not travel, what users write must. Regions are byte ranges
 or GPT partitions; the data plane finds the partitions when it opens the volume and whenever the
-partition table is written. Where regions overlap, a byte range counts more than a partition.
+partition table is written. Where a byte range and a partition overlap, the later one counts.
 
 A volume type says it with extra specs::
 
@@ -30,9 +30,11 @@ from acstor.conf.types import ByteSize, format_size
 
 PERIOD_S_DEFAULT = 30.0
 PERIOD_S_MIN = 0.1
-PERIOD_S_MAX = 7 * 86400.0
-REGIONS_MAX = 128
-"""Most regions of a disk: the partitions of a usual GPT."""
+PERIOD_S_MAX = 86400.0
+REGIONS_MAX = 64
+"""Most regions of a disk; the data plane has the same limit (crates/overlay, limits.rs)."""
+PERIODS_MAX = 14
+"""Most different periods of a disk: the data plane pushes each on its own."""
 PARTITION_NAME_UNITS_MAX = 36
 """Longest name of a GPT partition, UTF-16 code units (UEFI 2.10, section 5.3.3)."""
 SECTOR_SIZE = 512
@@ -172,6 +174,11 @@ class Durability:
         if len(self.regions) > REGIONS_MAX:
             raise exception.InvalidError(
                 f"{len(self.regions)} durability regions, at most {REGIONS_MAX} may be"
+            )
+        periods = {region.period_s for region in self.regions} - {None, self.period_s}
+        if len(periods) >= PERIODS_MAX:
+            raise exception.InvalidError(
+                f"{len(periods) + 1} different write-back periods, at most {PERIODS_MAX} may be"
             )
         ranges = sorted(
             (region.first, region.last)
@@ -318,7 +325,7 @@ def check_partition_name(name: str) -> None:
 def check_period(period_s: float) -> None:
     """Refuse what is no period of write-back.
 
-    :raises InvalidError: unless it is from 0.1 s to 7 days.
+    :raises InvalidError: unless it is from 0.1 s to a day.
     """
     if not math.isfinite(period_s) or not PERIOD_S_MIN <= period_s <= PERIOD_S_MAX:
         raise exception.InvalidError(

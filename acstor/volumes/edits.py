@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from acstor import exception
 from acstor.volumes import record as records
-from acstor.volumes.durability import Durability
+from acstor.volumes.durability import Durability, DurabilityClass
 from acstor.volumes.record import VolumeRecord
 from acstor.volumes.record_refs import Change, RecordRefs
 from acstor.volumes.states import VolumeEvent
@@ -57,12 +57,17 @@ class RecordEdits(RecordRefs):
         return self._change(volume_id, VolumeEvent.EDIT, resized)
 
     def set_durability(self, volume_id: str, durability: Durability) -> Change:
-        """Change the durability. The owner has to be told."""
-        return self._change(
-            volume_id,
-            VolumeEvent.EDIT,
-            lambda record: dataclasses.replace(record, durability=durability),
-        )
+        """Change the durability. The owner has to be told.
+
+        :raises ConflictError: when something would stay on the host during a live migration.
+        """
+
+        def changed(record: VolumeRecord) -> VolumeRecord:
+            if record.is_standby_allowed:
+                _check_movable(volume_id, durability)
+            return dataclasses.replace(record, durability=durability)
+
+        return self._change(volume_id, VolumeEvent.EDIT, changed)
 
     def allow_host(self, volume_id: str, host: str) -> Change:
         """Let a host attach the volume; repeating it is safe.
@@ -101,10 +106,12 @@ class RecordEdits(RecordRefs):
 
         It does not become owner until the owner releases the volume or is no longer allowed.
 
-        :raises ConflictError: when two other hosts may attach it already.
+        :raises ConflictError: when two other hosts may attach it already, or when a part of it
+            never leaves its host: the guest, which goes on, would find something else there.
         """
 
         def begun(record: VolumeRecord) -> VolumeRecord:
+            _check_movable(volume_id, record.durability)
             hosts = tuple(sorted({*record.hosts, host}))
             if len(hosts) > HOSTS_OF_A_MIGRATION:
                 raise exception.ConflictError(
@@ -137,3 +144,12 @@ class RecordEdits(RecordRefs):
             raise exception.InvalidError(
                 f"a volume of {size_bytes} bytes is larger than a manifest can describe, {size_max}"
             )
+
+
+def _check_movable(volume_id: str, durability: Durability) -> None:
+    if DurabilityClass.NONE in durability.classes:
+        raise exception.ConflictError(
+            f"volume {volume_id} has parts of durability none, which never leave their host: a "
+            "live migration would lose them under the running guest",
+            hint="stop the guest to migrate it, or change the durability of those parts first",
+        )

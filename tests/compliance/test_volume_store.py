@@ -15,7 +15,7 @@ from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.repository import layout
 from acstor.repository.repository import Format, Repository
 from acstor.repository.upgrade import upgrade
-from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.volumes.durability import Durability, DurabilityClass, Region
 from acstor.volumes.log_range import LogRange
 from acstor.volumes.ownership import LogPosition
 from acstor.volumes.record import DiskState
@@ -345,6 +345,20 @@ def test_one_host_at_a_time_except_in_a_migration(store: VolumeStore) -> None:
         store.allow_host(made.id, "")
 
 
+def test_what_never_leaves_its_host_is_not_migrated_under_a_guest(store: VolumeStore) -> None:
+    swap = Durability(regions=(Region(DurabilityClass.NONE, partition="swap"),))
+    made = store.create(new(durability=swap))
+    store.allow_host(made.id, "a")
+    with pytest.raises(exception.ConflictError, match="never leave their host"):
+        store.begin_standby(made.id, "b")
+    store.set_durability(made.id, Durability())
+    store.begin_standby(made.id, "b")
+    with pytest.raises(exception.ConflictError, match="never leave their host"):
+        store.set_durability(made.id, swap)
+    store.end_standby(made.id)
+    assert store.set_durability(made.id, swap).after.durability == swap
+
+
 # Owning
 
 
@@ -437,11 +451,12 @@ def test_takeover_of_a_takeover_seals_the_epoch_that_was_written(
     record = store.acquire(made.id, "b").after
     assert (record.unsealed, record.epoch) == (1, 2)
     assert state_of(record) is VolumeState.TAKING_OVER
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: store.advance(made.id, "b", 2, record.next),
         lambda: store.announce_fold(made.id, "b", 2, packs=["ab" * 32]),
         lambda: store.release(made.id, "b", 2, None),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(exception.InvalidError, match="not sealed"):
             call()
     for last, seal in ((record.next - 2, record.next), (record.next, record.next)):
