@@ -10,8 +10,8 @@ RFD 8. In short:
   the reference and then looks whether the object is condemned, while a collection first reads what
   is condemned and then the references: one of them sees the other;
 * whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold)
-  is named by the volume's record before the object exists, and a collection lists the objects
-  before it reads the records: it cannot see the object without its reference.
+  is named by the volume's record before the object exists: when it has a tombstone, the reference
+  was there before, and a collection reads the references after the tombstones.
 
 The order of the steps in :meth:`Collector.collect` is what both rest on.
 """
@@ -97,8 +97,8 @@ class Collector:
         started = time.monotonic()
         report = Report()
         # First the tombstones: an object is deleted only if it was condemned before the marking
-        # began, and its tombstone did not change since. Then the objects: what is made while this
-        # runs is either not listed, or named by a ref that is read afterwards.
+        # began, and its tombstone did not change since. Then the objects, so that those that are
+        # made for volumes meanwhile, which are named before they exist, are not condemned in vain.
         tombstones = [self._tombstones.find(name) for name in sorted(self._tombstones.names())]
         present = self._list_objects()
         logs = self._list_logs()

@@ -59,16 +59,25 @@ class Actor:
         self._thread.join()
 
 
-def run(actors: Sequence[Actor], choice: random.Random, kills: dict[str, int]) -> None:
+BURSTS = (1, 1, 2, 5, 20)
+"""Several steps in a row reach orders that single steps rarely do."""
+
+
+def run(
+    actors: Sequence[Actor],
+    choice: random.Random,
+    kills: dict[str, int],
+    bursts: Sequence[int] = BURSTS,
+) -> None:
     """Run all actors to their end.
 
     :param kills: actor's name -> number of its steps after which it is killed.
+    :param bursts: numbers of steps that an actor makes before another may.
     """
     waiting = list(actors)
     while waiting:
         actor = choice.choice(waiting)
-        # Several steps in a row reach orders that single steps rarely do.
-        for _ in range(choice.choice((1, 1, 2, 5, 20))):
+        for _ in range(choice.choice(bursts)):
             if actor.is_done:
                 break
             if actor.steps >= kills.get(actor.name, 1 << 30):
