@@ -28,6 +28,8 @@ mod log_crash;
 mod map_state;
 #[cfg(test)]
 mod memory_disk;
+#[cfg(test)]
+mod memory_origin;
 mod origin;
 mod origin_log;
 mod push;
@@ -41,6 +43,8 @@ mod requests;
 mod seal;
 mod segment;
 mod volume;
+#[cfg(test)]
+mod volume_crash;
 
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{

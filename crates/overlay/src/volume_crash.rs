@@ -1,0 +1,421 @@
+//! Seeded crash tests of a whole volume: host, local disk and origin fail while a writer, the
+//! push, the fold and take-overs go on.
+//!
+//! After each crash of the host, what is there is the state after some write that is not older
+//! than the last flush or the last write-through that was acknowledged. After each take-over, the
+//! origin holds, for each group of regions, the state after some write of that group; nothing of a
+//! region of class `none`; every write-through that was acknowledged. Seeds: see `log_crash`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_testkit::{Fault, seeded_rng};
+use acstor_types::{ChunkSize, Digest, DiskId};
+use bytes::Bytes;
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use tokio::runtime::{Handle, Runtime};
+
+use crate::core::Core;
+use crate::disk::LogDisk;
+use crate::durability::{Durability, DurabilityClass, RegionSpec};
+use crate::fold::fold;
+use crate::log_crash::{seeds, stamp, write_of};
+use crate::memory_disk::MemoryDisk;
+use crate::memory_origin::{MemoryBase, MemoryOrigin};
+use crate::push::PushError;
+use crate::replay::read_ranges;
+use crate::requests::Change;
+use crate::volume::open_core;
+use crate::{Done, LogRange, Opening, OverlayError, VolumeConfig, seal};
+
+const SECTORS: u64 = 128;
+const VOLUME: DiskId = DiskId::from_bytes([9; 16]);
+/// First sector and group of each region: write-back, write-through, none, another write-back.
+const REGIONS: [(u64, u64, DurabilityClass); 4] = [
+    (0, 48, DurabilityClass::WriteBack),
+    (48, 80, DurabilityClass::WriteThrough),
+    (80, 112, DurabilityClass::None),
+    (112, 128, DurabilityClass::WriteBack),
+];
+
+type State = Vec<u64>;
+
+/// The volume's record, as the control plane keeps it.
+#[derive(Clone, Debug)]
+struct Record {
+    epoch: u32,
+    next: u64,
+    manifest: Option<Digest>,
+    logs: Vec<LogRange>,
+}
+
+struct Run {
+    rng: ChaCha8Rng,
+    runtime: Handle,
+    disk: MemoryDisk,
+    origin: MemoryOrigin,
+    record: Record,
+    core: Arc<Core>,
+    /// States before and after each write that was made since `states[0]`.
+    states: Vec<State>,
+    /// Index of the newest state that a flush has covered.
+    flushed: usize,
+    /// Index of the newest state that the origin must have, by region.
+    pushed: [usize; 4],
+    number: u64,
+}
+
+fn durability() -> Durability {
+    let region = |(first, last, class): (u64, u64, DurabilityClass), period_s| RegionSpec {
+        first: Some(first * 512),
+        last: Some(last * 512),
+        partition: None,
+        class,
+        period_s,
+    };
+    Durability {
+        regions: vec![
+            region(REGIONS[1], None),
+            region(REGIONS[2], None),
+            region(REGIONS[3], Some(5.0)),
+        ],
+        ..Durability::default()
+    }
+}
+
+fn config() -> VolumeConfig {
+    VolumeConfig {
+        directory: "unused".into(),
+        quota_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        push_rate: None,
+        origin_deadline: Duration::from_secs(30),
+        chunk_size: ChunkSize::new(4096).unwrap(),
+    }
+}
+
+fn open(
+    disk: &MemoryDisk,
+    origin: &MemoryOrigin,
+    record: &Record,
+    runtime: &Handle,
+) -> Result<Core, OverlayError> {
+    let disk: Arc<dyn LogDisk> = Arc::new(disk.clone());
+    let opening = Opening {
+        volume: VOLUME,
+        epoch: record.epoch,
+        next: record.next,
+        size_bytes: SECTORS * 512,
+        manifest: record.manifest,
+        logs: record.logs.clone(),
+        durability: durability(),
+    };
+    let base = record.manifest.map(|manifest| {
+        Arc::new(MemoryBase(Bytes::from(origin.disk(&manifest))))
+            as Arc<dyn acstor_readpath::BlockView>
+    });
+    open_core(&disk, config(), opening, base, Arc::new(origin.clone()), runtime.clone())
+}
+
+impl Run {
+    fn new(seed: u64, runtime: &Handle) -> Run {
+        let (disk, origin) = (MemoryDisk::new(16 << 20), MemoryOrigin::default());
+        let record = Record { epoch: 1, next: 1 << 16, manifest: None, logs: Vec::new() };
+        let core = Arc::new(open(&disk, &origin, &record, runtime).unwrap());
+        Run {
+            rng: seeded_rng(seed),
+            runtime: runtime.clone(),
+            disk,
+            origin,
+            record,
+            core,
+            states: vec![vec![0; SECTORS as usize]],
+            flushed: 0,
+            pushed: [0; 4],
+            number: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..50 => self.write(),
+            50..60 => self.flush(),
+            60..76 => self.push_one(),
+            76..80 => self.push_all(),
+            80..84 => drop(self.core.log.keep(VOLUME, self.record.epoch, 32 << 10)),
+            84..88 => self.fault(),
+            88..91 => self.fold(),
+            91..93 => self.origin.late_arrive(),
+            93..97 => self.crash(),
+            _ => self.take_over(),
+        }
+    }
+
+    fn write(&mut self) {
+        let start = self.rng.random_range(0..SECTORS);
+        let end = (start + self.rng.random_range(1..=24)).min(SECTORS);
+        let is_zero = self.rng.random_bool(0.15);
+        self.number += 1;
+        let number = if is_zero { 0 } else { self.number };
+        let change = if is_zero {
+            Change::Zeroes(start * 512, (end - start) * 512)
+        } else {
+            let data: Vec<u8> = (start..end).flat_map(|at| stamp(at, number)).collect();
+            Change::Data(start * 512, Bytes::from(data))
+        };
+        let before = self.core.log.appended();
+        let done = self.core.write(change, false);
+        if self.core.log.appended() > before {
+            let mut state = self.last().clone();
+            state[start as usize..end as usize].fill(number);
+            self.states.push(state);
+        }
+        match done {
+            Done::Now(_) => {}
+            Done::Later(future) => {
+                // A write that goes through waits for the origin: give it a push.
+                if self.core.log.appended() > before && self.push_to_the_end(&[1]) {
+                    self.runtime.block_on(future).unwrap();
+                    self.flushed = self.states.len() - 1;
+                    self.pushed[1] = self.states.len() - 1;
+                }
+            }
+        }
+    }
+
+    fn last(&self) -> &State {
+        self.states.last().expect("there is a first state")
+    }
+
+    fn push_to_the_end(&mut self, groups: &[u8]) -> bool {
+        let target = self.core.log.appended();
+        for _ in 0..100 {
+            if self.core.push_one(groups).is_err() {
+                return false;
+            }
+            let pusher = self.core.pusher.lock();
+            if groups.iter().all(|group| pusher.through(*group) >= target) {
+                return true;
+            }
+        }
+        panic!("a push does not end");
+    }
+
+    fn flush(&mut self) {
+        let is_done = match self.core.flush() {
+            Some(future) => self.runtime.block_on(future).is_ok(),
+            None => true,
+        };
+        if is_done {
+            self.flushed = self.states.len() - 1;
+        }
+    }
+
+    /// A push syncs what it carries, and that is everything but what never travels.
+    fn note_synced(&mut self) {
+        if self.core.log.synced() == self.core.log.appended() {
+            self.flushed = self.states.len() - 1;
+        }
+    }
+
+    fn push_one(&mut self) {
+        let groups: Vec<u8> = (0..4).filter(|_| self.rng.random_bool(0.4)).collect();
+        if !groups.is_empty()
+            && let Err(PushError::Fenced(why)) = self.core.push_one(&groups)
+        {
+            panic!("the owner is fenced: {why}");
+        }
+    }
+
+    fn push_all(&mut self) {
+        match self.core.push_all() {
+            Ok(()) => {
+                self.pushed = [self.states.len() - 1; 4];
+                self.note_synced();
+            }
+            Err(OverlayError::Fenced(_)) => panic!("the owner is fenced"),
+            Err(_) => {}
+        }
+    }
+
+    fn fault(&mut self) {
+        let nth = self.rng.random_range(1..4);
+        if self.rng.random_bool(0.7) {
+            let operation = ["put", "put-answer", "put-late", "get", "list"];
+            let operation = operation[self.rng.random_range(0..operation.len())];
+            self.origin.faults.fail_nth(operation, nth, Fault::EIO);
+        } else {
+            let operation = ["write", "create", "sync", "rename"];
+            let operation = operation[self.rng.random_range(0..operation.len())];
+            self.disk.faults.fail_nth(operation, nth, Fault::Torn(5));
+        }
+    }
+
+    fn fold(&mut self) {
+        let mut names = Vec::new();
+        let mut announce = |packs: &[acstor_types::PackId], manifest: Option<Digest>| {
+            names = packs.to_vec();
+            names.extend(manifest.map(acstor_types::PackId));
+            Ok(())
+        };
+        let Ok(Some(folded)) = fold(&self.core, &mut announce) else { return };
+        assert_eq!(names.last().map(|name| name.0), Some(folded.digest));
+        self.pushed = [self.states.len() - 1; 4];
+        self.note_synced();
+        if self.rng.random_bool(0.3) {
+            return;
+        }
+        self.record.manifest = Some(folded.digest);
+        self.record.logs.clear();
+        if folded.until.epoch == self.record.epoch {
+            self.record.next = folded.until.sequence + 1;
+        }
+        if self.rng.random_bool(0.8) {
+            let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
+            self.core.base.store(Some(Arc::new(crate::core::Base(Arc::new(base)))));
+            folded.drop_from(&self.core);
+        } else {
+            // Killed between the record and the base.
+            self.crash();
+        }
+    }
+
+    fn read_state(&self) -> State {
+        let bytes = self.core.read_bytes(0, (SECTORS * 512) as usize).unwrap();
+        let sectors = bytes.chunks_exact(512).enumerate();
+        sectors.map(|(at, sector)| write_of(at as u64, sector)).collect()
+    }
+
+    /// The host loses power, or the process is killed; the same owner goes on.
+    fn crash(&mut self) {
+        let is_kill = self.rng.random_bool(0.5) && !self.core.log.is_failed();
+        self.disk = if is_kill {
+            self.disk.after_kill()
+        } else {
+            self.disk.after_power_failure(&mut self.rng)
+        };
+        self.origin.faults.disarm();
+        let core = open(&self.disk, &self.origin, &self.record, &self.runtime);
+        self.core = Arc::new(core.unwrap());
+        let found = self.read_state();
+        let least = if is_kill { self.states.len() - 1 } else { self.flushed };
+        let index = (least..self.states.len()).find(|index| self.states[*index] == found);
+        let index = index.unwrap_or_else(|| {
+            let differs = |state: &State| -> Vec<_> {
+                let pairs = state.iter().zip(&found).enumerate();
+                pairs.filter(|(_, (a, b))| a != b).map(|(at, (a, b))| (at, *a, *b)).collect()
+            };
+            let states = self.states.iter().enumerate();
+            let nearest = states.map(|(index, s)| (differs(s).len(), index, differs(s))).min();
+            panic!(
+                "not a state from {least} of {} on (killed: {is_kill}); nearest, with sector, \
+                 expected, found: {nearest:?}",
+                self.states.len()
+            )
+        });
+        // Where writes changed nothing, an older state is as good as the newest one like it.
+        self.states.truncate(index + 1);
+        self.flushed = index;
+        self.pushed = self.pushed.map(|pushed| pushed.min(index));
+        assert_eq!(self.last(), &found);
+    }
+
+    /// Another host becomes the owner; the old one goes on and is fenced.
+    fn take_over(&mut self) {
+        self.origin.faults.disarm();
+        let zombie = Arc::clone(&self.core);
+        if self.rng.random_bool(0.5) {
+            self.origin.late_arrive();
+        }
+        let (epoch, next) = (self.record.epoch, self.record.next);
+        let sealed = seal(&self.origin, VOLUME, epoch, next).unwrap();
+        assert_eq!(seal(&self.origin, VOLUME, epoch, next).unwrap(), sealed, "sealed twice");
+        self.origin.late_arrive();
+        let range = sealed.last.map(|last| LogRange { volume: VOLUME, epoch, first: next, last });
+        self.record.logs.extend(range);
+        self.record.epoch += 1;
+        self.record.next = sealed.seal + 1;
+        self.check_zombie(&zombie);
+        let found = self.origin_state();
+        self.check_prefixes(&found);
+        self.disk = MemoryDisk::new(16 << 20);
+        let core = open(&self.disk, &self.origin, &self.record, &self.runtime).unwrap();
+        self.core = Arc::new(core);
+        assert_eq!(self.read_state(), found, "a replay gives what the origin holds");
+        self.states = vec![found];
+        self.flushed = 0;
+        self.pushed = [0; 4];
+    }
+
+    fn check_zombie(&self, zombie: &Arc<Core>) {
+        let data = Bytes::from(stamp(50, u64::MAX).to_vec());
+        let done = zombie.write(Change::Data(50 * 512, data), false);
+        if matches!(done, Done::Now(_)) {
+            return; // its disk has failed, or is full
+        }
+        let refused = (0..200).find_map(|_| zombie.push_one(&[0, 1, 2, 3]).err());
+        match refused {
+            Some(PushError::Fenced(_) | PushError::Local(_)) => {}
+            other => panic!("a host that lost the volume is not fenced: {other:?}"),
+        }
+    }
+
+    /// What a new owner would find.
+    fn origin_state(&self) -> State {
+        let mut disk = match &self.record.manifest {
+            Some(manifest) => self.origin.disk(manifest),
+            None => vec![0; (SECTORS * 512) as usize],
+        };
+        read_ranges(&self.origin, &self.record.logs, |record| {
+            let target = &mut disk[record.offset as usize..(record.offset + record.len) as usize];
+            match record.content {
+                Some(content) => target.copy_from_slice(&content),
+                None => target.fill(0),
+            }
+            Ok(())
+        })
+        .unwrap();
+        let sectors = disk.chunks_exact(512).enumerate();
+        sectors.map(|(at, sector)| write_of(at as u64, sector)).collect()
+    }
+
+    fn check_prefixes(&self, found: &State) {
+        for (number, (start, end, class)) in REGIONS.into_iter().enumerate() {
+            let range = start as usize..end as usize;
+            if class == DurabilityClass::None {
+                assert!(found[range].iter().all(|write| *write == 0), "{class:?} has travelled");
+                continue;
+            }
+            let least = self.pushed[number];
+            let is_prefix =
+                self.states[least..].iter().any(|s| s[range.clone()] == found[range.clone()]);
+            assert!(is_prefix, "region {number} is no state from {least} on: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn whatever_fails_the_origin_is_a_prefix_and_the_host_has_what_was_flushed() {
+    let runtime = Runtime::new().unwrap();
+    for seed in seeds(400) {
+        let run = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed, runtime.handle());
+            (0..150).for_each(|_| run.step());
+            run.crash();
+            run.push_all();
+            let (local, least) = (run.read_state(), run.states.len() - 1);
+            assert_eq!(run.pushed, [least; 4], "the origin is sound: the push succeeds");
+            run.take_over();
+            for (start, end, class) in REGIONS {
+                let range = start as usize..end as usize;
+                let is_same = run.states[0][range.clone()] == local[range];
+                assert!(is_same || class == DurabilityClass::None);
+            }
+        });
+        if let Err(cause) = run {
+            eprintln!("repeat with OVERLAY_CRASH_SEED={seed}");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
