@@ -281,7 +281,7 @@ class DataPlane:
         """
 
     def volume_open(self, volume: str, spec: Mapping[str, object], origin: LogOrigin) -> None:
-        """Open a volume that this host owns; nobody is served yet.
+        """Open a volume that this host owns; requests that wait for it go on.
 
         A local log of the same epoch is gone on with, and the origin is not asked then; an empty
         directory begins the epoch.
@@ -294,6 +294,12 @@ class DataPlane:
             ``unavailable`` when the origin does not answer; ``exhausted`` without room.
         """
 
+    def volume_follow(self, volume: str, size_bytes: int) -> None:
+        """Make a volume known that another host owns: requests wait until it is opened here.
+
+        :raises DataPlaneError: kind ``invalid`` when it is known already.
+        """
+
     def volume_serve(self, volume: str, listener_fd: int) -> None:
         """Serve NBD clients on a listening unix socket, whose ownership passes here."""
 
@@ -304,7 +310,9 @@ class DataPlane:
         """
 
     def volume_release(self, volume: str) -> dict[str, object]:
-        """Push what is left and write no more.
+        """Push what is left and write no more; requests from now on wait for the next opening.
+
+        After an error the volume goes on as before.
 
         :returns: ``epoch`` int; ``sequence`` int, of the last log object.
         :raises DataPlaneError: kind ``unavailable`` when the origin does not take it (call
@@ -323,12 +331,14 @@ class DataPlane:
     def volume_status(self, volume: str) -> dict[str, object]:
         """Return a snapshot of an open volume.
 
-        Keys: ``state`` str (open, frozen, fenced, failed, closed); ``epoch``, ``size_bytes``,
-        ``pushed_sequence`` ints; ``dirty_bytes`` int, acknowledged and not on the origin;
+        Always: ``state`` str (standby: another host owns it; open, frozen, fenced, failed,
+        closed); ``epoch`` int or None; ``size_bytes``, ``clients``, ``iops``, ``bytes_per_s``
+        ints; ``is_wanted`` bool, whether requests wait for the volume; ``error`` str or None.
+        While this host owns it also: ``pushed_sequence`` int, or None until the origin was asked
+        after a restart; ``dirty_bytes`` int, acknowledged and not on the origin;
         ``recovery_point_age_s`` float, how old the oldest of them is; ``log_bytes`` int, of the
         local log; ``origin_log_bytes``, ``origin_log_objects`` ints, since the last fold;
-        ``clients`` int; ``durability`` dict; ``iops``, ``bytes_per_s`` ints; ``error`` str or
-        None; ``is_fold_due`` bool.
+        ``durability`` dict; ``is_fold_due`` bool.
 
         :raises DataPlaneError: kind ``not_found`` when it is not open.
         """

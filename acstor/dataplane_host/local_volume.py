@@ -23,6 +23,8 @@ class LocalVolume:
         """Whether it was opened after a restart without a look at who owns it."""
         self.error: str | None = None
         """Why it is not served, or not folded."""
+        self.released: tuple[int, int] | None = None
+        """Epoch and last log object of what the runtime gave back and the record does not say."""
         self.lock = threading.RLock()
         """Held for each change; what only asks does not take it."""
         self.fold_lock = threading.Lock()

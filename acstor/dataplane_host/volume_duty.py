@@ -13,6 +13,10 @@ LOG = logging.getLogger(__name__)
 
 _INTERVAL = 1.0
 """Seconds between two looks at the volumes."""
+_CLOSE_INTERVAL = 0.05
+"""The same while a live migration of one is under way."""
+_WATCH_INTERVAL = 3.0
+"""Seconds between two looks at the record of a volume that is served."""
 _LOOK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
 _RETRY_FIRST = 1.0
@@ -39,6 +43,11 @@ class VolumeDuty:
         """When each task may be started again: never while it runs."""
         self._failures: dict[str, int] = {}
         self._lock = threading.Lock()  # of _tasks and _failures
+        self._migrating: set[str] = set()
+        """Volumes that a second host may open."""
+        self._is_close = False
+        """Whether somebody may wait for a hand-over."""
+        self._watch_at: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
 
     def start(self) -> None:
@@ -53,7 +62,7 @@ class VolumeDuty:
             self._thread.join(_STOP_TIMEOUT)
 
     def _run(self) -> None:
-        while not self._is_stopping.wait(_INTERVAL):
+        while not self._is_stopping.wait(_CLOSE_INTERVAL if self._is_close else _INTERVAL):
             try:
                 self._look()
             except exception.AcstorError as error:
@@ -68,6 +77,28 @@ class VolumeDuty:
             self._start("check", volume, self._check)
         for volume in due:
             self._start("fold", volume, self._fold)
+        for volume in self._volumes.wanted():
+            self._start("fetch", volume, self._volumes.fetch)
+        served = self._volumes.served()
+        for volume in served:
+            if self._may_watch(volume):
+                self._start("watch", volume, self._watch)
+        self._is_close = bool(self._migrating.intersection(served)) or self._volumes.has_standby()
+
+    def _may_watch(self, volume: str) -> bool:
+        """Return whether it is time to look at a volume's record."""
+        now = time.monotonic()
+        if volume not in self._migrating and now < self._watch_at.get(volume, 0.0):
+            return False
+        self._watch_at[volume] = now + random.uniform(_WATCH_INTERVAL / 2, _WATCH_INTERVAL)
+        return True
+
+    def _watch(self, volume: str) -> bool:
+        if self._volumes.watch(volume):
+            self._migrating.add(volume)
+        else:
+            self._migrating.discard(volume)
+        return True
 
     def _start(self, what: str, volume: str, action: Callable[[str], bool]) -> None:
         """Run a task on a thread of its own, unless it runs or has failed a moment ago."""

@@ -166,14 +166,18 @@ class VolumeFiles:
         self._write(kept.volume, _KEPT, kept.encode())
         self._remove_others(kept)
 
-    def remove(self, volume: str) -> None:
-        """Remove all that is kept of a volume."""
+    def forget(self, volume: str) -> None:
+        """Have a volume not be opened again by the next process."""
         directory = self.directory(volume)
-        # In this order: a kill in between leaves no volume.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(directory, _KEPT))
             _sync_directory(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+
+    def remove(self, volume: str) -> None:
+        """Remove all that is kept of a volume."""
+        # In this order: a kill in between leaves no volume.
+        self.forget(volume)
+        shutil.rmtree(self.directory(volume), ignore_errors=True)
 
     def _remove_others(self, kept: KeptVolume) -> None:
         """Remove manifests that the volume had before, and what a killed process left."""

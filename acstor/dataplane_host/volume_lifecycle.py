@@ -22,6 +22,10 @@ from acstor.dataplane_host.volume_table import VolumeTable
 LOG = logging.getLogger(__name__)
 
 _S = VolumeState
+_ROLES = {
+    VolumeEvent.SERVED: VolumeRole.OWNER,
+    VolumeEvent.FOLLOWED: VolumeRole.STANDBY,
+}
 _OPENABLE = frozenset({_S.CLOSED, _S.OPENING, _S.FENCED})
 
 
@@ -41,23 +45,22 @@ class VolumeLifecycle(VolumeTable):
                 f"host {self._owner.host} opens no volumes: [volumes] enabled is false",
                 hint="enable them on hosts whose servers have volumes",
             )
-        local = self._local(volume)
-        with local.lock:
+        with self._changing(volume) as local:
+            self._observe(local)
             if local.state in _OPENABLE:
                 self._open(local, VolumeRole(role))
             elif local.state is _S.CLOSING:
-                self._serve(local)
+                self._reopen(local)
             return self._description(local)
 
     def _open(self, local: LocalVolume, role: VolumeRole) -> None:
         if local.state is _S.FENCED:
             self._forget_fenced(local)
+            self._register(local)
         if local.state is _S.CLOSED:
             local.move(VolumeEvent.OPEN)
         try:
-            kept = self._owned(local.volume, role)
-            self._start(local, kept)
-            self._serve(local)
+            self._open_as(local, role)
         except Exception:
             self._drop_from_runtime(local)
             if local.listener is None:
@@ -65,16 +68,46 @@ class VolumeLifecycle(VolumeTable):
                 local.move(VolumeEvent.FAILED)
                 self._discard(local)
             raise
+
+    def _open_as(self, local: LocalVolume, role: VolumeRole) -> None:
+        try:
+            kept = self._owned(local.volume)
+        except exception.ConflictError:
+            if role is VolumeRole.OWNER:
+                raise
+            record = self._owner.record(local.volume)
+            if not self._owner.may_follow(record):
+                raise
+            self._follow(local, record.size_bytes)
+            return
+        self._start(local, kept)
+        self._serve(local, VolumeEvent.SERVED)
         LOG.info("volume %s is open, epoch %d", local.volume, kept.epoch)
 
-    def _owned(self, volume: str, role: VolumeRole) -> KeptVolume:
+    def _follow(self, local: LocalVolume, size_bytes: int) -> None:
+        """Serve clients that wait until this host owns the volume."""
+        with translated(f"following volume {local.volume}"):
+            self._runtime().volume_follow(local.volume, size_bytes)
+        local.is_in_runtime = True
+        self._serve(local, VolumeEvent.FOLLOWED)
+        LOG.info("volume %s is open as a standby", local.volume)
+
+    def _reopen(self, local: LocalVolume) -> None:
+        """Go on with a volume that could not be given back."""
+        kept = self._find(local.volume)
+        if local.released is not None and kept is not None:
+            local.released = None
+            self._start(local, kept)
+        self._serve(local, VolumeEvent.SERVED)
+
+    def _owned(self, volume: str) -> KeptVolume:
         """Return what to open a volume with: what is here if it is still right, else own it."""
         kept = self._find(volume)
         if kept is not None and self._owner.is_owner(volume, kept.epoch):
             return kept
         if kept is not None:
             LOG.warning("volume %s: what is here is of epoch %d, which is over", volume, kept.epoch)
-        return self._own(volume, role)
+        return self._own(volume)
 
     def _find(self, volume: str) -> KeptVolume | None:
         try:
@@ -83,7 +116,13 @@ class VolumeLifecycle(VolumeTable):
             LOG.error("volume %s: %s", volume, error)
             return None
 
-    def _own(self, volume: str, role: VolumeRole) -> KeptVolume:
+    def _kept(self, volume: str) -> KeptVolume:
+        kept = self._files.find(volume)
+        if kept is None:
+            raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
+        return kept
+
+    def _own(self, volume: str) -> KeptVolume:
         record = self._owner.acquire(volume, self._seal)
         iops, bytes_per_s = limits_of(record)
         kept = KeptVolume(
@@ -103,7 +142,7 @@ class VolumeLifecycle(VolumeTable):
 
     def _seal(self, volume: str, epoch: int, first: int) -> Sealed:
         with translated(f"sealing epoch {epoch} of volume {volume}"):
-            end = self._runtime().volume_seal(volume, epoch, first, self._owner.origin)
+            end = self._runtime().volume_seal(volume, epoch, first, self._owner.log_origin)
         return Sealed(end["last"], end["seal"])
 
     def _start(self, local: LocalVolume, kept: KeptVolume) -> None:
@@ -120,15 +159,16 @@ class VolumeLifecycle(VolumeTable):
             bytes_per_s=kept.bytes_per_s,
         )
         with translated(f"opening volume {local.volume}"):
-            self._runtime().volume_open(local.volume, spec, self._owner.origin)
+            self._runtime().volume_open(local.volume, spec, self._owner.log_origin)
         local.is_in_runtime = True
 
-    def _serve(self, local: LocalVolume) -> None:
+    def _serve(self, local: LocalVolume, event: VolumeEvent) -> None:
         listener = self._listener(local)
         with translated(f"serving volume {local.volume}"):
             self._runtime().volume_serve(local.volume, os.dup(listener.fileno()))
         local.error = None
-        local.move(VolumeEvent.SERVED)
+        local.role = _ROLES[event]
+        local.move(event)
 
     def _listener(self, local: LocalVolume) -> socket.socket:
         if local.listener is None:
@@ -197,7 +237,7 @@ class VolumeLifecycle(VolumeTable):
 
     def _serve_resumed(self, local: LocalVolume) -> None:
         if local.state is not _S.FENCED:
-            self._serve(local)
+            self._serve(local, VolumeEvent.SERVED)
             return
         with translated(f"serving volume {local.volume}"):
             # To answer EIO: a client that finds nobody would wait and try again for long.
@@ -259,27 +299,37 @@ class VolumeLifecycle(VolumeTable):
                 return
             self._observe(local)
             if local.state is not _S.FENCED:
-                self._release(local, force)
+                self._leave(local, force)
             self._forget_fenced(local) if local.state is _S.FENCED else self._forget(local)
         LOG.info("volume %s is closed", volume)
 
-    def _release(self, local: LocalVolume, force: bool) -> None:
+    def _leave(self, local: LocalVolume, force: bool) -> None:
+        """Serve nobody any more, and own the volume no more."""
         runtime = self._runtime()
         with translated(f"closing volume {local.volume}"):
             if local.state is _S.FROZEN:
                 runtime.volume_thaw(local.volume)
             runtime.volume_unserve(local.volume, force)
+        is_owner = local.state is not _S.STANDBY
         local.move(VolumeEvent.CLOSE)
         try:
-            with translated(f"closing volume {local.volume}"):
-                last = runtime.volume_release(local.volume)
-            self._owner.release(local.volume, last["epoch"], last["sequence"])
+            if is_owner:
+                self._release(local)
         except exception.FencedError as error:
             local.error = str(error)
             local.move(VolumeEvent.FENCED)
         except exception.AcstorError as error:
             local.error = str(error)
             raise
+
+    def _release(self, local: LocalVolume) -> None:
+        """Push what is left and give the volume back; where that fails it is this host's still."""
+        if local.released is None:
+            with translated(f"giving volume {local.volume} back"):
+                last = self._runtime().volume_release(local.volume)
+            local.released = last["epoch"], last["sequence"]
+        self._owner.release(local.volume, *local.released)
+        local.released = None
 
     def _close_unopened(self, local: LocalVolume, force: bool) -> None:
         """Give up a volume that a restart could not open again."""

@@ -2,18 +2,20 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
 from acstor.origin.base import Origin
 
 if TYPE_CHECKING:
-    from acstor.volumes.ownership import Ownership
     from acstor.volumes.record import VolumeRecord
+    from acstor.volumes.store import VolumeStore
 
 MANIFEST_BYTES_MAX = 4 << 30
 """Largest manifest that is read, bytes."""
+_WANTED_BY = "wanted_by"
+"""Entry of a record's metadata: the host whose guest waits for the volume in a live migration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,30 @@ Seal = Callable[[str, int, int], Sealed]
 """Seals a volume's epoch from a sequence number on."""
 
 
+class DeferredOrigin:
+    """An origin that is opened when it is first called, and again until that succeeds.
+
+    For logs of volumes, which must be opened after a restart whether the origin is there or not.
+
+    :param origin: returns it; raises AcstorError while it cannot be opened.
+    """
+
+    def __init__(self, origin: Callable[[], Origin]) -> None:
+        self._origin = origin
+
+    def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool:
+        """See :meth:`acstor.origin.base.Origin.put_if_absent`."""
+        return self._origin().put_if_absent(key, buffers)
+
+    def get(self, key: str, size_max: int) -> bytes:
+        """See :meth:`acstor.origin.base.Origin.get`."""
+        return self._origin().get(key, size_max)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """See :meth:`acstor.origin.base.Origin.list`."""
+        return self._origin().list(prefix)
+
+
 class VolumeOwner:
     """A host as the owner of volumes.
 
@@ -44,15 +70,15 @@ class VolumeOwner:
         self.host = host
         self._open_origin = open_origin
         self._opened: Origin | None = None
-        self._ownership: Ownership | None = None
+        self._store: VolumeStore | None = None
         self._lock = threading.Lock()  # of both
 
     @property
-    def origin(self) -> Origin:
-        """The origin.
+    def log_origin(self) -> DeferredOrigin:
+        """Where logs of volumes go."""
+        return DeferredOrigin(self._origin)
 
-        :raises AcstorError: while it cannot be opened.
-        """
+    def _origin(self) -> Origin:
         with self._lock:
             return self._open()
 
@@ -61,14 +87,14 @@ class VolumeOwner:
             self._opened = self._open_origin()
         return self._opened
 
-    def _records(self) -> "Ownership":
+    def _records(self) -> "VolumeStore":
         from acstor.repository.repository import Repository
-        from acstor.volumes.ownership import Ownership
+        from acstor.volumes.store import VolumeStore
 
         with self._lock:
-            if self._ownership is None:
-                self._ownership = Ownership(Repository.open(self._open()))
-            return self._ownership
+            if self._store is None:
+                self._store = VolumeStore(Repository.open(self._open()))
+            return self._store
 
     def acquire(self, volume: str, seal: Seal) -> "VolumeRecord":
         """Own a volume in a new epoch; return its record, with nothing left to be sealed.
@@ -117,6 +143,28 @@ class VolumeOwner:
             **state.to_fields(),
         }
 
+    def record(self, volume: str) -> "VolumeRecord":
+        """Return a volume's record.
+
+        :raises NotFoundError: when there is no such volume.
+        """
+        return self._records().get(volume).record
+
+    def may_follow(self, record: "VolumeRecord") -> bool:
+        """Return whether this host is the destination of a migration that is under way."""
+        return record.is_standby_allowed and self.host in record.hosts
+
+    def ask_for(self, volume: str) -> None:
+        """Ask the owner to hand a volume over."""
+        self._records().describe(volume, metadata={_WANTED_BY: self.host})
+
+    def wanted_by(self, record: "VolumeRecord") -> str | None:
+        """Return the other host that asks for a volume, if it may."""
+        host = record.metadata.get(_WANTED_BY)
+        if host in (None, self.host) or host not in record.hosts:
+            return None
+        return host if record.is_standby_allowed else None
+
     def release(self, volume: str, epoch: int, sequence: int | None) -> None:
         """Give a volume back, everything up to a log object being pushed.
 
@@ -158,7 +206,7 @@ class VolumeOwner:
 
         if digest is None:
             return None
-        return self.origin.get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
+        return self._origin().get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
 
 
 def limits_of(record: "VolumeRecord") -> tuple[int, int]:

@@ -1,9 +1,15 @@
 """The volumes of a runtime as the host process uses them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
-from acstor.origin.base import Origin
+
+class LogOrigin(Protocol):
+    """Where volumes' logs go: a part of :class:`acstor.origin.base.Origin`."""
+
+    def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool: ...  # noqa: D102
+    def get(self, key: str, size_max: int) -> bytes: ...  # noqa: D102
+    def list(self, prefix: str = "") -> Iterator[str]: ...  # noqa: D102
 
 
 class VolumeSpec(TypedDict):
@@ -33,9 +39,10 @@ class VolumeRuntime(Protocol):
     """The volumes of :class:`acstor._dataplane.DataPlane`, where each method is described."""
 
     def volume_seal(  # noqa: D102
-        self, volume: str, epoch: int, first: int, origin: Origin
+        self, volume: str, epoch: int, first: int, origin: LogOrigin
     ) -> dict[str, Any]: ...
-    def volume_open(self, volume: str, spec: VolumeSpec, origin: Origin) -> None: ...  # noqa: D102
+    def volume_open(self, volume: str, spec: VolumeSpec, origin: LogOrigin) -> None: ...  # noqa: D102
+    def volume_follow(self, volume: str, size_bytes: int) -> None: ...  # noqa: D102
     def volume_serve(self, volume: str, listener_fd: int) -> None: ...  # noqa: D102
     def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
     def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102

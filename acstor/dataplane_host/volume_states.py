@@ -4,9 +4,9 @@
 
     closed --open--> opening --served--> serving <--freeze/thaw--> frozen
       ^                | | |               |  ^                      |
-      |<-----failed----' | '--followed--.  |  | handed over          |
-      |                  |              v  |  |                      |
-      |                  |           standby -'                      |
+      |<-----failed----' | '--followed--.  |  | served               |
+      |                  |              v  v  |                      |
+      |                  |           standby -'  (handed over: back) |
       |                fenced           |  |                         |
       |                  |              |  |                         |
       |                  v              |  |                         |
@@ -34,6 +34,8 @@ class VolumeEvent(enum.Enum):
     """The owner serves it through this host."""
     FAILED = "failed"
     """It could not be opened; nothing of it is left here but its local log."""
+    HANDED_OVER = "handed over"
+    """It was released to the host that its guest moves to."""
     FREEZE = "freeze"
     THAW = "thaw"
     FENCED = "fenced"
@@ -54,6 +56,7 @@ TRANSITIONS: dict[tuple[VolumeState, VolumeEvent], VolumeState] = {
     (_S.STANDBY, _E.SERVED): _S.SERVING,
     (_S.STANDBY, _E.FENCED): _S.FENCED,
     (_S.STANDBY, _E.CLOSE): _S.CLOSING,
+    (_S.SERVING, _E.HANDED_OVER): _S.STANDBY,
     (_S.SERVING, _E.FREEZE): _S.FROZEN,
     (_S.SERVING, _E.THAW): _S.SERVING,
     (_S.SERVING, _E.FENCED): _S.FENCED,

@@ -1,8 +1,9 @@
 """The volumes of this host: which there are, and what is to be seen of them."""
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from acstor import exception
@@ -116,6 +117,20 @@ class VolumeTable:
     def _local(self, volume: str) -> LocalVolume:
         with self._lock:
             return self._volumes.setdefault(volume, LocalVolume(volume))
+
+    def _register(self, local: LocalVolume) -> None:
+        with self._lock:
+            self._volumes[local.volume] = local
+
+    @contextlib.contextmanager
+    def _changing(self, volume: str) -> Iterator[LocalVolume]:
+        """Lock a volume, known or not, that is the present one of that id."""
+        while True:
+            local = self._local(volume)
+            with local.lock:
+                if self._volumes.get(volume) is local:
+                    yield local
+                    return
 
     def _known(self, volume: str) -> LocalVolume:
         local = self._volumes.get(volume)

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_files import KeptVolume
-from acstor.dataplane_host.volume_lifecycle import VolumeLifecycle
+from acstor.dataplane_host.volume_handover import VolumeHandover
 from acstor.dataplane_host.volume_states import VolumeEvent
 
 LOG = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ LOG = logging.getLogger(__name__)
 _S = VolumeState
 
 
-class Volumes(VolumeLifecycle):
+class Volumes(VolumeHandover):
     """The volumes of one data plane; see :class:`.volume_table.VolumeTable`."""
 
     def push(self, volume: str) -> dict[str, object]:
@@ -97,12 +96,6 @@ class Volumes(VolumeLifecycle):
                 self._runtime().volume_set_base(volume, path)
         LOG.info("volume %s is folded into manifest %s", volume, digest)
         return {"manifest": digest, "is_folded": True}
-
-    def _kept(self, volume: str) -> KeptVolume:
-        kept = self._files.find(volume)
-        if kept is None:
-            raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
-        return kept
 
     def _keep(
         self, local: LocalVolume, manifest_content: bytes | None = None, **changes: Any

@@ -5,8 +5,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from acstor.dataplane_host.volume_runtime import VolumeSpec
-from acstor.origin.base import Origin
+from acstor.dataplane_host.volume_runtime import LogOrigin, VolumeSpec
 from acstor.repository import layout
 from tests.doubles.manifests import make_manifest
 from tests.doubles.memory_preloads import failure
@@ -15,24 +14,32 @@ SEAL = b"seal"
 
 
 class MemoryVolume:
-    """One open volume; ``clients`` and what was written are set by the test."""
+    """One open volume; ``clients``, ``is_wanted`` and what was written are set by the test."""
 
-    def __init__(self, volume: str, spec: VolumeSpec, origin: Origin) -> None:
+    def __init__(self, volume: str, size_bytes: int) -> None:
         self.volume = volume
+        self.size_bytes = size_bytes
+        self.state = "standby"
+        self.is_wanted = False
+        self.clients = 0
+        self.error: str | None = None
+        self.listener: socket.socket | None = None
+        self.freezes: list[float] = []
+        self.limits = (0, 0)
+        self.dirty_bytes = 0
+        self.is_fold_due = False
+
+    def activate(self, spec: VolumeSpec, origin: LogOrigin) -> None:
+        assert self.state == "standby"
         self.spec = spec
         self.origin = origin
         self.size_bytes = spec["size_bytes"]
         self.next = spec["next"]
         self.durability = spec["durability"]
         self.limits = (spec["iops"], spec["bytes_per_s"])
-        self.dirty_bytes = 0
-        self.clients = 0
-        self.state = "open"
-        self.error: str | None = None
-        self.listener: socket.socket | None = None
         self.manifest_path = spec["manifest_path"]
-        self.freezes: list[float] = []
-        self.is_fold_due = False
+        self.state = "open"
+        self.is_wanted = False
 
     @property
     def epoch(self) -> int:
@@ -69,7 +76,7 @@ class MemoryVolumes:
         self.fail_next_open: str | None = None
         """Kind of the error with which the next opening fails."""
 
-    def volume_seal(self, volume: str, epoch: int, first: int, origin: Origin) -> dict[str, Any]:
+    def volume_seal(self, volume: str, epoch: int, first: int, origin: LogOrigin) -> dict[str, Any]:
         at = first
         while not origin.put_if_absent(layout.log_key(volume, epoch, at), [SEAL]):
             if origin.get(layout.log_key(volume, epoch, at), 100) == SEAL:
@@ -77,13 +84,17 @@ class MemoryVolumes:
             at += 1
         return {"last": at - 1 if at > first else None, "seal": at}
 
-    def volume_open(self, volume: str, spec: VolumeSpec, origin: Origin) -> None:
+    def volume_open(self, volume: str, spec: VolumeSpec, origin: LogOrigin) -> None:
         if self.fail_next_open is not None:
             kind, self.fail_next_open = self.fail_next_open, None
             raise failure(kind, f"volume {volume} does not open")
         if not os.path.isdir(spec["directory"]):
             raise failure("invalid", f"{spec['directory']} is no directory")
-        self.volumes[volume] = MemoryVolume(volume, spec, origin)
+        found = self.volumes.setdefault(volume, MemoryVolume(volume, spec["size_bytes"]))
+        found.activate(spec, origin)
+
+    def volume_follow(self, volume: str, size_bytes: int) -> None:
+        self.volumes[volume] = MemoryVolume(volume, size_bytes)
 
     def volume_serve(self, volume: str, listener_fd: int) -> None:
         self._of(volume).stop_serving()
@@ -97,7 +108,9 @@ class MemoryVolumes:
         found.stop_serving()
 
     def volume_release(self, volume: str) -> dict[str, Any]:
-        return self._of(volume).push()
+        last = self._owned(volume).push()
+        self._of(volume).state = "standby"
+        return last
 
     def volume_close(self, volume: str) -> None:
         self._of(volume).stop_serving()
@@ -112,26 +125,32 @@ class MemoryVolumes:
 
     def volume_status(self, volume: str) -> dict[str, Any]:
         found = self._of(volume)
-        return {
-            "epoch": found.epoch,
+        common = {
             "state": found.state,
+            "epoch": None,
             "size_bytes": found.size_bytes,
+            "clients": found.clients,
+            "iops": found.limits[0],
+            "bytes_per_s": found.limits[1],
+            "is_wanted": found.is_wanted,
+            "error": found.error,
+        }
+        if found.state == "standby":
+            return common
+        return common | {
+            "epoch": found.epoch,
             "pushed_sequence": found.next - 1,
             "dirty_bytes": found.dirty_bytes,
             "recovery_point_age_s": 1.0 if found.dirty_bytes else 0.0,
             "log_bytes": found.dirty_bytes,
             "origin_log_bytes": 0,
             "origin_log_objects": found.next - found.spec["next"],
-            "clients": found.clients,
             "durability": dict(found.durability),
-            "iops": found.limits[0],
-            "bytes_per_s": found.limits[1],
-            "error": found.error,
             "is_fold_due": found.is_fold_due,
         }
 
     def volume_push(self, volume: str) -> dict[str, Any]:
-        return self._of(volume).push()
+        return self._owned(volume).push()
 
     def volume_freeze(self, volume: str, timeout: float) -> None:
         self._of(volume).state = "frozen"
@@ -170,6 +189,12 @@ class MemoryVolumes:
     def volume_set_base(self, volume: str, manifest_path: str) -> None:
         assert os.path.isfile(manifest_path)
         self._of(volume).manifest_path = manifest_path
+
+    def _owned(self, volume: str) -> MemoryVolume:
+        found = self._of(volume)
+        if found.state == "standby":
+            raise failure("fenced", f"volume {volume} is not owned by this host")
+        return found
 
     def _of(self, volume: str) -> MemoryVolume:
         if volume not in self.volumes:

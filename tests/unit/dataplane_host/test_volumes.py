@@ -259,6 +259,73 @@ def test_wrong_parameters_are_refused(
         host.call(method, **params)
 
 
+def move_to_second(store: VolumeStore, add_host: Callable[[str], HostUnderTest]) -> HostUnderTest:
+    """Have h2 take over what h1 owns."""
+    store.disallow_host(VOLUME, "h1")
+    store.allow_host(VOLUME, "h2")
+    second = add_host("h2")
+    second.open()
+    return second
+
+
+# Live migration
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have hosts look at volumes all the time."""
+    monkeypatch.setattr(volume_duty, "_INTERVAL", 0.02)
+    monkeypatch.setattr(volume_duty, "_WATCH_INTERVAL", 0.02)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_volume_follows_its_guest_and_back(
+    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
+) -> None:
+    host.restart()
+    second = add_host("h2")
+    host.open()
+    host.device.write(512)
+    store.begin_standby(VOLUME, "h2")
+    opened = second.call("open", role="standby")
+    assert (opened["state"], opened["role"], opened["size_bytes"]) == ("standby", "standby", SIZE)
+    assert second.device.listener is not None
+    assert store.get(VOLUME).record.owner == "h1"
+
+    second.device.is_wanted = True
+    wait_for("h2 serves", lambda: second.state == "serving")
+    wait_for("h1 follows", lambda: host.state == "standby")
+    record = store.get(VOLUME).record
+    assert (record.owner, record.epoch) == ("h2", 2)
+    assert len(record.logs) == 1, "what was written on h1 was pushed"
+    assert second.call("status")["role"] == "owner"
+
+    second.device.write(512)
+    host.device.is_wanted = True
+    wait_for("h1 serves", lambda: host.state == "serving")
+    assert host.device.spec["epoch"] == 3
+    assert len(host.device.spec["logs"]) == 2
+    second.call("close", force=False)
+    assert store.get(VOLUME).record.owner == "h1"
+    host.call("close", force=False)
+    assert store.get(VOLUME).record.owner is None
+
+
+def test_standby_of_a_volume_that_nobody_owns_is_its_owner(host: HostUnderTest) -> None:
+    opened = host.call("open", role="standby")
+    assert (opened["state"], opened["role"]) == ("serving", "owner")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_owner_that_was_taken_over_notices_without_writing(
+    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
+) -> None:
+    host.restart()
+    host.open()
+    move_to_second(store, add_host)
+    wait_for("the volume is fenced", lambda: host.state == "fenced")
+
+
 # Restarts
 
 
@@ -410,6 +477,43 @@ def test_volume_that_cannot_be_pushed_stays_until_it_can(
             host.call("close", force=False)
     host.call("close", force=False)
     assert store.get(VOLUME).record.owner is None
+
+
+def test_volume_that_is_pushed_but_not_given_back_goes_on(
+    host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch, origin: MemoryOrigin
+) -> None:
+    host.open()
+    host.device.write(512)
+
+    def is_away(*_: object) -> str | None:
+        raise exception.UnavailableError("the origin is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(origin, "swap_ref", is_away)
+        with pytest.raises(exception.UnavailableError):
+            host.call("close", force=False)
+        assert host.device.state == "standby", "all of it is pushed"
+        with pytest.raises(exception.UnavailableError):
+            host.call("close", force=False)
+        assert host.open()["state"] == "serving"
+    assert host.device.state == "open"
+    host.call("close", force=False)
+    assert store.get(VOLUME).record.owner is None
+
+
+def test_fenced_volume_is_opened_anew(
+    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
+) -> None:
+    host.open()
+    second = move_to_second(store, add_host)
+    host.device.write(512)
+    with pytest.raises(exception.FencedError):
+        host.call("push")
+    second.call("close", force=False)
+    store.disallow_host(VOLUME, "h2")
+    store.allow_host(VOLUME, "h1")
+    assert host.open()["epoch"] == 3
+    assert host.state == "serving"
 
 
 def test_failed_opening_leaves_nothing_here(host: HostUnderTest, store: VolumeStore) -> None:
