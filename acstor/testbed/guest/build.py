@@ -5,13 +5,17 @@ device, no boot loader (QEMU loads the kernel). About 40 s on two cores; the res
 the recipe's hash and found there the next time.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 from acstor.testbed import exception, processes
 from acstor.testbed.guest import recipe as guest_recipe
@@ -58,13 +62,25 @@ def build_guest(recipe: guest_recipe.GuestRecipe, cache: pathlib.Path) -> GuestI
     """
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory = cache / recipe.key()
-    if not (directory / "guest.json").is_file():
-        LOG.info("building the guest %s", directory.name)
-        with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as work:
-            built = _build(recipe, pathlib.Path(work))
-            shutil.rmtree(directory, ignore_errors=True)
-            built.rename(directory)
+    with _only_builder(cache):
+        if not (directory / "guest.json").is_file():
+            LOG.info("building the guest %s", directory.name)
+            with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as work:
+                built = _build(recipe, pathlib.Path(work))
+                shutil.rmtree(directory, ignore_errors=True)
+                built.rename(directory)
     return load_guest(directory)
+
+
+@contextlib.contextmanager
+def _only_builder(cache: pathlib.Path) -> Iterator[None]:
+    """Wait until nobody else builds into a cache, and have others wait within the block."""
+    descriptor = os.open(cache / "build.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def load_guest(directory: pathlib.Path) -> GuestImage:

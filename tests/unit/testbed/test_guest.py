@@ -1,8 +1,12 @@
 """Guests: the recipe's key, the digest of a tree, the states."""
 
+import concurrent.futures
+import contextlib
 import dataclasses
+import json
 import pathlib
 import subprocess
+import threading
 
 import pytest
 
@@ -42,6 +46,35 @@ def test_tree_digest_is_what_the_guests_script_prints(tmp_path: pathlib.Path) ->
     assert build.tree_digest(tmp_path, "/usr/bin") == listing.stdout.split()[0]
     (tree / "b").write_bytes(b"tWo")
     assert build.tree_digest(tmp_path, "/usr/bin") != listing.stdout.split()[0]
+
+
+def test_guest_that_several_want_at_once_is_built_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builders = threading.Barrier(2)
+    started: list[pathlib.Path] = []
+
+    def quick_build(recipe: GuestRecipe, work: pathlib.Path) -> pathlib.Path:
+        started.append(work)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            builders.wait(0.2)  # for another builder, that should not come
+        built = work / "guest"
+        built.mkdir()
+        description = {
+            "version": build.GUEST_VERSION,
+            "disk_size_bytes": recipe.disk_size_bytes,
+            "content_tree": recipe.content_tree,
+            "content_digest": "",
+            "login_prompt": "",
+        }
+        (built / "guest.json").write_text(json.dumps(description))
+        return built
+
+    monkeypatch.setattr(build, "_build", quick_build)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        guests = list(pool.map(lambda _: build.build_guest(GuestRecipe(), tmp_path), range(2)))
+    assert len(started) == 1
+    assert guests[0] == guests[1] == build.load_guest(tmp_path / GuestRecipe().key())
 
 
 def test_load_of_what_is_no_guest_is_refused(tmp_path: pathlib.Path) -> None:
