@@ -45,6 +45,8 @@ mod segment;
 mod volume;
 #[cfg(test)]
 mod volume_crash;
+#[cfg(test)]
+mod volume_tests;
 
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{

@@ -1,0 +1,334 @@
+//! Volumes with their threads, on a real directory and an origin in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use acstor_readpath::{BlockView, Segment};
+use acstor_testkit::Fault;
+use acstor_types::{ChunkSize, DiskId};
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
+use crate::memory_origin::{MemoryBase, MemoryOrigin};
+use crate::origin_log::log_prefix;
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, Done, ExtentQuery, LogRange, Opening, OverlayError,
+    Piece, TryRead, Volume, VolumeConfig, VolumeState, ZeroHow, seal,
+};
+
+const VOLUME: DiskId = DiskId::from_bytes([7; 16]);
+const SIZE: u64 = 8 << 20;
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct Host {
+    runtime: Runtime,
+    directory: TempDir,
+    origin: MemoryOrigin,
+}
+
+impl Host {
+    fn new() -> Host {
+        let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+        Host { runtime, directory, origin: MemoryOrigin::default() }
+    }
+
+    fn config(path: &Path) -> VolumeConfig {
+        VolumeConfig {
+            directory: path.join("volume"),
+            quota_bytes: 8 << 20,
+            segment_bytes: 1 << 20,
+            push_rate: None,
+            origin_deadline: DEADLINE,
+            chunk_size: ChunkSize::DEFAULT,
+        }
+    }
+
+    fn opening(durability: Durability) -> Opening {
+        Opening {
+            volume: VOLUME,
+            epoch: 1,
+            next: 100,
+            size_bytes: SIZE,
+            manifest: None,
+            logs: Vec::new(),
+            durability,
+        }
+    }
+
+    fn try_open(
+        &self,
+        opening: Opening,
+        base: Option<Arc<dyn BlockView>>,
+    ) -> Result<Arc<Volume>, OverlayError> {
+        let (config, sink) = (Host::config(self.directory.path()), Arc::new(self.origin.clone()));
+        Volume::open(config, opening, base, sink, self.runtime.handle().clone())
+    }
+
+    fn open(&self, durability: Durability) -> Arc<Volume> {
+        self.try_open(Host::opening(durability), None).unwrap()
+    }
+
+    fn wait<T>(&self, done: Done<T>) -> Result<T, DeviceError> {
+        let timeout = async { tokio::time::timeout(DEADLINE, done.outcome()).await };
+        self.runtime.block_on(timeout).expect("an answer before the deadline")
+    }
+
+    fn read(&self, volume: &Volume, offset: u64, len: usize) -> Vec<u8> {
+        let pieces = self.runtime.block_on(volume.read(offset, len)).unwrap();
+        assert_eq!(pieces.iter().map(Piece::len).sum::<usize>(), len);
+        volume.core.read_bytes(offset, len).unwrap()
+    }
+
+    fn objects(&self) -> usize {
+        self.origin.keys(&log_prefix(VOLUME, 1)).len()
+    }
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn data(byte: u8, len: usize) -> Bytes {
+    Bytes::from(vec![byte; len])
+}
+
+fn slow() -> Durability {
+    Durability { period_s: 3600.0, ..Durability::default() }
+}
+
+fn through() -> Durability {
+    Durability { default: DurabilityClass::WriteThrough, ..Durability::default() }
+}
+
+#[test]
+fn reads_merge_the_log_with_the_base() {
+    let host = Host::new();
+    let base = MemoryBase(data(1, 1 << 20));
+    let volume = host.try_open(Host::opening(slow()), Some(Arc::new(base))).unwrap();
+    host.wait(volume.write(4096, data(2, 4096), false)).unwrap();
+    host.wait(volume.write_zeroes(12288, 4096, ZeroHow::default())).unwrap();
+    let expected = [vec![1; 4096], vec![2; 4096], vec![1; 4096], vec![0; 4096]].concat();
+    assert_eq!(host.read(&volume, 0, 16384), expected);
+    let TryRead::Ready(pieces) = volume.try_read(4096, 512).unwrap() else { panic!("waits") };
+    assert!(matches!(pieces[..], [Piece::Log(_)]), "served from the mapping: {pieces:?}");
+    // Past the base there is nothing yet.
+    assert_eq!(host.read(&volume, (1 << 20) - 512, 1024), [vec![1; 512], vec![0; 512]].concat());
+    let TryRead::Ready(pieces) = volume.try_read(2 << 20, 512).unwrap() else { panic!("waits") };
+    assert!(matches!(pieces[..], [Piece::Base(Segment::Zeros(512))]));
+    let extents = volume.extents(0, SIZE, ExtentQuery::Allocation, 16);
+    let lens: Vec<_> = extents.iter().map(|extent| (extent.len, extent.is_zero)).collect();
+    let tail = SIZE - (1 << 20);
+    assert_eq!(lens, [(12288, false), (4096, true), ((1 << 20) - 16384, false), (tail, true)]);
+    let dirty = volume.extents(0, 32768, ExtentQuery::Dirty, 16);
+    let dirty: Vec<_> = dirty.iter().map(|extent| (extent.len, extent.is_dirty)).collect();
+    assert_eq!(dirty, [(4096, false), (4096, true), (4096, false), (4096, true), (16384, false)]);
+}
+
+#[test]
+fn requests_outside_of_the_disk_are_invalid() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    for (offset, len) in [(SIZE, 512), (SIZE - 512, 1024), (u64::MAX - 511, 512), (1, 512)] {
+        let error = host.wait(volume.write(offset, data(1, len), false)).unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Invalid);
+        assert_eq!(volume.try_read(offset, len).unwrap_err().kind, DeviceErrorKind::Invalid);
+        let error = host.wait(volume.trim(offset, len as u64, false)).unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Invalid);
+    }
+    assert_eq!(volume.try_read(0, 511).unwrap_err().kind, DeviceErrorKind::Invalid);
+    host.wait(volume.write(SIZE, Bytes::new(), false)).unwrap();
+    volume.resize(SIZE + 4096).unwrap();
+    host.wait(volume.write(SIZE, data(1, 4096), false)).unwrap();
+    assert!(volume.resize(SIZE).is_err(), "a disk does not shrink");
+}
+
+#[test]
+fn write_through_waits_for_the_origin() {
+    let host = Host::new();
+    let volume = host.open(through());
+    for number in 0..4_u8 {
+        host.wait(volume.write(u64::from(number) * 512, data(number, 512), false)).unwrap();
+        assert!(host.objects() >= usize::from(number) + 1);
+    }
+    let status = volume.status();
+    assert_eq!((status.dirty_bytes, status.recovery_point_age), (0, None));
+    // An answer that is lost is asked for again, and found.
+    host.origin.faults.fail_nth("put-answer", 1, Fault::EIO);
+    host.wait(volume.write(0, data(9, 512), false)).unwrap();
+    assert_eq!(host.objects() as u64, volume.status().pushed_sequence.unwrap() - 99);
+}
+
+#[test]
+fn flush_to_the_origin_by_policy() {
+    let host = Host::new();
+    let volume = host.open(Durability { flush: FlushTarget::Origin, ..slow() });
+    host.wait(volume.write(0, data(1, 512), false)).unwrap();
+    assert_eq!(host.objects(), 0);
+    host.wait(volume.flush()).unwrap();
+    assert_eq!(host.objects(), 1);
+    host.wait(volume.write(0, data(1, 512), true)).unwrap();
+    assert_eq!(host.objects(), 2);
+}
+
+#[test]
+fn write_back_is_pushed_every_period() {
+    let host = Host::new();
+    let volume = host.open(Durability { period_s: 0.1, ..Durability::default() });
+    host.wait(volume.write(0, data(1, 4096), false)).unwrap();
+    host.wait(volume.write(0, data(2, 4096), false)).unwrap();
+    assert!(volume.status().dirty_bytes > 0 || host.objects() > 0);
+    until("the push of a period", || volume.status().dirty_bytes == 0);
+    assert!(host.objects() >= 1);
+    assert_eq!(volume.push_now().unwrap().epoch, 1);
+}
+
+#[test]
+fn restart_needs_no_origin_and_keeps_everything() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    host.wait(volume.write(0, data(1, 4096), true)).unwrap();
+    host.wait(volume.write(4096, data(2, 4096), false)).unwrap();
+    assert!(matches!(host.try_open(Host::opening(slow()), None), Err(OverlayError::Locked(_))));
+    volume.close();
+    let error = host.wait(volume.write(0, data(1, 512), false)).unwrap_err();
+    assert_eq!(error.kind, DeviceErrorKind::Shutdown);
+    drop(volume);
+    for operation in ["put", "get", "list"] {
+        host.origin.faults.fail_always(operation, Fault::EIO);
+    }
+    let volume = host.open(slow());
+    assert_eq!(host.read(&volume, 0, 8192), [vec![1; 4096], vec![2; 4096]].concat());
+    assert_eq!(volume.status().dirty_bytes, 8192);
+    assert!(volume.push_now().is_err());
+    host.origin.faults.disarm();
+    assert_eq!(volume.push_now().unwrap().sequence, 100);
+    drop(volume);
+    let opening = Opening { epoch: 2, ..Host::opening(slow()) };
+    assert!(matches!(host.try_open(opening, None), Err(OverlayError::Invalid(_))));
+}
+
+#[test]
+fn frozen_volume_pushes_and_does_not_write() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    host.wait(volume.write(0, data(1, 512), false)).unwrap();
+    volume.freeze(Duration::from_secs(60)).unwrap();
+    assert_eq!(volume.status().state, VolumeState::Frozen);
+    let waiting = volume.write(0, data(2, 512), false);
+    assert!(matches!(waiting, Done::Later(_)));
+    volume.push_now().unwrap();
+    assert_eq!(host.read(&volume, 0, 512), vec![1; 512]);
+    volume.thaw();
+    host.wait(waiting).unwrap();
+    assert_eq!(host.read(&volume, 0, 512), vec![2; 512]);
+    // Nobody thaws: the deadline does.
+    volume.freeze(Duration::from_millis(10)).unwrap();
+    host.wait(volume.write(0, data(3, 512), false)).unwrap();
+}
+
+#[test]
+fn full_volume_says_so_and_goes_on() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    let mut at = 0;
+    let error = loop {
+        match host.wait(volume.write(at, data(5, 256 << 10), false)) {
+            Ok(()) => at += 256 << 10,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, DeviceErrorKind::NoSpace);
+    assert!(error.message.contains("quota_bytes"), "{error}");
+    host.wait(volume.flush()).unwrap();
+    assert_eq!(host.read(&volume, 0, 512), vec![5; 512]);
+    host.wait(volume.trim(0, at / 2, false)).unwrap();
+    host.wait(volume.write(0, data(6, 256 << 10), false)).unwrap();
+    // The same place over and over never fills it.
+    for _ in 0..60 {
+        host.wait(volume.write(0, data(7, 256 << 10), false)).unwrap();
+    }
+}
+
+#[test]
+fn partition_of_class_none_never_travels() {
+    let host = Host::new();
+    let region = RegionSpec {
+        first: None,
+        last: None,
+        partition: Some("swap".into()),
+        class: DurabilityClass::None,
+        period_s: None,
+    };
+    let volume = host.open(Durability { regions: vec![region], ..slow() });
+    let table = crate::gpt::tests::table(&[("root", 2048, 4095), ("swap", 4096, 8191)]);
+    host.wait(volume.write(0, Bytes::from(table), false)).unwrap();
+    until("the table is read", || {
+        volume.core.log.map.read().regions.groups().len() == 2
+            && volume.core.log.map.read().regions.group_of(4096) == 1
+    });
+    host.wait(volume.write(2048 * 512, data(1, 4096), false)).unwrap();
+    host.wait(volume.write(4096 * 512, data(2, 4096), false)).unwrap();
+    let point = volume.release().unwrap();
+    let range = LogRange { volume: VOLUME, epoch: 1, first: 100, last: point.sequence };
+    assert_eq!(seal(&host.origin, VOLUME, 1, 100).unwrap().last, Some(point.sequence));
+    drop(volume);
+    let elsewhere = Host { origin: host.origin.clone(), ..Host::new() };
+    let opening =
+        Opening { epoch: 2, next: point.sequence + 2, logs: vec![range], ..Host::opening(slow()) };
+    let volume = elsewhere.try_open(opening, None).unwrap();
+    assert_eq!(elsewhere.read(&volume, 2048 * 512, 4096), vec![1; 4096]);
+    assert_eq!(elsewhere.read(&volume, 4096 * 512, 4096), vec![0; 4096]);
+}
+
+#[test]
+fn fold_takes_the_logs_place() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    host.wait(volume.write(0, data(1, 128 << 10), false)).unwrap();
+    host.wait(volume.write(1 << 20, data(1, 64 << 10), false)).unwrap();
+    host.wait(volume.write(SIZE - 512, data(3, 512), false)).unwrap();
+    assert!(volume.fold(&mut |_, _| Err("no".into())).is_err(), "what the caller refuses fails");
+    let folded = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    assert_eq!((folded.until.epoch, folded.until.sequence), (1, 100));
+    let disk = host.origin.disk(&folded.digest);
+    assert_eq!(disk.len() as u64, SIZE);
+    assert_eq!(disk, host.read(&volume, 0, SIZE as usize));
+    // Three chunks are the same, and the refused fold has stored nothing.
+    let packs = host.origin.keys("packs/");
+    assert_eq!(packs.len(), 1);
+    let size = host.origin.object(&packs[0]).unwrap().len();
+    assert_eq!(size, 4096 + 2 * (64 << 10) + 2 * 32);
+    host.wait(volume.write(4096, data(9, 4096), false)).unwrap();
+    assert!(volume.fold_due(1, 1 << 20));
+    volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), &folded);
+    assert!(!volume.fold_due(1, 1));
+    assert_eq!(volume.status().live_bytes, 4096, "what was written since stays");
+    assert_eq!(
+        host.read(&volume, 0, 12288),
+        [vec![1; 4096], vec![9; 4096], vec![1; 4096]].concat()
+    );
+    let again = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    assert_eq!(host.origin.disk(&again.digest), host.read(&volume, 0, SIZE as usize));
+}
+
+#[test]
+fn fenced_volume_answers_everyone() {
+    let host = Host::new();
+    let volume = host.open(through());
+    host.wait(volume.write(0, data(1, 512), false)).unwrap();
+    let sealed = seal(&host.origin, VOLUME, 1, 100).unwrap();
+    assert_eq!((sealed.last, sealed.seal), (Some(100), 101));
+    let error = host.wait(volume.write(0, data(2, 512), false)).unwrap_err();
+    assert_eq!(error.kind, DeviceErrorKind::Fenced);
+    assert_eq!(volume.status().state, VolumeState::Fenced);
+    assert!(matches!(volume.push_now(), Err(OverlayError::Fenced(_))));
+    let error = host.wait(volume.write(0, data(2, 512), false)).unwrap_err();
+    assert_eq!(error.kind, DeviceErrorKind::Fenced);
+}
