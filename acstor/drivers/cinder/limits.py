@@ -14,8 +14,6 @@ from acstor.admin.protocol import VOLUME_RATE_MAX
 PREFIX = "acstor:"
 IOPS = "iops"
 BYTES_PER_S = "bytes_per_s"
-METADATA_KEYS = {IOPS: "limit_iops", BYTES_PER_S: "limit_bytes_per_s"}
-"""Where the metadata of a volume's record has them, as decimal numbers; absent: no limit."""
 BACK_END_CONSUMERS = frozenset({"back-end", "both"})
 
 
@@ -27,11 +25,11 @@ class Limits:
     bytes_per_s: int = 0
 
     def to_metadata(self) -> dict[str, str | None]:
-        """Return them as the record of a volume keeps them; None: the key is to go."""
-        return {
-            METADATA_KEYS[name]: str(value) if value else None
-            for name, value in asdict(self).items()
-        }
+        """Return them as the metadata of a volume's record has them, as the data plane reads them.
+
+        Decimal numbers; None: no limit, the key is to go.
+        """
+        return {name: str(value) if value else None for name, value in asdict(self).items()}
 
 
 def from_type(extra_specs: Mapping[str, Any], qos_specs: Mapping[str, Any] | None) -> Limits:
@@ -52,9 +50,7 @@ def from_type(extra_specs: Mapping[str, Any], qos_specs: Mapping[str, Any] | Non
 def from_metadata(metadata: Mapping[str, str]) -> Limits:
     """Return the limits that the record of a volume keeps; what is malformed limits nothing."""
     try:
-        return Limits(
-            **{name: _rate(name, metadata.get(METADATA_KEYS[name])) for name in METADATA_KEYS}
-        )
+        return Limits(**{name: _rate(name, metadata.get(name)) for name in (IOPS, BYTES_PER_S)})
     except exception.InvalidError:
         return Limits()
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cinder import coordination, interface, objects
 from cinder import exception as cinder_exception
+from cinder import interface, objects
 from cinder.image import image_utils
 from cinder.interface import (
     util,
@@ -24,6 +24,7 @@ from cinder.volume import driver as cinder_driver
 from cinder.volume import volume_utils
 
 from acstor.drivers.cinder.driver import AcstorVolumeDriver
+from acstor.drivers.cinder.locks import one_at_a_time
 from tests.fixtures.cinder_party import Party
 
 INTERFACES = [
@@ -166,7 +167,7 @@ def test_locks_of_cinder_name_parameters_in_braces(cinder_settings: object) -> N
     class Thing:
         name_id = "x"
 
-        @coordination.synchronized("acstor-{volume.name_id}")
+        @one_at_a_time("{volume.name_id}")
         def act(self, volume: Any) -> None:
             ran.append(volume.name_id)
 

@@ -222,5 +222,7 @@ def test_start_keeps_hosts_of_attached_volume(party: Party) -> None:
 
 def test_exports_are_nothing_to_make_or_remove(party: Party) -> None:
     volume = party.created()
-    assert party.driver.create_export(party.context, volume, H1) is None
-    assert party.driver.remove_export(party.context, volume) is None
+    before = party.record(volume)
+    party.driver.create_export(party.context, volume, H1)
+    party.driver.remove_export(party.context, volume)
+    assert party.record(volume) == before

@@ -10,14 +10,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from castellan import key_manager
 from castellan.common.objects import passphrase
-from castellan.tests.unit.key_manager import mock_key_manager
 from cinder import exception as cinder_exception
 from cinder.image import image_utils
 from cinder.volume import volume_utils
 from oslo_concurrency import processutils
-from oslo_config import cfg
 
+from acstor import exception
 from acstor.drivers.cinder import encryption
 from tests.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
 
@@ -27,19 +27,18 @@ CONTENT = random.Random(2).randbytes(8 * CHUNK_SIZE)
 
 
 @pytest.fixture(autouse=True)
-def keys() -> Iterator[dict[str, str]]:
+def keys() -> Iterator[dict[str, Any]]:
     """One key, and what Cinder's database says of the volume type's encryption."""
-    manager = mock_key_manager.MockKeyManager(cfg.CONF)
-    key_id = manager.store(mock.Mock(), passphrase.Passphrase(KEY.encode()))
+    manager = mock.Mock(spec_set=["get"])
+    manager.get.return_value = passphrase.Passphrase(KEY.encode())
     described = {
         "provider": "luks",
         "cipher": "aes-xts-plain64",
         "key_size": 256,
-        "encryption_key_id": key_id,
+        "encryption_key_id": str(uuid.uuid4()),
     }
-    manager.get = lambda context, wanted: manager.keys[wanted]
     with (
-        mock.patch.object(encryption.key_manager, "API", return_value=manager),
+        mock.patch.object(key_manager, "API", return_value=manager),
         mock.patch.object(
             volume_utils.db, "volume_encryption_metadata_get", return_value=described
         ),
@@ -90,7 +89,7 @@ def _decrypted(file: pathlib.Path, path: pathlib.Path, size: int) -> bytes:
 
 
 @pytest.fixture
-def encrypted(party: Party, keys: dict[str, str]) -> Any:
+def encrypted(party: Party, keys: dict[str, Any]) -> Any:
     party.driver._execute = _execute
     return party.volume(encryption_key_id=str(uuid.uuid4()))
 
@@ -163,7 +162,7 @@ def test_extension_of_attached_encrypted_volume_is_refused(party: Party, encrypt
         party.driver.extend_volume(encrypted, 2)
 
 
-def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, str]) -> None:
+def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, Any]) -> None:
     keys["provider"] = "luks2"
     with pytest.raises(cinder_exception.VolumeDriverException, match="luks2 not supported"):
         party.driver.create_volume(encrypted)
@@ -193,5 +192,5 @@ def test_file_without_header_is_refused(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "file"
     for content in (b"", bytes(512), b"LUKS\xba\xbe\0\x02" + bytes(504)):
         path.write_bytes(content)
-        with pytest.raises(encryption.exception.InvalidError, match="no LUKS header"):
+        with pytest.raises(exception.InvalidError, match="no LUKS header"):
             encryption.header_of(str(path))

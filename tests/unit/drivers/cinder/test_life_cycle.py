@@ -34,14 +34,14 @@ def test_create_volume_keeps_limits_of_type_and_back_end_qos(party: Party) -> No
     specs = {"acstor:iops": "500", "acstor:bytes_per_s": "1000000"}
     volume = party.created(volume_type=party.volume_type(specs, qos))
     metadata = party.record(volume).metadata
-    assert metadata["limit_iops"] == "700"
-    assert metadata["limit_bytes_per_s"] == "1000000"
+    assert metadata["iops"] == "700"
+    assert metadata["bytes_per_s"] == "1000000"
 
 
 def test_create_volume_ignores_front_end_qos(party: Party) -> None:
     qos = {"consumer": "front-end", "specs": {"iops": "700"}}
     volume = party.created(volume_type=party.volume_type({}, qos))
-    assert "limit_iops" not in party.record(volume).metadata
+    assert "iops" not in party.record(volume).metadata
 
 
 def test_create_volume_again_replaces_what_an_attempt_left(party: Party) -> None:

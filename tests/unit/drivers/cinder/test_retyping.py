@@ -39,8 +39,8 @@ def test_limits_come_and_go_with_the_type(party: Party) -> None:
     qos = {"consumer": "both", "specs": {"bytes_per_s": "5000", "total_iops_sec": "9"}}
     _retype(party, volume, {}, qos=qos)
     metadata = party.record(volume).metadata
-    assert "limit_iops" not in metadata
-    assert metadata["limit_bytes_per_s"] == "5000"
+    assert "iops" not in metadata
+    assert metadata["bytes_per_s"] == "5000"
     assert metadata["cinder_volume"] == volume.id
 
 

@@ -80,7 +80,7 @@ def test_limits_are_kept_as_they_were(iops: int, bytes_per_s: int) -> None:
 def test_bad_limits_are_refused_with_their_name(value: str) -> None:
     with pytest.raises(exception.InvalidError, match="acstor:iops"):
         limits.from_type({"acstor:iops": value}, None)
-    assert limits.from_metadata({"limit_iops": value}) == Limits()
+    assert limits.from_metadata({"iops": value}) == Limits()
 
 
 @pytest.mark.parametrize("kind", list(exception.ErrorKind))

@@ -35,7 +35,7 @@ UNSURE = BackEnd("unsure", acstor_images=[OTHER], acstor_images_complete=False)
 FOREIGN = BackEnd("foreign")
 
 
-class Handler(base_weight.BaseWeightHandler):
+class Handler(base_weight.BaseWeightHandler):  # type: ignore[misc] # Cinder has no types
     """Cinder's handler, without its look-up of entry points."""
 
     object_class = weights.WeighedHost
