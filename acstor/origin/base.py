@@ -22,6 +22,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from acstor import exception
+from acstor.origin import keys
 
 Buffer = bytes | bytearray | memoryview
 """What is written: any contiguous run of bytes."""
@@ -108,6 +109,19 @@ class Origin(abc.ABC):
 
         :raises InvalidError: when the prefix is malformed.
         """
+
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove the folder ``prefix`` if no object is in it; stores without folders do nothing.
+
+        Only for a folder that nobody stores anything in any more: a call that does at the same
+        moment may fail with :class:`~acstor.exception.UnavailableError` and has to be repeated.
+
+        :param prefix: of objects; ends with ``/``.
+        :returns: whether this call removed it.
+        :raises InvalidError: when the prefix is malformed.
+        """
+        keys.validate_prefix(prefix)
+        return False
 
     def sweep(self) -> int:
         """Remove what crashed writers left behind, where it is old enough that none still runs.

@@ -132,6 +132,10 @@ class FaultyOrigin(base.Origin):
         yield from self._inner.list_refs(prefix)
         self._after(fault, prefix, None)
 
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove an empty folder; never faulty."""
+        return self._inner.remove_folder(prefix)
+
     def sweep(self) -> int:
         """Remove leftovers; never faulty."""
         return self._inner.sweep()

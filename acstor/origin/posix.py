@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import base, keys, posix_lock, posix_write
-from acstor.origin.posix_errors import translated
+from acstor.origin.posix_errors import from_os_error, translated
 
 LOCK_FILE_COUNT = 64
 """Number of lock files; refs whose names fall on the same one wait for each other."""
@@ -176,6 +176,19 @@ class PosixOrigin(base.Origin):
         """Yield the names of the refs in the folder ``prefix``."""
         keys.validate_prefix(prefix)
         yield from self._walk(os.path.join(self._root, _REFS), prefix)
+
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove an empty folder."""
+        path = self._object_path(keys.validate_prefix(prefix).removesuffix("/"))
+        with self._folder_lock:
+            self._durable_folders.discard(path)
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+                return False
+            raise from_os_error(error, f"removing folder {prefix}") from error
+        return True
 
     def sweep(self) -> int:
         """Remove temporary files that are older than a day.

@@ -114,6 +114,10 @@ class RetryingOrigin(base.Origin):
         """Yield the names of the refs in the folder ``prefix``."""
         yield from self._repeat(lambda: list(self.inner.list_refs(prefix)))
 
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove an empty folder; False also when an earlier attempt removed it."""
+        return self._repeat(functools.partial(self.inner.remove_folder, prefix))
+
     def sweep(self) -> int:
         """Remove leftovers."""
         return self._repeat(self.inner.sweep)

@@ -32,6 +32,7 @@ from acstor.repository.condemnation import (
 from acstor.repository.log_coverage import LogCoverage, uncovered_runs
 from acstor.repository.marking import Marked, Marker
 from acstor.repository.repository import Repository
+from acstor.volumes import record_refs
 from acstor.volumes.log_range import LogRange
 
 
@@ -191,8 +192,17 @@ class Collector:
             if self._origin.delete(key):
                 report.deleted += 1
                 report.bytes_freed += size
+        if tombstone.logs is not None:
+            self._remove_folders(tombstone.logs)
         # Only now: whoever sees no tombstone must also see no object.
         self._tombstones.change(tombstone, None)
+
+    def _remove_folders(self, logs: LogRange) -> None:
+        """Remove the folder of an epoch that is over when nothing is left in it."""
+        volume = record_refs.find_volume(self._origin, logs.volume)
+        is_over = volume is None or logs.epoch not in (volume.record.epoch, volume.record.unsealed)
+        if is_over and self._origin.remove_folder(logs.folder) and volume is None:
+            self._origin.remove_folder(f"{layout.VOLUME_LOG_PREFIX}{logs.volume}/")
 
     def _keys_of(self, tombstone: Tombstone) -> list[str]:
         logs = tombstone.logs

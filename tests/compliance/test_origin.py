@@ -153,6 +153,24 @@ def test_list_returns_the_folder_only(origin: base.Origin) -> None:
     assert sorted(origin.list()) == ["format", "manifests/aa/3", "packs/aa/1", "packs/ab/2"]
 
 
+def test_only_an_empty_folder_is_removed_and_comes_back(origin: base.Origin) -> None:
+    origin.put_if_absent("volume-log/a/1", [b"abc"])
+    origin.put_if_absent("volume-log/b/2", [b"abc"])
+    assert not origin.remove_folder("volume-log/a/")
+    assert not origin.remove_folder("volume-log/")
+    assert not origin.remove_folder("volume-log/c/")
+    assert origin.get("volume-log/a/1", 3) == b"abc"
+    origin.delete("volume-log/a/1")
+    origin.remove_folder("volume-log/a/")
+    assert not origin.remove_folder("volume-log/a/")
+    assert sorted(origin.list("volume-log/")) == ["volume-log/b/2"]
+    assert origin.put_if_absent("volume-log/a/1", [b"new"])
+    assert origin.get("volume-log/a/1", 3) == b"new"
+    for prefix in ("volume-log", "../", "/"):
+        with pytest.raises(exception.InvalidError):
+            origin.remove_folder(prefix)
+
+
 @pytest.mark.parametrize(
     "name",
     ["", "/a", "a/", "a//b", "../a", "a/../b", ".hidden", "a/.b", "A", "a b", "a\n", "é",
