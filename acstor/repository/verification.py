@@ -160,7 +160,8 @@ class Verifier:
                 before = disk
 
     def _add(self, subject: Subject, what: str, **fields: Any) -> None:
-        self._report.damages.append(Damage(what, **{subject.kind.value: subject.id}, **fields))
+        whose: dict[str, Any] = {subject.kind.value: subject.id}
+        self._report.damages.append(Damage(what, **whose, **fields))
 
     def _read_packs(self, packs: Sequence[bytes]) -> None:
         sizes = {}

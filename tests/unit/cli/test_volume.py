@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cliff import command
 
 from acstor.admin.server import AdminServer
 from acstor.cli import app
@@ -40,13 +41,14 @@ class Program:
         """Run a command; return its exit status and its output."""
         output, error = io.StringIO(), io.StringIO()
         application = app.Application(stdout=output, stderr=error)
-        for name, target in {
+        targets: dict[str, type[command.Command]] = {
             "volume list": commands.ListVolumes,
             "volume show": commands.ShowVolume,
             "volume status": commands.ShowVolumeStatus,
             "volume fold": commands.FoldVolume,
             "snapshot list": commands.ListSnapshots,
-        }.items():
+        }
+        for name, target in targets.items():
             application.command_manager.add_command(name, target)
         status = application.run(["--config-file", str(self.config), *arguments])
         self.error = error.getvalue()

@@ -20,14 +20,13 @@ from acstor.origin import base, memory
 from acstor.repository import claim, condemnation
 from acstor.repository.condemnation import Tombstone, Tombstones, logs_of_name
 from acstor.repository.garbage import Collector, Report
-from acstor.repository.marking import Marker
 from acstor.repository.repository import Repository
 from acstor.volumes import record
 from acstor.volumes.log_range import SEQUENCE_MAX, LogRange
 from acstor.volumes.record import VolumeRecord
 from tests.unit.repository import interleaving
-from tests.unit.repository.volume_model import CHUNK_SIZE, Cloud, PromiseError
-from tests.unit.volumes.hosts import Owner
+from tests.unit.repository.volume_model import Cloud, PromiseError
+from tests.unit.volumes.hosts import CHUNK_SIZE, Owner
 
 RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "2000"))
 BATCHES = 8
@@ -107,22 +106,6 @@ def delete_without_seal(
         self._delete(tombstone, report)
 
 
-def tombstones_after_marking(self: Collector) -> Report:
-    report = Report()
-    marked = Marker(self._repository).mark()
-    present = self._list_objects()
-    names = sorted(self._tombstones.names())
-    known = [one for name in names if (one := self._tombstones.find(name)) is not None]
-    for tombstone in known:
-        logs = tombstone.logs
-        is_marked = marked.logs.intersects(logs) if logs else tombstone.name in marked.names
-        self._decide(tombstone, is_marked, report)
-    for name in sorted(present.keys() - marked.names - {one.name for one in known}):
-        self._condemn(name, present[name], report)
-    self._condemn_logs(self._list_logs(), known, marked, report)
-    return report
-
-
 def coverage(*, is_open: bool = True, is_unsealed: bool = True, has_seals: bool = True) -> object:
     def covered(self: VolumeRecord, volume_id: str) -> tuple[LogRange, ...]:
         found = list(self.logs)
@@ -147,9 +130,6 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
         claim, "claim_logs", claim_logs_before_tombstones
     ),
     "deleted without sealing": mock.patch.object(Collector, "_decide", delete_without_seal),
-    "tombstones are read after marking": mock.patch.object(
-        Collector, "collect", tombstones_after_marking
-    ),
     "the open epoch is not covered": mock.patch.object(
         VolumeRecord, "coverage", coverage(is_open=False)
     ),
@@ -169,7 +149,6 @@ SUFFERERS = {
     "log objects are not claimed": SHARERS,
     "log objects are looked for before tombstones": SHARERS,
     "deleted without sealing": SHARERS,
-    "tombstones are read after marking": SHARERS,
     "a fold does not name its packs": ("owner a", "collect x", "collect y"),
     "seals are not covered": OWNERS,
     "an unsealed epoch is not covered": OWNERS,

@@ -21,7 +21,8 @@ RECORDS: dict[VolumeState | None, VolumeRecord | None] = {
 
 def test_page_has_the_transitions_of_the_table() -> None:
     rows = re.findall(r"^\| ``(.+?)`` +\| ``(.+?)`` +\| ``(.+?)`` +\|$", PAGE.read_text(), re.M)
-    names = {None: "absent", **{state: state.value for state in VolumeState}}
+    names: dict[VolumeState | None, str] = {None: "absent"}
+    names.update({state: state.value for state in VolumeState})
     assert rows == [
         (names[state], event.value, names[following])
         for (state, event), following in states.TRANSITIONS.items()

@@ -1,0 +1,77 @@
+"""Upgrading a repository: whenever it is killed, and however late a deletion comes."""
+
+import random
+import uuid
+
+import pytest
+
+from acstor import exception
+from acstor.origin import base, memory
+from acstor.repository.repository import Format, Repository
+from acstor.repository.upgrade import upgrade
+from tests.unit.repository import interleaving
+
+OLDER = Format(str(uuid.UUID(int=1)), 4096, version=1)
+
+
+def older_repository() -> memory.MemoryOrigin:
+    origin = memory.MemoryOrigin()
+    origin.put_if_absent("format", [OLDER.encode()])
+    return origin
+
+
+def check(origin: base.Origin, versions: set[int]) -> None:
+    found = Repository.open(origin).format
+    assert (found.id, found.chunk_size) == (OLDER.id, 4096)
+    assert found.version in versions
+    assert Format.parse(origin.get("format", 1 << 16)) == found
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_killed_upgrade_leaves_a_repository_that_is_the_same(steps: int) -> None:
+    origin = older_repository()
+    actor = interleaving.Actor("upgrade", upgrade, origin)
+    for _ in range(steps):
+        if not actor.is_done:
+            actor.step()
+    if not actor.is_done:
+        actor.kill()
+    check(origin, {1, 2})
+    upgrade(origin)
+    check(origin, {2})
+
+
+def test_upgrades_and_openings_in_any_order_agree() -> None:
+    for seed in range(300):
+        choice = random.Random(seed)
+        origin = older_repository()
+        actors = [
+            interleaving.Actor("one", upgrade, origin),
+            interleaving.Actor("two", upgrade, origin),
+            interleaving.Actor("open", Repository.open, origin),
+            interleaving.Actor("init", lambda inner: Repository.init(inner, 4096), origin),
+        ]
+        kills = {"one": choice.randint(1, 8)} if choice.random() < 0.5 else {}
+        interleaving.run(actors, choice, kills)
+        for actor in actors:
+            assert actor.error is None, f"seed {seed}: {actor.name}"
+        check(origin, {2})
+
+
+def test_deletion_that_comes_late_is_repaired_by_whoever_opens() -> None:
+    origin = older_repository()
+    upgrade(origin)
+    origin.delete("format")
+    check(origin, {2})
+
+
+def test_upgraded_repository_is_left_alone() -> None:
+    origin = memory.MemoryOrigin()
+    made = Repository.init(origin, 4096)
+    assert upgrade(origin).format == made.format
+    assert list(origin.list_refs()) == []
+
+
+def test_no_repository_is_upgraded_to_none() -> None:
+    with pytest.raises(exception.NotFoundError, match="no repository"):
+        upgrade(memory.MemoryOrigin())
