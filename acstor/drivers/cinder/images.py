@@ -8,6 +8,7 @@ from cinder import exception as cinder_exception
 from cinder.image import image_utils
 from cinder.volume import volume_utils
 
+from acstor import exception
 from acstor.drivers.cinder import encryption, local_disk
 from acstor.drivers.cinder.failures import reported
 from acstor.drivers.cinder.feature import GIB, disk_of
@@ -46,9 +47,16 @@ class Images(LifeCycle):
             )
         volumes = self.back_end.volumes
         manifest = image.record.manifest
-        self.make_disk(
-            volume, volume.size * GIB, lambda new: volumes.create_from_manifest(new, manifest)
-        )
+        try:
+            self.make_disk(
+                volume, volume.size * GIB, lambda new: volumes.create_from_manifest(new, manifest)
+            )
+        except (exception.NotFoundError, exception.ConflictError) as error:
+            if volumes.find(disk_of(volume)) is not None:
+                raise
+            # The image was withdrawn and collected meanwhile.
+            LOG.warning("image %s will be copied: %s", image_id, error)
+            return {}, False
         return {}, True
 
     @reported("copying image {image_id} to volume {volume.id}")

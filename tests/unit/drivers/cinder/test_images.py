@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.drivers.brick import connector, options, registration
-from acstor.repository import catalogue
+from acstor.repository import catalogue, layout
 from acstor.repository.catalogue import Entry, EntryState
 from tests.doubles.memory_nbd_server import MemoryNbdServer
 from tests.doubles.volume_socket import MemoryVolumeSocket
@@ -74,6 +74,16 @@ def test_image_that_the_registrar_registered_is_cloned(party: Party) -> None:
     entries = catalogue.Catalogue(party.back_end.repository.origin)
     entries.replace(image_id, None, Entry(EntryState.REGISTERED))
     assert party.driver.clone_image(party.context, party.volume(), None, {"id": image_id}, None)[1]
+
+
+def test_image_that_is_collected_meanwhile_is_left_to_the_copy(party: Party) -> None:
+    image_id = party.image(CONTENT)
+    manifest = party.back_end.repository.get_image(image_id).record.manifest
+    party.back_end.repository.origin.delete(layout.manifest_key(manifest))
+    volume = party.volume()
+    meta = {"id": image_id}
+    assert party.driver.clone_image(party.context, volume, None, meta, None) == ({}, False)
+    assert party.volumes.find(volume.id) is None
 
 
 def test_image_that_is_larger_than_the_volume_is_refused(party: Party) -> None:

@@ -1,0 +1,13 @@
+"""Cinder and Nova register the same options in one global place, so never both in one process.
+
+These tests run in a process of their own, which ``tests/functional/test_cinder.py`` starts; by
+hand: ``ACSTOR_TEST_CINDER=1 python -m pytest tests/functional/cinder``.
+"""
+
+import os
+
+if "ACSTOR_TEST_CINDER" in os.environ:
+    os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
+    from tests.fixtures.cinder_party import cinder_settings  # noqa: F401
+else:
+    collect_ignore_glob = ["test_*.py"]
