@@ -4,7 +4,6 @@ import os
 import pathlib
 
 import pytest
-
 from cinder.volume import volume_utils
 
 from acstor.drivers.brick.volume_file import VolumeFile
