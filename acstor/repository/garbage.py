@@ -154,7 +154,7 @@ class Collector:
         """Condemn log objects in runs; those that have a tombstone need no second one."""
         condemned = LogCoverage()
         condemned.add(tombstone.logs for tombstone in known if tombstone.logs is not None)
-        fresh = [one for one in logs if not condemned.intersects(_range_of(one))]
+        fresh = [one for one in logs if not condemned.covers(*one)]
         for run in uncovered_runs(fresh, marked.logs):
             self._condemn(name_of_logs(run), key_of_logs(run), report)
 
@@ -215,11 +215,6 @@ class Collector:
             if (found := layout.parse_log_key(key)) is not None
             and logs.first <= found[2] <= logs.last
         ]
-
-
-def _range_of(found: tuple[str, int, int]) -> LogRange:
-    volume, epoch, sequence = found
-    return LogRange(volume, epoch, sequence, sequence)
 
 
 def _is_marked(tombstone: Tombstone, marked: Marked) -> bool:

@@ -4,7 +4,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterable
 
-from acstor.volumes.log_range import LogRange, appended
+from acstor.volumes.log_range import SEQUENCE_MAX, LogRange
 
 RUN_LENGTH_MAX = 4096
 """Most log objects that are condemned together."""
@@ -26,12 +26,20 @@ class LogCoverage:
 
     def intersects(self, logs: LogRange) -> bool:
         """Return whether one of these log objects is needed."""
+        return self._is_between((logs.volume, logs.epoch), logs.first, logs.last)
+
+    def covers(self, volume: str, epoch: int, sequence: int) -> bool:
+        """Return whether a log object is needed."""
+        return self._is_between((volume, epoch), sequence, sequence)
+
+    def _is_between(self, key: tuple[str, int], first: int, last: int) -> bool:
         self._sort()
-        found = self._ranges.get((logs.volume, logs.epoch), [])
+        found = self._ranges.get(key)
+        if not found:
+            return False
         # The ranges are disjoint and sorted: the last one that begins in time decides.
-        at = bisect.bisect_right(found, (logs.last, logs.last))
-        candidates = found[max(0, at - 1) : at + 1]
-        return any(first <= logs.last and logs.first <= last for first, last in candidates)
+        at = bisect.bisect_right(found, (last, SEQUENCE_MAX))
+        return at > 0 and found[at - 1][1] >= first
 
     def _sort(self) -> None:
         if self._is_sorted:
@@ -51,15 +59,19 @@ def uncovered_runs(
     :param present: (volume, epoch, sequence number) of the log objects in the origin.
     """
     runs: list[LogRange] = []
-    for volume, epoch, sequence in sorted(present):
-        single = LogRange(volume, epoch, sequence, sequence)
-        if coverage.intersects(single):
+    volume, epoch, first, last = "", -1, 0, -1
+    for one in sorted(present):
+        if coverage.covers(*one):
             continue
-        joined = appended(runs[-1:], single)
-        if runs and len(joined) == 1 and len(joined[0]) <= RUN_LENGTH_MAX:
-            runs[-1] = joined[0]
-        else:
-            runs.append(single)
+        if one == (volume, epoch, last + 1) and last - first + 1 < RUN_LENGTH_MAX:
+            last += 1
+            continue
+        if epoch >= 0:
+            runs.append(LogRange(volume, epoch, first, last))
+        volume, epoch, first = one
+        last = first
+    if epoch >= 0:
+        runs.append(LogRange(volume, epoch, first, last))
     return runs
 
 
