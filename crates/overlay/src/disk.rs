@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs};
 use rustix::io::{Errno, pwritev};
 
@@ -54,6 +55,9 @@ pub trait LogDisk: fmt::Debug + Send + Sync {
     /// # Errors
     /// The kernel's error.
     fn sync(&self) -> io::Result<()>;
+
+    /// Lets another one open the directory: nothing is written any more.
+    fn unlock(&self);
 }
 
 /// A file of a local log.
@@ -95,8 +99,8 @@ pub trait LogFile: fmt::Debug + Send + Sync {
 pub struct HostDirectory {
     path: PathBuf,
     directory: File,
-    /// Holds the lock on the directory while it lives.
-    _lock: File,
+    /// Holds the lock on the directory while it is open.
+    lock: Mutex<Option<File>>,
 }
 
 #[derive(Debug)]
@@ -117,7 +121,7 @@ impl HostDirectory {
             options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let directory = File::open(path)?;
-        Ok(HostDirectory { path: path.to_owned(), directory, _lock: lock })
+        Ok(HostDirectory { path: path.to_owned(), directory, lock: Mutex::new(Some(lock)) })
     }
 
     fn reserve(&self, file: &File, size_bytes: u64) -> io::Result<()> {
@@ -177,6 +181,10 @@ impl LogDisk for HostDirectory {
 
     fn sync(&self) -> io::Result<()> {
         self.directory.sync_all()
+    }
+
+    fn unlock(&self) {
+        *self.lock.lock() = None;
     }
 }
 

@@ -50,7 +50,14 @@ pub struct Folded {
     pub until: LogPosition,
     /// What was read from the overlay, as it was then.
     extents: Vec<Extent>,
-    stored: (u64, u64),
+    stored: Stored,
+}
+
+/// Log objects over the manifest, as the volume counts them.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    bytes: u64,
+    objects: u64,
 }
 
 /// Told the names of all packs so far and of the manifest, before the newest is stored.
@@ -64,12 +71,11 @@ impl Folded {
             let mut map = core.log.map.write();
             step.iter().for_each(|extent| map.drop_extent(extent));
         }
-        let (bytes, objects) = self.stored;
         let sub = |counter: &std::sync::atomic::AtomicU64, value| {
             counter.fetch_sub(value, std::sync::atomic::Ordering::Relaxed);
         };
-        sub(&core.origin_log_bytes, bytes);
-        sub(&core.origin_log_objects, objects);
+        sub(&core.origin_log_bytes, self.stored.bytes);
+        sub(&core.origin_log_objects, self.stored.objects);
         *core.manifest.lock() = Some(self.digest);
     }
 }
@@ -120,14 +126,14 @@ pub(crate) fn fold(
     let digest = manifest.digest();
     (fold.announce)(&fold.packs, Some(digest)).map_err(OverlayError::Unavailable)?;
     let content = manifest.as_bytes().clone();
-    store(core, &manifest_key(&digest), &[content.clone()])?;
+    store(core, &manifest_key(&digest), std::slice::from_ref(&content))?;
     let extents = fold.extents;
     core.push_all()?;
     Ok(Some(Folded { content, digest, until, extents, stored }))
 }
 
 /// Pushes, and returns the end of a batch that is on the origin, with what is stored up to it.
-fn begin(core: &Core) -> Result<Option<(LogPosition, (u64, u64))>, OverlayError> {
+fn begin(core: &Core) -> Result<Option<(LogPosition, Stored)>, OverlayError> {
     use std::sync::atomic::Ordering::Relaxed;
     loop {
         core.push_all()?;
@@ -135,7 +141,8 @@ fn begin(core: &Core) -> Result<Option<(LogPosition, (u64, u64))>, OverlayError>
         if pusher.is_under_way() {
             continue;
         }
-        let stored = (core.origin_log_bytes.load(Relaxed), core.origin_log_objects.load(Relaxed));
+        let bytes = core.origin_log_bytes.load(Relaxed);
+        let stored = Stored { bytes, objects: core.origin_log_objects.load(Relaxed) };
         let own = pusher.last().filter(|last| *last >= pusher.first());
         let (volume, epoch) = (core.volume, core.epoch);
         let own = own.map(|sequence| LogPosition { volume, epoch, sequence });

@@ -234,7 +234,7 @@ impl Run {
             for at in *start..*end {
                 state[at as usize] = *number;
                 let is_record =
-                    (at + 1 - start) * SECTOR as u64 % CONFIG.record_bytes() as u64 == 0;
+                    ((at + 1 - start) * SECTOR as u64).is_multiple_of(CONFIG.record_bytes() as u64);
                 if is_record && count >= self.synced && state == found {
                     return Some(count + 1);
                 }
@@ -284,7 +284,7 @@ fn space_of_overwritten_data_comes_back() {
     }
     assert!(made_room > 10, "{made_room}");
     let (bytes, live) = log.usage();
-    assert!(bytes <= CONFIG.quota_bytes && live == 5 * 16 << 10, "{bytes} {live}");
+    assert!(bytes <= CONFIG.quota_bytes && live == (5 * 16) << 10, "{bytes} {live}");
 }
 
 #[test]

@@ -215,6 +215,8 @@ impl LogDisk for MemoryDisk {
         state.synced_names = state.names.clone();
         Ok(())
     }
+
+    fn unlock(&self) {}
 }
 
 impl LogFile for MemoryFile {

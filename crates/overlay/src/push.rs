@@ -107,6 +107,10 @@ impl Pusher {
         let least = self.through.iter().copied().min().unwrap_or(0);
         self.through = vec![least; groups];
         self.is_full_due = true;
+        // Its groups have other numbers now: what it stores counts for none of them.
+        if let Some(batch) = &mut self.batch {
+            batch.groups.clear();
+        }
     }
 
     /// Local sequence number up to which group `group` is on the origin.
@@ -206,7 +210,7 @@ impl Pusher {
         if is_last && let Some(batch) = self.batch.take() {
             log.map.write().finish_cut();
             self.advance(&batch.groups, batch.through);
-            self.is_full_due = false;
+            self.is_full_due &= batch.groups.is_empty();
         }
         Ok(is_last)
     }
@@ -243,7 +247,7 @@ impl Pusher {
     /// A slot that is taken holds our own object, whose answer was lost, or somebody else's.
     fn check_own(&mut self, key: &str, slot: u64, parts: &[Bytes]) -> Result<(), PushError> {
         let there = object_at(&*self.sink, key)?;
-        if digest_of(&[there.clone()]) == digest_of(parts) {
+        if digest_of(std::slice::from_ref(&there)) == digest_of(parts) {
             return Ok(());
         }
         let info = log_object_info(&there)

@@ -12,7 +12,7 @@ use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR
 use crate::segment::Segment;
 
 /// Share of a segment that may be alive for it to be worth copying, per cent.
-const LIVE_PERCENT_EAGER: u64 = 40;
+const LIVE_PERCENT_EAGER: u64 = 50;
 const LIVE_PERCENT_URGENT: u64 = 90;
 
 impl LocalLog {
@@ -27,7 +27,7 @@ impl LocalLog {
         self.prepare_spare().map_err(append_error)?;
         let _turn = self.keep_turn.lock();
         let mut is_due = self.head.lock().since_checkpoint >= checkpoint_bytes;
-        while self.reclaim_one(LIVE_PERCENT_EAGER)? {
+        while self.is_mostly_dead() && self.reclaim_one(LIVE_PERCENT_EAGER)? {
             is_due = true;
         }
         is_due |= self.dead_segments() >= 2;
@@ -52,6 +52,12 @@ impl LocalLog {
         }
         self.checkpoint_in_turn(volume, epoch)?;
         Ok(self.has_room())
+    }
+
+    /// A log may be twice as long as what is alive in it, and four segments.
+    fn is_mostly_dead(&self) -> bool {
+        let (bytes, live) = self.usage();
+        bytes > 2 * live + 4 * self.config.segment_bytes
     }
 
     fn has_room(&self) -> bool {

@@ -134,13 +134,16 @@ impl Volume {
     /// # Errors
     /// [`OverlayError::Unavailable`] when the volume takes no writes anyway.
     pub fn freeze(&self, timeout: Duration) -> Result<(), OverlayError> {
-        let core = Arc::clone(&self.core);
+        let core = &self.core;
         core.check_writable().map_err(|e| OverlayError::Unavailable(e.message))?;
         core.log.head.lock().is_frozen = true;
         let number = core.freeze_number.fetch_add(1, Ordering::AcqRel) + 1;
-        self.core.runtime.spawn(async move {
+        let frozen = Arc::downgrade(core);
+        core.runtime.spawn(async move {
             tokio::time::sleep(timeout).await;
-            if core.freeze_number.load(Ordering::Acquire) == number {
+            if let Some(core) = frozen.upgrade()
+                && core.freeze_number.load(Ordering::Acquire) == number
+            {
                 core.thaw();
             }
         });
@@ -246,6 +249,7 @@ impl Volume {
             if let Err(error) = core.log.checkpoint(core.volume, core.epoch) {
                 tracing::warn!(volume = %core.volume, %error, "no checkpoint at close");
             }
+            core.log.disk.unlock();
         }
     }
 }
