@@ -1,7 +1,7 @@
 //! The checkpoint: the extent map as one file, so that recovery reads the end of the log only.
 //!
 //! All integers are little-endian. Described in `reference/formats/overlay-log`; the golden file
-//! is `tests/golden/overlay-checkpoint-v1.bin`. A change bumps `OVERLAY_LOG_VERSION`.
+//! is `tests/golden/overlay-log-checkpoint-v1.bin`. A change bumps `OVERLAY_LOG_VERSION`.
 //!
 //! ```text
 //! 0   magic "ACSTOVCP"          8
@@ -344,7 +344,7 @@ mod tests {
     /// golden file beside the old one and add a row to the history in `overlay-log.rst`.
     #[test]
     fn bytes_change_version_requires_update() {
-        let golden: &[u8] = include_bytes!("../../../tests/golden/overlay-checkpoint-v1.bin");
+        let golden: &[u8] = include_bytes!("../../../tests/golden/overlay-log-checkpoint-v1.bin");
         let disk = MemoryDisk::new(1 << 30);
         let file = disk.create(CHECKPOINT, 0).unwrap();
         let checkpoint = sample(&*file);

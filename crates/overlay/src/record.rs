@@ -1,7 +1,7 @@
 //! Byte layouts of the local log: segment header and record header, version 1.
 //!
 //! All integers are little-endian. Described in `reference/formats/overlay-log`; the golden file
-//! is `tests/golden/overlay-segment-v1.bin`. A change bumps [`OVERLAY_LOG_VERSION`].
+//! is `tests/golden/overlay-log-segment-v1.bin`. A change bumps [`OVERLAY_LOG_VERSION`].
 //!
 //! Segment header, the first 64 bytes of a segment (the rest of its 4096 is zero):
 //!
@@ -234,7 +234,7 @@ mod tests {
     /// golden file beside the old one and add a row to the history in `overlay-log.rst`.
     #[test]
     fn bytes_change_version_requires_update() {
-        let golden: &[u8] = include_bytes!("../../../tests/golden/overlay-segment-v1.bin");
+        let golden: &[u8] = include_bytes!("../../../tests/golden/overlay-log-segment-v1.bin");
         let mut bytes = SEGMENT.encode();
         bytes.extend_from_slice(&data_record().encode());
         bytes.extend_from_slice(&[7; 4096]);
