@@ -2,7 +2,8 @@
 
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "extended" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="takes long: give --extended"))
-    if os.environ.get("CI") == "true":
+    if _in_ci():
         return
     missing = {}
     if os.geteuid() != 0:
@@ -33,6 +34,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in missing.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Fail what is skipped in CI, where what tests need has to be installed."""
+    report = yield
+    is_meant = "extended" in item.keywords or hasattr(report, "wasxfail")
+    if report.skipped and _in_ci() and not is_meant:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and in CI nothing may be: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, Any]:
+    """Fail modules that skip themselves in CI."""
+    report = yield
+    if report.skipped and _in_ci():
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and in CI nothing may be: {report.longrepr}"
+    return report
 
 
 @pytest.fixture
