@@ -4,13 +4,14 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from cliff import lister, show
+from cliff import columns, lister, show
 
 from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.cli import repository_access
 from acstor.cli.columns import Fields, Size
 from acstor.repository import layout
+from acstor.volumes.durability import Region, format_regions
 from acstor.volumes.log_range import LogRange
 from acstor.volumes.record_refs import Snapshot, Volume
 from acstor.volumes.states import state_of
@@ -23,6 +24,18 @@ UNREADABLE = "unreadable"
 _FOLD_TIMEOUT = 3600.0
 
 
+class Regions(columns.FormattableColumn[tuple[Region, ...]]):
+    """Durability regions: as extra specs have them for people, JSON for programs."""
+
+    def human_readable(self) -> str:
+        """Return a line per region."""
+        return "\n".join(format_regions((region,)) for region in self._value)
+
+    def machine_readable(self) -> list[dict[str, Any]]:
+        """Return the JSON form."""
+        return [region.to_fields() for region in self._value]
+
+
 class ListVolumes(lister.Lister):
     """List the volumes in the origin: who has them, and how long their logs are."""
 
@@ -30,8 +43,10 @@ class ListVolumes(lister.Lister):
         """Return the table."""
         store = _store(self.app)
         rows = sorted(_volume_rows(store), key=lambda row: (row[1], row[0]))
-        columns = ("id", "name", "size", "state", "owner", "hosts", "durability", "log_objects")
-        return columns, rows
+        return (
+            ("id", "name", "size", "state", "owner", "hosts", "durability", "log_objects"),
+            rows,
+        )
 
 
 class ShowVolume(show.ShowOne):
@@ -56,7 +71,10 @@ class ShowVolume(show.ShowOne):
             "epoch": record.epoch,
             "hosts": ", ".join(record.hosts),
             "is_standby_allowed": record.is_standby_allowed,
-            "durability": Fields(record.durability.to_fields()),
+            "durability": record.durability.default.value,
+            "period_s": record.durability.period_s,
+            "flush": record.durability.flush.value,
+            "regions": Regions(record.durability.regions),
             "manifest": record.manifest or "",
             "logs": Fields([one.to_fields() for one in record.logs]),
             "log_objects": _log_objects(record.logs),

@@ -105,7 +105,9 @@ def test_damaged_record_does_not_hide_the_others(program: Program) -> None:
 def test_volume_is_shown_with_everything(program: Program) -> None:
     shown = program.json("volume", "show", HOME)
     assert (shown["epoch"], shown["snapshots"], shown["metadata"]) == (2, 1, {"a": "b"})
-    assert shown["durability"]["regions"] == [{"class": "none", "partition": "swap"}]
+    assert (shown["durability"], shown["period_s"]) == ("write-through", 30.0)
+    assert shown["regions"] == [{"class": "none", "partition": "swap"}]
+    assert "swap=none" in program("volume", "show", HOME)[1]
     (logs,) = shown["logs"]
     assert (logs["volume"], logs["epoch"]) == (HOME, 1)
     assert program("volume", "show", str(uuid.UUID(int=99)))[0] == 4
