@@ -24,16 +24,12 @@ UNREADABLE = "unreadable"
 _FOLD_TIMEOUT = 3600.0
 
 
-class Regions(columns.FormattableColumn[tuple[Region, ...]]):
-    """Durability regions: as extra specs have them for people, JSON for programs."""
+class Regions(columns.FormattableColumn[list[dict[str, Any]]]):
+    """Durability regions in JSON: as extra specs have them for people, themselves for programs."""
 
     def human_readable(self) -> str:
         """Return a line per region."""
-        return "\n".join(format_regions((region,)) for region in self._value)
-
-    def machine_readable(self) -> list[dict[str, Any]]:
-        """Return the JSON form."""
-        return [region.to_fields() for region in self._value]
+        return "\n".join(format_regions((Region.from_fields(one),)) for one in self._value)
 
 
 class ListVolumes(lister.Lister):
@@ -74,7 +70,7 @@ class ShowVolume(show.ShowOne):
             "durability": record.durability.default.value,
             "period_s": record.durability.period_s,
             "flush": record.durability.flush.value,
-            "regions": Regions(record.durability.regions),
+            "regions": Regions([region.to_fields() for region in record.durability.regions]),
             "manifest": record.manifest or "",
             "logs": Fields([one.to_fields() for one in record.logs]),
             "log_objects": _log_objects(record.logs),
