@@ -9,7 +9,7 @@ import tenacity
 
 from acstor import exception
 from acstor.rpc import transport
-from acstor.rpc.agent_server import NAMESPACE, TOPIC, VERSION, version_of
+from acstor.rpc.agent_server import EXCHANGE, NAMESPACE, TOPIC, VERSION, version_of
 
 HOSTS_AT_A_TIME_MAX = 32
 """Calls under way at a time."""
@@ -46,7 +46,9 @@ class AgentClient:
         self._timeout = timeout
         self._client = oslo_messaging.get_rpc_client(
             opened,
-            oslo_messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=VERSION),
+            oslo_messaging.Target(
+                exchange=EXCHANGE, topic=TOPIC, namespace=NAMESPACE, version=VERSION
+            ),
             timeout=timeout,
             retry=0,
         )

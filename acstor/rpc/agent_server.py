@@ -15,6 +15,9 @@ from acstor.rpc.background_server import BackgroundServer
 
 LOG = logging.getLogger(__name__)
 
+EXCHANGE = "openstack"
+"""Named, as callers have configurations of their own: control_exchange of cinder.conf is often
+``cinder``. It is what control_exchange is where nobody sets it."""
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
 VERSION = "1.2"
@@ -101,7 +104,7 @@ class AgentServer(BackgroundServer):
             transport.open_transport(self._conf),
             lambda opened: oslo_messaging.get_rpc_server(
                 opened,
-                oslo_messaging.Target(topic=TOPIC, server=self._host),
+                oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC, server=self._host),
                 self._endpoints,
                 access_policy=oslo_messaging.DefaultRPCAccessPolicy,
             ),

@@ -14,7 +14,7 @@ from typing import Any
 from oslo_config import cfg
 
 from acstor.rpc import transport
-from acstor.rpc.agent_server import NAMESPACE, RING_VERSION, TOPIC
+from acstor.rpc.agent_server import EXCHANGE, NAMESPACE, RING_VERSION, TOPIC
 
 LOG = logging.getLogger(__name__)
 
@@ -71,7 +71,9 @@ class Announcements:
 
         client = oslo_messaging.get_rpc_client(
             opened,
-            oslo_messaging.Target(topic=TOPIC, namespace=NAMESPACE, version=RING_VERSION),
+            oslo_messaging.Target(
+                exchange=EXCHANGE, topic=TOPIC, namespace=NAMESPACE, version=RING_VERSION
+            ),
             timeout=_SEND_TIMEOUT,
             retry=0,
         )

@@ -105,3 +105,15 @@ def test_silent_host_is_listed_and_holds_up_nobody(client: AgentClient, listen: 
     assert answers["h1"].error is None
     assert isinstance(answers["h2"].error, exception.DeadlineError)
     assert silent.calls == 1, "a silent host is not asked twice"
+
+
+def test_caller_with_another_exchange_is_answered(conf: cfg.ConfigOpts, listen: Listen) -> None:
+    """As cinder-volume with ``control_exchange = cinder``."""
+    listen("h1", _Endpoint())
+    with transport.opened(conf) as opened:
+        opened.conf.set_override("control_exchange", "cinder")
+        try:
+            client = AgentClient(opened, timeout=10.0)
+            assert client.call("h1", "greet", name="you") == "hello you"
+        finally:
+            opened.conf.clear_override("control_exchange")
