@@ -111,9 +111,12 @@ def test_caller_with_another_exchange_is_answered(conf: cfg.ConfigOpts, listen: 
     """As cinder-volume with ``control_exchange = cinder``."""
     listen("h1", _Endpoint())
     with transport.opened(conf) as opened:
-        opened.conf.set_override("control_exchange", "cinder")
-        try:
+        settings = opened.conf
+    settings.set_override("control_exchange", "cinder")
+    try:
+        with transport.opened(conf) as opened:
+            assert opened._driver._default_exchange == "cinder"
             client = AgentClient(opened, timeout=10.0)
             assert client.call("h1", "greet", name="you") == "hello you"
-        finally:
-            opened.conf.clear_override("control_exchange")
+    finally:
+        settings.clear_override("control_exchange")
