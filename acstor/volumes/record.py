@@ -52,7 +52,7 @@ def random_first_sequence() -> int:
     Random, so that a volume that gets the id of a deleted one never gives a log object a name
     that was used before: a late deletion could otherwise hit it (RFD 5).
     """
-    return secrets.randbits(46) << 16
+    return (1 + secrets.randbits(46)) << 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
