@@ -14,11 +14,12 @@ from tests.fixtures.cloud_api import Template
 from tests.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
 from tests.fixtures.one_box import RunningBox, attached
 from tests.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
+from tests.fixtures.volumes import Volumes, volumes_of
 
 HERE = pathlib.Path(__file__).parent
 GUESTS = DEFAULT_ROOT / "guests"
 TEST_TIMEOUT_S = 1200
-LAST_MODULES = ("test_without_acstor", "test_bad_luck")
+LAST_MODULES = ("test_volume_faults", "test_without_acstor", "test_bad_luck")
 """What takes services down comes after what needs them."""
 
 
@@ -100,6 +101,13 @@ def other_tiny(
 def instances(box: RunningBox) -> Iterator[Instances]:
     """Servers of the test, deleted when it ends."""
     with instances_of(box) as made:
+        yield made
+
+
+@pytest.fixture
+def volumes(box: RunningBox) -> Iterator[Volumes]:
+    """Volumes of the test, deleted when it ends."""
+    with volumes_of(box) as made:
         yield made
 
 

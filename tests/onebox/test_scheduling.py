@@ -195,7 +195,7 @@ def test_instances_are_scheduled_when_no_agent_tells_anything(
     drained_host, _ = box.hosts
     start = box.controller.log_size(SCHEDULER)
     with drained(box, drained_host):
-        for host in box.hosts:
+        for host in box.all_hosts:
             host.stop(AGENT)
         try:
             told_until = time.monotonic() + state_ttl(box)
@@ -211,7 +211,7 @@ def test_instances_are_scheduled_when_no_agent_tells_anything(
             assert places(servers) == [drained_host.name]
             assert places(instances.request(tiny, flavor=FLAVOR))
         finally:
-            for host in box.hosts:
+            for host in box.all_hosts:
                 host.start(AGENT)
     assert "no host has told its state" in box.controller.log(SCHEDULER, start)
 

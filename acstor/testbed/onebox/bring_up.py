@@ -9,7 +9,7 @@ from acstor.testbed import exception
 from acstor.testbed.guest import recipe
 from acstor.testbed.guest.build import GuestImage, build_guest
 from acstor.testbed.onebox import environment, network, services, steps
-from acstor.testbed.onebox.configuration import files
+from acstor.testbed.onebox.configuration import block_storage, files
 from acstor.testbed.onebox.control_plane import ControlPlane
 from acstor.testbed.onebox.databases import SYNCHRONIZED, Databases
 from acstor.testbed.onebox.directory import OneBoxDirectory
@@ -114,30 +114,36 @@ class BringUp:
                 "flavors", lambda: ControlPlane(self._controller).create_flavors(),
                 ("nova-api on controller", "keystone on controller"),
             ),
+            steps.Step(
+                "volume types", self._create_volume_types,
+                ("cinder-api on controller", "keystone on controller"),
+            ),
             steps.Step("cloud", self._wait_cloud, tuple(ready)),
         ]  # fmt: skip
         return plan
 
     def _before(self, service: Service) -> tuple[str, ...]:
         """Return the steps before the start of a service that is not infrastructure."""
-        if service.host == network.CONTROLLER:
-            return ("database content", "rabbitmq", "memcached", "repository")
+        ours = [
+            f"{other.name} on {other.host}"
+            for other in self._services
+            if other.is_acstor and other.host == service.host
+        ]
         if service.name == "nova-compute":
             # It waits ten seconds at a time for the conductor. And the links in its image cache
             # must lead somewhere before it looks at them.
-            ours = [
-                f"{other.name} on {other.host}"
-                for other in self._services
-                if other.is_acstor and other.host == service.host
-            ]
             return (
                 "nova-conductor on controller", "keystone on controller", "placement on controller",
                 f"libvirtd on {service.host}", *ours,
             )  # fmt: skip
         if service.name == "libvirtd":
             return (f"virtlogd on {service.host}",)
-        if service.is_acstor:
+        if service.is_acstor and service.name != "acstor-registrar":
             return ("rabbitmq", "repository")
+        if service.host == network.CONTROLLER:
+            uses_volumes = service.name in ("cinder-volume", "cinder-backup")
+            before = ("database content", "rabbitmq", "memcached", "repository")
+            return (*before, *(ours if uses_volumes else ()))
         return ("hosts",)
 
     def _infrastructure_steps(self) -> list[steps.Step]:
@@ -234,12 +240,20 @@ class BringUp:
         assert self._guest is not None
         ControlPlane(self._controller).upload_guest(self._guest)
 
+    def _create_volume_types(self) -> None:
+        types = block_storage.volume_types(with_acstor=self._settings.with_acstor)
+        ControlPlane(self._controller).create_volume_types(types)
+
     def _wait_cloud(self) -> None:
         """Wait until every compute host and Cinder are up; an ended service ends the wait."""
         cloud = ControlPlane(self._controller)
         deadline = time.monotonic() + HOSTS_TIMEOUT_S
         wanted = set(self._settings.compute_names)
-        programs = {"cinder-scheduler", "cinder-volume"}
+        programs = {"cinder-scheduler", "cinder-backup"}
+        programs |= {
+            f"cinder-volume@{backend}"
+            for backend in block_storage.backends(with_acstor=self._settings.with_acstor)
+        }
         while True:
             hosts, volumes = cloud.hosts_up(), cloud.volume_services_up()
             if hosts >= wanted and volumes >= programs:
@@ -248,6 +262,9 @@ class BringUp:
                 self._control.check_alive(service)
             if time.monotonic() > deadline:
                 absent = [("nova-compute", host) for host in sorted(wanted - hosts)]
-                absent += [(name, network.CONTROLLER) for name in sorted(programs - volumes)]
+                absent += [
+                    (name.partition("@")[0], network.CONTROLLER)
+                    for name in sorted(programs - volumes)
+                ]
                 raise self._not_up(absent)
             time.sleep(POLL_INTERVAL_S)

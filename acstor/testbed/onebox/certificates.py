@@ -12,7 +12,7 @@ _SECRET = 0o600
 
 
 def make(directory: OneBoxDirectory, host: str) -> None:
-    """Make a compute host's certificate, unless it is there, where ACStor looks for it.
+    """Make a host's certificate, unless it is there, where ACStor looks for it.
 
     :raises ToolFailedError: when openssl fails.
     """
@@ -29,7 +29,7 @@ def make(directory: OneBoxDirectory, host: str) -> None:
     (folder / "host.key").chmod(_SECRET)
     _openssl(
         folder, "x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-        "-set_serial", str(int(host.removeprefix("compute"))), "-copy_extensions", "copy",
+        "-set_serial", network.address_of(host).rpartition(".")[2], "-copy_extensions", "copy",
         "-days", str(DAYS), "-out", "host.pem", authority=authority,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import io
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import keystoneauth1.exceptions
@@ -93,6 +94,18 @@ class ControlPlane:
                 flavor = {"name": name, "id": name, "ram": ram, "disk": disk, "vcpus": 1}
                 self.call("POST", "compute", "/flavors", {"flavor": flavor})
 
+    def create_volume_types(self, wanted: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        """Create the volume types that are missing, with their extra specs."""
+        known = {entry["name"] for entry in self._volume_types()}
+        for name, specs in wanted:
+            if name not in known:
+                entry = {"name": name, "extra_specs": dict(specs)}
+                self.call("POST", "block-storage", "/types", {"volume_type": entry})
+
+    def _volume_types(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.call("GET", "block-storage", "/types")["volume_types"]
+        return found
+
     def upload_guest(self, guest: GuestImage) -> None:
         """Upload a guest as three images, unless it is there: kernel, ramdisk, disk."""
         if self._image(GUEST_IMAGE) is not None:
@@ -119,9 +132,13 @@ class ControlPlane:
         return {entry["host"] for entry in services if entry["state"] == "up"} & mapped
 
     def volume_services_up(self) -> set[str]:
-        """Return the programs of Cinder that are up."""
+        """Return the programs of Cinder that are up; those with backends as PROGRAM@BACKEND."""
         services = self.call("GET", "block-storage", "/os-services")["services"]
-        return {entry["binary"] for entry in services if entry["state"] == "up"}
+        return {
+            "@".join([entry["binary"], *entry["host"].split("@")[1:]])
+            for entry in services
+            if entry["state"] == "up"
+        }
 
     def _identities(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", "identity", f"/{kind}")[kind]

@@ -187,6 +187,7 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
         daemon(
             "cinder-volume", block_storage.CONFIG_FILE, "Driver initialization completed"
         ),
+        daemon("cinder-backup", block_storage.CONFIG_FILE, "Starting cinder-backup node"),
     ]  # fmt: skip
 
 
@@ -214,19 +215,11 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
 def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
     """Return ACStor's services on a host."""
     config = ("--config-file", acstor.CONFIG_FILE)
-    if host == network.CONTROLLER:
-        argv = (directory.program("acstor-registrar"), *config)
-        return [
-            Service(
-                "acstor-registrar", host, argv, is_acstor=True,
-                configuration=_ACSTOR_CONFIGURATION,
-            )
-        ]  # fmt: skip
     holder = (directory.program("acstor-holder"), *config, "--")
-    return [
+    found = [
         Service(
             "acstor-dataplane", host, (*holder, directory.program("acstor-dataplane"), *config),
-            ready=file_exists(f"{acstor.STATE}/dataplane.sock"), port=acstor.PEER_PORT,
+            ready=file_exists(acstor.ADMIN_SOCKET), port=acstor.PEER_PORT,
             stop_timeout_s=30.0, is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
         ),
         Service(
@@ -235,23 +228,32 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
             configuration=_ACSTOR_CONFIGURATION,
         ),
     ]  # fmt: skip
+    registrar = directory.program("acstor-registrar")
+    # A checkout from before the registrar has none.
+    if host == network.CONTROLLER and os.path.exists(registrar):
+        found.append(
+            Service(
+                "acstor-registrar", host, (registrar, *config), is_acstor=True,
+                configuration=_ACSTOR_CONFIGURATION,
+            )
+        )  # fmt: skip
+    return found
 
 
 def all_services(
     directory: OneBoxDirectory, compute_names: list[str], *, with_acstor: bool
 ) -> list[Service]:
     """Return every service of a one-box, in the order in which they may be started."""
-    found = [*infrastructure_services(), *control_services(directory)]
+
+    def ours(host: str) -> list[Service]:
+        return acstor_services(directory, host) if with_acstor else []
+
+    # cinder-volume opens volumes through the data plane of its host, as nova-compute does.
+    found = [
+        *infrastructure_services(), *ours(network.CONTROLLER), *control_services(directory),
+    ]  # fmt: skip
     for host in compute_names:
-        acstors = acstor_services(directory, host) if with_acstor else []
-        found += [*acstors, *host_services(directory, host)]
-    if with_acstor:
-        found += [
-            service
-            for service in acstor_services(directory, network.CONTROLLER)
-            # A checkout from before the registrar has none.
-            if os.path.exists(service.argv[0])
-        ]
+        found += [*ours(host), *host_services(directory, host)]
     return found
 
 

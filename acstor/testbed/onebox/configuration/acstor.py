@@ -1,26 +1,33 @@
-"""ACStor's configuration: of the registrar on the controller, and of a compute host."""
+"""ACStor's configuration: of the controller, and of a compute host."""
 
 from acstor.testbed.onebox.configuration import endpoints, image
 from acstor.testbed.onebox.configuration.writer import Configuration
-from acstor.testbed.onebox.network import CONTROLLER
+from acstor.testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
 
 STATE = "/var/lib/acstor"
 CONFIG_FILE = "/etc/acstor/acstor.conf"
 #: All hosts of the one-box share one disk, on which each preallocates its store.
 STORE_CAPACITY = "1GiB"
+CONTROLLER_STORE_CAPACITY = "256MiB"
+ADMIN_SOCKET = f"{STATE}/dataplane.sock"
+VOLUME_SOCKETS = "/run/acstor/nbd"
+#: Debian's QEMU guests run with it.
+GUEST_GROUP = "libvirt-qemu"
 PEER_PORT = 7420
 METRICS_PORT = 9471
 
 
-def acstor_controller(shared: str) -> Configuration:
-    """Return the acstor.conf of the registrar and of the operator's commands.
+def acstor_controller(shared: str, *, tls: bool) -> Configuration:
+    """Return the acstor.conf of the controller: its services and the operator's commands.
+
+    It has a data plane too, through which Cinder itself opens volumes.
 
     :param shared: folder that all hosts share.
     """
-    common = _acstor(CONTROLLER, shared)
+    found = _host(shared, CONTROLLER, CONTROLLER_ADDRESS, CONTROLLER_STORE_CAPACITY, tls=tls)
     return {
-        **common,
-        "glance": {**common["glance"], "filesystem_store_datadir": image.IMAGES},
+        **found,
+        "glance": {**found["glance"], "filesystem_store_datadir": image.IMAGES},
         # Tests wait for what the defaults leave minutes for.
         "registrar": {"interval": "10", "withdraw_grace": "5", "retry_delay": "2"},
     }
@@ -29,12 +36,25 @@ def acstor_controller(shared: str) -> Configuration:
 def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Configuration:
     """Return the acstor.conf of holder, data plane and agent."""
     return {
+        **_host(shared, name, address, STORE_CAPACITY, tls=tls),
+        "image_links": {"enabled": "true", "scan_interval": "5"},
+    }
+
+
+def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> Configuration:
+    return {
         **_acstor(name, shared),
-        "store": {"capacity": STORE_CAPACITY},
+        "store": {"capacity": capacity},
         "dataplane": {
             "mount_point": f"{STATE}/images",
-            "admin_socket": f"{STATE}/dataplane.sock",
+            "admin_socket": ADMIN_SOCKET,
             "holder_socket": f"{STATE}/holder.sock",
+        },
+        "volumes": {
+            "enabled": "true",
+            "directory": f"{STATE}/volumes",
+            "socket_directory": VOLUME_SOCKETS,
+            "socket_group": GUEST_GROUP,
         },
         "peer": {
             "listen_address": address,
@@ -49,7 +69,6 @@ def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Config
             "metrics_address": address,
             "metrics_port": str(METRICS_PORT),
         },
-        "image_links": {"enabled": "true", "scan_interval": "5"},
     }
 
 

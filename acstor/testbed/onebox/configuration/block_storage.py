@@ -1,4 +1,4 @@
-"""Cinder's configuration: volumes as files in a shared folder, by the stock NFS driver."""
+"""Cinder's configuration: volumes of ACStor, and files in a shared folder by the NFS driver."""
 
 from acstor.testbed.onebox.configuration import endpoints
 from acstor.testbed.onebox.configuration.writer import Configuration
@@ -7,9 +7,35 @@ from acstor.testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
 CONFIG_FILE = "/etc/cinder/cinder.conf"
 STATE = "/var/lib/cinder"
 SHARE = f"{CONTROLLER}:/volumes"
+STOCK_BACKEND = "shared-folder"
+ACSTOR_BACKEND = "acstor"
+DRIVER = "acstor.drivers.cinder.driver.AcstorVolumeDriver"
+#: Volume types: name, extra specs. The first is what a volume of no named type gets.
+STOCK_TYPES: tuple[tuple[str, dict[str, str]], ...] = (
+    (STOCK_BACKEND, {"volume_backend_name": STOCK_BACKEND}),
+)
+ACSTOR_TYPES: tuple[tuple[str, dict[str, str]], ...] = tuple(
+    (name, {"volume_backend_name": ACSTOR_BACKEND, **specs})
+    for name, specs in (
+        # Tests wait for what the default leaves half a minute for.
+        ("acstor", {"acstor:durability": "write-back", "acstor:period": "5"}),
+        ("acstor-through", {"acstor:durability": "write-through"}),
+        ("acstor-none", {"acstor:durability": "none"}),
+    )
+)
 
 
-def cinder(venv: str) -> Configuration:
+def volume_types(*, with_acstor: bool) -> tuple[tuple[str, dict[str, str]], ...]:
+    """Return the volume types with their extra specs, the default one first."""
+    return (*ACSTOR_TYPES, *STOCK_TYPES) if with_acstor else STOCK_TYPES
+
+
+def backends(*, with_acstor: bool) -> tuple[str, ...]:
+    """Return the names of cinder-volume's backends."""
+    return (ACSTOR_BACKEND, STOCK_BACKEND) if with_acstor else (STOCK_BACKEND,)
+
+
+def cinder(venv: str, *, with_acstor: bool) -> Configuration:
     """Return cinder.conf."""
     privsep = f"{venv}/bin/privsep-helper --config-file {CONFIG_FILE}"
     return {
@@ -21,13 +47,20 @@ def cinder(venv: str) -> Configuration:
             "auth_strategy": "keystone",
             "api_paste_config": f"{venv}/etc/cinder/api-paste.ini",
             "rootwrap_config": "/etc/cinder/rootwrap.conf",
-            "enabled_backends": "shared-folder",
-            "default_volume_type": "__DEFAULT__",
+            "enabled_backends": ",".join(backends(with_acstor=with_acstor)),
+            "default_volume_type": volume_types(with_acstor=with_acstor)[0][0],
             "glance_api_servers": endpoints.CATALOGUE["image"][1],
+            "backup_driver": "cinder.backup.drivers.posix.PosixBackupDriver",
+            "backup_posix_path": f"{STATE}/backups",
+            "backup_file_size": str(16 << 20),
+            "backup_sha_block_size_bytes": str(32 << 10),
+            "report_interval": "5",
+            "service_down_time": "60",
         },
-        "shared-folder": {
+        **({ACSTOR_BACKEND: _acstor()} if with_acstor else {}),
+        STOCK_BACKEND: {
             "volume_driver": "cinder.volume.drivers.nfs.NfsDriver",
-            "volume_backend_name": "shared-folder",
+            "volume_backend_name": STOCK_BACKEND,
             "nas_host": CONTROLLER,
             "nas_share_path": SHARE.partition(":")[2],
             "nas_secure_file_operations": "true",
@@ -41,10 +74,15 @@ def cinder(venv: str) -> Configuration:
         "service_user": {**endpoints.login("cinder"), "send_service_user_token": "true"},
         "coordination": {"backend_url": f"file://{STATE}/coordination"},
         "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
-        "oslo_messaging_notifications": {"driver": "noop"},
+        # ACStor's does not notify: it is where cinder-volume lets it register its connector.
+        "oslo_messaging_notifications": {"driver": "acstor" if with_acstor else "noop"},
         "cinder_sys_admin": {"helper_command": privsep},
         "privsep_osbrick": {"helper_command": privsep},
     }
+
+
+def _acstor() -> dict[str, str]:
+    return {"volume_driver": DRIVER, "volume_backend_name": ACSTOR_BACKEND}
 
 
 def rootwrap(venv: str) -> Configuration:

@@ -28,7 +28,7 @@ def nova_controller(venv: str, *, with_acstor: bool) -> Configuration:
         available.append("acstor.scheduler.nova.filter.DataPlaneFilter")
         enabled.append("DataPlaneFilter")
     return {
-        **_nova(venv, CONTROLLER_ADDRESS),
+        **_nova(venv, CONTROLLER_ADDRESS, with_acstor=False),
         "api_database": {"connection": endpoints.database_url("nova_api")},
         "database": {"connection": endpoints.database_url("nova")},
         "keystone_authtoken": endpoints.token_validation("nova"),
@@ -45,10 +45,13 @@ def nova_controller(venv: str, *, with_acstor: bool) -> Configuration:
     }
 
 
-def nova_compute(venv: str, name: str, address: str) -> Configuration:
-    """Return the nova.conf of a compute host."""
+def nova_compute(venv: str, name: str, address: str, *, with_acstor: bool) -> Configuration:
+    """Return the nova.conf of a compute host.
+
+    :param with_acstor: whether it can attach ACStor's volumes.
+    """
     return {
-        **_nova(venv, address, host=name),
+        **_nova(venv, address, host=name, with_acstor=with_acstor),
         "libvirt": {
             "virt_type": "qemu",
             "cpu_mode": "none",
@@ -63,7 +66,7 @@ def nova_compute(venv: str, name: str, address: str) -> Configuration:
     }
 
 
-def _nova(venv: str, address: str, host: str | None = None) -> Configuration:
+def _nova(venv: str, address: str, host: str | None = None, *, with_acstor: bool) -> Configuration:
     privsep = f"{venv}/bin/privsep-helper --config-file {CONFIG_FILE}"
     default = {
         "my_ip": address,
@@ -98,7 +101,8 @@ def _nova(venv: str, address: str, host: str | None = None) -> Configuration:
             "fixed_key": _FIXED_KEY,
         },
         "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
-        "oslo_messaging_notifications": {"driver": "noop"},
+        # ACStor's does not notify: it is where Nova lets it register volumes.
+        "oslo_messaging_notifications": {"driver": "acstor" if with_acstor else "noop"},
         "vnc": {"enabled": "false"},
         "workarounds": {"disable_rootwrap": "true"},
         "nova_sys_admin": {"helper_command": privsep},

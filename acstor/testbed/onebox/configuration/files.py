@@ -48,6 +48,7 @@ _COMPUTE_STATE = {
     "libvirt-cache": "/var/cache/libvirt",
     "libvirt-log": "/var/log/libvirt",
 }
+_ACSTOR_STATE = ("acstor/state", "acstor/images", "acstor/volumes")
 
 
 def controller_binds(directory: OneBoxDirectory) -> list[Bind]:
@@ -89,19 +90,23 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
     name = network.CONTROLLER
     state, etc, venv = directory.host(name), directory.etc(name), str(directory.venv)
     _write_host(directory, settings, name)
+    if settings.tls:
+        certificates.make(directory, name)
     for folder in _CONTROLLER_STATE:
         (state / folder).mkdir(parents=True, exist_ok=True)
-    (state / "cinder" / "coordination").mkdir(exist_ok=True)
-    for kind in ("images", "staging", "tasks"):
-        (state / "glance" / kind).mkdir(exist_ok=True)
+    for path in (
+        "glance/images", "glance/staging", "glance/tasks", "cinder/coordination", "cinder/backups",
+        *_ACSTOR_STATE,
+    ):  # fmt: skip
+        (state / path).mkdir(exist_ok=True)
     configurations = {
         "keystone/keystone.conf": identity.keystone(),
         "glance/glance-api.conf": image.glance(),
         "placement/placement.conf": placement.placement(),
         "nova/nova.conf": compute.nova_controller(venv, with_acstor=settings.with_acstor),
-        "cinder/cinder.conf": block_storage.cinder(venv),
+        "cinder/cinder.conf": block_storage.cinder(venv, with_acstor=settings.with_acstor),
         "neutron/neutron.conf": networking.neutron(venv),
-        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared)),
+        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared), tls=settings.tls),
     }
     files = {
         "nova/nova.conf": "nova",
@@ -132,9 +137,11 @@ def _write_compute(
     _write_host(directory, settings, name)
     for folder in _COMPUTE_STATE:
         (directory.host(name) / folder).mkdir(parents=True, exist_ok=True)
-    for path in ("nova/instances", "nova/locks", "nova/mnt", "acstor/state", "acstor/images"):
+    for path in ("nova/instances", "nova/locks", "nova/mnt", *_ACSTOR_STATE):
         (directory.host(name) / path).mkdir(exist_ok=True)
-    nova = compute.nova_compute(str(directory.venv), name, address)
+    nova = compute.nova_compute(
+        str(directory.venv), name, address, with_acstor=settings.with_acstor
+    )
     if settings.tls:
         certificates.make(directory, name)
     ours = acstor.acstor_compute(str(directory.shared), name, address, tls=settings.tls)

@@ -10,7 +10,13 @@ from oslo_log import log
 from acstor.conf import loading
 from acstor.testbed import processes
 from acstor.testbed.onebox import network
-from acstor.testbed.onebox.configuration import acstor, compute, files, infrastructure
+from acstor.testbed.onebox.configuration import (
+    acstor,
+    block_storage,
+    compute,
+    files,
+    infrastructure,
+)
 from acstor.testbed.onebox.configuration.writer import Configuration, Override, render
 from acstor.testbed.onebox.directory import OneBoxDirectory
 from acstor.testbed.onebox.settings import Settings
@@ -19,7 +25,7 @@ VENV = "/venv"
 
 
 def compute_host(name: str) -> Configuration:
-    return compute.nova_compute(VENV, name, network.address_of(name))
+    return compute.nova_compute(VENV, name, network.address_of(name), with_acstor=True)
 
 
 def test_compute_hosts_differ_in_name_and_address_only() -> None:
@@ -48,6 +54,29 @@ def test_scheduler_has_our_classes_only_with_acstor(with_acstor: bool) -> None:
     assert ("[acstor]" in text) is with_acstor
 
 
+@pytest.mark.parametrize("with_acstor", [True, False])
+def test_hosts_and_cinder_know_volumes_of_ours_only_with_acstor(with_acstor: bool) -> None:
+    for configuration in (
+        compute.nova_compute(VENV, "compute1", "10.78.0.11", with_acstor=with_acstor),
+        block_storage.cinder(VENV, with_acstor=with_acstor),
+    ):
+        notifications = configuration["oslo_messaging_notifications"]
+        assert notifications["driver"] == ("acstor" if with_acstor else "noop")
+    text = render(block_storage.cinder(VENV, with_acstor=with_acstor))
+    assert ("acstor.drivers" in text) is with_acstor
+
+
+@pytest.mark.parametrize("with_acstor", [True, False])
+def test_volume_types_are_of_backends_that_there_are(with_acstor: bool) -> None:
+    cinder = block_storage.cinder(VENV, with_acstor=with_acstor)
+    types = dict(block_storage.volume_types(with_acstor=with_acstor))
+    assert cinder["DEFAULT"]["default_volume_type"] in types
+    backends = {specs["volume_backend_name"] for specs in types.values()}
+    assert backends == set(block_storage.backends(with_acstor=with_acstor))
+    for backend in backends:
+        assert cinder[backend]["volume_backend_name"] == backend
+
+
 def test_libvirt_hosts_have_ids_of_their_own_that_stay() -> None:
     def host_id(name: str) -> str:
         lines = infrastructure.libvirtd(name, network.address_of(name)).splitlines()
@@ -71,7 +100,7 @@ def test_acstor_knows_every_option_that_it_is_given(
     name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     if name == "controller":
-        configuration = acstor.acstor_controller("/shared")
+        configuration = acstor.acstor_controller("/shared", tls=True)
     else:
         configuration = acstor.acstor_compute("/shared", name, network.address_of(name), tls=True)
     path = tmp_path / "acstor.conf"
@@ -127,18 +156,26 @@ class TestFiles:
         conf(["--config-file", str(path)], project="nova")
         assert conf.image_cache.manager_interval == 7
 
-    def test_without_acstor_only_the_scheduler_changes(self, directory: OneBoxDirectory) -> None:
+    def test_without_acstor_what_names_its_classes_changes(
+        self, directory: OneBoxDirectory
+    ) -> None:
         files.write_all(directory, Settings())
         changed = files.write_all(directory, Settings(with_acstor=False))
-        assert changed == {("controller", "nova/nova.conf")}
+        assert changed == {
+            ("compute1", "nova/nova.conf"),
+            ("compute2", "nova/nova.conf"),
+            ("controller", "cinder/cinder.conf"),
+            ("controller", "nova/nova.conf"),
+        }
 
     def test_tls_makes_certificates_that_the_authority_signed(
         self, directory: OneBoxDirectory
     ) -> None:
         files.write_all(directory, Settings())
         changed = files.write_all(directory, Settings(tls=True))
-        assert changed == {(name, "acstor/acstor.conf") for name in ("compute1", "compute2")}
-        for name in ("compute1", "compute2"):
+        names = ("controller", "compute1", "compute2")
+        assert changed == {(name, "acstor/acstor.conf") for name in names}
+        for name in names:
             tls = directory.etc(name) / "acstor" / "tls"
             processes.run(["openssl", "verify", "-CAfile", f"{tls}/ca.pem", f"{tls}/host.pem"])
             shown = processes.run(

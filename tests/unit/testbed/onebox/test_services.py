@@ -38,8 +38,9 @@ def test_without_acstor_nothing_else_is_missing(directory: OneBoxDirectory) -> N
     assert names(stock) == names([service for service in every if not service.is_acstor])
     ours = names([service for service in every if service.is_acstor])
     assert sorted(ours) == [
-        "acstor-agent@compute1", "acstor-agent@compute2", "acstor-dataplane@compute1",
-        "acstor-dataplane@compute2", "acstor-registrar@controller",
+        "acstor-agent@compute1", "acstor-agent@compute2", "acstor-agent@controller",
+        "acstor-dataplane@compute1", "acstor-dataplane@compute2", "acstor-dataplane@controller",
+        "acstor-registrar@controller",
     ]  # fmt: skip
 
 
@@ -55,6 +56,12 @@ def test_the_data_plane_starts_before_nova_and_libvirt(directory: OneBoxDirector
     for host in HOSTS:
         assert order.index(f"acstor-dataplane@{host}") < order.index(f"nova-compute@{host}")
         assert order.index(f"acstor-dataplane@{host}") < order.index(f"libvirtd@{host}")
+
+
+def test_the_data_plane_starts_before_cinder_opens_volumes(directory: OneBoxDirectory) -> None:
+    order = names(services.all_services(directory, HOSTS, with_acstor=True))
+    for service in ("cinder-volume", "cinder-backup"):
+        assert order.index("acstor-dataplane@controller") < order.index(f"{service}@controller")
 
 
 def test_programs_are_absolute_paths(directory: OneBoxDirectory) -> None:
