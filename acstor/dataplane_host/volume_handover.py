@@ -22,6 +22,8 @@ LOG = logging.getLogger(__name__)
 _S = VolumeState
 _TIMEOUT = 50.0
 """Seconds for the owner to hand a volume over; requests wait for 60."""
+_PATIENCE = 3.0
+"""Seconds for which a volume that was released is left to the host that asked for it first."""
 _WAIT_MIN = 0.02
 _WAIT_MAX = 0.1
 
@@ -55,13 +57,17 @@ class VolumeHandover(VolumeLifecycle):
         :raises UnavailableError: when the owner does not hand it over in time, or the origin does
             not answer.
         """
-        until = time.monotonic() + _TIMEOUT
-        self._owner.ask_for(volume)
+        started_at = time.monotonic()
+        until = started_at + _TIMEOUT
         while True:
             with self._changing(volume) as local:
                 if local.state is not _S.STANDBY:
                     return local.state is _S.SERVING
-                if self._try_to_own(local):
+                record = self._owner.record(volume)
+                is_patient = time.monotonic() < started_at + _PATIENCE
+                if not self._owner.may_take(record, is_patient=is_patient):
+                    self._owner.ask_for(volume, record)
+                elif self._try_to_own(local):
                     return True
             if time.monotonic() >= until:
                 raise exception.UnavailableError(

@@ -154,9 +154,23 @@ class VolumeOwner:
         """Return whether this host is the destination of a migration that is under way."""
         return record.is_standby_allowed and self.host in record.hosts
 
-    def ask_for(self, volume: str) -> None:
-        """Ask the owner to hand a volume over."""
-        self._records().describe(volume, metadata={_WANTED_BY: self.host})
+    def may_take(self, record: "VolumeRecord", *, is_patient: bool) -> bool:
+        """Return whether a standby may try to become the owner.
+
+        :param is_patient: whether it waits for the other host, where that asked first.
+        """
+        if record.owner is None:
+            return not is_patient or self.wanted_by(record) is None
+        return record.owner == self.host or record.owner not in record.hosts
+
+    def ask_for(self, volume: str, record: "VolumeRecord") -> None:
+        """Ask the owner to hand a volume over, unless somebody else waits for that already.
+
+        :param record: as it was a moment ago.
+        """
+        # What the owner itself asked for is fulfilled.
+        if record.owner is not None and record.metadata.get(_WANTED_BY) in (None, record.owner):
+            self._records().describe(volume, metadata={_WANTED_BY: self.host})
 
     def wanted_by(self, record: "VolumeRecord") -> str | None:
         """Return the other host that asks for a volume, if it may."""

@@ -14,10 +14,11 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value;
 
 use crate::errors::{raise, raise_stale};
-use crate::host::{Host, HostError, Withdrawal, parse_what};
+use crate::host::{Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use crate::log_channel::LogChannel;
 use crate::python_origin::PythonOrigin;
 use crate::settings::Settings;
+use crate::volumes;
 
 /// Longest wait that a caller may ask for.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -255,6 +256,130 @@ impl DataPlane {
         let what = parse_what(what).map_err(exception)?;
         let estimate = py.detach(|| self.host.preload_estimate(disk, what)).map_err(exception)?;
         python(py, &estimate)
+    }
+
+    fn volume_seal<'py>(
+        &self,
+        py: Python<'py>,
+        volume: &str,
+        epoch: u32,
+        first: u64,
+        origin: Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin));
+        let sealed = py.detach(|| self.host.volume_seal(volume, epoch, first, &*sink));
+        volumes::sealed(py, &sealed.map_err(exception)?)
+    }
+
+    fn volume_open(
+        &self,
+        py: Python<'_>,
+        volume: &str,
+        spec: &Bound<'_, PyAny>,
+        origin: Py<PyAny>,
+    ) -> PyResult<()> {
+        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin));
+        let spec: VolumeSpec = volumes::from_python("volume spec", spec)?;
+        py.detach(|| self.host.volume_open(volume, &spec, sink)).map_err(exception)
+    }
+
+    fn volume_follow(&self, volume: &str, size_bytes: u64) -> PyResult<()> {
+        self.host.volume_follow(disk_id(volume)?, size_bytes).map_err(exception)
+    }
+
+    fn volume_serve(&self, py: Python<'_>, volume: &str, listener_fd: i32) -> PyResult<()> {
+        let listener = volumes::listener(listener_fd);
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_serve(volume, listener)).map_err(exception)
+    }
+
+    fn volume_unserve(&self, py: Python<'_>, volume: &str, force: bool) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_unserve(volume, force)).map_err(exception)
+    }
+
+    fn volume_release<'py>(&self, py: Python<'py>, volume: &str) -> PyResult<Bound<'py, PyDict>> {
+        let volume = disk_id(volume)?;
+        let point = py.detach(|| self.host.volume_release(volume)).map_err(exception)?;
+        volumes::pushed(py, &point)
+    }
+
+    fn volume_close(&self, py: Python<'_>, volume: &str) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_close(volume));
+        Ok(())
+    }
+
+    fn volume_fence(&self, py: Python<'_>, volume: &str, why: &str) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_fence(volume, why)).map_err(exception)
+    }
+
+    fn volume_list(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.host.volume_list())
+    }
+
+    fn volume_status<'py>(&self, py: Python<'py>, volume: &str) -> PyResult<Bound<'py, PyAny>> {
+        let volume = disk_id(volume)?;
+        let status = py.detach(|| self.host.volume_status(volume)).map_err(exception)?;
+        python(py, &status)
+    }
+
+    fn volume_push<'py>(&self, py: Python<'py>, volume: &str) -> PyResult<Bound<'py, PyDict>> {
+        let volume = disk_id(volume)?;
+        let point = py.detach(|| self.host.volume_push(volume)).map_err(exception)?;
+        volumes::pushed(py, &point)
+    }
+
+    fn volume_freeze(&self, py: Python<'_>, volume: &str, timeout: f64) -> PyResult<()> {
+        let (volume, timeout) = (disk_id(volume)?, self::timeout(timeout)?);
+        py.detach(|| self.host.volume_freeze(volume, timeout)).map_err(exception)
+    }
+
+    fn volume_thaw(&self, py: Python<'_>, volume: &str) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_thaw(volume)).map_err(exception)
+    }
+
+    fn volume_resize(&self, py: Python<'_>, volume: &str, size_bytes: u64) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_resize(volume, size_bytes)).map_err(exception)
+    }
+
+    fn volume_set_durability(
+        &self,
+        py: Python<'_>,
+        volume: &str,
+        durability: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        let wish: Value = volumes::from_python("durability", durability)?;
+        py.detach(|| self.host.volume_set_durability(volume, &wish)).map_err(exception)
+    }
+
+    fn volume_set_limits(&self, volume: &str, iops: u64, bytes_per_s: u64) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        self.host.volume_set_limits(volume, iops, bytes_per_s).map_err(exception)
+    }
+
+    fn volume_fold<'py>(
+        &self,
+        py: Python<'py>,
+        volume: &str,
+        announce: Py<PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let volume = disk_id(volume)?;
+        volumes::fold(py, &self.host, volume, &announce, exception)
+    }
+
+    fn volume_set_base(
+        &self,
+        py: Python<'_>,
+        volume: &str,
+        manifest_path: PathBuf,
+    ) -> PyResult<()> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_set_base(volume, &manifest_path)).map_err(exception)
     }
 
     fn set_log_level(&self, directives: &str) -> PyResult<()> {

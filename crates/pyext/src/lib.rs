@@ -7,9 +7,11 @@ mod errors;
 mod host;
 mod log_channel;
 mod python_origin;
+mod python_sink;
 mod repository;
 mod ring;
 mod settings;
+mod volumes;
 
 use pyo3::prelude::*;
 

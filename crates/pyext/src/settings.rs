@@ -67,6 +67,12 @@ settings! {
     peer_connections_max: usize,
     peer_requests_inflight_max: usize,
     peer_bytes_inflight_max: u64,
+    volumes_quota_bytes: u64,
+    volumes_segment_bytes: u64,
+    volumes_fold_bytes: u64,
+    volumes_fold_objects: u64,
+    volumes_push_bytes_per_s: u64,
+    volumes_origin_deadline_ms: u64,
     log_directives: String,
 }
 

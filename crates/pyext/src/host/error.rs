@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use acstor_fuse::FuseError;
+use acstor_nbd::NbdError;
+use acstor_overlay::OverlayError;
 use acstor_peer::PeerError;
 use acstor_readpath::ReadPathError;
 use acstor_ring::RingError;
@@ -39,6 +41,25 @@ pub(crate) enum HostError {
     /// A manifest file that holds no valid manifest.
     #[error("{}: {source}", path.display())]
     Manifest { path: PathBuf, source: ManifestError },
+    /// No volume of that id is open.
+    #[error("volume {0} is not open")]
+    VolumeNotOpen(DiskId),
+    /// A volume is opened twice.
+    #[error("volume {0} is open already")]
+    VolumeOpen(DiskId),
+    /// Another host owns a volume that is known here.
+    #[error("volume {0} is not owned by this host")]
+    VolumeNotOwned(DiskId),
+    /// A volume that is in use shall not be served any more.
+    #[error("volume {volume} is in use: {clients} NBD clients are connected")]
+    VolumeInUse { volume: DiskId, clients: usize },
+    /// A new base for a volume that was not folded.
+    #[error("volume {0} was not folded")]
+    NotFolded(DiskId),
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
+    #[error(transparent)]
+    Nbd(#[from] NbdError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -63,6 +84,9 @@ impl HostError {
             HostError::Setting { .. }
             | HostError::State(_)
             | HostError::TooLong { .. }
+            | HostError::VolumeOpen(_)
+            | HostError::VolumeInUse { .. }
+            | HostError::NotFolded(_)
             | HostError::Argument { .. } => ErrorKind::Invalid,
             HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 ErrorKind::NotFound
@@ -71,7 +95,10 @@ impl HostError {
                 ErrorKind::Unavailable
             }
             HostError::Stale(_) => ErrorKind::Unavailable,
-            HostError::NotAttached(_) => ErrorKind::NotFound,
+            HostError::NotAttached(_) | HostError::VolumeNotOpen(_) => ErrorKind::NotFound,
+            HostError::VolumeNotOwned(_) => ErrorKind::Fenced,
+            HostError::Overlay(error) => error.kind(),
+            HostError::Nbd(error) => error.kind(),
             HostError::Manifest { source, .. } => match source.kind() {
                 ErrorKind::Unsupported => ErrorKind::Unsupported,
                 _ => ErrorKind::Invalid,

@@ -48,7 +48,7 @@ impl Host {
             (false, _) => self.parts.files.attach(&name, disk, view),
         };
         if let Err(error) = outcome {
-            if is_new {
+            if is_new && !self.parts.bases.lock().contains_key(&disk) {
                 // Nothing was offered; the read path must not keep what nobody can reach.
                 let _ = self.parts.read_path.detach(&disk);
             }
@@ -80,7 +80,9 @@ impl Host {
             }
         }
         images.remove(&disk);
-        self.parts.read_path.detach(&disk)?;
+        if !self.parts.bases.lock().contains_key(&disk) {
+            self.parts.read_path.detach(&disk)?;
+        }
         Ok(Withdrawal::Removed)
     }
 
@@ -132,7 +134,7 @@ impl Host {
     }
 }
 
-fn read_manifest(path: &Path) -> Result<Manifest, HostError> {
+pub(super) fn read_manifest(path: &Path) -> Result<Manifest, HostError> {
     let bytes =
         std::fs::read(path).map_err(|source| HostError::File { path: path.to_owned(), source })?;
     Manifest::parse(Bytes::from(bytes))

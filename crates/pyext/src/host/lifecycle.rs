@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_fuse::{FileTable, FuseConfig, FuseError, FuseHooks, FuseServer};
+use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
 use acstor_readpath::{
     HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, ReadPath, ReadPathConfig, Seams,
@@ -13,10 +14,11 @@ use acstor_readpath::{
 use acstor_ring::{RingHandle, Threshold};
 use acstor_store::{ChunkStore, StoreConfig};
 use acstor_types::ChunkSize;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
 use super::metrics::PartsCollector;
+use super::volume_metrics::VolumesCollector;
 use super::{Host, HostError, HostState, Parts, Serving};
 use crate::settings::Settings;
 
@@ -26,6 +28,8 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 const SESSION_FILE: &str = "fuse-session";
 /// Connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
+/// What the payloads of all NBD clients together may take, bytes.
+const NBD_MEMORY_BYTES: u64 = 256 << 20;
 /// Recent chunks kept in memory where the prefetch window asks for no more, bytes.
 const RECENT_BYTES_MIN: usize = 16 << 20;
 
@@ -85,12 +89,16 @@ impl Host {
             files: Arc::new(FileTable::new()),
             peer_client,
             images: Mutex::default(),
+            bases: Mutex::default(),
+            volumes: RwLock::default(),
+            nbd_memory: MemoryBudget::new(NBD_MEMORY_BYTES),
             serving: Mutex::default(),
             state: Mutex::new(HostState::Created),
             is_draining: false.into(),
             settings,
         });
         registry.register_collector(Box::new(PartsCollector(parts.clone())));
+        registry.register_collector(Box::new(VolumesCollector(parts.clone())));
         drop(_inside);
         Ok(Host { parts, registry, runtime: Mutex::new(Some(runtime)), handle })
     }
@@ -162,6 +170,7 @@ impl Host {
             self.handle.block_on(peers.drain(timeout / 4));
         }
         self.parts.read_path.flush_inserts(timeout / 4);
+        self.stop_volumes(timeout / 4);
         if let Some(session) = fuse {
             if unmount {
                 if let Err(error) = session.unmount(timeout / 4) {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows Python; `data_plane.rs` is the thin class around it.
 
+mod bases;
 mod bounded_file;
 mod error;
 mod images;
@@ -9,22 +10,28 @@ mod lifecycle;
 mod metrics;
 mod preloads;
 mod status;
+mod switched_device;
+mod volume_folds;
+mod volume_metrics;
+mod volumes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use acstor_fuse::{FileTable, FuseSession, FuseStats};
+use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerServer, ServerStats};
 use acstor_readpath::ReadPath;
 use acstor_ring::{Ring, RingHandle};
 use acstor_store::ChunkStore;
 use acstor_types::{ChunkSize, DiskId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
 pub(crate) use error::HostError;
 pub(crate) use images::Withdrawal;
 pub(crate) use preloads::parse_what;
+pub(crate) use volumes::VolumeSpec;
 
 use crate::settings::Settings;
 
@@ -75,6 +82,11 @@ pub(crate) struct Parts {
     files: Arc<FileTable>,
     peer_client: PeerClient,
     images: Mutex<HashMap<DiskId, images::Attached>>,
+    /// How many volumes have a disk as their base; locked after `images`.
+    bases: Mutex<HashMap<DiskId, u32>>,
+    volumes: RwLock<HashMap<DiskId, Arc<volumes::OpenVolume>>>,
+    /// What the payloads of all NBD clients together may take.
+    nbd_memory: Arc<MemoryBudget>,
     serving: Mutex<Serving>,
     state: Mutex<HostState>,
     is_draining: std::sync::atomic::AtomicBool,

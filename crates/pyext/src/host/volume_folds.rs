@@ -1,0 +1,73 @@
+//! Folding volumes, sealing epochs, and what overlays are configured with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use acstor_overlay::{Announce, LogPosition, OriginSink, Sealed, VolumeConfig};
+use acstor_types::{Digest, DiskId};
+use bytes::Bytes;
+
+use super::{Host, HostError};
+
+/// Quota where the operator set none: the file system is the limit.
+const NO_QUOTA: u64 = 1 << 62;
+
+/// What a caller needs of a fold to install it.
+pub(crate) struct FoldMade {
+    /// The manifest's bytes.
+    pub(crate) content: Bytes,
+    /// Name of the manifest.
+    pub(crate) digest: Digest,
+    /// The last log object that it holds.
+    pub(crate) until: LogPosition,
+}
+
+impl Host {
+    /// Stops the owner of an epoch.
+    ///
+    /// # Errors
+    /// [`HostError::Overlay`] when the origin does not answer.
+    pub(crate) fn volume_seal(
+        &self,
+        volume: DiskId,
+        epoch: u32,
+        first: u64,
+        sink: &dyn OriginSink,
+    ) -> Result<Sealed, HostError> {
+        Ok(acstor_overlay::seal(sink, volume, epoch, first)?)
+    }
+
+    /// Stores what was pushed as packs and a manifest, for the caller to install.
+    ///
+    /// # Errors
+    /// [`HostError::Overlay`]; the fold is given up then.
+    pub(crate) fn volume_fold(
+        &self,
+        volume: DiskId,
+        announce: &mut Announce<'_>,
+    ) -> Result<Option<FoldMade>, HostError> {
+        let owned = self.owned_volume(volume)?;
+        let folded = owned.overlay.fold(announce)?;
+        let made = folded.as_ref().map(|folded| FoldMade {
+            content: folded.content.clone(),
+            digest: folded.digest,
+            until: folded.until,
+        });
+        *owned.folded.lock() = folded;
+        Ok(made)
+    }
+
+    /// Settings of the overlay of a volume whose local log is in `directory`.
+    pub(super) fn volume_config(&self, directory: &Path) -> VolumeConfig {
+        let settings = &self.parts.settings;
+        let given = |value: u64| (value > 0).then_some(value);
+        VolumeConfig {
+            directory: directory.to_owned(),
+            quota_bytes: given(settings.volumes_quota_bytes).unwrap_or(NO_QUOTA),
+            segment_bytes: settings.volumes_segment_bytes,
+            push_rate: given(settings.volumes_push_bytes_per_s),
+            origin_deadline: Duration::from_millis(settings.volumes_origin_deadline_ms),
+            chunk_size: self.parts.chunk_size,
+        }
+    }
+}

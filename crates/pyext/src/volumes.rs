@@ -1,0 +1,89 @@
+//! What the volume methods of `DataPlane` take and return, between Python and Rust.
+
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use acstor_overlay::{OriginSink, PushPoint, Sealed};
+use acstor_types::{Digest, DiskId, PackId};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyBytes, PyDict};
+use serde::de::DeserializeOwned;
+
+use crate::host::{Host, HostError};
+use crate::python_sink::PythonSink;
+
+/// Reads a Python value by way of JSON, which is all that it may consist of.
+pub(crate) fn from_python<T: DeserializeOwned>(
+    what: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<T> {
+    let json = value.py().import("json")?;
+    let text: String = json.call_method1("dumps", (value,))?.extract()?;
+    serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("{what}: {error}")))
+}
+
+/// Wraps the origin that a volume's log goes to.
+pub(crate) fn sink(origin: Py<PyAny>) -> Arc<dyn OriginSink> {
+    Arc::new(PythonSink::new(origin))
+}
+
+/// Takes the ownership of a listening socket.
+pub(crate) fn listener(descriptor: i32) -> UnixListener {
+    // SAFETY: the caller passes the ownership of the descriptor, as the stubs say.
+    unsafe { UnixListener::from_raw_fd(descriptor) }
+}
+
+/// Where a push ended.
+pub(crate) fn pushed<'py>(py: Python<'py>, point: &PushPoint) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("epoch", point.epoch)?;
+    dict.set_item("sequence", point.sequence)?;
+    Ok(dict)
+}
+
+/// Where a sealed log ends.
+pub(crate) fn sealed<'py>(py: Python<'py>, sealed: &Sealed) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("last", sealed.last)?;
+    dict.set_item("seal", sealed.seal)?;
+    Ok(dict)
+}
+
+/// Folds a volume; `announce` is called, attached, before anything is stored.
+pub(crate) fn fold<'py>(
+    py: Python<'py>,
+    host: &Host,
+    volume: DiskId,
+    announce: &Py<PyAny>,
+    exception: impl Fn(HostError) -> PyErr,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let mut refusal: Option<PyErr> = None;
+    let outcome = py.detach(|| {
+        host.volume_fold(volume, &mut |packs: &[PackId], manifest: Option<Digest>| {
+            let packs: Vec<String> = packs.iter().map(|pack| pack.0.to_string()).collect();
+            let manifest = manifest.map(|digest| digest.to_string());
+            let called = Python::attach(|py| announce.call1(py, (packs, manifest)).map(|_| ()));
+            called.map_err(|error| {
+                let text = error.to_string();
+                refusal = Some(error);
+                text
+            })
+        })
+    });
+    // What the callee raised says more than what the fold made of it.
+    if let Some(error) = refusal {
+        return Err(error);
+    }
+    let Some(fold) = outcome.map_err(exception)? else { return Ok(None) };
+    let folded = PyDict::new(py);
+    folded.set_item("volume", fold.until.volume.to_string())?;
+    folded.set_item("epoch", fold.until.epoch)?;
+    folded.set_item("sequence", fold.until.sequence)?;
+    let dict = PyDict::new(py);
+    dict.set_item("manifest", fold.digest.to_string())?;
+    dict.set_item("content", PyBytes::new(py, &fold.content))?;
+    dict.set_item("folded", folded)?;
+    Ok(Some(dict))
+}
