@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures import volumes
+from tests.fixtures import host_volumes as volumes
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.host_volumes import CheckedWriter, Volumes, call, content, open_volume, qemu_io
 from tests.fixtures.hosts import MIB, Cloud, cloud_in
-from tests.fixtures.volumes import CheckedWriter, Volumes, call, content, open_volume, qemu_io
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

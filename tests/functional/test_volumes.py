@@ -7,10 +7,10 @@ import pytest
 
 from acstor import exception
 from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures import volumes
+from tests.fixtures import host_volumes as volumes
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
 from tests.fixtures.hosts import MIB, Cloud, Host, cloud_in
-from tests.fixtures.volumes import Volumes, call, content, open_volume, qemu_io
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
