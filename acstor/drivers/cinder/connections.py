@@ -37,20 +37,20 @@ class Connections(Feature):
             )
             raise cinder_exception.InvalidConnectorException(missing=CONNECTOR_HOST)
 
-    @reported("ensuring the export of volume {volume.id}")
+    def update_provider_info(self, volumes: Any, snapshots: Any) -> tuple[None, None]:
+        """At start, forget hosts that a process which was killed let open an unused volume.
+
+        :returns: what Cinder should change in its records: nothing.
+        """
+        for volume in volumes:
+            try:
+                self._forget_lost_hosts(volume)
+            except exception.AcstorError as error:  # one must not keep the service from starting
+                LOG.warning("volume %s is not looked at: %s", volume.id, error)
+        return None, None
+
     def ensure_export(self, context: Any, volume: Any) -> None:
-        """At start, forget hosts that a process which was killed let open an unused volume."""
-        if (
-            volume.status != "available"
-            or volume.migration_status not in _SETTLED_MIGRATIONS
-            or self._attached(volume)
-        ):
-            return
-        disk = disk_of(volume)
-        found = self.back_end.volumes.find(disk)
-        for host in found.record.hosts if found is not None else ():
-            LOG.warning("volume %s is not attached: %s may not open it any more", disk, host)
-            self.back_end.volumes.disallow_host(disk, host)
+        """Do nothing: what hosts have open stays open whatever becomes of cinder-volume."""
 
     def create_export(self, context: Any, volume: Any, connector: Any) -> None:
         """Do nothing: hosts open volumes by themselves."""
@@ -112,6 +112,17 @@ class Connections(Feature):
             return True
         volumes.disallow_host(disk, host)  # and with it the permission of a standby
         return False
+
+    def _forget_lost_hosts(self, volume: Any) -> None:
+        if volume.status != "available" or volume.migration_status not in _SETTLED_MIGRATIONS:
+            return
+        disk = disk_of(volume)
+        found = self.back_end.volumes.find(disk)
+        if found is None or not found.record.hosts or self._attached(volume):
+            return
+        for host in found.record.hosts:
+            LOG.warning("volume %s is not attached: %s may not open it any more", disk, host)
+            self.back_end.volumes.disallow_host(disk, host)
 
     def _attached(self, volume: Any) -> Sequence[Attached]:
         """Return the attachments of a volume, as they are in Cinder's database now."""

@@ -88,10 +88,6 @@ class AcstorVolumeDriver(
     def _init_vendor_properties(self) -> tuple[dict[str, Any], str]:
         return vendor_properties.describe(self._set_property), vendor_properties.VENDOR
 
-    def update_provider_info(self, volumes: Any, snapshots: Any) -> tuple[None, None]:
-        """Return what Cinder should change in its records at start: nothing."""
-        return None, None
-
     def backup_use_temp_snapshot(self) -> bool:
         """Return False: a volume in use is backed up from a clone, which costs as little."""
         return False

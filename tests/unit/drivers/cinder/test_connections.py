@@ -3,11 +3,13 @@
 import threading
 import uuid
 from typing import Any
+from unittest import mock
 
 import pytest
 from cinder import exception as cinder_exception
 from oslo_serialization import jsonutils
 
+from acstor import exception
 from tests.fixtures.cinder_party import GIB, H1, H2, Party
 
 H3 = {"host": "h3", "acstor_host": "h3"}
@@ -192,7 +194,7 @@ def test_evacuated_volume_can_be_attached_elsewhere(party: Party) -> None:
 def test_start_forgets_hosts_of_a_volume_that_nobody_has(party: Party) -> None:
     volume = party.created(status="available")
     party.driver.initialize_connection(volume, H1)  # and then the process was killed
-    party.driver.ensure_export(party.context, volume)
+    party.driver.update_provider_info([volume], [])
     assert party.record(volume).hosts == ()
 
 
@@ -209,14 +211,21 @@ def test_start_keeps_hosts_of_a_volume_that_is_being_used(
 ) -> None:
     volume = party.created(**fields)
     party.driver.initialize_connection(volume, H1)
-    party.driver.ensure_export(party.context, volume)
+    party.driver.update_provider_info([volume], [])
     assert party.record(volume).hosts == ("h1",)
+
+
+def test_start_goes_on_when_the_origin_is_away(party: Party) -> None:
+    volume = party.created(status="available")
+    down = exception.UnavailableError("the origin is away", hint="mount it")
+    with mock.patch.object(party.back_end.repository.origin, "get_ref", side_effect=down):
+        assert party.driver.update_provider_info([volume], []) == (None, None)
 
 
 def test_start_keeps_hosts_of_attached_volume(party: Party) -> None:
     volume = party.created(status="available")
     party.attach(volume, H1)
-    party.driver.ensure_export(party.context, volume)
+    party.driver.update_provider_info([volume], [])
     assert party.record(volume).hosts == ("h1",)
 
 
@@ -225,4 +234,5 @@ def test_exports_are_nothing_to_make_or_remove(party: Party) -> None:
     before = party.record(volume)
     party.driver.create_export(party.context, volume, H1)
     party.driver.remove_export(party.context, volume)
+    party.driver.ensure_export(party.context, volume)
     assert party.record(volume) == before

@@ -4,6 +4,7 @@ What Cinder does around the driver is Cinder's: the flow that makes volumes, sta
 attachments. Only the message bus, Glance and Nova are not there.
 """
 
+import pathlib
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,9 @@ from cinder.volume import group_types, volume_types
 from cinder.volume import manager as cinder_manager
 from oslo_config import cfg
 
+from acstor.origin.opening import open_origin
+from acstor.repository.repository import Repository
+from acstor.volumes.store import NewVolume, VolumeStore
 from tests.fixtures.cinder_party import GIB, H1, H2, Party
 
 HOST = "c1@acstor"
@@ -345,3 +349,46 @@ def test_stats_are_what_the_manager_reports(cinder: Cinder) -> None:
     stats = cinder.manager.last_capabilities
     assert stats["storage_protocol"] == "acstor"
     assert stats["backend_state"] == "up"
+
+
+def test_service_starts_and_forgets_what_a_killed_one_left(
+    cinder: Cinder, tmp_path: pathlib.Path
+) -> None:
+    """From the configuration on: set-up, capabilities, exports of volumes that are there."""
+    url = f"posix://{tmp_path}"
+    Repository.init(open_origin(url, 1.0))
+    cfg.CONF.set_override("acstor_origin_url", url, group="acstor")
+    try:
+        manager = cinder_manager.VolumeManager(
+            volume_driver="acstor.drivers.cinder.driver.AcstorVolumeDriver",
+            service_name="acstor",
+            host=HOST,
+            cluster="a-cluster@acstor",
+        )
+        row = cinder.row(status="available")
+        VolumeStore(Repository.open(open_origin(url, 1.0))).create(NewVolume(row.id, GIB))
+        VolumeStore(Repository.open(open_origin(url, 1.0))).allow_host(row.id, "h1")
+        with mock.patch.object(manager, "_get_my_volumes", return_value=[row]):
+            manager.init_host(added_to_cluster=False, service_id=1)
+    finally:
+        cfg.CONF.clear_override("acstor_origin_url", group="acstor")
+    assert manager.driver.initialized
+    assert manager.driver.capabilities["vendor_prefix"] == "acstor"
+    assert manager.driver.back_end.volumes.get(row.id).record.hosts == ()
+
+
+def test_service_without_origin_does_not_start_and_says_why(
+    cinder: Cinder, caplog: pytest.LogCaptureFixture
+) -> None:
+    cfg.CONF.set_override("acstor_conf", "/absent/acstor.conf", group="acstor")
+    try:
+        manager = cinder_manager.VolumeManager(
+            volume_driver="acstor.drivers.cinder.driver.AcstorVolumeDriver",
+            service_name="acstor",
+            host=HOST,
+        )
+        manager.init_host(added_to_cluster=False, service_id=1)
+    finally:
+        cfg.CONF.clear_override("acstor_conf", group="acstor")
+    assert not manager.driver.initialized
+    assert "set acstor_origin_url" in caplog.text
