@@ -306,8 +306,7 @@ class DataPlane:
     def volume_unserve(self, volume: str, force: bool) -> None:
         """Serve nobody any more; connections end when what is under way is answered.
 
-        :raises DataPlaneError: kind ``overloaded`` while clients are connected, without
-            ``force``.
+        :raises DataPlaneError: kind ``invalid`` while clients are connected, without ``force``.
         """
 
     def volume_release(self, volume: str) -> dict[str, object]:

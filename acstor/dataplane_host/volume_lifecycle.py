@@ -284,7 +284,7 @@ class VolumeLifecycle(VolumeTable):
     def close(self, volume: str, force: bool) -> None:
         """Push what is left, own the volume no more, remove the socket. Nothing when not open.
 
-        :raises OverloadedError: while clients are connected, without ``force``.
+        :raises InvalidError: while clients are connected, without ``force``.
         :raises UnavailableError: when the origin does not take what is left; the volume waits,
             closing, and its writes are kept here.
         """
@@ -306,13 +306,6 @@ class VolumeLifecycle(VolumeTable):
     def _leave(self, local: LocalVolume, force: bool) -> None:
         """Serve nobody any more, and own the volume no more."""
         runtime = self._runtime()
-        clients = self._status_of_runtime(local).get("clients", 0)
-        if clients and not force:
-            # QEMU leaves a moment after it said that it does: whoever closes tries again.
-            raise exception.OverloadedError(
-                f"volume {local.volume} is in use: {clients} NBD clients are connected",
-                hint="detach it from its server first",
-            )
         with translated(f"closing volume {local.volume}"):
             if local.state is _S.FROZEN:
                 runtime.volume_thaw(local.volume)

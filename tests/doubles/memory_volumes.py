@@ -103,7 +103,7 @@ class MemoryVolumes:
     def volume_unserve(self, volume: str, force: bool) -> None:
         found = self._of(volume)
         if found.clients and not force:
-            raise failure("overloaded", f"volume {volume} is in use by {found.clients} clients")
+            raise failure("invalid", f"volume {volume} is in use by {found.clients} clients")
         found.clients = 0
         found.stop_serving()
 

@@ -191,7 +191,7 @@ def test_volume_in_use_is_not_closed_without_force(cloud: Cloud, control: Volume
     try:
         writer.wait_requests(10)
         assert call(host, "status", volume)["clients"] == 1
-        with pytest.raises(exception.OverloadedError, match="in use"):
+        with pytest.raises(exception.InvalidError, match="in use"):
             call(host, "close", volume, force=False)
         writer.wait_requests(10)
     finally:

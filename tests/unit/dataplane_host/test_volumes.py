@@ -141,7 +141,7 @@ def test_closing_pushes_and_gives_the_volume_back(host: HostUnderTest, store: Vo
 def test_volume_in_use_is_closed_by_force_only(host: HostUnderTest, store: VolumeStore) -> None:
     host.open()
     host.device.clients = 1
-    with pytest.raises(exception.OverloadedError, match="in use"):
+    with pytest.raises(exception.InvalidError, match="in use"):
         host.call("close", force=False)
     assert host.state == "serving"
     host.call("close", force=True)

@@ -85,6 +85,7 @@ impl HostError {
             | HostError::State(_)
             | HostError::TooLong { .. }
             | HostError::VolumeOpen(_)
+            | HostError::VolumeInUse { .. }
             | HostError::NotFolded(_)
             | HostError::Argument { .. } => ErrorKind::Invalid,
             HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -96,7 +97,6 @@ impl HostError {
             HostError::Stale(_) => ErrorKind::Unavailable,
             HostError::NotAttached(_) | HostError::VolumeNotOpen(_) => ErrorKind::NotFound,
             HostError::VolumeNotOwned(_) => ErrorKind::Fenced,
-            HostError::VolumeInUse { .. } => ErrorKind::Overloaded,
             HostError::Overlay(error) => error.kind(),
             HostError::Nbd(error) => error.kind(),
             HostError::Manifest { source, .. } => match source.kind() {
