@@ -58,12 +58,24 @@ fn device_error(error: &io::Error) -> DeviceError {
 }
 
 /// Reads without waiting for the disk; `None`: not all of it is in the page cache.
-fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Option<()> {
-    let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the piece describes the buffer.
-    let read =
-        unsafe { libc::preadv2(file.as_raw_fd(), &piece, 1, offset as i64, libc::RWF_NOWAIT) };
-    (read == buffer.len() as isize).then_some(())
+fn read_cached(file: &File, len: usize, offset: u64) -> Option<Vec<u8>> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(len);
+    let piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
+    let read = |flags| {
+        // SAFETY: the piece describes the buffer's capacity.
+        unsafe { libc::preadv2(file.as_raw_fd(), &piece, 1, offset as i64, flags) }
+    };
+    let mut count = read(libc::RWF_NOWAIT);
+    // A file system in memory does not know the flag, and never waits.
+    if count < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP) {
+        count = read(0);
+    }
+    if count != len as isize {
+        return None;
+    }
+    // SAFETY: the kernel filled all of them.
+    unsafe { bytes.set_len(len) };
+    Some(bytes)
 }
 
 impl BlockDevice for FileDevice {
@@ -76,9 +88,8 @@ impl BlockDevice for FileDevice {
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, DeviceError> {
-        let mut buffer = vec![0; len];
-        Ok(match read_cached(&self.file, &mut buffer, offset) {
-            Some(()) => TryRead::Ready(vec![Piece::Base(Segment::Bytes(Bytes::from(buffer)))]),
+        Ok(match read_cached(&self.file, len, offset) {
+            Some(bytes) => TryRead::Ready(vec![Piece::Base(Segment::Bytes(Bytes::from(bytes)))]),
             None => TryRead::WouldWait,
         })
     }
