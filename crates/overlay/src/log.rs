@@ -197,11 +197,24 @@ impl LocalLog {
         drop(map);
         self.appended.store(sequence, Ordering::Release);
         if head.offset - head.writeback_from >= limits::WRITEBACK_BYTES {
-            let len = head.offset - head.writeback_from;
-            head.segment.file.start_writeback(head.writeback_from, len);
-            head.writeback_from = head.offset;
+            self.wants_keep.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Asks the kernel to start writing what was appended: left alone it keeps a tenth of memory
+    /// dirty and then makes every writer wait. Not by the writer: the request itself may wait.
+    pub(crate) fn start_writeback(&self) {
+        let (segment, from, len) = {
+            let mut head = self.head.lock();
+            let (from, to) = (head.writeback_from, head.offset);
+            if to - from < limits::WRITEBACK_BYTES {
+                return;
+            }
+            head.writeback_from = to;
+            (Arc::clone(&head.segment), from, to - from)
+        };
+        segment.file.start_writeback(from, len);
     }
 
     fn rotate(&self, head: &mut Head, may_use_reserve: bool) -> Result<(), AppendError> {

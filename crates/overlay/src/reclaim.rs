@@ -25,6 +25,7 @@ impl LocalLog {
         checkpoint_bytes: u64,
     ) -> Result<(), OverlayError> {
         self.prepare_spare().map_err(append_error)?;
+        self.start_writeback();
         let _turn = self.keep_turn.lock();
         let mut is_due = self.head.lock().since_checkpoint >= checkpoint_bytes;
         while self.is_mostly_dead() && self.reclaim_one(LIVE_PERCENT_EAGER)? {
