@@ -4,12 +4,14 @@ The same raw file in memory (tmpfs) behind every server, fio's nbd engine as the
 turns on this machine; the client and the server share its processors. Ours is the example
 ``nbd_serve`` of ``crates/nbd`` with its file device (pread, pwrite), so that what differs is the
 server and not what is under it; ``memory`` is its device in memory beside nbdkit's. Targets: at
-least 0.8 times the better one of the two peers with the file.
+least 0.8 times the better one of the two peers with the file. The processor time that a server
+takes for a request is given too: it also holds on a machine that does other things.
 
 Needs cargo, fio, nbdkit and qemu-nbd. One command: ``python -m bench.nbd [--json FILE]``.
 """
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -18,7 +20,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from acstor.testbed import processes
-from bench import comparison
+from bench import comparison, served_disk
 from bench.comparison import Row, Series
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -51,9 +53,25 @@ def build() -> pathlib.Path:
     raise SystemExit("cargo built no nbd_serve")
 
 
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    uri: str
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """What one run of fio reached."""
+
+    per_second: float
+    cpu_us: float  #: processor time of the server for a request
+
+
 @contextlib.contextmanager
-def served(name: str, command: Sequence[str], directory: pathlib.Path) -> Iterator[str]:
-    """Run a server on the socket ``<name>.sock`` and yield its URI."""
+def served(name: str, command: Sequence[str], directory: pathlib.Path) -> Iterator[Server]:
+    """Run a server on the socket ``<name>.sock``."""
     socket = directory / f"{name}.sock"
     process = subprocess.Popen(
         [processes.require(command[0]), *command[1:]],
@@ -62,7 +80,7 @@ def served(name: str, command: Sequence[str], directory: pathlib.Path) -> Iterat
     )
     try:
         processes.wait_until(socket.exists, f"{name} listens", timeout_s=20)
-        yield f"nbd+unix:///disk?socket={socket}"
+        yield Server(f"nbd+unix:///disk?socket={socket}", process.pid)
     finally:
         assert process.stdin is not None
         process.stdin.close()  # ends ours
@@ -96,27 +114,38 @@ def servers(program: pathlib.Path, directory: pathlib.Path) -> dict[str, list[st
     }  # fmt: skip
 
 
-def measure(uri: str, shape: tuple[str, str, int]) -> float:
-    """Return what fio reaches, requests per second."""
+def measure(server: Server, shape: tuple[str, str, int]) -> Figure:
+    """Let fio ask a server for some seconds."""
     kind, block, depth = shape
-    command = ["fio", "--name=bench", "--ioengine=nbd", f"--uri={uri}", f"--rw={kind}"]
+    command = ["fio", "--name=bench", "--ioengine=nbd", f"--uri={server.uri}", f"--rw={kind}"]
     command += [f"--bs={block}", f"--iodepth={depth}", f"--size={SIZE}", "--randrepeat=1"]
     command += ["--time_based", f"--runtime={SECONDS}", "--output-format=json"]
+    before = served_disk.cpu_seconds(server.pid)
     output = processes.run(command, timeout_s=60.0)
+    seconds = served_disk.cpu_seconds(server.pid) - before
     job = json.loads(output[output.index("{") :])["jobs"][0]
-    return float(job["read" if "read" in kind else "write"]["iops"])
+    figures = job["read" if "read" in kind else "write"]
+    return Figure(float(figures["iops"]), seconds * 1e6 / max(1, figures["total_ios"]))
 
 
-def rows_of(name: str, results: dict[str, list[float]]) -> list[Row]:
+def rows_of(name: str, results: dict[str, list[Figure]]) -> list[Row]:
     """The figures of one shape: against either peer with the file, and in memory."""
-    ours = Series("acstor", "/s", results["acstor"])
-    met = comparison.at_least(TARGET)
-    aim = f">= {TARGET:g}x"
-    peers = [Series(peer, "/s", results[peer]) for peer in ("nbdkit", "qemu-nbd")]
-    rows = [Row(f"file: {name}", ours, peer, aim, met) for peer in peers]
-    memory = Series("acstor-memory", "/s", results["acstor-memory"])
-    peer = Series("nbdkit-memory", "/s", results["nbdkit-memory"])
-    return [*rows, Row(f"memory: {name}", memory, peer, aim, met)]
+
+    def rates(server: str) -> Series:
+        return Series(server, "/s", [figure.per_second for figure in results[server]])
+
+    def times(server: str) -> Series:
+        # A clock tick is 10 ms: no run is without one.
+        return Series(server, "us", [max(figure.cpu_us, 0.01) for figure in results[server]])
+
+    pairs = [("acstor", "nbdkit"), ("acstor", "qemu-nbd"), ("acstor-memory", "nbdkit-memory")]
+    rows = []
+    for ours, peer in pairs:
+        what = f"{'memory' if 'memory' in ours else 'file'}: {name}"
+        met = comparison.at_least(TARGET)
+        rows.append(Row(what, rates(ours), rates(peer), f">= {TARGET:g}x", met))
+        rows.append(Row(f"{what}: server's time", times(ours), times(peer)))
+    return rows
 
 
 def main() -> int:
@@ -129,19 +158,19 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
         commands = servers(program, directory)
-        uris = {
+        running = {
             name: stack.enter_context(served(name, command, directory))
             for name, command in commands.items()
         }
-        for uri in uris.values():  # no holes, every page is there
-            measure(uri, ("write", "1M", 4))
+        for server in running.values():  # no holes, every page is there
+            measure(server, ("write", "1M", 4))
         for name, shape in SHAPES.items():
             if options.only and options.only not in name:
                 continue
-            results: dict[str, list[float]] = {server: [] for server in uris}
+            results: dict[str, list[Figure]] = {server: [] for server in running}
             for _ in range(options.runs):
-                for server, uri in uris.items():
-                    results[server].append(measure(uri, shape))
+                for each, server in running.items():
+                    results[each].append(measure(server, shape))
             rows += rows_of(name, results)
     comparison.report("NBD servers, one client over a unix socket", rows, options.json)
     return 0
