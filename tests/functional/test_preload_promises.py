@@ -273,7 +273,8 @@ def test_interrupted_command_leaves_the_preload_running(cloud: Cloud, broker: Br
     host = add_host(cloud, broker)
     image = cloud.register(32 * MIB)
     ready(cloud, image)
-    with begun(host, image, "--hosts", "h0", *FULL, "--rate", "2MiB") as process:
+    # Minutes: on a busy machine each command below takes seconds.
+    with begun(host, image, "--hosts", "h0", *FULL, "--rate", "128KiB") as process:
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         said = process.stderr.read()
