@@ -173,9 +173,11 @@ pub(crate) struct ObjectBody {
 }
 
 impl ObjectBody {
-    /// Returns whether another record of the longest kind may not fit.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Returns whether the object has `enough` bytes, or another record of the longest kind may not
+    /// fit.
+    pub(crate) fn is_full(&self, enough: usize) -> bool {
         self.records >= limits::LOG_OBJECT_RECORDS_MAX
+            || self.bytes.len() >= enough
             || self.bytes.len() + RECORD_LEN + limits::LOG_RECORD_BYTES_MAX
                 > limits::LOG_OBJECT_BYTES_MAX
     }

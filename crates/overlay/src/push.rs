@@ -43,6 +43,8 @@ pub(crate) struct Pusher {
     through: Vec<u64>,
     /// Regions have changed: the next cut is of all groups.
     is_full_due: bool,
+    /// An object is closed when it has that many bytes; at most what the format allows.
+    pub(crate) object_bytes: usize,
     pub(crate) stored_bytes: u64,
     pub(crate) stored_objects: u64,
 }
@@ -97,6 +99,7 @@ impl Pusher {
             batch: None,
             through: vec![0; groups],
             is_full_due: is_resumed,
+            object_bytes: limits::LOG_OBJECT_BYTES_MAX,
             stored_bytes: 0,
             stored_objects: 0,
         }
@@ -193,7 +196,7 @@ impl Pusher {
         let (parts, is_last) = match batch.object.take() {
             Some(object) => object,
             None => {
-                let (body, is_last) = batch.next_body()?;
+                let (body, is_last) = batch.next_body(self.object_bytes)?;
                 let info = self.info(log, is_last);
                 (body.finish(&info), is_last)
             }
@@ -284,11 +287,11 @@ impl Pusher {
 
 impl Batch {
     /// Returns the next object's records, and whether they are the last.
-    fn next_body(&mut self) -> Result<(ObjectBody, bool), OverlayError> {
+    fn next_body(&mut self, object_bytes: usize) -> Result<(ObjectBody, bool), OverlayError> {
         let mut body = ObjectBody::default();
         let mut run = Vec::new();
         while let Some(extent) = self.extents.get(self.position.0).copied() {
-            if body.is_full() {
+            if body.is_full(object_bytes) {
                 return Ok((body, false));
             }
             let start = extent.start + self.position.1;

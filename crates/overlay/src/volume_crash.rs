@@ -115,7 +115,11 @@ fn open(
         Arc::new(MemoryBase(Bytes::from(origin.disk(&manifest))))
             as Arc<dyn acstor_readpath::BlockView>
     });
-    open_core(&disk, config(), opening, base, Arc::new(origin.clone()), runtime.clone())
+    let sink = Arc::new(origin.clone());
+    let core = open_core(&disk, config(), opening, base, sink, runtime.clone())?;
+    // So that a batch takes several objects.
+    core.pusher.lock().object_bytes = 512;
+    Ok(core)
 }
 
 impl Run {
