@@ -118,7 +118,7 @@ fn open(
     let sink = Arc::new(origin.clone());
     let core = open_core(&disk, config(), opening, base, sink, runtime.clone())?;
     // So that a batch takes several objects.
-    core.pusher.lock().object_bytes = 512;
+    core.pusher.lock().object_bytes = 64;
     Ok(core)
 }
 
