@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use acstor_peer::ServerTls;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) page_reader: PageReader,
     pub(crate) roster: Arc<Roster>,
     pub(crate) handle: Handle,
+    /// Set before anything else of a stop.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 impl NbdServer {
@@ -73,6 +76,7 @@ impl NbdServer {
             page_reader: PageReader::new(),
             roster: Roster::new(),
             handle: handle.clone(),
+            is_stopping: AtomicBool::new(false),
         });
         let accepting = handle.spawn(accept(Arc::clone(&shared), listener));
         Ok(NbdServer { shared, tcp_address, accepting })
@@ -115,6 +119,7 @@ impl NbdServer {
     /// # Cancel safety
     /// Dropping the future drops the server: every connection is closed at once.
     pub async fn stop(mut self, timeout: Duration) -> bool {
+        self.shared.is_stopping.store(true, Ordering::Release);
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
         let all_answered = self.shared.roster.dismiss(timeout).await;

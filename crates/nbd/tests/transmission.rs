@@ -280,7 +280,7 @@ fn test_requests_that_wait_are_overtaken_and_answered_once() {
         let writes: Vec<u64> =
             (0..20).map(|n| client.send_write(0, n * 4096, &pattern(n, 4096))).collect();
         fixture.until("all wait", || fixture.device.waiting.load(Ordering::Acquire) == 20);
-        assert_eq!(fixture.server().stats().requests_waiting, 20);
+        fixture.until("all count", || fixture.server().stats().requests_waiting == 20);
         assert_eq!(client.ask(99, 0, 0, 0).errno, EINVAL, "overtakes what waits");
         fixture.device.set_open(true);
         let mut answered: Vec<u64> = (0..20).map(|_| client.answer(0, 0).cookie).collect();

@@ -160,12 +160,13 @@ impl Connection {
             return Ok(Progress::Blocked);
         }
         let payload_len = request.header.payload_len(self.style);
+        self.input.note_payload(payload_len as usize); // checked: not above the longest payload
         if payload_len == 0 {
             self.stage = Stage::Header;
             self.execute(cx, request, Bytes::new())?;
             return Ok(Progress::Handled);
         }
-        let len = payload_len as usize; // checked: not above the longest payload
+        let len = payload_len as usize;
         self.stage = Stage::Payload { request, payload: Vec::with_capacity(len), len };
         Ok(Progress::Further)
     }

@@ -1,6 +1,7 @@
 //! Carrying requests out, and their answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 
 use acstor_overlay::{BlockDevice, DeviceError, DeviceErrorKind, Done, Piece, TryRead, ZeroHow};
@@ -208,7 +209,8 @@ impl Connection {
     fn push_error(&mut self, request: &Request, error: &DeviceError) -> Result<(), CloseReason> {
         // The guest would see ESHUTDOWN as a broken disk; a client that is cut off asks the next
         // process again.
-        if error.kind == DeviceErrorKind::Shutdown && self.is_draining() {
+        let is_leaving = self.is_draining() || self.shared.is_stopping.load(Ordering::Acquire);
+        if error.kind == DeviceErrorKind::Shutdown && is_leaving {
             return Err(CloseReason::DeviceClosed);
         }
         // Counted; a device that fails would fill the log.

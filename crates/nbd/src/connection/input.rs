@@ -8,15 +8,23 @@ use crate::protocol::Refusal;
 /// Bytes of requests received with one call.
 const INPUT_CAPACITY: usize = 64 << 10;
 
+/// Bytes received at most behind a long payload: the next header, and little of the next payload, which
+/// would have to be copied from here.
+const BEHIND_LONG_PAYLOAD: usize = 4 << 10;
+/// A payload from which on copying it costs more than receiving in more calls.
+const LONG_PAYLOAD: usize = 32 << 10;
+
 /// Bytes received; those before `handled` are done with.
 pub(super) struct Input {
     bytes: Vec<u8>,
     handled: usize,
+    /// Whether the last payload was a long one; the next is then likely to be one too.
+    is_narrow: bool,
 }
 
 impl Input {
     pub(super) fn new() -> Input {
-        Input { bytes: Vec::with_capacity(INPUT_CAPACITY), handled: 0 }
+        Input { bytes: Vec::with_capacity(INPUT_CAPACITY), handled: 0, is_narrow: false }
     }
 
     pub(super) fn pending(&self) -> &[u8] {
@@ -37,9 +45,16 @@ impl Input {
         self.handled = 0;
     }
 
+    /// Takes note of a payload of `len` bytes, or of a request without one.
+    pub(super) fn note_payload(&mut self, len: usize) {
+        self.is_narrow = len >= LONG_PAYLOAD;
+    }
+
     /// Where the next bytes go.
     pub(super) fn room(&mut self) -> &mut [MaybeUninit<u8>] {
-        self.bytes.spare_capacity_mut()
+        let room = self.bytes.spare_capacity_mut();
+        let len = if self.is_narrow { room.len().min(BEHIND_LONG_PAYLOAD) } else { room.len() };
+        &mut room[..len]
     }
 
     /// # Safety

@@ -93,7 +93,7 @@ impl Fixture {
     pub fn until_idle(&self) {
         self.until("no connection is open", || self.server().stats().connections_open == 0);
         self.until("nothing is borrowed", || self.memory.bytes_borrowed() == 0);
-        assert_eq!(self.server().stats().requests_waiting, 0);
+        self.until("nothing waits", || self.server().stats().requests_waiting == 0);
     }
 }
 
