@@ -19,7 +19,7 @@ QEMU_MIN = (6, 2)
 LIBVIRT_MIN = (8, 0)
 """Of both the least that Nova 34 takes."""
 LIBVIRT_PROGRAMS = ("libvirtd", "virtqemud")
-TRIED = "tried with QEMU 7.2 and libvirt 9.0"
+TRIED = "tried with QEMU 7.2 and 10.0, libvirt 9.0 and 11.3"
 _TOOL_TIMEOUT = 10.0
 _VERSION = re.compile(r"\b(\d+)\.(\d+)(?:\.\d+)?\b")
 
