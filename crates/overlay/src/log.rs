@@ -67,6 +67,8 @@ pub(crate) struct Head {
     pub is_frozen: bool,
     /// First byte of the head that the kernel was not asked to write back.
     pub writeback_from: u64,
+    /// A write at `offset` failed: what is there may be a whole record all the same.
+    pub is_torn: bool,
 }
 
 /// A local log that is open.
@@ -178,7 +180,11 @@ impl LocalLog {
         let bytes = header.encode();
         let mut parts = [IoSlice::new(&bytes), IoSlice::new(payload)];
         let used = if payload.is_empty() { &mut parts[..1] } else { &mut parts[..] };
-        head.segment.file.write_all_at(used, head.offset)?;
+        if let Err(error) = head.segment.file.write_all_at(used, head.offset) {
+            head.is_torn = true;
+            return Err(error.into());
+        }
+        head.is_torn = false;
         let place = match kind {
             RecordKind::Zeroes => Place::Zero,
             RecordKind::Data => {
@@ -223,6 +229,7 @@ impl LocalLog {
         if segments >= limit {
             return Err(AppendError::NoSpace);
         }
+        self.clear_torn(head)?;
         let next = match head.spare.take() {
             Some(spare) => spare,
             None => {
@@ -238,6 +245,18 @@ impl LocalLog {
         self.wants_keep.store(true, Ordering::Release);
         head.offset = RECORDS_OFFSET;
         head.writeback_from = 0;
+        Ok(())
+    }
+
+    /// Overwrites what a failed write left at the end of a segment that is about to be full. Where
+    /// its last bytes are zeros it may be a valid record, of the number that the next one gets; a
+    /// recovery would take it, and then miss its successor in the segment after.
+    fn clear_torn(&self, head: &mut Head) -> Result<(), AppendError> {
+        if head.is_torn {
+            let nothing = [0; HEADER_LEN];
+            head.segment.file.write_all_at(&mut [IoSlice::new(&nothing)], head.offset)?;
+            head.is_torn = false;
+        }
         Ok(())
     }
 
@@ -375,4 +394,130 @@ pub(crate) fn create_segment(
 
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use acstor_testkit::Fault;
+    use acstor_types::DiskId;
+
+    use super::*;
+    use crate::durability::Durability;
+    use crate::memory_disk::MemoryDisk;
+    use crate::recovery::{create_log, open_log};
+    use crate::regions::RegionMap;
+
+    const CONFIG: LogConfig = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10 };
+    const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
+
+    fn regions() -> Arc<RegionMap> {
+        Arc::new(RegionMap::new(&Durability::default(), &[]))
+    }
+
+    fn new_log(disk: &MemoryDisk) -> LocalLog {
+        let disk: Arc<dyn LogDisk> = Arc::new(disk.clone());
+        let log = create_log(&disk, CONFIG, regions()).unwrap();
+        log.checkpoint(VOLUME, 1).unwrap();
+        log
+    }
+
+    /// Opens what a power failure leaves that keeps exactly what was synced.
+    fn reopen(disk: &MemoryDisk) -> LocalLog {
+        let disk: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
+        open_log(&disk, CONFIG, regions()).unwrap().unwrap().log
+    }
+
+    fn sector(log: &LocalLog, at: u64) -> Vec<u8> {
+        let mut bytes = vec![0; SECTOR as usize];
+        let map = log.map.read();
+        if let Some(extent) = map.extents.range(at, at + 1).next() {
+            LocalLog::read_extent(&map.segments, &extent, &mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// Content whose second half is zeros: half of it written is all of it.
+    fn half(sectors: usize) -> Vec<u8> {
+        let mut data = vec![0; sectors * SECTOR as usize];
+        data[..512].fill(0xee);
+        data
+    }
+
+    #[test]
+    fn append_after_a_torn_one_takes_its_place() {
+        for fault in [Fault::EIO, Fault::ENOSPC, Fault::Torn(5), Fault::Torn(28)] {
+            let disk = MemoryDisk::new(64 << 20);
+            let log = new_log(&disk);
+            log.write(0, &[1; 512]).unwrap();
+            disk.faults.fail_nth("write", 1, fault);
+            assert!(matches!(log.write(8, &half(16)), Err(AppendError::Io(_))));
+            assert_eq!(sector(&log, 8), [0; 512], "a write that failed is not in the map");
+            let last = log.write(1, &[2; 512]).unwrap();
+            assert_eq!(log.write(2, &[3; 512]).unwrap(), last + 1, "numbers have no gap");
+            log.sync(log.appended()).unwrap();
+            let log = reopen(&disk);
+            for at in 0..3 {
+                assert_eq!(sector(&log, at), [at as u8 + 1; 512], "{fault:?}");
+            }
+            assert_eq!(sector(&log, 8), [0; 512]);
+        }
+    }
+
+    #[test]
+    fn torn_record_that_is_whole_hides_nothing_of_the_next_segment() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        while log.head.lock().offset < 48 << 10 {
+            log.write(0, &[1; 4096]).unwrap();
+        }
+        disk.faults.fail_nth("write", 1, Fault::Torn(5));
+        assert!(log.write(100, &half(8)).is_err());
+        // Too long for what is left of the segment.
+        let before = log.head.lock().segment.number;
+        log.write(0, &[2; 16 << 10]).unwrap();
+        assert_eq!(log.head.lock().segment.number, before + 1);
+        log.sync(log.appended()).unwrap();
+        let log = reopen(&disk);
+        assert_eq!(sector(&log, 0), [2; 512], "what was synced is there");
+        assert_eq!(sector(&log, 100), [0; 512]);
+    }
+
+    #[test]
+    fn segment_with_a_torn_record_that_cannot_be_cleared_stays_the_head() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        while log.head.lock().offset < 48 << 10 {
+            log.write(0, &[1; 4096]).unwrap();
+        }
+        let before = log.head.lock().segment.number;
+        disk.faults.fail_always("write", Fault::Torn(5));
+        assert!(log.write(100, &half(8)).is_err());
+        assert!(log.write(0, &[2; 16 << 10]).is_err());
+        assert_eq!(log.head.lock().segment.number, before);
+        disk.faults.disarm();
+        log.write(0, &[2; 16 << 10]).unwrap();
+        log.sync(log.appended()).unwrap();
+        assert_eq!(sector(&reopen(&disk), 0), [2; 512]);
+    }
+
+    #[test]
+    fn dirty_data_that_was_copied_is_dirty_after_a_restart() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        let place = |log: &LocalLog| log.map.read().extents.range(500, 501).next().unwrap().place;
+        // A little of each segment lives on.
+        let mut first = None;
+        for round in 0..48_u64 {
+            log.write(500 + round / 4, &[9; 512]).unwrap();
+            log.write(0, &[round as u8; 8192]).unwrap();
+            first = first.or_else(|| (round == 3).then(|| place(&log)));
+        }
+        log.keep(VOLUME, 1, 16 << 10).unwrap();
+        assert_ne!(Some(place(&log)), first, "it was copied");
+        log.sync(log.appended()).unwrap();
+        let log = reopen(&disk);
+        assert_eq!(sector(&log, 500), [9; 512]);
+        let dirty: Vec<_> = log.map.read().all_dirty().iter().collect();
+        assert_eq!(dirty, [(0, 16), (500, 512)]);
+    }
 }

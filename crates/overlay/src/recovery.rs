@@ -117,6 +117,7 @@ fn start(
         since_checkpoint: 0,
         is_frozen: false,
         writeback_from: 0,
+        is_torn: false,
     };
     Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map))
 }

@@ -31,6 +31,10 @@ impl RegionMap {
         let period = Duration::from_secs_f64(durability.period_s);
         let default = Group { class: durability.default, period };
         let mut map = RegionMap { groups: vec![default], runs: vec![(0, 0)] };
+        // First what a full table must not replace by another class: all others are write-back.
+        for region in durability.regions.iter().filter(|r| r.class != DurabilityClass::WriteBack) {
+            map.group_number(Group { class: region.class, period });
+        }
         for region in &durability.regions {
             let period = region.period_s.map_or(period, Duration::from_secs_f64);
             let group = map.group_number(Group { class: region.class, period });
@@ -125,6 +129,27 @@ mod tests {
     fn region(first: u64, last: u64, class: DurabilityClass) -> RegionSpec {
         let (first, last) = (Some(first * SECTOR), Some(last * SECTOR));
         RegionSpec { first, last, partition: None, class, period_s: None }
+    }
+
+    #[test]
+    fn more_periods_than_groups_change_no_class() {
+        use DurabilityClass::{None as Never, WriteBack, WriteThrough};
+        let mut regions: Vec<_> = (0..limits::REGIONS_MAX as u64)
+            .map(|number| RegionSpec {
+                period_s: Some(number as f64 + 1.0),
+                ..region(number * 10, number * 10 + 10, WriteBack)
+            })
+            .collect();
+        regions[62].class = Never;
+        regions[63].class = WriteThrough;
+        let map = RegionMap::new(&Durability { regions, ..Durability::default() }, &[]);
+        assert_eq!(map.groups().len(), limits::GROUPS_MAX, "a bit each in 32 bits");
+        for (sector, expected) in
+            [(0, WriteBack), (150, WriteBack), (619, WriteBack), (620, Never), (630, WriteThrough)]
+        {
+            assert_eq!(map.class(map.group_of(sector)), expected, "{sector}");
+        }
+        assert_eq!(map.groups()[usize::from(map.group_of(10))].period, Duration::from_secs(2));
     }
 
     #[test]
