@@ -50,6 +50,14 @@ class OriginServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a client that went away; everything else was answered."""
 
+    def note_answer(self, command: str, path: str, received: int, sent: int) -> None:
+        """Hear of a request before its answer goes out; a server that counts has its own.
+
+        :param path: of the URL, with the query.
+        :param received: bytes of the request's body.
+        :param sent: bytes of the answer's body.
+        """
+
 
 class _OriginRequest(BaseHTTPRequestHandler):
     """One connection."""
@@ -59,6 +67,7 @@ class _OriginRequest(BaseHTTPRequestHandler):
     timeout = IDLE_TIMEOUT_SECONDS
     disable_nagle_algorithm = True
     wbufsize = 65536  # headers and a small body in one segment
+    _received = 0  # bytes of the body of the request that is being answered
 
     def log_message(self, *_: object) -> None:
         """Log nothing per request."""
@@ -80,6 +89,7 @@ class _OriginRequest(BaseHTTPRequestHandler):
         self._answer(self._delete)
 
     def _answer(self, action: Callable[[], None]) -> None:
+        self._received = 0
         try:
             action()
         except exception.AcstorError as error:
@@ -157,6 +167,7 @@ class _OriginRequest(BaseHTTPRequestHandler):
         content = self.rfile.read(int(length))
         if len(content) != int(length):
             raise exception.InvalidError("the body broke off")
+        self._received = len(content)
         if name.startswith("refs/"):
             token = self.server.origin.swap_ref(
                 name.removeprefix("refs/"), self._expected(), content
@@ -203,6 +214,7 @@ class _OriginRequest(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _headers(self, status: HTTPStatus, length: int, headers: dict[str, str]) -> None:
+        self.server.note_answer(self.command, self.path, self._received, length)
         self.send_response_only(status)
         if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             self.send_header("Content-Length", str(length))

@@ -1,0 +1,220 @@
+"""Capo's table: requests at the origin by durability, as a share of those without any cache.
+
+A workload with the statistics that Capo publishes of its trace (:mod:`bench.capo_workload`, which
+says what the paper gives and what is assumed) is replayed on volumes of a real data plane over an
+origin that counts its requests (:mod:`bench.capo_replay`, which says how time is scaled).
+
+  no cache       every request of a desktop is one at the origin, as at Capo's NFS filer
+  write-through  everything is acknowledged when the origin has it
+  write-back     everything is pushed every ten minutes
+  differential   by the paths of Capo's Table 2: user data and metadata write-through, the system
+                 write-back, page file and temporary files never
+
+A request at the origin is an HTTP request and may carry much: a log object of 8 MiB is one, as a
+chunk of 64 KiB is. So everything is also given in operations: transfers of at most 64 KiB.
+
+All desktops are on one host. Of several hosts the origin would see as many writes, and reads as
+often as chunks, which the hosts share.
+
+Needs root. One command: ``python -m bench.capo [--runs N] [--scale S] [--json FILE]``.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from bench import capo_periods, capo_replay, comparison
+from bench.capo_periods import PERIODS, PUBLISHED, Period, Share
+from bench.capo_replay import Outcome, Setting
+from bench.comparison import Row, Series
+
+mpl.use("svg")
+
+NO_CACHE = "no cache"
+_COLOURS = {
+    NO_CACHE: "#9c9c9c",
+    "write-through": "#4269d0",
+    "write-back": "#efb118",
+    "differential": "#ff725c",
+}
+_PLOT_BIN_S = 10
+
+Outcomes = Mapping[str, Mapping[int, Outcome]]
+"""By policy and number of the period."""
+
+
+def replay(setting: Setting, periods: Sequence[Period], policies: Sequence[str]) -> Outcomes:
+    """Replay periods under each policy, each with a data plane of its own."""
+    traces, chunk_count = capo_replay.traces(periods, setting.load)
+    outcomes: dict[str, dict[int, Outcome]] = {
+        NO_CACHE: {trace.period.number: capo_replay.without_cache(trace) for trace in traces}
+    }
+    for policy in policies:
+        with (
+            tempfile.TemporaryDirectory(prefix="capo", dir="/var/tmp") as directory,
+            capo_replay.replay_in(pathlib.Path(directory), setting, chunk_count) as running,
+        ):
+            outcomes[policy] = {}
+            for trace in traces:
+                outcome = outcomes[policy][trace.period.number] = running.run(trace, policy)
+                share = share_of(outcome, outcomes[NO_CACHE][trace.period.number])
+                print(
+                    f"{policy}, {trace.period.title}: peak {share.peak:.1%}, total "
+                    f"{share.total:.1%}, took {outcome.stretch:.2f}x its time",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    return outcomes
+
+
+def share_of(outcome: Outcome, base: Outcome, *, is_operations: bool = False) -> Share:
+    counts = outcome.operations if is_operations else outcome.requests
+    return Share(max(counts) / base.peak, sum(counts) / base.total)
+
+
+def mean_share(outcomes: Outcomes, policy: str, *, is_operations: bool = False) -> Share:
+    """Mean over the periods, as in the last row of Capo's Table 3."""
+    shares = [
+        share_of(outcome, outcomes[NO_CACHE][number], is_operations=is_operations)
+        for number, outcome in outcomes[policy].items()
+    ]
+    return Share(
+        statistics.mean(share.peak for share in shares),
+        statistics.mean(share.total for share in shares),
+    )
+
+
+def rows_of(runs: Sequence[Outcomes]) -> list[Row]:
+    """The table beside the paper's; judged only where all periods were replayed."""
+    rows = []
+    for policy in (name for name in PUBLISHED if name in runs[0]):
+        for is_operations in (False, True):
+            shares = [mean_share(run, policy, is_operations=is_operations) for run in runs]
+            unit = "operations" if is_operations else "requests"
+            for what in ("peak", "total"):
+                capo = 100 * getattr(PUBLISHED[policy], what)
+                is_whole = len(runs[0][policy]) == len(PERIODS)
+                rows.append(
+                    Row(
+                        f"{policy}: {what} of {unit}",
+                        Series("acstor", "%", [100 * getattr(one, what) for one in shares]),
+                        target=f"<= {capo:.1f} % (Capo)" if is_whole else "",
+                        is_met=comparison.at_most(capo) if is_whole else None,
+                    )
+                )
+        looks = [100 * looks_share(run, policy) for run in runs]
+        what = f"{policy}: looks at records, in all of these"
+        rows.append(Row(what, Series("acstor", "%", looks)))
+    return rows
+
+
+def looks_share(outcomes: Outcomes, policy: str) -> float:
+    """Mean over the periods of the looks, as a share of the requests without cache."""
+    by_period = outcomes[policy].items()
+    return statistics.mean(
+        one.looks / outcomes[NO_CACHE][number].total for number, one in by_period
+    )
+
+
+def period_rows(run: Outcomes) -> list[Row]:
+    """Each period beside Capo's Table 3; of one run."""
+    rows = []
+    for policy in (name for name in PUBLISHED if name in run):
+        for number, outcome in run[policy].items():
+            period = next(one for one in PERIODS if one.number == number)
+            ours = share_of(outcome, run[NO_CACHE][number])
+            capo = capo_periods.replayed(policy, period)
+            for what in ("peak", "total"):
+                rows.append(
+                    Row(
+                        f"{number} {period.title}, {policy}: {what}",
+                        Series("acstor", "%", [100 * getattr(ours, what)]),
+                        Series("Capo", "%", [100 * getattr(capo, what)]),
+                    )
+                )
+    return rows
+
+
+def plot(outcomes: Outcomes, path: pathlib.Path) -> None:
+    """Draw requests over time, a panel for each period (as Capo's Figure 14)."""
+    numbers = list(outcomes[NO_CACHE])
+    figure = Figure(figsize=(7.5, 2.2 * len(numbers)), layout="constrained")
+    for index, number in enumerate(numbers):
+        axes = figure.add_subplot(len(numbers), 1, index + 1)
+        for policy, colour in _COLOURS.items():
+            if policy in outcomes:
+                counts = outcomes[policy][number].requests
+                starts = range(0, len(counts), _PLOT_BIN_S)
+                values = [sum(counts[at : at + _PLOT_BIN_S]) / _PLOT_BIN_S for at in starts]
+                axes.plot([at / 60 for at in starts], values, label=policy, color=colour)
+        axes.set_title(next(one.title for one in PERIODS if one.number == number), fontsize=9)
+        axes.set_ylabel("requests/s")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+        if index == 0:
+            axes.legend(frameon=False, ncols=4, fontsize=8)
+    axes.set_xlabel(f"min; means of {_PLOT_BIN_S} s")
+    figure.savefig(path, format="svg")
+
+
+def parse() -> argparse.Namespace:
+    parser = comparison.arguments(__doc__ or "")
+    parser.set_defaults(runs=1)
+    parser.add_argument(
+        "--scale", type=float, default=90.0, help="seconds of the trace in one (%(default)g)"
+    )
+    parser.add_argument(
+        "--load", type=float, default=1 / 40, help="share of the published requests (%(default)g)"
+    )
+    parser.add_argument(
+        "--depth", type=int, default=1, help="requests of a desktop in flight (%(default)s)"
+    )
+    parser.add_argument(
+        "--period", type=int, action="append", choices=[one.number for one in PERIODS],
+        help="of Capo's Table 1; several may be named (default: all)",
+    )  # fmt: skip
+    parser.add_argument("--policy", action="append", choices=list(PUBLISHED), help="(default: all)")
+    parser.add_argument(
+        "--plot", type=pathlib.Path, default=pathlib.Path("build/capo.svg"), metavar="FILE",
+        help="requests over time, of the first run (%(default)s)",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
+    setting = Setting(options.scale, options.load, options.depth)
+    periods = [one for one in PERIODS if not options.period or one.number in options.period]
+    policies = [name for name in PUBLISHED if not options.policy or name in options.policy]
+    runs = [replay(setting, periods, policies) for _ in range(options.runs)]
+    comparison.report("Each period, first run", period_rows(runs[0]), None)
+    title = f"Requests at the origin, as a share of no cache ({dataclasses.asdict(setting)})"
+    rows = rows_of(runs)
+    comparison.report(title, rows, None)
+    if options.json is not None:
+        content = comparison.as_json(title, [*rows, *period_rows(runs[0])])
+        content["setting"] = dataclasses.asdict(setting)
+        content["outcomes"] = [
+            {
+                policy: {number: dataclasses.asdict(one) for number, one in by_period.items()}
+                for policy, by_period in run.items()
+            }
+            for run in runs
+        ]
+        options.json.write_text(json.dumps(content) + "\n")
+    options.plot.parent.mkdir(parents=True, exist_ok=True)
+    plot(runs[0], options.plot)
+    print(f"requests over time: {options.plot}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

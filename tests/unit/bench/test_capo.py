@@ -1,0 +1,94 @@
+"""What the replay counts, and what is made of it."""
+
+import pathlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from acstor.origin.http import HttpOrigin
+from acstor.origin.posix import PosixOrigin
+from acstor.volumes.durability import DurabilityClass
+from bench import capo, capo_replay, capo_workload
+from bench.capo_origin import OPERATION_BYTES, Count, CountingOriginServer
+from bench.capo_periods import PERIODS
+from bench.capo_replay import Outcome, Setting
+
+SETTING = Setting(scale=60, load=1 / 40, depth=1)
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path) -> Iterator[CountingOriginServer]:
+    tmp_path.joinpath("origin").mkdir()
+    server = CountingOriginServer(PosixOrigin(str(tmp_path / "origin")))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def test_every_request_is_counted_in_its_second(server: CountingOriginServer) -> None:
+    origin = HttpOrigin(server.url)
+    origin.put_if_absent("a/before", [b"x"])
+    server.second = 3
+    origin.put_if_absent("a/one", [bytes(OPERATION_BYTES + 1)])
+    server.second = 4
+    assert len(origin.get_range("a/one", 0, OPERATION_BYTES)) == OPERATION_BYTES
+    assert origin.size("a/one") == OPERATION_BYTES + 1
+    assert origin.get_ref("volumes/one") is None
+    server.second = None
+    origin.size("a/one")
+    assert server.take() == {3: Count(1, 2, 0), 4: Count(2, 2, 1)}
+    assert server.take() == {}
+
+
+def test_looks_at_records_count_as_often_as_they_would_be_unscaled() -> None:
+    outcome = capo_replay.outcome_of({0: Count(5, 6, 2), 2: Count(1, 1, 2)}, 4, SETTING, 2.0)
+    each = 4 / 2.0 * 60 / 40 / 4
+    assert outcome.requests == [5 + each, each, 1 + each, each]
+    assert outcome.operations == [6 + each, each, 1 + each, each]
+    assert outcome.peak == 5 + each
+
+
+def test_without_cache_every_request_of_the_period_counts() -> None:
+    image = capo_workload.ImageChunks()
+    trace = capo_workload.make(PERIODS[5], image, load=1 / 40, seed=1)
+    outcome = capo_replay.without_cache(trace)
+    assert len(outcome.requests) == PERIODS[5].seconds
+    assert outcome.total == sum(request.time_s >= 0 for request in trace.requests)
+
+
+def test_differential_durability_has_the_regions_of_the_workload() -> None:
+    durability = SETTING.durability("differential")
+    assert durability.default is DurabilityClass.WRITE_THROUGH
+    assert durability.period_s == 10
+    regions = {region.durability_class: region for region in durability.regions}
+    assert set(regions) == {DurabilityClass.WRITE_BACK, DurabilityClass.NONE}
+    for kind, region in regions.items():
+        assert (region.first, region.last) == capo_workload.REGIONS[kind]
+
+
+def outcomes(*numbers: int) -> capo.Outcomes:
+    base = {number: Outcome([10.0, 10.0], [10.0, 10.0]) for number in numbers}
+    half = {number: Outcome([5.0, 0.0], [20.0, 0.0]) for number in numbers}
+    return {"no cache": base, "write-back": half}
+
+
+def test_table_gives_shares_and_judges_whole_runs_only() -> None:
+    rows = {row.what: row for row in capo.rows_of([outcomes(*(one.number for one in PERIODS))])}
+    assert rows["write-back: peak of requests"].ours.median == pytest.approx(50)
+    assert rows["write-back: peak of requests"].verdict == "missed"
+    assert rows["write-back: total of requests"].ours.median == pytest.approx(25)
+    assert rows["write-back: total of requests"].verdict == "met"
+    assert rows["write-back: total of operations"].verdict == "missed"
+    assert {row.verdict for row in capo.rows_of([outcomes(1)])} == {""}
+
+
+def test_plot_has_a_panel_for_each_period(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "plot.svg"
+    capo.plot(outcomes(1, 6), path)
+    text = path.read_text()
+    assert text.count('id="axes_') == 2
+    assert "write-back" in text
