@@ -18,7 +18,7 @@ pub struct VolumeConfig {
     pub segment_bytes: u64,
     /// Most bytes per second that pushes send to the origin while nobody waits for them.
     pub push_rate: Option<u64>,
-    /// How long a write or a flush waits for the origin before it fails.
+    /// How long a write or a flush waits for an origin that stores nothing before it fails.
     pub origin_deadline: Duration,
     /// Chunk size of the manifest of a volume that had none.
     pub chunk_size: ChunkSize,

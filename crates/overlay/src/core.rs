@@ -15,7 +15,7 @@ use crate::durability::{Durability, DurabilityClass, FlushTarget};
 use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
 use crate::log::LocalLog;
-use crate::push::{PushError, Pusher};
+use crate::push::{PushError, Pusher, Wanted};
 use crate::regions::{Partition, RegionMap};
 use crate::{
     DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig, VolumeState,
@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub error: Mutex<Option<String>>,
     pub pusher: Mutex<Pusher>,
     queue: Mutex<PushQueue>,
+    /// When the origin has stored an object last.
+    progress: Arc<Mutex<Instant>>,
     pub wake: Condvar,
     pub keep_queue: Mutex<()>,
     pub keep_wake: Condvar,
@@ -112,6 +114,7 @@ impl Core {
             error: Mutex::new(None),
             pusher: Mutex::new(parts.pusher),
             queue: Mutex::default(),
+            progress: Arc::new(Mutex::new(Instant::now())),
             wake: Condvar::new(),
             keep_queue: Mutex::default(),
             keep_wake: Condvar::new(),
@@ -273,13 +276,24 @@ impl Core {
         self.queue.lock().waiters.push(PushWaiter { groups, through, sender });
         self.wake.notify_all();
         let deadline = self.config.origin_deadline;
+        let progress = Arc::clone(&self.progress);
         Box::pin(async move {
-            match tokio::time::timeout(deadline, receiver).await {
-                Ok(answer) => answer.unwrap_or_else(|_| Err(closed())),
-                Err(_) => Err(DeviceError::new(
-                    DeviceErrorKind::Io,
-                    format!("the origin has not stored a write within {deadline:?}"),
-                )),
+            let mut receiver = receiver;
+            let mut since = Instant::now();
+            loop {
+                let until = (since + deadline).into();
+                if let Ok(answer) = tokio::time::timeout_at(until, &mut receiver).await {
+                    return answer.unwrap_or_else(|_| Err(closed()));
+                }
+                // An origin that is slow is not one that fails.
+                let stored = *progress.lock();
+                if stored <= since {
+                    return Err(DeviceError::new(
+                        DeviceErrorKind::Io,
+                        format!("the origin has stored nothing for {deadline:?}"),
+                    ));
+                }
+                since = stored;
             }
         })
     }
@@ -300,19 +314,16 @@ impl Core {
         }
     }
 
-    /// Groups that must be pushed now, and whether somebody waits for it; else when to look again.
-    pub(crate) fn due(&self, now: Instant) -> Result<(Vec<u8>, bool), Option<Instant>> {
+    /// What must be pushed now; else when to look again.
+    pub(crate) fn wanted(&self, now: Instant) -> Result<Wanted, Option<Instant>> {
         let queue = self.queue.lock();
         let asked = queue.waiters.iter().fold(0, |groups, waiter| groups | waiter.groups);
         drop(queue);
         let map = self.log.map.read();
-        let mut due = Vec::new();
+        let mut due = 0;
         let mut next = None;
         for (number, group) in map.regions.groups().iter().enumerate() {
-            let dirty = &map.dirty[number];
-            if asked & 1 << number != 0 {
-                due.push(number as u8);
-            } else if let Some(oldest) = dirty.oldest {
+            if let Some(oldest) = map.dirty[number].oldest {
                 // What is left of a write that nobody waits for any more goes at once, too.
                 let period = match group.class {
                     DurabilityClass::WriteBack => group.period,
@@ -320,56 +331,52 @@ impl Core {
                 };
                 let at = oldest + period;
                 if at <= now {
-                    due.push(number as u8);
+                    due |= 1 << number;
                 } else {
                     next = Some(next.map_or(at, |other: Instant| other.min(at)));
                 }
             }
         }
-        if due.is_empty() { Err(next) } else { Ok((due, asked != 0)) }
+        if asked | due == 0 {
+            return Err(next);
+        }
+        Ok(Wanted { asked, due, ..Wanted::default() })
     }
 
-    /// Pushes one object of what is under way, beginning a cut of `groups` where nothing is; true:
-    /// nothing is left of it.
-    pub(crate) fn push_one(&self, groups: &[u8]) -> Result<bool, PushError> {
+    /// Pushes one object of what is wanted or under way.
+    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<(), PushError> {
         let mut pusher = self.pusher.lock();
         let before = (pusher.stored_bytes, pusher.stored_objects);
-        let result = match pusher.begin(&self.log, groups) {
-            Ok(true) => pusher.step(&self.log),
-            Ok(false) => Ok(true),
-            Err(error) => Err(error),
-        };
-        self.origin_log_bytes.fetch_add(pusher.stored_bytes - before.0, Ordering::Relaxed);
-        self.origin_log_objects.fetch_add(pusher.stored_objects - before.1, Ordering::Relaxed);
+        let result = pusher.step(&self.log, wanted);
+        let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
+        self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
+        if bytes > 0 {
+            *self.progress.lock() = Instant::now();
+        }
         if result.is_ok() {
             self.answer_waiters(&pusher);
         }
         result
     }
 
-    /// Pushes everything that was acknowledged before the call.
+    /// Pushes everything that was acknowledged before the call, as it is at one moment.
     pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
         let target = self.log.appended();
         let mut failures = 0;
         loop {
             self.check_open()?;
-            let groups: Vec<u8> = {
-                let map = self.log.map.read();
-                let numbers = 0..map.regions.groups().len() as u8;
-                numbers.filter(|group| map.regions.is_pushed(*group)).collect()
-            };
+            let asked = Core::pushed_groups(&Arc::clone(&self.log.map.read().regions));
             {
                 let pusher = self.pusher.lock();
-                let is_there = groups.iter().all(|group| pusher.through(*group) >= target);
+                let mut groups = (0..32_u8).filter(|group| asked & 1 << group != 0);
+                let is_there = groups.all(|group| pusher.through(group) >= target);
                 if is_there && pusher.last().is_some() && !pusher.is_under_way() {
                     return Ok(());
                 }
             }
-            match self.push_one(&groups) {
-                Ok(_) => {
-                    let found = self.pusher.lock().find_next();
-                    found.map(drop).map_err(|error| self.push_failed(error))?;
-                }
+            match self.push_one(Wanted { asked, is_whole: true, ..Wanted::default() }) {
+                Ok(()) => {}
                 Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
                     return Err(self.push_failed(error));
                 }

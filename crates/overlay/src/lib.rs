@@ -33,6 +33,8 @@ mod memory_origin;
 mod origin;
 mod origin_log;
 mod push;
+#[cfg(test)]
+mod push_tests;
 mod range_set;
 mod reclaim;
 mod record;

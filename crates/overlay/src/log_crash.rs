@@ -15,6 +15,7 @@ use crate::disk::LogDisk;
 use crate::durability::Durability;
 use crate::extent_map::{Extent, Place};
 use crate::log::{LocalLog, LogConfig};
+use crate::map_state::Stream;
 use crate::memory_disk::MemoryDisk;
 use crate::range_set::RangeSet;
 use crate::recovery::{create_log, open_log};
@@ -149,10 +150,10 @@ impl Run {
     /// Everything dirty is taken as if it had reached the origin.
     fn push(&mut self) {
         let mut map = self.log.map.write();
-        if map.begin_cut(|_| true) {
-            while !map.resolve_some(3) {}
-            assert!(!map.take_resolved().is_empty());
-            map.finish_cut();
+        if map.begin_cut(Stream::Main, |_| true) {
+            while !map.resolve_some(Stream::Main, 3) {}
+            assert!(!map.take_resolved(Stream::Main).0.is_empty());
+            map.finish_cut(Stream::Main);
             self.dirty = RangeSet::default();
         }
     }

@@ -18,6 +18,15 @@ pub(crate) struct GroupDirty {
     pub oldest: Option<Instant>,
 }
 
+/// Batches that can be under way at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// One after the other.
+    Main,
+    /// Between the objects of another one.
+    Aside,
+}
+
 /// What is on its way to the origin: the state of the disk at one sequence number.
 ///
 /// The ranges are looked up a few at a time, so that a cut of any size stops no guest; a write
@@ -30,8 +39,11 @@ pub(crate) struct CutState {
     unresolved: RangeSet,
     resolved: Vec<Extent>,
     /// Segments that `resolved` refers to.
-    pub segments: HashMap<u32, Arc<Segment>>,
+    segments: Segments,
 }
+
+/// Segments by number.
+pub(crate) type Segments = HashMap<u32, Arc<Segment>>;
 
 /// The extent map and what follows it.
 #[derive(Debug)]
@@ -40,19 +52,20 @@ pub(crate) struct MapState {
     pub segments: HashMap<u32, Arc<Segment>>,
     pub regions: Arc<RegionMap>,
     pub dirty: Vec<GroupDirty>,
-    pub cut: Option<CutState>,
+    /// By stream.
+    cuts: [Option<CutState>; 2],
 }
 
 impl MapState {
     pub(crate) fn new(regions: Arc<RegionMap>) -> MapState {
         let dirty = regions.groups().iter().map(|_| GroupDirty::default()).collect();
         let (extents, segments) = (ExtentMap::default(), HashMap::new());
-        MapState { extents, segments, regions, dirty, cut: None }
+        MapState { extents, segments, regions, dirty, cuts: [None, None] }
     }
 
     /// Puts what a record says over what is there.
     pub(crate) fn apply(&mut self, extent: &Extent) {
-        if let Some(cut) = &mut self.cut {
+        for cut in self.cuts.iter_mut().flatten() {
             cut.resolve(extent.start, extent.end, &self.extents, &self.segments);
         }
         if let Place::Log { segment, .. } = extent.place
@@ -72,7 +85,7 @@ impl MapState {
         };
         let unchanged: Vec<_> = self.extents.range(extent.start, extent.end).filter(same).collect();
         for extent in unchanged {
-            if let Some(cut) = &mut self.cut {
+            for cut in self.cuts.iter_mut().flatten() {
                 cut.resolve(extent.start, extent.end, &self.extents, &self.segments);
             }
             let segments = &self.segments;
@@ -96,8 +109,8 @@ impl MapState {
     }
 
     /// Begins a cut of the groups that `is_chosen`; false: they have nothing to push.
-    pub(crate) fn begin_cut(&mut self, is_chosen: impl Fn(u8) -> bool) -> bool {
-        debug_assert!(self.cut.is_none(), "one cut at a time");
+    pub(crate) fn begin_cut(&mut self, stream: Stream, is_chosen: impl Fn(u8) -> bool) -> bool {
+        debug_assert!(self.cuts[stream as usize].is_none(), "one cut of a stream at a time");
         let mut cut = CutState::default();
         for (number, group) in self.dirty.iter_mut().enumerate() {
             if is_chosen(number as u8) && !group.ranges.is_empty() {
@@ -113,13 +126,13 @@ impl MapState {
             return false;
         }
         cut.unresolved = cut.ranges.clone();
-        self.cut = Some(cut);
+        self.cuts[stream as usize] = Some(cut);
         true
     }
 
     /// Looks up to `count` further ranges of the cut up; true when that was all of it.
-    pub(crate) fn resolve_some(&mut self, count: usize) -> bool {
-        let Some(cut) = &mut self.cut else { return true };
+    pub(crate) fn resolve_some(&mut self, stream: Stream, count: usize) -> bool {
+        let Some(cut) = &mut self.cuts[stream as usize] else { return true };
         for _ in 0..count {
             let Some((start, end)) = cut.unresolved.take_first(u64::MAX) else { return true };
             cut.look_up(start, end, &self.extents, &self.segments);
@@ -127,43 +140,46 @@ impl MapState {
         cut.unresolved.is_empty()
     }
 
-    /// Takes the extents of a cut that was looked up completely, in the order of the disk.
-    pub(crate) fn take_resolved(&mut self) -> Vec<Extent> {
-        let Some(cut) = &mut self.cut else { return Vec::new() };
+    /// Takes the extents of a cut that was looked up completely, in the order of the disk, and the
+    /// segments that they refer to.
+    pub(crate) fn take_resolved(&mut self, stream: Stream) -> (Vec<Extent>, Segments) {
+        let Some(cut) = &mut self.cuts[stream as usize] else { return Default::default() };
         debug_assert!(cut.unresolved.is_empty());
         let mut extents = std::mem::take(&mut cut.resolved);
         extents.sort_unstable_by_key(|extent| extent.start);
-        extents
+        (extents, std::mem::take(&mut cut.segments))
     }
 
     /// Ends the cut: everything of it is on the origin.
-    pub(crate) fn finish_cut(&mut self) {
-        self.cut = None;
+    pub(crate) fn finish_cut(&mut self, stream: Stream) {
+        self.cuts[stream as usize] = None;
     }
 
-    /// Gives the cut up: what it covers is dirty as before.
-    pub(crate) fn abandon_cut(&mut self) {
-        let Some(cut) = self.cut.take() else { return };
-        let oldest = cut.oldest.unwrap_or_else(Instant::now);
-        for (start, end) in cut.ranges.iter() {
-            self.mark_dirty(start, end, || oldest);
-        }
-        for group in &mut self.dirty {
-            group.oldest = group.oldest.map(|own| own.min(oldest));
+    /// Gives the cuts up: what they cover is dirty as before.
+    pub(crate) fn abandon_cuts(&mut self) {
+        for cut in std::mem::take(&mut self.cuts).into_iter().flatten() {
+            let oldest = cut.oldest.unwrap_or_else(Instant::now);
+            for (start, end) in cut.ranges.iter() {
+                self.mark_dirty(start, end, || oldest);
+            }
+            for group in &mut self.dirty {
+                group.oldest = group.oldest.map(|own| own.min(oldest));
+            }
         }
     }
 
     /// Everything that the origin does not have.
     pub(crate) fn all_dirty(&self) -> RangeSet {
-        let mut all = self.cut.as_ref().map_or_else(RangeSet::default, |cut| cut.ranges.clone());
+        let mut all = RangeSet::default();
+        self.cuts.iter().flatten().for_each(|cut| all.extend(&cut.ranges));
         self.dirty.iter().for_each(|group| all.extend(&group.ranges));
         all
     }
 
     /// Returns whether a sector of `start..end` is not on the origin, where it is to be.
     pub(crate) fn dirty_run(&self, start: u64, end: u64) -> (u64, bool) {
-        let cut = self.cut.as_ref().map(|cut| &cut.ranges);
-        let sets = self.dirty.iter().map(|group| &group.ranges).chain(cut);
+        let cuts = self.cuts.iter().flatten().map(|cut| &cut.ranges);
+        let sets = self.dirty.iter().map(|group| &group.ranges).chain(cuts);
         let mut clean_end = end;
         let mut dirty_end = start;
         for set in sets {
@@ -178,17 +194,17 @@ impl MapState {
     /// Sectors that the origin does not have; those under way count once more where they were
     /// written again.
     pub(crate) fn dirty_sectors(&self) -> u64 {
-        let cut = self.cut.as_ref().map_or(0, |cut| cut.ranges.sectors());
-        cut + self.dirty.iter().map(|group| group.ranges.sectors()).sum::<u64>()
+        let cuts = self.cuts.iter().flatten().map(|cut| cut.ranges.sectors()).sum::<u64>();
+        cuts + self.dirty.iter().map(|group| group.ranges.sectors()).sum::<u64>()
     }
 
     /// When the oldest write that the origin does not have was made.
     pub(crate) fn oldest_dirty(&self) -> Option<Instant> {
-        let cut = self.cut.as_ref().and_then(|cut| cut.oldest);
-        self.dirty.iter().map(|group| group.oldest).chain([cut]).flatten().min()
+        let cuts = self.cuts.iter().flatten().map(|cut| cut.oldest);
+        self.dirty.iter().map(|group| group.oldest).chain(cuts).flatten().min()
     }
 
-    /// Takes other regions over; the next cut must be of all groups. What is dirty stays so where
+    /// Takes other regions over. What is dirty stays so where
     /// it still is to travel, and what is to travel now and was not is dirty.
     pub(crate) fn set_regions(&mut self, regions: Arc<RegionMap>) {
         let mut carried = RangeSet::default();
@@ -271,13 +287,13 @@ mod tests {
         let mut state = state();
         write(&mut state, 0, 8, 4096);
         write(&mut state, 8, 16, 8192);
-        assert!(state.begin_cut(|_| true));
+        assert!(state.begin_cut(Stream::Main, |_| true));
         write(&mut state, 4, 12, 16384);
-        assert!(state.resolve_some(usize::MAX));
+        assert!(state.resolve_some(Stream::Main, usize::MAX));
         let at =
             |start, end, offset| Extent { start, end, place: Place::Log { segment: 1, offset } };
         let expected = [(0, 4, 4096), (4, 8, 4096 + 2048), (8, 12, 8192), (12, 16, 8192 + 2048)];
-        let mut resolved = state.take_resolved();
+        let (mut resolved, _) = state.take_resolved(Stream::Main);
         resolved.dedup_by(|next, before| {
             let is_next = before.end == next.start
                 && before.place.advance(before.end - before.start) == next.place;
@@ -295,7 +311,7 @@ mod tests {
             }
         }
         assert_eq!(resolved, merged);
-        state.finish_cut();
+        state.finish_cut(Stream::Main);
         assert_eq!(state.all_dirty().iter().collect::<Vec<_>>(), [(4, 12)]);
     }
 
@@ -303,10 +319,10 @@ mod tests {
     fn cut_that_is_given_up_is_dirty_again() {
         let mut state = state();
         write(&mut state, 0, 8, 4096);
-        assert!(state.begin_cut(|_| true));
+        assert!(state.begin_cut(Stream::Main, |_| true));
         write(&mut state, 20, 24, 8192);
         assert_eq!(state.dirty_sectors(), 12);
-        state.abandon_cut();
+        state.abandon_cuts();
         assert_eq!(state.all_dirty().iter().collect::<Vec<_>>(), [(0, 8), (20, 24)]);
         assert!(state.oldest_dirty().is_some());
         assert_eq!(state.dirty_run(0, 30), (8, true));

@@ -6,7 +6,7 @@
 //! ```text
 //! 0    magic "ACSTVLOG"          8     magic, version and CRC keep their place in every version
 //! 8    version                   u32
-//! 12   flags                     u32   1: SEAL, 2: MORE
+//! 12   flags                     u32   1: SEAL, 2: MORE, 4: ASIDE
 //! 16   volume id                 16
 //! 32   epoch                     u32
 //! 36   record count              u32
@@ -50,6 +50,7 @@ pub const LOG_OBJECT_SIZE_MAX: u64 = (LOG_OBJECT_HEADER_LEN + limits::LOG_OBJECT
 const MAGIC: &[u8; 8] = b"ACSTVLOG";
 const FLAG_SEAL: u32 = 1;
 const FLAG_MORE: u32 = 2;
+const FLAG_ASIDE: u32 = 4;
 const RECORD_LEN: usize = 32;
 const KIND_DATA: u8 = 1;
 const KIND_LZ4: u8 = 2;
@@ -93,6 +94,8 @@ pub struct LogObjectInfo {
     pub is_seal: bool,
     /// The batch goes on in the next object, and counts only when its last one is there.
     pub has_more: bool,
+    /// A batch of its own between the objects of another one; they have no sector in common.
+    pub is_aside: bool,
     /// Number of records.
     pub record_count: u32,
     /// The local log that the batch was made from.
@@ -128,13 +131,14 @@ pub fn log_object_info(bytes: &[u8]) -> Result<LogObjectInfo, LogObjectError> {
         sequence: u64_at(header, 40),
         is_seal: flags & FLAG_SEAL != 0,
         has_more: flags & FLAG_MORE != 0,
+        is_aside: flags & FLAG_ASIDE != 0,
         record_count: u32_at(header, 36),
         log_id: array_at(header, 48),
         through: u64_at(header, 64),
         created_ms: u64_at(header, 72),
         body_bytes: u64_at(header, 80),
     };
-    if flags & !(FLAG_SEAL | FLAG_MORE) != 0
+    if flags & !(FLAG_SEAL | FLAG_MORE | FLAG_ASIDE) != 0
         || info.record_count > limits::LOG_OBJECT_RECORDS_MAX
         || info.body_bytes > LOG_OBJECT_SIZE_MAX
     {
@@ -223,8 +227,10 @@ impl ObjectBody {
     pub(crate) fn finish(self, info: &LogObjectInfo) -> Vec<Bytes> {
         let body = Bytes::from(self.bytes);
         let mut header = [0; LOG_OBJECT_HEADER_LEN];
-        let flags =
-            if info.is_seal { FLAG_SEAL } else { 0 } | if info.has_more { FLAG_MORE } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(info.is_seal, FLAG_SEAL)
+            | flag(info.has_more, FLAG_MORE)
+            | flag(info.is_aside, FLAG_ASIDE);
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VOLUME_LOG_VERSION.to_le_bytes());
         header[12..16].copy_from_slice(&flags.to_le_bytes());
@@ -360,6 +366,7 @@ mod tests {
             sequence: 0x0102_0304_0506_0708,
             is_seal: false,
             has_more: true,
+            is_aside: false,
             record_count: 0,
             log_id: [0xa5; 16],
             through: 77,
@@ -432,6 +439,16 @@ mod tests {
         assert_eq!(bytes.len(), LOG_OBJECT_HEADER_LEN);
         assert_eq!(log_object_info(&bytes), Ok(seal));
         assert_eq!(records(&bytes), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn flags_round_trip() {
+        for (is_seal, has_more, is_aside) in
+            [(true, false, false), (false, true, true), (false, false, true)]
+        {
+            let flags = LogObjectInfo { is_seal, has_more, is_aside, ..info() };
+            assert_eq!(log_object_info(&join(&ObjectBody::default().finish(&flags))), Ok(flags));
+        }
     }
 
     #[test]

@@ -5,6 +5,12 @@
 //! on; when the last object of the batch is stored, the cut is over. Sectors that were written
 //! several times before a cut travel once.
 //!
+//! A batch counts when its last object is there, so a large one would make everybody wait. Those
+//! who wait for other groups therefore get a batch *aside*, between two of its objects and marked
+//! as such. It is complete by itself: the two share no sector, so each group stays the state at one
+//! moment, whichever of them ends. Nothing goes aside that the batch under way may have, too, and
+//! a batch aside is stored to its end before anything else is.
+//!
 //! Must never: put an object before what it holds is durable here (the origin would be ahead of a
 //! host that lost power), put other bytes into a slot than were tried there before, or go on when
 //! a slot holds what this owner did not put there.
@@ -19,14 +25,28 @@ use hashbrown::HashMap;
 use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::log::LocalLog;
+use crate::map_state::Stream;
 use crate::origin_log::{LogObjectInfo, ObjectBody, log_key, log_object_info};
 use crate::record::SECTOR;
-use crate::seal::{digest_of, first_free, info_at, object_at};
+use crate::seal::{digest_of, first_free, object_at, open_batches};
 use crate::segment::Segment;
 use crate::{OriginSink, OverlayError};
 
 /// Ranges that a cut looks up per turn of the lock.
 const RESOLVE_STEP: usize = 1024;
+
+/// What is to be pushed; a bit per group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Groups that somebody waits for.
+    pub asked: u32,
+    /// Groups whose time has come.
+    pub due: u32,
+    /// What nobody waits for stays where it is: it has used its rate up.
+    pub is_held: bool,
+    /// All of `asked` is wanted as it is at one moment.
+    pub is_whole: bool,
+}
 
 /// A push of one volume that is under way, and where the next one goes.
 pub(crate) struct Pusher {
@@ -38,11 +58,20 @@ pub(crate) struct Pusher {
     next: Option<u64>,
     /// The first slot after a restart may hold what the process before put there.
     is_resumed: bool,
-    batch: Option<Batch>,
+    main: Option<Batch>,
+    /// A batch between the objects of another one; it is stored to its end without a break.
+    aside: Option<Batch>,
+    /// The origin has the beginning of a batch of the process before: groups that the next batch
+    /// must take over with it, since it may hold older content of them.
+    owed: u32,
+    /// As `owed`, for a batch aside.
+    is_aside_owed: bool,
+    /// The last batch that ended was one aside: it is the other one's turn.
+    was_aside: bool,
+    /// The last batch was begun for those who wait: it is the turn of what is due.
+    was_asked: bool,
     /// Local sequence number up to which each group is on the origin.
     through: Vec<u64>,
-    /// Regions have changed: the next cut is of all groups.
-    is_full_due: bool,
     /// An object is closed when it has that many bytes; at most what the format allows.
     pub(crate) object_bytes: usize,
     pub(crate) stored_bytes: u64,
@@ -51,7 +80,8 @@ pub(crate) struct Pusher {
 
 /// One cut on its way.
 struct Batch {
-    groups: Vec<u8>,
+    /// `None`: regions have changed since, so it counts for no group and may overlap any.
+    groups: Option<u32>,
     through: u64,
     extents: Vec<Extent>,
     segments: HashMap<u32, Arc<Segment>>,
@@ -96,9 +126,13 @@ impl Pusher {
             sink,
             next,
             is_resumed,
-            batch: None,
+            main: None,
+            aside: None,
+            owed: 0,
+            is_aside_owed: false,
+            was_aside: false,
+            was_asked: false,
             through: vec![0; groups],
-            is_full_due: is_resumed,
             object_bytes: limits::LOG_OBJECT_BYTES_MAX,
             stored_bytes: 0,
             stored_objects: 0,
@@ -109,11 +143,18 @@ impl Pusher {
     pub(crate) fn regions_changed(&mut self, groups: usize) {
         let least = self.through.iter().copied().min().unwrap_or(0);
         self.through = vec![least; groups];
-        self.is_full_due = true;
-        // Its groups have other numbers now: what it stores counts for none of them.
-        if let Some(batch) = &mut self.batch {
-            batch.groups.clear();
+        if self.owed != 0 {
+            self.owed = self.all();
         }
+        // Their groups have other numbers now: what they store counts for none of them.
+        for batch in [&mut self.main, &mut self.aside].into_iter().flatten() {
+            batch.groups = None;
+        }
+    }
+
+    /// Bits of all groups.
+    fn all(&self) -> u32 {
+        (1 << self.through.len()) - 1
     }
 
     /// Local sequence number up to which group `group` is on the origin.
@@ -135,7 +176,7 @@ impl Pusher {
 
     /// Returns whether a cut is on its way.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.batch.is_some()
+        self.main.is_some() || self.aside.is_some()
     }
 
     /// Asks the origin for the next free slot where that is not known.
@@ -144,93 +185,159 @@ impl Pusher {
             return Ok(next);
         }
         let slot = first_free(&*self.sink, self.volume, self.epoch, self.first)?;
-        if slot > self.first && info_at(&*self.sink, self.volume, self.epoch, slot - 1)?.is_seal {
+        let open = open_batches(&*self.sink, self.volume, self.epoch, self.first, slot)?;
+        if open.is_sealed {
             return Err(fenced(slot - 1));
         }
+        self.owed = if open.main.is_empty() { 0 } else { self.all() };
+        self.is_aside_owed = open.is_aside;
         self.next = Some(slot);
         Ok(slot)
     }
 
-    /// Begins a cut of `groups`, unless one is under way; false: there is nothing to push.
-    pub(crate) fn begin(&mut self, log: &LocalLog, groups: &[u8]) -> Result<bool, PushError> {
-        if self.batch.is_some() {
-            return Ok(true);
+    /// Stores one object of what is wanted or under way, beginning a cut where nothing is.
+    pub(crate) fn step(&mut self, log: &LocalLog, wanted: Wanted) -> Result<(), PushError> {
+        self.find_next()?;
+        match self.choose(log, wanted) {
+            Some(stream) => self.step_of(log, stream),
+            None => Ok(()),
         }
-        let all: Vec<u8> = (0..self.through.len() as u8).collect();
-        let groups = if self.is_full_due { &all[..] } else { groups };
-        let (through, is_begun) = {
-            let head = log.head.lock();
-            let is_begun = log.map.write().begin_cut(|group| groups.contains(&group));
-            (head.next_sequence - 1, is_begun)
-        };
-        if !is_begun {
-            self.advance(groups, through);
-            self.is_full_due = false;
-            return Ok(false);
-        }
-        let position = (0, 0);
-        let (extents, segments) = (Vec::new(), HashMap::new());
-        let groups = groups.to_vec();
-        let object = None;
-        self.batch = Some(Batch { groups, through, extents, segments, position, object });
-        loop {
-            let mut map = log.map.write();
-            if !map.resolve_some(RESOLVE_STEP) {
-                continue;
-            }
-            if let Some(batch) = &mut self.batch {
-                batch.extents = map.take_resolved();
-                batch.segments = map.cut.as_mut().map(|c| c.segments.clone()).unwrap_or_default();
-            }
-            break;
-        }
-        Ok(true)
     }
 
-    /// Stores one object of the cut that is under way; true: that was the last one.
-    pub(crate) fn step(&mut self, log: &LocalLog) -> Result<bool, PushError> {
-        self.find_next()?;
-        let Some(batch) = &mut self.batch else { return Ok(true) };
+    /// Chooses the batch that goes on. Who waits overtakes a batch of other groups at the end of an
+    /// object; after that, one object of the other goes, so that neither starves.
+    fn choose(&mut self, log: &LocalLog, wanted: Wanted) -> Option<Stream> {
+        let Wanted { asked, due, is_held, is_whole } = wanted;
+        if self.is_aside_owed && self.aside.is_none() {
+            // Nobody knows of which groups it is: it is of all now.
+            return self.begin(log, Stream::Aside, self.all(), true);
+        }
+        if self.aside.is_some() {
+            return Some(Stream::Aside);
+        }
+        if let Some(main) = &self.main {
+            // Its next object may be stored already, and no other one can take that slot.
+            let is_promised = main.object.is_some();
+            let apart = if is_whole { 0 } else { asked & !main.groups.unwrap_or(u32::MAX) };
+            let is_asked = is_whole || asked & !apart != 0;
+            let is_turn = !self.was_aside || is_held && !is_asked;
+            if apart != 0
+                && is_turn
+                && !is_promised
+                && let Some(stream) = self.begin(log, Stream::Aside, apart, false)
+            {
+                return Some(stream);
+            }
+            return (is_asked || !is_held || is_promised).then_some(Stream::Main);
+        }
+        if self.owed != 0 {
+            if asked != 0
+                && let Some(stream) = self.begin(log, Stream::Aside, asked, false)
+            {
+                return Some(stream);
+            }
+            let groups = if is_held { 0 } else { self.owed | due };
+            return if groups == 0 { None } else { self.begin(log, Stream::Main, groups, false) };
+        }
+        let rest = if is_held { 0 } else { due & !asked };
+        self.was_asked = asked != 0 && (rest == 0 || !self.was_asked);
+        let groups = if self.was_asked { asked } else { rest };
+        self.begin(log, Stream::Main, groups, false)
+    }
+
+    /// Begins a cut of `groups`; `None`: there is nothing to push, and it need not be said.
+    fn begin(
+        &mut self,
+        log: &LocalLog,
+        stream: Stream,
+        groups: u32,
+        is_needed: bool,
+    ) -> Option<Stream> {
+        let is_chosen = |group: u8| groups & 1 << group != 0;
+        let (through, is_begun) = {
+            let head = log.head.lock();
+            let is_begun = log.map.write().begin_cut(stream, is_chosen);
+            (head.next_sequence - 1, is_begun)
+        };
+        if !is_begun && !is_needed {
+            self.covered(stream, groups, through);
+            return None;
+        }
+        while !log.map.write().resolve_some(stream, RESOLVE_STEP) {}
+        let (extents, segments) = log.map.write().take_resolved(stream);
+        let (groups, position, object) = (Some(groups), (0, 0), None);
+        let batch = Batch { groups, through, extents, segments, position, object };
+        *self.batch(stream) = Some(batch);
+        Some(stream)
+    }
+
+    fn batch(&mut self, stream: Stream) -> &mut Option<Batch> {
+        match stream {
+            Stream::Main => &mut self.main,
+            Stream::Aside => &mut self.aside,
+        }
+    }
+
+    fn step_of(&mut self, log: &LocalLog, stream: Stream) -> Result<(), PushError> {
+        let object_bytes = self.object_bytes;
+        let (volume, epoch, sequence) = (self.volume, self.epoch, self.find_next()?);
+        let Some(batch) = self.batch(stream) else { return Ok(()) };
         // An origin that is ahead of a host which lost power would not be a prefix of anything.
         log.sync(batch.through).map_err(|error| PushError::Local(error.to_string()))?;
         let (parts, is_last) = match batch.object.take() {
             Some(object) => object,
             None => {
-                let (body, is_last) = batch.next_body(self.object_bytes)?;
-                let info = self.info(log, is_last);
+                let (body, is_last) = batch.next_body(object_bytes)?;
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+                let info = LogObjectInfo {
+                    volume,
+                    epoch,
+                    sequence,
+                    is_seal: false,
+                    has_more: !is_last,
+                    is_aside: stream == Stream::Aside,
+                    record_count: 0,
+                    log_id: log.log_id,
+                    through: batch.through,
+                    created_ms: now.as_millis() as u64,
+                    body_bytes: 0,
+                };
                 (body.finish(&info), is_last)
             }
         };
-        match self.put(&parts) {
-            Ok(()) => {}
-            Err(error) => {
-                if let Some(batch) = &mut self.batch {
-                    batch.object = Some((parts, is_last));
-                }
-                return Err(error);
+        if let Err(error) = self.put(&parts) {
+            if self.next.is_none() {
+                // What is there now decides what must be cut.
+                self.abandon(log);
+            } else if let Some(batch) = self.batch(stream) {
+                batch.object = Some((parts, is_last));
             }
+            return Err(error);
         }
-        if is_last && let Some(batch) = self.batch.take() {
-            log.map.write().finish_cut();
-            self.advance(&batch.groups, batch.through);
-            self.is_full_due &= batch.groups.is_empty();
+        if stream == Stream::Main {
+            self.was_aside = false;
         }
-        Ok(is_last)
+        if is_last && let Some(batch) = self.batch(stream).take() {
+            log.map.write().finish_cut(stream);
+            self.was_aside = stream == Stream::Aside;
+            self.covered(stream, batch.groups.unwrap_or(0), batch.through);
+        }
+        Ok(())
     }
 
-    fn info(&self, log: &LocalLog, is_last: bool) -> LogObjectInfo {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        LogObjectInfo {
-            volume: self.volume,
-            epoch: self.epoch,
-            sequence: self.next.unwrap_or(self.first),
-            is_seal: false,
-            has_more: !is_last,
-            record_count: 0,
-            log_id: log.log_id,
-            through: self.batch.as_ref().map_or(0, |batch| batch.through),
-            created_ms: now.as_millis() as u64,
-            body_bytes: 0,
+    /// Takes over that a batch of `groups` has ended.
+    fn covered(&mut self, stream: Stream, groups: u32, through: u64) {
+        for (number, own) in self.through.iter_mut().enumerate() {
+            if groups & 1 << number != 0 {
+                *own = (*own).max(through);
+            }
+        }
+        match stream {
+            Stream::Main => self.owed = 0,
+            Stream::Aside => {
+                self.owed &= !groups;
+                self.is_aside_owed = false;
+            }
         }
     }
 
@@ -262,26 +369,14 @@ impl Pusher {
         // it stored is part of what we store. The object to come names another slot.
         self.is_resumed = false;
         self.next = None;
-        if let Some(batch) = &mut self.batch {
-            batch.object = None;
-            batch.position = (0, 0);
-        }
         let cause = "an earlier process has stored an object here".to_owned();
         Err(PushError::Retry(OverlayError::Unavailable(cause)))
     }
 
-    fn advance(&mut self, groups: &[u8], through: u64) {
-        for group in groups {
-            if let Some(own) = self.through.get_mut(usize::from(*group)) {
-                *own = (*own).max(through);
-            }
-        }
-    }
-
-    /// Gives up what is under way: the volume is being closed, the local log keeps it.
+    /// Gives up what is under way: the local log keeps it, and it is dirty as before.
     pub(crate) fn abandon(&mut self, log: &LocalLog) {
-        self.batch = None;
-        log.map.write().abandon_cut();
+        (self.main, self.aside) = (None, None);
+        log.map.write().abandon_cuts();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::log::LocalLog;
 use crate::origin_log::{LogObject, LogRecord, log_key};
 use crate::reclaim::append_error;
 use crate::record::SECTOR;
-use crate::seal::object_at;
+use crate::seal::{object_at, open_batches};
 use crate::{OriginSink, OverlayError};
 
 /// A closed range of log objects.
@@ -47,6 +47,9 @@ pub(crate) fn read_ranges(
 ) -> Result<u64, OverlayError> {
     let mut bytes = 0;
     for range in ranges {
+        let end = range.last.checked_add(1);
+        let end = end.ok_or_else(|| OverlayError::Invalid("a range without an end".into()))?;
+        let open = open_batches(sink, range.volume, range.epoch, range.first, end)?;
         for sequence in range.first..=range.last {
             let key = log_key(range.volume, range.epoch, sequence);
             let object = object_at(sink, &key)?;
@@ -59,6 +62,9 @@ pub(crate) fn read_ranges(
             }
             if info.has_more && sequence == range.last {
                 return Err(OverlayError::Corrupt(format!("{key}: the range ends in a batch")));
+            }
+            if open.main.contains(&sequence) {
+                continue;
             }
             let mut outcome = Ok(());
             object

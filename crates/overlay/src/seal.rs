@@ -94,6 +94,42 @@ pub(crate) fn info_at(
     Ok(info)
 }
 
+/// Batches that have a beginning and no end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenBatches {
+    /// The last object is a SEAL.
+    pub is_sealed: bool,
+    /// The last object is one of a batch aside that goes on.
+    pub is_aside: bool,
+    /// Slots of the batch that goes on.
+    pub main: BTreeSet<u64>,
+}
+
+/// Looks from `end` (exclusive) back for batches that do not end before it. A batch aside has no
+/// gap, so this reads the objects of the batch that goes on and those aside of it, and one more.
+pub(crate) fn open_batches(
+    sink: &dyn OriginSink,
+    volume: DiskId,
+    epoch: u32,
+    first: u64,
+    end: u64,
+) -> Result<OpenBatches, OverlayError> {
+    let mut open = OpenBatches::default();
+    for slot in (first..end).rev() {
+        let info = info_at(sink, volume, epoch, slot)?;
+        if slot + 1 == end {
+            open.is_sealed = info.is_seal;
+            open.is_aside = info.is_aside && info.has_more;
+        }
+        match (info.is_aside, info.has_more) {
+            (false, false) => break,
+            (false, true) => drop(open.main.insert(slot)),
+            (true, _) => {}
+        }
+    }
+    Ok(open)
+}
+
 /// Returns a log object that must be there.
 pub(crate) fn object_at(sink: &dyn OriginSink, key: &str) -> Result<Bytes, OverlayError> {
     let bytes = sink.get(key, LOG_OBJECT_SIZE_MAX)?;
@@ -109,6 +145,7 @@ fn seal_object(volume: DiskId, epoch: u32, slot: u64) -> Vec<Bytes> {
         sequence: slot,
         is_seal: true,
         has_more: false,
+        is_aside: false,
         record_count: 0,
         log_id: [0; 16],
         through: 0,

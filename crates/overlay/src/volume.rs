@@ -19,7 +19,7 @@ use crate::durability::Durability;
 use crate::fold::{Announce, Folded, LogPosition, fold};
 use crate::gpt;
 use crate::log::LogConfig;
-use crate::push::{PushError, PushRate, Pusher};
+use crate::push::{PushError, PushRate, Pusher, Wanted};
 use crate::record::SECTOR;
 use crate::recovery::{create_log, open_log};
 use crate::regions::{Partition, RegionMap};
@@ -349,9 +349,9 @@ fn push_until_closed(core: &Core) {
     while !core.is_closed() {
         let now = Instant::now();
         let is_under_way = core.pusher.lock().is_under_way();
-        let (groups, is_asked) = match core.due(now) {
-            Ok(due) => due,
-            Err(_) if is_under_way => (Vec::new(), false),
+        let mut wanted = match core.wanted(now) {
+            Ok(wanted) => wanted,
+            Err(_) if is_under_way => Wanted::default(),
             Err(next) => {
                 let latest = now + LOOK_AROUND;
                 core.wait_for_push(next.map_or(latest, |next| next.min(latest)));
@@ -359,7 +359,8 @@ fn push_until_closed(core: &Core) {
             }
         };
         let wait = rate.wait(now);
-        if !is_asked && !wait.is_zero() {
+        wanted.is_held = !wait.is_zero();
+        if wanted.is_held && wanted.asked == 0 {
             core.wait_for_push(now + wait.min(LOOK_AROUND));
             continue;
         }
@@ -368,8 +369,8 @@ fn push_until_closed(core: &Core) {
             continue;
         }
         let before = core.origin_log_bytes.load(Ordering::Relaxed);
-        match core.push_one(&groups) {
-            Ok(_) => {
+        match core.push_one(wanted) {
+            Ok(()) => {
                 let stored = core.origin_log_bytes.load(Ordering::Relaxed).saturating_sub(before);
                 rate.note(stored, Instant::now());
                 retry = RETRY_FIRST;

@@ -23,7 +23,7 @@ use crate::fold::fold;
 use crate::log_crash::{seeds, stamp, write_of};
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::{MemoryBase, MemoryOrigin};
-use crate::push::PushError;
+use crate::push::{PushError, Wanted};
 use crate::replay::read_ranges;
 use crate::requests::Change;
 use crate::volume::open_core;
@@ -194,8 +194,9 @@ impl Run {
 
     fn push_to_the_end(&mut self, groups: &[u8]) -> bool {
         let target = self.core.log.appended();
+        let asked = groups.iter().map(|group| 1 << group).sum();
         for _ in 0..100 {
-            if self.core.push_one(groups).is_err() {
+            if self.core.push_one(Wanted { asked, ..Wanted::default() }).is_err() {
                 return false;
             }
             let pusher = self.core.pusher.lock();
@@ -224,10 +225,12 @@ impl Run {
     }
 
     fn push_one(&mut self) {
-        let groups: Vec<u8> = (0..4).filter(|_| self.rng.random_bool(0.4)).collect();
-        if !groups.is_empty()
-            && let Err(PushError::Fenced(why)) = self.core.push_one(&groups)
-        {
+        // Class `none`, group 2, is never wanted.
+        let mut groups = || self.rng.random_range(0..16_u32) & 0b1011;
+        let (asked, due) = (groups() & groups(), groups());
+        let (is_held, is_whole) = (self.rng.random_bool(0.2), self.rng.random_bool(0.1));
+        let wanted = Wanted { asked, due, is_held, is_whole };
+        if let Err(PushError::Fenced(why)) = self.core.push_one(wanted) {
             panic!("the owner is fenced: {why}");
         }
     }
@@ -354,11 +357,18 @@ impl Run {
 
     fn check_zombie(&self, zombie: &Arc<Core>) {
         let data = Bytes::from(stamp(50, u64::MAX).to_vec());
+        let before = zombie.log.appended();
         let done = zombie.write(Change::Data(50 * 512, data), false);
-        if matches!(done, Done::Now(_)) {
+        if zombie.log.appended() == before {
             return; // its disk has failed, or is full
         }
-        let refused = (0..200).find_map(|_| zombie.push_one(&[0, 1, 2, 3]).err());
+        assert!(matches!(done, Done::Later(_)), "nobody has stored it");
+        let all = Wanted { asked: 0b1011, ..Wanted::default() };
+        // A late answer to the process before makes it look once more.
+        let refused = (0..200).find_map(|_| match zombie.push_one(all) {
+            Ok(()) | Err(PushError::Retry(_)) => None,
+            Err(error) => Some(error),
+        });
         match refused {
             Some(PushError::Fenced(_) | PushError::Local(_)) => {}
             other => panic!("a host that lost the volume is not fenced: {other:?}"),

@@ -1,0 +1,297 @@
+//! Who waits for the origin does not wait for what others push.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use acstor_types::{ChunkSize, DiskId};
+use bytes::Bytes;
+use tokio::runtime::Runtime;
+
+use crate::core::Core;
+use crate::durability::{Durability, DurabilityClass, RegionSpec};
+use crate::memory_disk::MemoryDisk;
+use crate::memory_origin::MemoryOrigin;
+use crate::origin_log::{log_key, log_object_info};
+use crate::push::Wanted;
+use crate::requests::Change;
+use crate::volume::open_core;
+use crate::{
+    BlockDevice, DeviceFuture, Done, LogRange, Opening, OriginSink, SinkError, Volume,
+    VolumeConfig, seal,
+};
+
+const VOLUME: DiskId = DiskId::from_bytes([8; 16]);
+const SIZE: u64 = 64 << 20;
+const FIRST: u64 = 50;
+/// The first half of the disk is write-back, the other one write-through.
+const THROUGH: u64 = SIZE / 2;
+const WRITE_BACK: u32 = 1;
+const WRITE_THROUGH: u32 = 2;
+
+struct Host {
+    runtime: Runtime,
+    disk: MemoryDisk,
+    origin: MemoryOrigin,
+    core: Arc<Core>,
+}
+
+fn durability() -> Durability {
+    let region = RegionSpec {
+        first: Some(THROUGH),
+        last: Some(SIZE),
+        partition: None,
+        class: DurabilityClass::WriteThrough,
+        period_s: None,
+    };
+    Durability { regions: vec![region], ..Durability::default() }
+}
+
+fn config() -> VolumeConfig {
+    VolumeConfig {
+        directory: "unused".into(),
+        quota_bytes: 256 << 20,
+        segment_bytes: 1 << 20,
+        push_rate: None,
+        origin_deadline: Duration::from_secs(30),
+        chunk_size: ChunkSize::DEFAULT,
+    }
+}
+
+fn opening(epoch: u32, next: u64, logs: Vec<LogRange>) -> Opening {
+    let durability = durability();
+    let (volume, size_bytes, manifest) = (VOLUME, SIZE, None);
+    Opening { volume, epoch, next, size_bytes, manifest, logs, durability }
+}
+
+fn open(runtime: &Runtime, disk: &MemoryDisk, sink: &MemoryOrigin, opening: Opening) -> Arc<Core> {
+    let disk: Arc<dyn crate::LogDisk> = Arc::new(disk.clone());
+    let sink = Arc::new(sink.clone());
+    let core = open_core(&disk, config(), opening, None, sink, runtime.handle().clone()).unwrap();
+    core.pusher.lock().object_bytes = 64;
+    Arc::new(core)
+}
+
+impl Host {
+    fn new() -> Host {
+        let (runtime, disk) = (Runtime::new().unwrap(), MemoryDisk::new(1 << 30));
+        let origin = MemoryOrigin::default();
+        let core = open(&runtime, &disk, &origin, opening(1, FIRST, Vec::new()));
+        Host { runtime, disk, origin, core }
+    }
+
+    fn write(&self, offset: u64, byte: u8) -> Option<DeviceFuture<()>> {
+        let content = Bytes::from((0..=255).chain(0..=255).map(|n| n ^ byte).collect::<Vec<u8>>());
+        match self.core.write(Change::Data(offset, content), false) {
+            Done::Later(future) => Some(future),
+            Done::Now(outcome) => {
+                outcome.unwrap();
+                None
+            }
+        }
+    }
+
+    /// Writes that take as many objects.
+    fn write_back(&self, count: u64, byte: u8) {
+        for number in 0..count {
+            assert!(self.write(number * 4096, byte).is_none());
+        }
+    }
+
+    fn step(&self, wanted: Wanted) {
+        self.core.push_one(wanted).unwrap();
+    }
+
+    fn asked(groups: u32) -> Wanted {
+        Wanted { asked: groups, ..Wanted::default() }
+    }
+
+    fn due(groups: u32) -> Wanted {
+        Wanted { due: groups, ..Wanted::default() }
+    }
+
+    fn stored(&self) -> Vec<(bool, bool)> {
+        let infos = (FIRST..).map_while(|slot| self.origin.object(&log_key(VOLUME, 1, slot)));
+        let infos = infos.map(|object| log_object_info(&object).unwrap());
+        infos.filter(|info| !info.is_seal).map(|info| (info.is_aside, info.has_more)).collect()
+    }
+
+    /// First byte of each place, as the next owner finds it.
+    fn elsewhere(&self, places: &[u64]) -> Vec<u8> {
+        let sealed = seal(&self.origin, VOLUME, 1, FIRST).unwrap();
+        let range = |last| LogRange { volume: VOLUME, epoch: 1, first: FIRST, last };
+        let logs = sealed.last.map(range).into_iter().collect();
+        let disk = MemoryDisk::new(1 << 30);
+        let core = open(&self.runtime, &disk, &self.origin, opening(2, sealed.seal + 1, logs));
+        places.iter().map(|place| core.read_bytes(*place, 512).unwrap()[0]).collect()
+    }
+}
+
+const MORE: (bool, bool) = (false, true);
+const LAST: (bool, bool) = (false, false);
+const ASIDE: (bool, bool) = (true, false);
+
+#[test]
+fn write_through_overtakes_a_long_batch_and_leaves_it_whole() {
+    let host = Host::new();
+    host.write_back(10, 1);
+    host.step(Host::due(WRITE_BACK));
+    host.step(Host::due(WRITE_BACK));
+    let waiter = host.write(THROUGH, 2).unwrap();
+    host.step(Host::asked(WRITE_THROUGH));
+    host.runtime.block_on(waiter).unwrap();
+    assert_eq!(host.stored(), [MORE, MORE, ASIDE]);
+    // Somebody who waits all the time does not stop the other batch.
+    for _ in 0..3 {
+        drop(host.write(THROUGH, 3));
+        host.step(Host::asked(WRITE_THROUGH));
+        host.step(Host::asked(WRITE_THROUGH));
+    }
+    assert_eq!(host.stored()[3..], [MORE, ASIDE, MORE, ASIDE, MORE, ASIDE]);
+    assert_eq!(
+        host.elsewhere(&[THROUGH, 0, 4096]),
+        [3, 0, 0],
+        "the other batch counts for nothing"
+    );
+}
+
+#[test]
+fn batch_that_was_overtaken_counts_when_it_ends() {
+    let host = Host::new();
+    host.write_back(5, 1);
+    host.step(Host::due(WRITE_BACK));
+    drop(host.write(THROUGH, 2));
+    host.step(Host::asked(WRITE_THROUGH));
+    // Written after the cut: not in it.
+    host.write_back(1, 7);
+    while host.core.pusher.lock().is_under_way() {
+        host.step(Host::due(WRITE_BACK));
+    }
+    assert_eq!(host.stored().last(), Some(&LAST));
+    assert_eq!(host.elsewhere(&[THROUGH, 0, 4 * 4096]), [2, 1, 1]);
+}
+
+#[test]
+fn rate_holds_what_nobody_waits_for_and_nothing_else() {
+    let host = Host::new();
+    host.write_back(5, 1);
+    host.step(Host::due(WRITE_BACK));
+    for _ in 0..3 {
+        let waiter = host.write(THROUGH, 2).unwrap();
+        host.step(Wanted { is_held: true, ..Host::asked(WRITE_THROUGH) });
+        host.runtime.block_on(waiter).unwrap();
+    }
+    host.step(Wanted { is_held: true, ..Host::due(WRITE_BACK) });
+    assert_eq!(host.stored(), [MORE, ASIDE, ASIDE, ASIDE]);
+    // Somebody waits for it: a flush that goes to the origin.
+    host.step(Wanted { is_held: true, ..Host::asked(WRITE_BACK) });
+    assert_eq!(host.stored()[4..], [MORE]);
+}
+
+#[test]
+fn object_that_may_be_stored_already_keeps_its_slot() {
+    let host = Host::new();
+    host.write_back(5, 1);
+    host.step(Host::due(WRITE_BACK));
+    host.origin.faults.fail_nth("put-late", 1, acstor_testkit::Fault::EIO);
+    assert!(host.core.push_one(Host::due(WRITE_BACK)).is_err());
+    drop(host.write(THROUGH, 2));
+    host.origin.late_arrive();
+    host.step(Host::asked(WRITE_THROUGH));
+    host.step(Host::asked(WRITE_THROUGH));
+    assert_eq!(host.stored(), [MORE, MORE, ASIDE]);
+}
+
+#[test]
+fn batch_of_the_process_before_is_not_ended_by_another_one() {
+    let mut host = Host::new();
+    host.write_back(5, 1);
+    host.step(Host::due(WRITE_BACK));
+    host.core = open(&host.runtime, &host.disk, &host.origin, opening(1, FIRST, Vec::new()));
+    let waiter = host.write(THROUGH, 2).unwrap();
+    host.step(Host::asked(WRITE_THROUGH));
+    host.runtime.block_on(waiter).unwrap();
+    assert_eq!(host.stored(), [MORE, ASIDE]);
+    host.write_back(5, 3);
+    host.step(Host::due(WRITE_BACK));
+    host.step(Host::asked(WRITE_THROUGH));
+    assert_eq!(host.elsewhere(&[THROUGH, 0, 4 * 4096]), [2, 0, 0]);
+}
+
+#[test]
+fn batch_aside_of_the_process_before_is_ended_first() {
+    let mut host = Host::new();
+    host.write_back(3, 1);
+    host.step(Host::due(WRITE_BACK));
+    for number in 0..4 {
+        drop(host.write(THROUGH + number * 4096, 2));
+    }
+    host.step(Host::asked(WRITE_THROUGH));
+    assert_eq!(host.stored(), [MORE, (true, true)]);
+    host.core = open(&host.runtime, &host.disk, &host.origin, opening(1, FIRST, Vec::new()));
+    host.write_back(1, 7);
+    host.core.push_all().unwrap();
+    let stored = host.stored();
+    assert!(stored[1..].iter().all(|(is_aside, _)| *is_aside));
+    assert_eq!(stored.last(), Some(&ASIDE));
+    assert_eq!(host.elsewhere(&[THROUGH, THROUGH + 3 * 4096, 0, 4096]), [2, 2, 7, 1]);
+}
+
+#[test]
+fn moment_that_is_asked_for_is_one_of_all_groups() {
+    let host = Host::new();
+    host.write_back(3, 1);
+    host.step(Host::due(WRITE_BACK));
+    drop(host.write(THROUGH, 2));
+    host.write_back(1, 3);
+    host.core.push_all().unwrap();
+    assert_eq!(host.stored().iter().filter(|(is_aside, _)| *is_aside).count(), 0);
+    assert_eq!(host.elsewhere(&[THROUGH, 0, 4096]), [2, 3, 1]);
+}
+
+/// An origin that takes its time for each object.
+struct SlowOrigin(MemoryOrigin, Duration);
+
+impl OriginSink for SlowOrigin {
+    fn put_if_absent(&self, key: &str, parts: &[Bytes]) -> Result<bool, SinkError> {
+        let ready = Instant::now() + self.1;
+        while let Some(rest) = ready.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(rest);
+        }
+        self.0.put_if_absent(key, parts)
+    }
+
+    fn get(&self, key: &str, size_max: u64) -> Result<Option<Bytes>, SinkError> {
+        self.0.get(key, size_max)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, SinkError> {
+        self.0.list(prefix)
+    }
+}
+
+#[test]
+fn origin_that_is_slow_is_waited_for_as_long_as_it_stores() {
+    let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let config = VolumeConfig {
+        directory: directory.path().join("volume"),
+        origin_deadline: Duration::from_secs(1),
+        push_rate: Some(1),
+        ..config()
+    };
+    let sink = Arc::new(SlowOrigin(MemoryOrigin::default(), Duration::from_millis(200)));
+    let opening = opening(1, FIRST, Vec::new());
+    let volume = Volume::open(config, opening, None, sink, runtime.handle().clone()).unwrap();
+    volume.core.pusher.lock().object_bytes = 1;
+    let writes: Vec<_> = (0..10)
+        .map(|number| {
+            let content = Bytes::from(vec![number as u8 + 1; 512]);
+            match volume.write(THROUGH + number * 4096, content, false) {
+                Done::Later(future) => future,
+                Done::Now(outcome) => panic!("not yet: {outcome:?}"),
+            }
+        })
+        .collect();
+    for write in writes {
+        runtime.block_on(write).unwrap();
+    }
+}
