@@ -42,7 +42,7 @@ from tests.fixtures.host_volumes import Volumes
 from tests.fixtures.hosts import Host, cloud_in
 
 SIZE = 512 << 20
-SECONDS = 2
+SECONDS = 2.0
 SETTLE_TIMEOUT_S = 60.0
 LATER_S = 86400.0
 IMAGE = "acstor-image"
@@ -172,19 +172,19 @@ def fio(server: Server, shape: Shape) -> list[str]:
     return [*command, "--randrepeat=1", f"--fsync={shape.fsync}", "--output-format=json"]
 
 
-def measure(server: Server, shape: Shape) -> Figure:
+def measure(server: Server, shape: Shape, seconds: float = SECONDS) -> Figure:
     """Load a server and return the requests per second and its processor time for each."""
     before = served_disk.cpu_seconds(server.pid)
     if shape.count:
         rate, count = with_qemu(server, shape), shape.count
     else:
-        command = [*fio(server, shape), "--time_based", f"--runtime={SECONDS}"]
+        command = [*fio(server, shape), "--time_based", f"--runtime={round(seconds * 1000)}ms"]
         output = processes.run(command, timeout_s=60.0)
         job = json.loads(output[output.index("{") :])["jobs"][0]
         figures = job["read" if shape.is_read else "write"]
         rate, count = float(figures["iops"]), int(figures["total_ios"])
-    seconds = served_disk.cpu_seconds(server.pid) - before
-    return Figure(rate, seconds * 1e6 / max(1, count))
+    used = served_disk.cpu_seconds(server.pid) - before
+    return Figure(rate, used * 1e6 / max(1, count))
 
 
 def with_qemu(server: Server, shape: Shape) -> float:
@@ -208,7 +208,7 @@ def settle(pid: int) -> None:
 
 
 def measured(
-    servers: Mapping[str, Server], shape: Shape, runs: int, dataplane_pid: int
+    servers: Mapping[str, Server], shape: Shape, runs: int, seconds: float
 ) -> dict[str, list[Figure]]:
     """Measure all that a shape concerns, in turns."""
     theirs = [name for name in servers if not name.startswith("acstor")]
@@ -217,8 +217,8 @@ def measured(
     figures: dict[str, list[Figure]] = {name: [] for name in (*shape.ours, *theirs)}
     for _ in range(runs):
         for name, values in figures.items():
-            settle(dataplane_pid)
-            values.append(measure(servers[name], shape))
+            settle(servers[LOCAL].pid)
+            values.append(measure(servers[name], shape, seconds))
     return figures
 
 
@@ -251,6 +251,9 @@ def main() -> int:
     parser = comparison.arguments(__doc__ or "")
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="of a run of fio (default: %(default)s)"
+    )
+    parser.add_argument(
         "--directory", type=pathlib.Path, default=pathlib.Path("/var/tmp"),
         help="where everything lies: on the disk to measure (default: %(default)s)",
     )  # fmt: skip
@@ -264,8 +267,7 @@ def main() -> int:
         for what, shape in SHAPES.items():
             if options.only and options.only not in what:
                 continue
-            pid = host.dataplane_pid() or 0
-            figures = measured(servers, shape, options.runs, pid)
+            figures = measured(servers, shape, options.runs, options.seconds)
             for name, values in figures.items():
                 rate = statistics.median(figure.per_second for figure in values)
                 print(f"{what:38} {name:16} {rate:12,.0f} /s", file=sys.stderr)
