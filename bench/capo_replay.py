@@ -8,6 +8,10 @@ that takes, so that a slow machine does not spread a peak (it makes pushes more 
 counts against us); and each desktop has ``depth`` requests in flight, so that no more writes share
 a log object because answers take longer in scaled time. The data plane's looks at the records are
 by the clock, not by the load: they are counted apart and weighted with scale and load.
+
+Checked with period 6 at scales of 90 and 30: totals differ by at most 0.3 points (write-through
+69.7 and 69.4 %, write-back 11.1 and 11.2 %, differential 42.1 and 42.0 %), peaks not at all but for
+write-back's, which is one or two pushes in the same second (4.0 and 2.2 %).
 """
 
 import concurrent.futures
