@@ -26,10 +26,20 @@ pub(crate) struct Base(pub Arc<dyn BlockView>);
 
 /// One who waits for the origin.
 struct PushWaiter {
+    what: Awaited,
     /// Bit per group.
     groups: u32,
     through: u64,
     sender: oneshot::Sender<Result<(), DeviceError>>,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy)]
+enum Awaited {
+    /// A write of these sectors; `to_origin`: in regions of write-back, too.
+    Write { start: u64, end: u64, to_origin: bool },
+    /// Everything that travels.
+    All,
 }
 
 #[derive(Default)]
@@ -64,6 +74,11 @@ pub(crate) struct Core {
     pub thawed: Notify,
     pub freeze_number: AtomicU64,
     pub partitions_due: AtomicBool,
+    /// The durability names partitions, and they were not read since the volume was opened: what
+    /// lies where is not known, so nothing may leave.
+    are_partitions_unknown: AtomicBool,
+    /// One change of durability or partitions at a time.
+    pub regions_turn: Mutex<()>,
     has_write_through: AtomicBool,
     flushes_to_origin: AtomicBool,
     pub has_partitions: AtomicBool,
@@ -95,6 +110,24 @@ pub(crate) struct CoreParts {
     pub inherited: Option<LogPosition>,
 }
 
+impl Awaited {
+    /// Bits of the groups that must be on the origin.
+    fn groups(self, regions: &RegionMap) -> u32 {
+        let Awaited::Write { start, end, to_origin } = self else {
+            return Core::pushed_groups(regions);
+        };
+        let mut groups = 0;
+        regions.split(start, end, |_, _, group| {
+            let class = regions.class(group);
+            if class == DurabilityClass::WriteThrough || to_origin && class != DurabilityClass::None
+            {
+                groups |= 1 << group;
+            }
+        });
+        groups
+    }
+}
+
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Core {
         let flusher = Flusher::new(Arc::clone(&parts.log), parts.runtime.clone());
@@ -121,6 +154,8 @@ impl Core {
             thawed: Notify::new(),
             freeze_number: AtomicU64::new(0),
             partitions_due: AtomicBool::new(false),
+            are_partitions_unknown: AtomicBool::new(false),
+            regions_turn: Mutex::default(),
             has_write_through: AtomicBool::new(false),
             flushes_to_origin: AtomicBool::new(false),
             has_partitions: AtomicBool::new(false),
@@ -143,6 +178,28 @@ impl Core {
         self.has_partitions.store(durability.has_partitions(), Ordering::Release);
     }
 
+    /// Notes that partitions could not be read when the volume was opened.
+    pub(crate) fn partitions_unknown(&self) {
+        self.are_partitions_unknown.store(true, Ordering::Release);
+        self.partitions_due.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn are_partitions_unknown(&self) -> bool {
+        self.are_partitions_unknown.load(Ordering::Acquire)
+    }
+
+    /// Reads the partitions that the durability names. Blocks as [`Core::read_bytes`] does.
+    pub(crate) fn learn_partitions(&self) -> Result<(), OverlayError> {
+        let _turn = self.regions_turn.lock();
+        let durability = self.durability.lock().clone();
+        let partitions = match durability.has_partitions() {
+            true => crate::volume::read_partitions(self)?,
+            false => Vec::new(),
+        };
+        self.apply_regions(&durability, &partitions);
+        Ok(())
+    }
+
     /// Takes regions over: other durability, or other partitions.
     pub(crate) fn apply_regions(&self, durability: &Durability, partitions: &[Partition]) {
         let regions = Arc::new(RegionMap::new(durability, partitions));
@@ -156,9 +213,34 @@ impl Core {
                 pusher.regions_changed(groups);
             }
         }
-        drop(pusher);
         *self.durability.lock() = durability.clone();
         self.note_durability();
+        self.are_partitions_unknown.store(false, Ordering::Release);
+        // Before the push goes on: its groups have other numbers now.
+        self.review_waiters();
+        drop(pusher);
+        self.wake.notify_all();
+    }
+
+    /// Takes over for those who wait what the regions ask for now.
+    fn review_waiters(&self) {
+        let regions = Arc::clone(&self.log.map.read().regions);
+        let mut queue = self.queue.lock();
+        let (rest, done): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiters)
+            .into_iter()
+            .map(|waiter| PushWaiter { groups: waiter.what.groups(&regions), ..waiter })
+            .partition(|waiter| waiter.groups != 0);
+        queue.waiters = rest;
+        drop(queue);
+        for waiter in done {
+            // It need not travel any more; what was to be on the origin is to be durable here.
+            match self.wait_for_disk(waiter.through) {
+                None => drop(waiter.sender.send(Ok(()))),
+                Some(synced) => drop(self.runtime.spawn(async move {
+                    drop(waiter.sender.send(synced.await));
+                })),
+            }
+        }
     }
 
     pub(crate) fn state(&self) -> VolumeState {
@@ -232,19 +314,12 @@ impl Core {
     ) -> Option<DeviceFuture<()>> {
         let to_origin = fua && self.flushes_to_origin.load(Ordering::Acquire);
         if self.has_write_through.load(Ordering::Acquire) || to_origin {
-            let mut groups = 0;
+            let what = Awaited::Write { start, end, to_origin };
             let regions = Arc::clone(&self.log.map.read().regions);
-            regions.split(start, end, |_, _, group| {
-                let class = regions.class(group);
-                if class == DurabilityClass::WriteThrough
-                    || to_origin && class != DurabilityClass::None
-                {
-                    groups |= 1 << group;
-                }
-            });
-            if groups != 0 {
+            // While partitions are unknown each write may be one that goes through.
+            if self.are_partitions_unknown() || what.groups(&regions) != 0 {
                 // A push syncs the local log first.
-                return Some(self.wait_for_origin(groups, sequence));
+                return Some(self.wait_for_origin(what, sequence));
             }
         }
         fua.then(|| self.wait_for_disk(sequence)).flatten()
@@ -256,9 +331,8 @@ impl Core {
         if !self.flushes_to_origin.load(Ordering::Acquire) {
             return self.wait_for_disk(sequence);
         }
-        let groups = Core::pushed_groups(&Arc::clone(&self.log.map.read().regions));
         let disk = self.wait_for_disk(sequence);
-        let origin = self.wait_for_origin(groups, sequence);
+        let origin = self.wait_for_origin(Awaited::All, sequence);
         Some(Box::pin(async move {
             if let Some(disk) = disk {
                 disk.await?;
@@ -271,9 +345,19 @@ impl Core {
         (self.log.synced() < sequence).then(|| self.flusher.sync(sequence))
     }
 
-    fn wait_for_origin(&self, groups: u32, through: u64) -> DeviceFuture<()> {
+    fn wait_for_origin(&self, what: Awaited, through: u64) -> DeviceFuture<()> {
         let (sender, receiver) = oneshot::channel();
-        self.queue.lock().waiters.push(PushWaiter { groups, through, sender });
+        {
+            // In the queue's lock: a change of regions reviews all who are in it.
+            let mut queue = self.queue.lock();
+            let groups = what.groups(&Arc::clone(&self.log.map.read().regions));
+            if groups == 0 && !self.are_partitions_unknown() {
+                // Regions have changed since somebody looked.
+                drop(queue);
+                return self.wait_for_disk(through).unwrap_or_else(|| Box::pin(async { Ok(()) }));
+            }
+            queue.waiters.push(PushWaiter { what, groups, through, sender });
+        }
         self.wake.notify_all();
         let deadline = self.config.origin_deadline;
         let progress = Arc::clone(&self.progress);
@@ -345,6 +429,10 @@ impl Core {
 
     /// Pushes one object of what is wanted or under way.
     pub(crate) fn push_one(&self, wanted: Wanted) -> Result<(), PushError> {
+        if self.are_partitions_unknown() {
+            let cause = "partitions of the volume could not be read yet: is its base reachable?";
+            return Err(PushError::Retry(OverlayError::Unavailable(cause.to_owned())));
+        }
         let mut pusher = self.pusher.lock();
         let before = (pusher.stored_bytes, pusher.stored_objects);
         let result = pusher.step(&self.log, wanted);
@@ -362,6 +450,9 @@ impl Core {
 
     /// Pushes everything that was acknowledged before the call, as it is at one moment.
     pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
+        if self.are_partitions_unknown() {
+            self.learn_partitions()?;
+        }
         let target = self.log.appended();
         let mut failures = 0;
         loop {
@@ -416,6 +507,15 @@ impl Core {
                 OverlayError::Unavailable(why)
             }
         }
+    }
+
+    /// Waits for partitions to be known, the volume to be closed, or `until`.
+    pub(crate) fn wait_for_partitions(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed()
+            && self.are_partitions_unknown()
+            && !self.wake.wait_until(&mut queue, until).timed_out()
+        {}
     }
 
     /// Waits until something is to be pushed, the volume is closed, or `until`.

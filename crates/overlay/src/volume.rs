@@ -178,6 +178,7 @@ impl Volume {
     /// [`OverlayError::Invalid`].
     pub fn set_durability(&self, durability: &Durability) -> Result<(), OverlayError> {
         durability.check()?;
+        let _turn = self.core.regions_turn.lock();
         let partitions = match durability.has_partitions() {
             true => read_partitions(&self.core)?,
             false => Vec::new(),
@@ -312,10 +313,9 @@ pub(crate) fn open_core(
     if durability.has_partitions() {
         match read_partitions(&core) {
             Ok(partitions) => core.apply_regions(&durability, &partitions),
-            // Rather one push too many than a disk that cannot be opened.
             Err(error) => {
-                tracing::warn!(%volume, %error, "partitions unknown, the default class counts");
-                core.partitions_due.store(true, Ordering::Release);
+                tracing::warn!(%volume, %error, "partitions unknown, nothing is pushed until then");
+                core.partitions_unknown();
             }
         }
     }
@@ -348,6 +348,10 @@ fn push_until_closed(core: &Core) {
     let mut retry = RETRY_FIRST;
     while !core.is_closed() {
         let now = Instant::now();
+        if core.are_partitions_unknown() {
+            core.wait_for_partitions(now + LOOK_AROUND);
+            continue;
+        }
         let is_under_way = core.pusher.lock().is_under_way();
         let mut wanted = match core.wanted(now) {
             Ok(wanted) => wanted,
@@ -394,15 +398,11 @@ fn push_until_closed(core: &Core) {
 fn keep_until_closed(core: &Core) {
     let checkpoint_bytes = (core.config.segment_bytes * 4).min(256 << 20);
     while !core.is_closed() {
-        if core.partitions_due.swap(false, Ordering::AcqRel) {
-            let durability = core.durability.lock().clone();
-            match read_partitions(core) {
-                Ok(partitions) => core.apply_regions(&durability, &partitions),
-                Err(error) => {
-                    tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
-                    core.partitions_due.store(true, Ordering::Release);
-                }
-            }
+        if core.partitions_due.swap(false, Ordering::AcqRel)
+            && let Err(error) = core.learn_partitions()
+        {
+            tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
+            core.partitions_due.store(true, Ordering::Release);
         }
         if core.log.wants_keep.swap(false, Ordering::AcqRel)
             && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
@@ -419,7 +419,7 @@ fn keep_until_closed(core: &Core) {
 }
 
 /// Reads the partitions of the disk; blocks, and must not be called from a task.
-fn read_partitions(core: &Core) -> Result<Vec<Partition>, OverlayError> {
+pub(crate) fn read_partitions(core: &Core) -> Result<Vec<Partition>, OverlayError> {
     let size = core.size_bytes.load(Ordering::Acquire);
     let read = |offset: u64, len: usize| -> Result<Option<Vec<u8>>, OverlayError> {
         if offset.checked_add(len as u64).is_none_or(|end| end > size) {

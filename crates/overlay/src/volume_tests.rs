@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acstor_readpath::{BlockView, Segment};
+use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead as BaseRead};
 use acstor_testkit::Fault;
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
@@ -331,4 +331,141 @@ fn fenced_volume_answers_everyone() {
     assert!(matches!(volume.push_now(), Err(OverlayError::Fenced(_))));
     let error = host.wait(volume.write(0, data(2, 512), false)).unwrap_err();
     assert_eq!(error.kind, DeviceErrorKind::Fenced);
+}
+
+/// A base that is not reachable at first.
+#[derive(Debug)]
+struct LateBase {
+    base: MemoryBase,
+    is_reachable: std::sync::atomic::AtomicBool,
+}
+
+impl LateBase {
+    fn new(content: Vec<u8>) -> Arc<LateBase> {
+        let (base, is_reachable) = (MemoryBase(Bytes::from(content)), false.into());
+        Arc::new(LateBase { base, is_reachable })
+    }
+
+    fn arrive(&self) {
+        self.is_reachable.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        match self.is_reachable.load(std::sync::atomic::Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(ReadError::Deadline(1)),
+        }
+    }
+}
+
+impl BlockView for LateBase {
+    fn size_bytes(&self) -> u64 {
+        self.base.size_bytes()
+    }
+
+    fn try_read(&self, offset: u64, len: usize) -> Result<BaseRead, ReadError> {
+        self.check()?;
+        self.base.try_read(offset, len)
+    }
+
+    fn read(&self, offset: u64, len: usize) -> ReadFuture {
+        match self.check() {
+            Ok(()) => self.base.read(offset, len),
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        self.base.next_extent(offset, kind)
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        0
+    }
+}
+
+fn partition(name: &str, class: DurabilityClass) -> RegionSpec {
+    RegionSpec { first: None, last: None, partition: Some(name.into()), class, period_s: None }
+}
+
+#[test]
+fn nothing_leaves_before_partitions_are_known() {
+    let host = Host::new();
+    let base = LateBase::new(crate::gpt::tests::table(&[("swap", 4096, 8191)]));
+    let regions = vec![partition("swap", DurabilityClass::None)];
+    let durability = Durability { regions, period_s: 0.1, ..Durability::default() };
+    let late = Arc::clone(&base);
+    let volume = host.try_open(Host::opening(durability), Some(late)).unwrap();
+    host.wait(volume.write(2048 * 512, data(1, 4096), true)).unwrap();
+    host.wait(volume.write(4096 * 512, data(2, 4096), true)).unwrap();
+    assert!(matches!(volume.push_now(), Err(OverlayError::Unavailable(_))));
+    assert!(matches!(volume.fold(&mut |_, _| Ok(())), Err(OverlayError::Unavailable(_))));
+    until("a period has passed", || {
+        volume.status().recovery_point_age.unwrap() > Duration::from_millis(300)
+    });
+    assert_eq!(host.objects(), 0);
+    base.arrive();
+    let point = volume.push_now().unwrap();
+    assert_eq!(volume.status().dirty_bytes, 0);
+    let range = LogRange { volume: VOLUME, epoch: 1, first: 100, last: point.sequence };
+    let mut written = Vec::new();
+    let note = |record: crate::origin_log::LogRecord| {
+        written.push((record.offset, record.len));
+        Ok(())
+    };
+    crate::replay::read_ranges(&host.origin, &[range], note).unwrap();
+    assert_eq!(written, [(2048 * 512, 4096)], "what lies in the partition has not travelled");
+}
+
+#[test]
+fn write_through_partition_counts_before_it_is_known() {
+    for default in [DurabilityClass::WriteBack, DurabilityClass::None] {
+        let host = Host::new();
+        let base = LateBase::new(crate::gpt::tests::table(&[("db", 4096, 8191)]));
+        let regions = vec![partition("db", DurabilityClass::WriteThrough)];
+        let durability = Durability { default, regions, ..slow() };
+        let late = Arc::clone(&base);
+        let volume = host.try_open(Host::opening(durability), Some(late)).unwrap();
+        let (inside, outside) = (4096 * 512, 2048 * 512);
+        let inside = volume.write(inside, data(1, 512), false);
+        let outside = volume.write(outside, data(2, 512), false);
+        assert!(matches!((&inside, &outside), (Done::Later(_), Done::Later(_))));
+        assert_eq!(host.objects(), 0);
+        base.arrive();
+        host.wait(inside).unwrap();
+        assert!(host.objects() > 0);
+        host.wait(outside).unwrap();
+        assert!(matches!(volume.write(2048 * 512, data(3, 512), false), Done::Now(Ok(()))));
+    }
+}
+
+#[test]
+fn change_of_durability_answers_who_waits() {
+    let none = || Durability { default: DurabilityClass::None, ..Durability::default() };
+    let region = RegionSpec {
+        first: Some(0),
+        last: Some(4096),
+        partition: None,
+        class: DurabilityClass::WriteThrough,
+        period_s: None,
+    };
+    let with_region = || Durability { regions: vec![region.clone()], ..slow() };
+    for (before, after) in [(through(), none()), (with_region(), slow()), (through(), slow())] {
+        let host = Host::new();
+        let volume = host.open(before.clone());
+        host.origin.faults.fail_always("put", Fault::EIO);
+        let waiting = volume.write(0, data(1, 512), false);
+        assert!(matches!(waiting, Done::Later(_)));
+        volume.set_durability(&after).unwrap();
+        host.wait(waiting).unwrap();
+        assert_eq!(volume.core.log.synced(), volume.core.log.appended(), "durable here");
+        assert_eq!(host.read(&volume, 0, 512), vec![1; 512]);
+        // One who still has to wait is answered when it is there.
+        volume.set_durability(&through()).unwrap();
+        let waiting = volume.write(512, data(2, 512), false);
+        volume.set_durability(&Durability { regions: vec![region.clone()], ..through() }).unwrap();
+        host.origin.faults.disarm();
+        host.wait(waiting).unwrap();
+        assert!(host.objects() > 0);
+    }
 }
