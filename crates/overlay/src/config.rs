@@ -153,9 +153,10 @@ pub struct OverlayStatus {
     pub log_bytes: u64,
     /// Bytes of them that are the newest content of their place.
     pub live_bytes: u64,
-    /// Bytes of log objects over the manifest, as far as this process knows.
+    /// Bytes of log objects over the manifest; those from before a restart are counted as what
+    /// the local log has of their content.
     pub origin_log_bytes: u64,
-    /// Number of them.
+    /// Number of them; those from before a restart are counted at the first push.
     pub origin_log_objects: u64,
     /// When writes are acknowledged, and what travels.
     pub durability: Durability,

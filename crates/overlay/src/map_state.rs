@@ -198,6 +198,19 @@ impl MapState {
         cuts + self.dirty.iter().map(|group| group.ranges.sectors()).sum::<u64>()
     }
 
+    /// Bytes of content that is to be on the origin and is not known to be missing there.
+    pub(crate) fn clean_bytes(&self) -> u64 {
+        let mut sectors = 0;
+        for extent in self.extents.range(0, u64::MAX).filter(|e| e.place != Place::Zero) {
+            self.regions.split(extent.start, extent.end, |start, end, group| {
+                if self.regions.is_pushed(group) {
+                    sectors += end - start;
+                }
+            });
+        }
+        sectors.saturating_sub(self.dirty_sectors()) * crate::SECTOR_BYTES
+    }
+
     /// When the oldest write that the origin does not have was made.
     pub(crate) fn oldest_dirty(&self) -> Option<Instant> {
         let cuts = self.cuts.iter().flatten().map(|cut| cut.oldest);

@@ -192,6 +192,8 @@ impl Pusher {
         self.owed = if open.main.is_empty() { 0 } else { self.all() };
         self.is_aside_owed = open.is_aside;
         self.next = Some(slot);
+        // What the process before has stored counts as well.
+        self.stored_objects = self.stored_objects.max(slot - self.first);
         Ok(slot)
     }
 

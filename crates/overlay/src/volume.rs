@@ -319,6 +319,11 @@ pub(crate) fn open_core(
             }
         }
     }
+    if is_resumed {
+        // No less than what lies in the origin since the last fold is still in the local log.
+        let bytes = core.log.map.read().clean_bytes();
+        core.origin_log_bytes.store(bytes, Ordering::Relaxed);
+    }
     Ok(core)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead as BaseRead};
 use acstor_testkit::Fault;
-use acstor_types::{ChunkSize, DiskId};
+use acstor_types::{ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -212,6 +212,37 @@ fn restart_needs_no_origin_and_keeps_everything() {
     drop(volume);
     let opening = Opening { epoch: 2, ..Host::opening(slow()) };
     assert!(matches!(host.try_open(opening, None), Err(OverlayError::Invalid(_))));
+}
+
+#[test]
+fn restart_forgets_no_log_of_the_origin() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    let noise = |number: u64| {
+        let digests = (0..2048_u64).map(|at| Digest::of(&(number << 32 | at).to_le_bytes()));
+        Bytes::from(digests.flat_map(|digest| *digest.as_bytes()).collect::<Vec<u8>>())
+    };
+    for number in 0..5 {
+        host.wait(volume.write(number << 16, noise(number), false)).unwrap();
+        volume.push_now().unwrap();
+    }
+    host.wait(volume.write(1 << 20, noise(9), true)).unwrap();
+    let before = volume.status();
+    assert_eq!(before.origin_log_objects, 5);
+    drop(volume);
+    let volume = host.open(slow());
+    let after = volume.status().origin_log_bytes;
+    assert_eq!(after, 5 << 16, "what is dirty is not there");
+    assert!(before.origin_log_bytes - after < 5 * 1024);
+    volume.push_now().unwrap();
+    let status = volume.status();
+    assert_eq!(status.origin_log_objects, 6);
+    assert!(volume.fold_due(u64::MAX, 6) && volume.fold_due(6 << 16, u64::MAX));
+    let folded = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    let disk = host.origin.disk(&folded.digest);
+    volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), &folded);
+    let status = volume.status();
+    assert_eq!((status.origin_log_bytes, status.origin_log_objects), (0, 0));
 }
 
 #[test]
