@@ -278,7 +278,7 @@ def test_interrupted_command_leaves_the_preload_running(cloud: Cloud, broker: Br
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         said = process.stderr.read()
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert f"acstor preload stop {image.id}" in said
     assert state(host, image) in {"running", "yielding"}
     assert host.command("preload", "stop", image.id).returncode == 0

@@ -69,7 +69,8 @@ def test_units_leave_enough_capabilities(cloud: Cloud) -> None:
     host.start_agent()
     pid = host.dataplane_pid()
     assert pid is not None
-    assert 0 < capabilities(pid).bit_count() <= 3
+    # Mounting, files of others, locked buffers, sockets for the group of QEMU.
+    assert 0 < capabilities(pid).bit_count() <= 4
     image = cloud.register(8 * MIB)
     cloud.wait_ready(image)
     assert host.file(image).read_bytes() == image.content
