@@ -68,6 +68,8 @@ fn name(entry: &[u8]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Returns sectors 0 to 33 of a disk with these partitions: name, first and last sector.
@@ -104,6 +106,36 @@ pub(crate) mod tests {
         let mut damaged = disk[1024..].to_vec();
         damaged[5] ^= 1;
         assert!(parse_entries(&entries, &damaged).is_empty());
+    }
+
+    proptest! {
+        /// Whatever a guest writes there: no panic, and no more than a mebibyte is asked for.
+        #[test]
+        fn any_header_with_a_good_checksum_is_safe(
+            header_len in 0..600_u32,
+            fields in prop::collection::vec(any::<u8>(), 512),
+            numbers in (any::<u64>(), 0..300_u32, 0..5000_u32),
+            entries in prop::collection::vec(any::<u8>(), 0..4096),
+        ) {
+            let mut header = fields;
+            header[..8].copy_from_slice(b"EFI PART");
+            header[12..16].copy_from_slice(&header_len.to_le_bytes());
+            header[24..32].copy_from_slice(&1_u64.to_le_bytes());
+            header[72..80].copy_from_slice(&numbers.0.to_le_bytes());
+            header[80..84].copy_from_slice(&numbers.1.to_le_bytes());
+            header[84..88].copy_from_slice(&numbers.2.to_le_bytes());
+            header[88..92].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
+            header[16..20].fill(0);
+            let covered = (header_len as usize).min(header.len());
+            let crc = crc32fast::hash(&header[..covered]);
+            header[16..20].copy_from_slice(&crc.to_le_bytes());
+            if let Some(found) = parse_header(&header) {
+                prop_assert!(found.len <= 1 << 20);
+                for (_, first, end) in parse_entries(&found, &entries) {
+                    prop_assert!(first < end);
+                }
+            }
+        }
     }
 
     #[test]

@@ -48,6 +48,8 @@ mod volume;
 #[cfg(test)]
 mod volume_crash;
 #[cfg(test)]
+mod volume_stress;
+#[cfg(test)]
 mod volume_tests;
 
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};

@@ -478,6 +478,41 @@ mod tests {
             prop_assert_eq!(records(&join(&body.finish(&info()))), Ok(expected));
         }
 
+        /// Records that no writer makes, under checksums that are right.
+        #[test]
+        fn any_record_with_good_checksums_is_safe(
+            made in prop::collection::vec(
+                (
+                    0..5_u8,
+                    prop_oneof![Just(None), any::<u32>().prop_map(Some)],
+                    prop_oneof![0..64_u64, any::<u64>()],
+                    prop_oneof![0..4096_u64, any::<u64>()],
+                    any::<bool>(),
+                    prop::collection::vec(any::<u8>(), 0..80),
+                ),
+                0..6,
+            ),
+            count in prop_oneof![Just(None), any::<u32>().prop_map(Some)],
+        ) {
+            let mut body = ObjectBody::default();
+            for (kind, stored, offset, len, is_aligned, payload) in made {
+                let align = if is_aligned { !511 } else { !0 };
+                let stored = stored.unwrap_or(payload.len() as u32);
+                let crc = crc32fast::hash(&payload);
+                let header = record_header(kind, stored, offset & align, len & align, crc);
+                body.bytes.extend_from_slice(&header);
+                body.bytes.extend_from_slice(&payload);
+                body.records += 1;
+            }
+            body.records = count.unwrap_or(body.records);
+            for record in records(&join(&body.finish(&info()))).unwrap_or_default() {
+                let len = record.content.as_ref().map_or(0, Bytes::len);
+                prop_assert!(len <= limits::LOG_RECORD_BYTES_MAX);
+                prop_assert!(record.offset + record.len <= acstor_types::limits::DISK_SIZE_MAX);
+                prop_assert!(record.content.is_none() || len as u64 == record.len);
+            }
+        }
+
         #[test]
         fn parse_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(records(&Bytes::from(bytes)).is_err());

@@ -217,3 +217,98 @@ pub(crate) fn scan(
     }
     Ok(sequence)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::durability::Durability;
+    use crate::memory_disk::MemoryDisk;
+
+    const CONFIG: LogConfig = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10 };
+    const VOLUME: DiskId = DiskId::from_bytes([4; 16]);
+    const WRITES: u64 = 8;
+
+    fn regions() -> Arc<RegionMap> {
+        Arc::new(RegionMap::new(&Durability::default(), &[]))
+    }
+
+    /// A log of [`WRITES`] records of a sector each; returns its first segment, too.
+    fn sample(disk: &Arc<dyn LogDisk>) -> Arc<Segment> {
+        let log = create_log(disk, CONFIG, regions()).unwrap();
+        log.checkpoint(VOLUME, 1).unwrap();
+        for number in 0..WRITES {
+            log.write(number, &[number as u8 + 1; 512]).unwrap();
+        }
+        log.sync(log.appended()).unwrap();
+        Arc::clone(&log.head.lock().segment)
+    }
+
+    /// How many writes there are; they must be the first ones.
+    fn found(log: &LocalLog) -> u64 {
+        let map = log.map.read();
+        let mut count = 0;
+        for extent in map.extents.range(0, WRITES) {
+            for at in extent.start..extent.end {
+                let place = extent.place.advance(at - extent.start);
+                let mut bytes = [0; 512];
+                let one = Extent { start: at, end: at + 1, place };
+                LocalLog::read_extent(&map.segments, &one, &mut bytes).unwrap();
+                assert_eq!((at, bytes), (count, [at as u8 + 1; 512]));
+                count += 1;
+            }
+        }
+        count
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// Whatever lies in a segment is a record only if its checksums and numbers say so.
+        #[test]
+        fn any_damage_leaves_a_prefix(
+            offset in RECORDS_OFFSET..RECORDS_OFFSET + WRITES * 576,
+            bytes in prop::collection::vec(any::<u8>(), 1..200),
+        ) {
+            let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+            let segment = sample(&disk);
+            segment.file.write_all_at(&mut [IoSlice::new(&bytes)], offset).unwrap();
+            let log = open_log(&disk, CONFIG, regions()).unwrap().unwrap().log;
+            prop_assert!(found(&log) >= (offset - RECORDS_OFFSET) / 576);
+        }
+
+        /// A header with good checksums and any other field.
+        #[test]
+        fn any_record_with_good_checksums_is_safe(
+            is_data in any::<bool>(),
+            is_copy in any::<bool>(),
+            sequence in prop_oneof![Just(WRITES + 1), any::<u64>()],
+            first_sector in prop_oneof![1000..2000_u64, any::<u64>()],
+            sector_count in prop_oneof![0..300_u64, any::<u64>()],
+            is_salted in any::<bool>(),
+            payload_crc in any::<u32>(),
+        ) {
+            let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+            let segment = sample(&disk);
+            let kind = if is_data { RecordKind::Data } else { RecordKind::Zeroes };
+            let salt = if is_salted { segment.salt } else { 0 };
+            let record = RecordHeader {
+                kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc,
+            };
+            let end = RECORDS_OFFSET + WRITES * 576;
+            segment.file.write_all_at(&mut [IoSlice::new(&record.encode())], end).unwrap();
+            let log = open_log(&disk, CONFIG, regions()).unwrap().unwrap().log;
+            prop_assert_eq!(found(&log), WRITES);
+        }
+
+        #[test]
+        fn any_header_parses_or_not(bytes in prop::collection::vec(any::<u8>(), HEADER_LEN)) {
+            let bytes: &[u8; HEADER_LEN] = bytes.first_chunk().unwrap();
+            prop_assert_eq!(RecordHeader::parse(bytes), None);
+            prop_assert!(SegmentHeader::parse(bytes).is_err());
+        }
+    }
+}

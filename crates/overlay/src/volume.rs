@@ -407,6 +407,7 @@ fn keep_until_closed(core: &Core) {
             && let Err(error) = core.learn_partitions()
         {
             tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
+            *core.error.lock() = Some(format!("partitions: {error}"));
             core.partitions_due.store(true, Ordering::Release);
         }
         if core.log.wants_keep.swap(false, Ordering::AcqRel)
@@ -436,8 +437,9 @@ pub(crate) fn read_partitions(core: &Core) -> Result<Vec<Partition>, OverlayErro
         return Ok(Vec::new());
     };
     let Some(entries) = gpt::parse_header(&header) else { return Ok(Vec::new()) };
-    let Some(bytes) = read(entries.offset, entries.len)? else { return Ok(Vec::new()) };
-    Ok(gpt::parse_entries(&entries, &bytes))
+    let len = entries.len.next_multiple_of(SECTOR as usize);
+    let Some(bytes) = read(entries.offset, len)? else { return Ok(Vec::new()) };
+    Ok(gpt::parse_entries(&entries, &bytes[..entries.len]))
 }
 
 impl BlockDevice for Volume {

@@ -364,6 +364,26 @@ fn fenced_volume_answers_everyone() {
     assert_eq!(error.kind, DeviceErrorKind::Fenced);
 }
 
+#[test]
+fn table_of_no_whole_sectors_is_read() {
+    let mut table = crate::gpt::tests::table(&[("swap", 4096, 8191)]);
+    let entries = crc32fast::hash(&table[1024..1024 + 3 * 128]);
+    let header = &mut table[512..512 + 92];
+    header[80..84].copy_from_slice(&3_u32.to_le_bytes());
+    header[88..92].copy_from_slice(&entries.to_le_bytes());
+    header[16..20].fill(0);
+    let crc = crc32fast::hash(header);
+    header[16..20].copy_from_slice(&crc.to_le_bytes());
+    let host = Host::new();
+    let regions = vec![partition("swap", DurabilityClass::None)];
+    let base = Arc::new(MemoryBase(Bytes::from(table)));
+    let volume =
+        host.try_open(Host::opening(Durability { regions, ..slow() }), Some(base)).unwrap();
+    let regions = Arc::clone(&volume.core.log.map.read().regions);
+    assert_eq!(regions.class(regions.group_of(4096)), DurabilityClass::None);
+    volume.push_now().unwrap();
+}
+
 /// A base that is not reachable at first.
 #[derive(Debug)]
 struct LateBase {
