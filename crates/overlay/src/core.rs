@@ -427,8 +427,8 @@ impl Core {
         Ok(Wanted { asked, due, ..Wanted::default() })
     }
 
-    /// Pushes one object of what is wanted or under way.
-    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<(), PushError> {
+    /// Pushes one object of what is wanted or under way; returns its bytes if nobody waits for it.
+    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<u64, PushError> {
         if self.are_partitions_unknown() {
             let cause = "partitions of the volume could not be read yet: is its base reachable?";
             return Err(PushError::Retry(OverlayError::Unavailable(cause.to_owned())));
@@ -467,7 +467,7 @@ impl Core {
                 }
             }
             match self.push_one(Wanted { asked, is_whole: true, ..Wanted::default() }) {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
                     return Err(self.push_failed(error));
                 }

@@ -197,13 +197,16 @@ impl Pusher {
         Ok(slot)
     }
 
-    /// Stores one object of what is wanted or under way, beginning a cut where nothing is.
-    pub(crate) fn step(&mut self, log: &LocalLog, wanted: Wanted) -> Result<(), PushError> {
+    /// Stores one object of what is wanted or under way, beginning a cut where nothing is. Returns
+    /// how many bytes it had, if nobody waits for them.
+    pub(crate) fn step(&mut self, log: &LocalLog, wanted: Wanted) -> Result<u64, PushError> {
         self.find_next()?;
-        match self.choose(log, wanted) {
-            Some(stream) => self.step_of(log, stream),
-            None => Ok(()),
-        }
+        let Some(stream) = self.choose(log, wanted) else { return Ok(0) };
+        let groups = self.batch(stream).as_ref().and_then(|batch| batch.groups);
+        let is_asked = wanted.asked & groups.unwrap_or(u32::MAX) != 0;
+        let before = self.stored_bytes;
+        self.step_of(log, stream)?;
+        Ok(if is_asked { 0 } else { self.stored_bytes - before })
     }
 
     /// Chooses the batch that goes on. Who waits overtakes a batch of other groups at the end of an

@@ -97,8 +97,9 @@ impl Host {
         }
     }
 
-    fn step(&self, wanted: Wanted) {
-        self.core.push_one(wanted).unwrap();
+    /// Returns whether it uses the rate up.
+    fn step(&self, wanted: Wanted) -> bool {
+        self.core.push_one(wanted).unwrap() > 0
     }
 
     fn asked(groups: u32) -> Wanted {
@@ -174,17 +175,21 @@ fn batch_that_was_overtaken_counts_when_it_ends() {
 fn rate_holds_what_nobody_waits_for_and_nothing_else() {
     let host = Host::new();
     host.write_back(5, 1);
-    host.step(Host::due(WRITE_BACK));
+    assert!(host.step(Host::due(WRITE_BACK)));
     for _ in 0..3 {
         let waiter = host.write(THROUGH, 2).unwrap();
-        host.step(Wanted { is_held: true, ..Host::asked(WRITE_THROUGH) });
+        assert!(!host.step(Wanted { is_held: true, ..Host::asked(WRITE_THROUGH) }));
         host.runtime.block_on(waiter).unwrap();
     }
-    host.step(Wanted { is_held: true, ..Host::due(WRITE_BACK) });
+    assert!(!host.step(Wanted { is_held: true, ..Host::due(WRITE_BACK) }));
     assert_eq!(host.stored(), [MORE, ASIDE, ASIDE, ASIDE]);
     // Somebody waits for it: a flush that goes to the origin.
-    host.step(Wanted { is_held: true, ..Host::asked(WRITE_BACK) });
+    assert!(!host.step(Wanted { is_held: true, ..Host::asked(WRITE_BACK) }));
     assert_eq!(host.stored()[4..], [MORE]);
+    // Others wait, and it is its turn.
+    assert!(host.write(THROUGH, 3).is_some());
+    assert!(!host.step(Host::asked(WRITE_THROUGH)));
+    assert!(host.step(Host::asked(WRITE_THROUGH)));
 }
 
 #[test]

@@ -377,11 +377,10 @@ fn push_until_closed(core: &Core) {
             core.wait_for_close(now + LOOK_AROUND);
             continue;
         }
-        let before = core.origin_log_bytes.load(Ordering::Relaxed);
         match core.push_one(wanted) {
-            Ok(()) => {
-                let stored = core.origin_log_bytes.load(Ordering::Relaxed).saturating_sub(before);
-                rate.note(stored, Instant::now());
+            Ok(bytes) => {
+                // What somebody waits for uses nothing of the rate up, or it would starve the rest.
+                rate.note(bytes, Instant::now());
                 retry = RETRY_FIRST;
                 *core.error.lock() = None;
             }

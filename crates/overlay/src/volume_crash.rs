@@ -366,7 +366,7 @@ impl Run {
         let all = Wanted { asked: 0b1011, ..Wanted::default() };
         // A late answer to the process before makes it look once more.
         let refused = (0..200).find_map(|_| match zombie.push_one(all) {
-            Ok(()) | Err(PushError::Retry(_)) => None,
+            Ok(_) | Err(PushError::Retry(_)) => None,
             Err(error) => Some(error),
         });
         match refused {
