@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 
 use crate::core::Core;
 use crate::durability::DurabilityClass;
-use crate::extent_map::Extent;
+use crate::extent_map::{Extent, Place};
 use crate::record::SECTOR;
 use crate::{OverlayError, limits};
 
@@ -183,12 +183,13 @@ impl Fold<'_> {
         let len = self.chunk_size.bytes() as u64;
         let (offset, end) = (chunk * len, ((chunk + 1) * len).min(self.size_bytes));
         let (start, end) = (offset / SECTOR, end / SECTOR);
-        let regions = {
+        let (regions, extents): (_, Vec<_>) = {
             let map = self.core.log.map.read();
-            self.extents.extend(map.extents.range(start, end).filter(|extent| {
+            let travels = |extent: &Extent| {
                 !map.regions.has_class(extent.start, extent.end, DurabilityClass::None)
-            }));
-            std::sync::Arc::clone(&map.regions)
+            };
+            let extents = map.extents.range(start, end).filter(travels).collect();
+            (std::sync::Arc::clone(&map.regions), extents)
         };
         let mut content = vec![0; len as usize];
         let used = ((end - start) * SECTOR) as usize;
@@ -209,6 +210,13 @@ impl Fold<'_> {
                 content[place].copy_from_slice(&bytes);
             }
         }
+        // A place in the log is never used twice, but zeros may have been something else when they
+        // were read just now, and be zeros again when the base is replaced.
+        self.extents.extend(extents.into_iter().filter(|extent| {
+            let range = (extent.start - start) * SECTOR..(extent.end - start) * SECTOR;
+            let read = &content[range.start as usize..range.end as usize];
+            extent.place != Place::Zero || is_zero(read)
+        }));
         self.add_content(chunk, content)
     }
 

@@ -77,7 +77,8 @@ impl MapState {
         self.extents.insert(extent, |old| forget(segments, old));
     }
 
-    /// Takes `start..end` out of the overlay where it is still in `place`.
+    /// Takes `extent` out of the overlay where it is still in its place, and on the origin: zeros
+    /// may be newer ones, and what is dirty must be there for a cut to find.
     pub(crate) fn drop_extent(&mut self, extent: &Extent) {
         let same = |now: &Extent| {
             let (from, to) = (now.start.max(extent.start), now.end.min(extent.end));
@@ -85,8 +86,10 @@ impl MapState {
         };
         let unchanged: Vec<_> = self.extents.range(extent.start, extent.end).filter(same).collect();
         for extent in unchanged {
-            for cut in self.cuts.iter_mut().flatten() {
-                cut.resolve(extent.start, extent.end, &self.extents, &self.segments);
+            let cuts = self.cuts.iter().flatten().map(|cut| &cut.ranges);
+            let mut dirty = self.dirty.iter().map(|group| &group.ranges).chain(cuts);
+            if dirty.any(|ranges| ranges.overlaps(extent.start, extent.end)) {
+                continue;
             }
             let segments = &self.segments;
             self.extents.remove(extent.start, extent.end, |old| forget(segments, old));
@@ -340,5 +343,27 @@ mod tests {
         assert!(state.oldest_dirty().is_some());
         assert_eq!(state.dirty_run(0, 30), (8, true));
         assert_eq!(state.dirty_run(8, 30), (20, false));
+    }
+
+    #[test]
+    fn what_is_dirty_stays_in_the_overlay() {
+        let mut state = state();
+        let zeros = Extent { start: 0, end: 8, place: Place::Zero };
+        state.apply(&zeros);
+        write(&mut state, 0, 8, 4096);
+        // Zeros once more, and not those of before.
+        state.apply(&zeros);
+        state.mark_dirty(0, 8, Instant::now);
+        state.drop_extent(&zeros);
+        assert_eq!(state.extents.len(), 1);
+        assert!(state.begin_cut(Stream::Main, |_| true));
+        state.drop_extent(&zeros);
+        while !state.resolve_some(Stream::Main, 1) {}
+        assert_eq!(state.take_resolved(Stream::Main).0, [zeros]);
+        state.drop_extent(&zeros);
+        assert_eq!(state.extents.len(), 1, "the cut may be given up");
+        state.finish_cut(Stream::Main);
+        state.drop_extent(&zeros);
+        assert_eq!(state.extents.len(), 0);
     }
 }
