@@ -55,6 +55,31 @@ impl LocalLog {
         Ok(self.has_room())
     }
 
+    /// Frees segments of a log that has no checkpoint yet: nobody recovers from it, so what is dead
+    /// goes at once. There may be no room after it.
+    pub(crate) fn make_room_unsaved(&self) -> Result<(), OverlayError> {
+        if self.has_room() {
+            return Ok(());
+        }
+        let _turn = self.keep_turn.lock();
+        while !self.has_room() {
+            if self.dead_segments() == 0 && !self.reclaim_one(LIVE_PERCENT_URGENT)? {
+                break;
+            }
+            let head = self.head.lock().segment.number;
+            let is_dead = |s: &&Arc<Segment>| s.number < head && s.live() == 0;
+            let dead: Vec<_> =
+                self.map.read().segments.values().filter(is_dead).map(|s| s.number).collect();
+            for number in dead {
+                self.map.write().segments.remove(&number);
+                let name = Segment::file_name(number);
+                let removed = self.disk.remove(&name);
+                removed.map_err(|error| OverlayError::io(format!("remove {name}"), error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// A log may be twice as long as what is alive in it, and four segments.
     fn is_mostly_dead(&self) -> bool {
         let (bytes, live) = self.usage();

@@ -96,6 +96,7 @@ pub(crate) fn replay(
             return Ok(());
         }
         let (first, len) = (record.offset / SECTOR, end - record.offset);
+        log.make_room_unsaved()?;
         match record.content {
             Some(content) => log.restore(first, &content[..len as usize]),
             None => log.restore_zeroes(first, len / SECTOR),
