@@ -64,9 +64,11 @@ struct Run {
     /// Index of the newest state that the origin must have, by region.
     pushed: [usize; 4],
     number: u64,
+    /// The write-through region is write-back for now.
+    is_relaxed: bool,
 }
 
-fn durability() -> Durability {
+fn durability(is_relaxed: bool) -> Durability {
     let region = |(first, last, class): (u64, u64, DurabilityClass), period_s| RegionSpec {
         first: Some(first * 512),
         last: Some(last * 512),
@@ -74,9 +76,13 @@ fn durability() -> Durability {
         class,
         period_s,
     };
+    let through = match is_relaxed {
+        true => (REGIONS[1].0, REGIONS[1].1, DurabilityClass::WriteBack),
+        false => REGIONS[1],
+    };
     Durability {
         regions: vec![
-            region(REGIONS[1], None),
+            region(through, None),
             region(REGIONS[2], None),
             region(REGIONS[3], Some(5.0)),
         ],
@@ -100,6 +106,7 @@ fn open(
     origin: &MemoryOrigin,
     record: &Record,
     runtime: &Handle,
+    is_relaxed: bool,
 ) -> Result<Core, OverlayError> {
     let disk: Arc<dyn LogDisk> = Arc::new(disk.clone());
     let opening = Opening {
@@ -109,7 +116,7 @@ fn open(
         size_bytes: SECTORS * 512,
         manifest: record.manifest,
         logs: record.logs.clone(),
-        durability: durability(),
+        durability: durability(is_relaxed),
     };
     let base = record.manifest.map(|manifest| {
         Arc::new(MemoryBase(Bytes::from(origin.disk(&manifest))))
@@ -126,7 +133,7 @@ impl Run {
     fn new(seed: u64, runtime: &Handle) -> Run {
         let (disk, origin) = (MemoryDisk::new(16 << 20), MemoryOrigin::default());
         let record = Record { epoch: 1, next: 1 << 16, manifest: None, logs: Vec::new() };
-        let core = Arc::new(open(&disk, &origin, &record, runtime).unwrap());
+        let core = Arc::new(open(&disk, &origin, &record, runtime, false).unwrap());
         Run {
             rng: seeded_rng(seed),
             runtime: runtime.clone(),
@@ -138,6 +145,7 @@ impl Run {
             flushed: 0,
             pushed: [0; 4],
             number: 0,
+            is_relaxed: false,
         }
     }
 
@@ -150,7 +158,8 @@ impl Run {
             80..84 => drop(self.core.log.keep(VOLUME, self.record.epoch, 32 << 10)),
             84..88 => self.fault(),
             88..91 => self.fold(),
-            91..93 => self.origin.late_arrive(),
+            91..92 => self.origin.late_arrive(),
+            92..93 => self.change_regions(),
             93..97 => self.crash(),
             _ => self.take_over(),
         }
@@ -225,8 +234,7 @@ impl Run {
     }
 
     fn push_one(&mut self) {
-        // Class `none`, group 2, is never wanted.
-        let mut groups = || self.rng.random_range(0..16_u32) & 0b1011;
+        let mut groups = || self.rng.random_range(0..16_u32);
         let (asked, due) = (groups() & groups(), groups());
         let (is_held, is_whole) = (self.rng.random_bool(0.2), self.rng.random_bool(0.1));
         let wanted = Wanted { asked, due, is_held, is_whole };
@@ -244,6 +252,12 @@ impl Run {
             Err(OverlayError::Fenced(_)) => panic!("the owner is fenced"),
             Err(_) => {}
         }
+    }
+
+    /// Groups get other regions and numbers, whatever is under way.
+    fn change_regions(&mut self) {
+        self.is_relaxed = !self.is_relaxed;
+        self.core.apply_regions(&durability(self.is_relaxed), &[]);
     }
 
     fn fault(&mut self) {
@@ -303,11 +317,12 @@ impl Run {
             self.disk.after_power_failure(&mut self.rng)
         };
         self.origin.faults.disarm();
-        let core = open(&self.disk, &self.origin, &self.record, &self.runtime);
+        let core = open(&self.disk, &self.origin, &self.record, &self.runtime, self.is_relaxed);
         self.core = Arc::new(core.unwrap());
         let found = self.read_state();
         let least = if is_kill { self.states.len() - 1 } else { self.flushed };
-        let index = (least..self.states.len()).find(|index| self.states[*index] == found);
+        // The newest of equal ones: the origin may have what was written between them.
+        let index = (least..self.states.len()).rfind(|index| self.states[*index] == found);
         let index = index.unwrap_or_else(|| {
             let differs = |state: &State| -> Vec<_> {
                 let pairs = state.iter().zip(&found).enumerate();
@@ -321,7 +336,6 @@ impl Run {
                 self.states.len()
             )
         });
-        // Where writes changed nothing, an older state is as good as the newest one like it.
         self.states.truncate(index + 1);
         self.flushed = index;
         self.pushed = self.pushed.map(|pushed| pushed.min(index));
@@ -347,7 +361,8 @@ impl Run {
         let found = self.origin_state();
         self.check_prefixes(&found);
         self.disk = MemoryDisk::new(16 << 20);
-        let core = open(&self.disk, &self.origin, &self.record, &self.runtime).unwrap();
+        let core =
+            open(&self.disk, &self.origin, &self.record, &self.runtime, self.is_relaxed).unwrap();
         self.core = Arc::new(core);
         assert_eq!(self.read_state(), found, "a replay gives what the origin holds");
         self.states = vec![found];
@@ -362,8 +377,8 @@ impl Run {
         if zombie.log.appended() == before {
             return; // its disk has failed, or is full
         }
-        assert!(matches!(done, Done::Later(_)), "nobody has stored it");
-        let all = Wanted { asked: 0b1011, ..Wanted::default() };
+        assert!(self.is_relaxed || matches!(done, Done::Later(_)), "nobody has stored it");
+        let all = Wanted { asked: 0b1111, ..Wanted::default() };
         // A late answer to the process before makes it look once more.
         let refused = (0..200).find_map(|_| match zombie.push_one(all) {
             Ok(_) | Err(PushError::Retry(_)) => None,
