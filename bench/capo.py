@@ -13,6 +13,10 @@ origin that counts its requests (:mod:`bench.capo_replay`, which says how time i
 A request at the origin is an HTTP request and may carry much: a log object of 8 MiB is one, as a
 chunk of 64 KiB is. So everything is also given in operations: transfers of at most 64 KiB.
 
+The load is thinned, but what a volume does at a time is not: a push is at least one object, a fold
+(after 256 objects) a burst of requests. Both weigh more in a thinned busiest second than in a whole
+one, and folds are fewer in a short replay than they are in the long run: try several ``--load``.
+
 All desktops are on one host. Of several hosts the origin would see as many writes, and reads as
 often as chunks, which the hosts share.
 
