@@ -95,8 +95,8 @@ OPTIONS = [
         max=600.0,
         help=(
             "Seconds that one operation of a volume on the origin may take, with its repetitions, "
-            "before it counts as failed. Writes that wait for the origin then fail with EIO; "
-            "writes that do not are kept and pushed later."
+            "before it counts as failed. Writes that wait for the origin fail with EIO when it has "
+            "stored nothing for so long; writes that do not wait are kept and pushed later."
         ),
     ),
 ]
