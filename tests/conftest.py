@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -15,6 +16,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--extended", action="store_true", help="run the long variants of the one-box tests too"
     )
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, also where the tests run in the background.
+
+    A shell starts what it puts into the background with SIGINT ignored, and that is inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
