@@ -32,12 +32,13 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use acstor_types::DiskId;
+use acstor_types::bytes_le::{u32_at, u64_at};
 
 use crate::disk::{LogDisk, LogFile};
 use crate::extent_map::{Extent, Place};
 use crate::log::LocalLog;
 use crate::range_set::RangeSet;
-use crate::record::{OVERLAY_LOG_VERSION, u32_at, u64_at};
+use crate::record::OVERLAY_LOG_VERSION;
 use crate::segment::Segment;
 use crate::{OverlayError, limits};
 

@@ -4,7 +4,9 @@
 //! 512-byte sectors and its entries. A table that is damaged has no partitions; so has one that
 //! is being written.
 
-use crate::record::{SECTOR, u32_at, u64_at};
+use acstor_types::bytes_le::{u32_at, u64_at};
+
+use crate::record::SECTOR;
 use crate::regions::Partition;
 
 const ENTRIES_MAX: u32 = 256;

@@ -33,11 +33,12 @@
 //! 28   CRC-32 of bytes 0..28     u32
 //! ```
 
+use acstor_types::bytes_le::{u32_at, u64_at};
 use acstor_types::{Digest, DiskId, ErrorKind};
 use bytes::Bytes;
 
 use crate::limits;
-use crate::record::{SECTOR, u32_at, u64_at};
+use crate::record::SECTOR;
 
 /// Version that this build writes; it reads this one only.
 pub const VOLUME_LOG_VERSION: u32 = 1;

@@ -35,6 +35,8 @@
 //! The salt, random for each segment, keeps a guest from writing something that recovery would
 //! take for a record, and what an earlier use of the disk left from being taken for one.
 
+use acstor_types::bytes_le::{u32_at, u64_at};
+
 use crate::limits;
 
 /// Version that this build writes; it reads this one only.
@@ -183,18 +185,6 @@ impl RecordHeader {
 
 pub(crate) fn crc_matches(bytes: &[u8; HEADER_LEN]) -> bool {
     crc32fast::hash(&bytes[..CRC_OFFSET]) == u32_at(bytes, CRC_OFFSET)
-}
-
-pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[offset..offset + 4]);
-    u32::from_le_bytes(field)
-}
-
-pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[offset..offset + 8]);
-    u64::from_le_bytes(field)
 }
 
 #[cfg(test)]

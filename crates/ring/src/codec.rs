@@ -20,6 +20,8 @@
 //! then   owner of each v-node, as a host's number in the table   2^k x u16
 //! ```
 
+use acstor_types::bytes_le::{u32_at, u64_at};
+
 use crate::{Host, Ring, RingError, Topology, limits};
 
 /// Version that this build writes; it reads this one only.
@@ -154,16 +156,4 @@ fn decode_hosts(mut table: &[u8], host_count: usize) -> Result<Vec<Host>, RingEr
         return Err(RingError::Range("host table is longer than its hosts"));
     }
     Ok(hosts)
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[offset..offset + 4]);
-    u32::from_le_bytes(field)
-}
-
-fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[offset..offset + 8]);
-    u64::from_le_bytes(field)
 }

@@ -4,7 +4,7 @@
 //! here; each has a page in the documentation (`reference/formats`), a version constant and a
 //! golden file under `tests/golden` that Rust and Python both read.
 
-mod bytes_le;
+pub mod bytes_le;
 mod chunk_size;
 mod digest;
 mod disk_id;
