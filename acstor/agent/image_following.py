@@ -10,7 +10,7 @@ from typing import Any
 
 from acstor import dataplane, exception
 from acstor.admin.client import AdminClient
-from acstor.agent.atomic_file import write_atomically
+from acstor.atomic_file import write_atomically
 from acstor.origin.base import Origin
 from acstor.repository import layout
 from acstor.repository.catalogue import Catalogue

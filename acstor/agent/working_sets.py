@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from acstor import dataplane, exception
 from acstor.admin import bitmap
-from acstor.agent.atomic_file import write_atomically
 from acstor.agent.duty import Sight
+from acstor.atomic_file import write_atomically
 from acstor.repository import working_set
 from acstor.repository.working_set import CHUNK_COUNT_MAX, Report, WorkingSet
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acstor import exception
+from acstor.atomic_file import sync_directory
 
 FORMAT_VERSION = 1
 FILE_BYTES_MAX = 4 << 30
@@ -113,14 +114,14 @@ class Attachments:
         os.replace(arrived_path, self._path(disk_id, "manifest"))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(disk_id, "hidden"))
-        _sync_directory(self._images)
+        sync_directory(self._images)
 
     def hide_image(self, disk_id: str) -> None:
         """Note that an image is withdrawn but in use."""
         _check_id(disk_id)
         with open(self._path(disk_id, "hidden"), "wb"):
             pass
-        _sync_directory(self._images)
+        sync_directory(self._images)
 
     def forget_image(self, disk_id: str) -> None:
         """Remove what is kept of an image."""
@@ -129,7 +130,7 @@ class Attachments:
         for kind in ("manifest", "hidden", _WORKING_SET):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(disk_id, kind))
-        _sync_directory(self._images)
+        sync_directory(self._images)
 
     def refuse_image(self, disk_id: str) -> None:
         """Put a manifest aside that cannot be attached, for a person to look at."""
@@ -139,14 +140,14 @@ class Attachments:
         """Keep an arrived bitmap as the working set of an image."""
         _check_id(disk_id)
         os.replace(arrived_path, self._path(disk_id, _WORKING_SET))
-        _sync_directory(self._images)
+        sync_directory(self._images)
 
     def forget_working_set(self, disk_id: str) -> None:
         """Remove the working set of an image."""
         _check_id(disk_id)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(disk_id, _WORKING_SET))
-        _sync_directory(self._images)
+        sync_directory(self._images)
 
     def ring_path(self) -> str | None:
         """Return the path of the ring that was in use, or None."""
@@ -155,7 +156,7 @@ class Attachments:
     def keep_ring(self, arrived_path: str) -> None:
         """Keep an arrived ring as the one in use."""
         os.replace(arrived_path, self._ring)
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
     def is_draining(self) -> bool:
         """Return whether peers were refused."""
@@ -169,7 +170,7 @@ class Attachments:
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._draining)
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
     def count_held_start(self) -> int:
         """Count a start that found the mount held; return how many there were in a row."""
@@ -206,7 +207,7 @@ class Attachments:
             copy.flush()
             os.fsync(copy.fileno())
         os.replace(path, self._repository)
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
     def _path(self, disk_id: str, kind: str) -> str:
         return os.path.join(self._images, f"{disk_id}.{kind}")
@@ -225,11 +226,3 @@ def _open_without_waiting(path: str, flags: int) -> int:
     # A pipe at the path, or a link into the mount that this process serves, would otherwise block
     # the data plane's control for ever.
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

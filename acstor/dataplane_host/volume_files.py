@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acstor import exception
+from acstor.atomic_file import sync_directory
 
 FORMAT_VERSION = 1
 FILE_BYTES_MAX = 64 << 20
@@ -151,8 +152,8 @@ class VolumeFiles:
         self.remove(volume)
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         os.makedirs(self.log_directory(volume), mode=0o700)
-        _sync_directory(self.directory(volume))
-        _sync_directory(self._directory)
+        sync_directory(self.directory(volume))
+        sync_directory(self._directory)
 
     def keep(self, kept: KeptVolume, manifest: bytes | None = None) -> None:
         """Keep what a volume is opened with.
@@ -171,7 +172,7 @@ class VolumeFiles:
         directory = self.directory(volume)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(directory, _KEPT))
-            _sync_directory(directory)
+            sync_directory(directory)
 
     def remove(self, volume: str) -> None:
         """Remove all that is kept of a volume."""
@@ -195,12 +196,4 @@ class VolumeFiles:
             copy.flush()
             os.fsync(copy.fileno())
         os.replace(path, os.path.join(directory, name))
-        _sync_directory(directory)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_directory(directory)

@@ -9,7 +9,7 @@ from typing import Any
 
 from acstor import exception
 from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
-from acstor.agent.atomic_file import write_atomically
+from acstor.atomic_file import write_atomically
 from acstor.preload.states import PromiseEvent, PromiseState, next_state
 from acstor.preload.wish import checked_id, checked_image, checked_what, is_number, is_whole
 

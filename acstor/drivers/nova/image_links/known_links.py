@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from acstor import exception
-from acstor.agent.atomic_file import write_atomically
+from acstor.atomic_file import write_atomically
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.repository.layout import canonical_image_id
 

@@ -23,14 +23,18 @@ def write_atomically(path: str, content: bytes, *, is_synced: bool = False) -> N
                 os.fsync(target.fileno())
         os.replace(temporary, path)
         if is_synced:
-            _sync_directory(directory)
+            sync_directory(directory)
     except OSError:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
 
 
-def _sync_directory(path: str) -> None:
+def sync_directory(path: str) -> None:
+    """Return once the names in a directory outlive a power failure.
+
+    :raises OSError: when they cannot be made to.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
