@@ -24,11 +24,11 @@ from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.pinning import Pinner
-from acstor.agent.published_ring import RingReference
 from acstor.agent.ring_following import RingFollower
 from acstor.agent.ring_publication import RingPublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
 from acstor.origin.base import Origin
+from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ MEMBER_VERSION = 1
 """Raised when a field changes its meaning; unknown fields are ignored."""
 TEXT_LENGTH_MAX = 512
 """Longest text of a member, characters."""
-WEIGHT_MAX = (1 << 32) - 1
 
 
 @dataclasses.dataclass(frozen=True)

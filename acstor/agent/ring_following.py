@@ -4,8 +4,8 @@ import logging
 import os
 
 from acstor.admin.client import AdminClient
-from acstor.agent.published_ring import RingReference
 from acstor.atomic_file import write_atomically
+from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Publishing a new ring when the hosts have changed.
+"""Publishing a new ring when the hosts or the decision in force have changed.
 
 Whoever holds the tooz lock does it. Losing the lock without noticing harms nothing: the ref is
 changed by compare-and-swap, so that of two publishers one is refused and looks again.
@@ -10,34 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from acstor import exception
-from acstor.agent.member import WEIGHT_MAX, Member
-from acstor.agent.published_ring import PublishedRing, RingReference
-from acstor.dataplane import DataPlaneError, Ring, RingHost, build_ring
+from acstor.agent.member import Member
+from acstor.dataplane import DataPlaneError, Ring, RingHost
+from acstor.ring.building import as_before, next_ring, wanted_hosts, weighted
+from acstor.ring.decision import Decision
+from acstor.ring.published_ring import PublishedRing, RingReference
 
 LOG = logging.getLogger(__name__)
-
-EQUAL_WEIGHT = 100
-_WEIGHT_UNIT = 1 << 20
-"""Bytes per unit of weight where shares follow the capacities."""
-
-
-def wanted_hosts(members: Mapping[str, Member], weights: str) -> list[RingHost]:
-    """Return the hosts of the next ring, ordered by name.
-
-    A draining host stays in the ring with weight 0, so that it can still be asked for what it
-    holds, as long as another one can take its share.
-
-    :param weights: ``equal`` or ``capacity``.
-    """
-    hosts = []
-    for name, member in sorted(members.items()):
-        weight = EQUAL_WEIGHT
-        if weights == "capacity":
-            weight = max(1, min(WEIGHT_MAX, member.capacity_bytes // _WEIGHT_UNIT))
-        if member.is_draining:
-            weight = 0
-        hosts.append(RingHost(name, member.peer_address, weight, member.topology))
-    return hosts if any(host.weight for host in hosts) else []
 
 
 def _described(hosts: list[RingHost]) -> list[tuple[str, str, int, str]]:
@@ -45,9 +24,10 @@ def _described(hosts: list[RingHost]) -> list[tuple[str, str, int, str]]:
 
 
 class RingPublisher:
-    """Turns a change of the members into a new generation, once it has settled.
+    """Turns a change of the members, once it has settled, or of the decision into a generation.
 
-    :param settle_delay: seconds for which the wanted hosts must be unchanged.
+    :param weights: ``equal`` or ``capacity``: shares of hosts between which nothing is decided.
+    :param settle_delay: seconds for which the members must be unchanged.
     :param vnode_count: of a deployment's first ring, and of the next where it was changed.
     :param clock: monotonic seconds.
     """
@@ -66,47 +46,72 @@ class RingPublisher:
         self._vnode_count = vnode_count
         self._settle_delay = settle_delay
         self._clock = clock
-        self._wanted: list[tuple[str, str, int, str]] = []
-        self._wanted_since = 0.0
+        self._members: list[tuple[str, str, int, str]] = []
+        self._members_since = 0.0
 
-    def look(self, members: Mapping[str, Member]) -> Ring | None:
+    def look(
+        self,
+        members: Mapping[str, Member],
+        decision: Decision | None = None,
+        *,
+        is_decision_known: bool = True,
+    ) -> Ring | None:
         """Publish a ring for these members where that is due; return it.
 
+        :param decision: in force; None: there is none.
+        :param is_decision_known: False: it cannot be read; weights stay as the ring has them.
         :raises UnavailableError: when the origin cannot be reached.
         :raises CorruptError: when the published ring is not readable.
         :raises InvalidError: when no ring can be built of the members.
         """
-        hosts = wanted_hosts(members, self._weights)
-        if not hosts:
+        base = wanted_hosts(members, self._weights)
+        if not base:
             return None
-        described, now = _described(hosts), self._clock()
-        if described != self._wanted:
-            self._wanted, self._wanted_since = described, now
-        published = self._reference.look()
-        if published is not None and self._is_as_wanted(published.ring):
+        described, now = _described(base), self._clock()
+        if described != self._members:
+            self._members, self._members_since = described, now
+        if self._hosts_due(base, self._reference.look(), decision, is_decision_known) is None:
             return None
-        if now - self._wanted_since < self._settle_delay:
+        if now - self._members_since < self._settle_delay:
             return None
         published = self._reference.read()
-        if published is not None and self._is_as_wanted(published.ring):
-            return None
-        return self._publish(hosts, published)
+        hosts = self._hosts_due(base, published, decision, is_decision_known)
+        return None if hosts is None else self._publish(hosts, published, decision)
 
     def seconds_until_due(self) -> float:
         """Return the seconds until the present members have settled."""
-        return max(0.0, self._wanted_since + self._settle_delay - self._clock())
+        return max(0.0, self._members_since + self._settle_delay - self._clock())
 
-    def _is_as_wanted(self, ring: Ring) -> bool:
+    def _hosts_due(
+        self,
+        base: list[RingHost],
+        published: PublishedRing | None,
+        decision: Decision | None,
+        is_decision_known: bool,
+    ) -> list[RingHost] | None:
+        """Return the hosts of the ring to publish, None when the published one is as wanted."""
+        ring = published.ring if published else None
+        if is_decision_known or ring is None:
+            hosts = weighted(base, decision)
+        else:
+            hosts = as_before(base, ring)
         # More v-nodes are no difference: their number never shrinks, and hosts that are
         # configured differently must agree in the end.
-        return _described(ring.hosts) == self._wanted and ring.vnode_count >= self._vnode_count
+        is_as_wanted = (
+            ring is not None
+            and _described(ring.hosts) == _described(hosts)
+            and ring.vnode_count >= self._vnode_count
+        )
+        return None if is_as_wanted else hosts
 
-    def _publish(self, hosts: list[RingHost], published: PublishedRing | None) -> Ring | None:
+    def _publish(
+        self, hosts: list[RingHost], published: PublishedRing | None, decision: Decision | None
+    ) -> Ring | None:
         previous = published.ring if published else None
         seed = previous.seed if previous else random.getrandbits(63)
         vnode_count = max(self._vnode_count, previous.vnode_count if previous else 0)
         try:
-            ring = build_ring(hosts, vnode_count, seed, previous)
+            ring = next_ring(hosts, previous, decision, vnode_count=vnode_count, seed=seed)
         except DataPlaneError as error:
             raise exception.InvalidError(
                 f"no ring can be built of {len(hosts)} hosts: {error}",

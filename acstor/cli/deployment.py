@@ -11,9 +11,9 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
-from acstor.agent.published_ring import PublishedRing, read_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
+from acstor.ring.published_ring import PublishedRing, read_ring
 
 ORIGIN_DEADLINE = 5.0
 """Seconds for which a command tries to reach the origin."""

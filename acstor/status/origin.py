@@ -9,10 +9,10 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception
-from acstor.agent.published_ring import read_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.repository import repository
+from acstor.ring.published_ring import read_ring
 from acstor.status.verdict import failure_of, success, warning
 
 _DEADLINE = 5.0

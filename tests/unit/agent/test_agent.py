@@ -10,7 +10,6 @@ from acstor import exception
 from acstor.agent.agent import Agent
 from acstor.agent.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
 from acstor.agent.image_following import RECHECK_INTERVAL
-from acstor.agent.published_ring import RING_REF, read_ring
 from acstor.agent.states import (
     TRANSITIONS,
     AgentEvent,
@@ -22,6 +21,7 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.repository import layout
 from acstor.repository.image_record import ImageRecord
+from acstor.ring.published_ring import RING_REF, read_ring
 from acstor.states import IllegalTransitionError
 from tests.doubles.memory_runtime import CHUNK_SIZE, make_manifest
 from tests.fixtures.conditions import wait_for

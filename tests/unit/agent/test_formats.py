@@ -6,11 +6,11 @@ import pytest
 
 from acstor.agent import states as agent_states
 from acstor.agent.desired_host import WISH_VERSION, HostWish
-from acstor.agent.published_ring import GENERATION_VERSION, encode_generation
 from acstor.dataplane_host import attachments
 from acstor.dataplane_host import states as process_states
 from acstor.dataplane_host.attachments import Attachments
 from acstor.holder import states as holder_states
+from acstor.ring.published_ring import GENERATION_VERSION, encode_generation
 
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"

@@ -2,7 +2,14 @@ import pytest
 
 from acstor import exception
 from acstor.agent.member import Member
-from acstor.agent.published_ring import (
+from acstor.agent.ring_publication import RingPublisher
+from acstor.dataplane import build_ring
+from acstor.origin.base import Origin
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.origin.memory import MemoryOrigin
+from acstor.ring.building import wanted_hosts
+from acstor.ring.decision import Decision
+from acstor.ring.published_ring import (
     GENERATION_REF,
     RECHECK_INTERVAL,
     RING_REF,
@@ -10,11 +17,6 @@ from acstor.agent.published_ring import (
     encode_generation,
     read_ring,
 )
-from acstor.agent.ring_publication import RingPublisher, wanted_hosts
-from acstor.dataplane import build_ring
-from acstor.origin.base import Origin
-from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.origin.memory import MemoryOrigin
 from tests.unit.agent.conftest import Clock
 
 GIB = 1 << 30
@@ -248,3 +250,36 @@ def test_number_is_written_with_the_ring(
     ref = origin.get_ref(GENERATION_REF)
     assert ref is not None
     assert ref.content == encode_generation(1)
+
+
+def decided(**weights: int) -> Decision:
+    return Decision(1, 1, "leader", 0, "equation1", weights)
+
+
+def test_changed_decision_is_published_at_once_and_an_unknown_one_changes_no_weight(
+    publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
+) -> None:
+    found = members(member("h1"), member("h2"))
+    publish(publisher, clock, found)
+    ring = publisher.look(found, decided(h1=5000, h2=15000))
+    assert ring is not None
+    assert [(host.weight, host.vnodes) for host in ring.hosts] == [(5000, 16), (15000, 48)]
+    assert publisher.look(found, decided(h1=5000, h2=15000)) is None
+    assert publisher.look(found, None, is_decision_known=False) is None
+    third = members(member("h1"), member("h2"), member("h3"))
+    assert publisher.look(third, None, is_decision_known=False) is None  # has to settle
+    clock.now += 2.0
+    ring = publisher.look(third, None, is_decision_known=False)
+    assert ring is not None
+    assert [host.weight for host in ring.hosts] == [5000, 15000, 10000]
+
+
+def test_without_a_decision_any_more_weights_are_as_the_members_are(
+    publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
+) -> None:
+    found = members(member("h1"), member("h2"))
+    publish(publisher, clock, found)
+    publisher.look(found, decided(h1=5000, h2=15000))
+    ring = publisher.look(found, None)
+    assert ring is not None
+    assert [host.vnodes for host in ring.hosts] == [32, 32]

@@ -1,0 +1,1 @@
+"""The ring that a deployment uses: where it is published, and what it is built from."""
