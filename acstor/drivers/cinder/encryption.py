@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from castellan import key_manager
+from cinder import exception as cinder_exception
 from cinder.image import image_utils
 from cinder.volume import volume_utils
 from oslo_config import cfg
@@ -27,6 +28,23 @@ LUKS_HEADER = struct.Struct(">6sH96xI")
 """Magic, version, three names that do not matter here, payload offset in sectors."""
 
 Execute = Callable[..., Any]
+
+
+def refuse_copy(source: Any, copy: Any) -> None:
+    """Refuse Cinder's generic copy of one volume into another where either is encrypted.
+
+    It copies as many bytes as a guest sees, not the header, so the end would be missing; and what
+    changes the key it copies through dm-crypt, which wants device nodes.
+
+    :raises UnsupportedError: where that is asked for.
+    """
+    if source.encryption_key_id is None and copy.encryption_key_id is None:
+        return
+    raise exception.UnsupportedError(
+        f"volume {source.id} is not copied: a volume of ACStor is not encrypted, decrypted or, "
+        "when it is encrypted, moved to another repository by a copy",
+        hint="make a volume of the wanted type, attach both to an instance and copy there",
+    )
 
 
 def header_bytes(size_bytes: int) -> int:
@@ -60,9 +78,9 @@ def create_formatted(
 
     :param path: of a file that is there and empty.
     :param directory: for the file with the passphrase.
-    :raises VolumeDriverException: when the volume type's encryption is not LUKS version 1.
+    :raises UnsupportedError: when the volume type's encryption is not LUKS version 1.
     """
-    encryption = volume_utils.check_encryption_provider(volume, context)
+    encryption = _encryption_of(context, volume)
     cipher = image_utils.decode_cipher(encryption["cipher"], encryption["key_size"])
     with _passphrase_file(context, encryption, directory) as key_path:
         execute(
@@ -85,9 +103,9 @@ def create_formatted(
 def encrypt(context: Any, volume: Any, path: str, directory: str) -> None:
     """Replace a raw file by its encrypted form.
 
-    :raises VolumeDriverException: when the volume type's encryption is not LUKS version 1.
+    :raises UnsupportedError: when the volume type's encryption is not LUKS version 1.
     """
-    encryption = volume_utils.check_encryption_provider(volume, context)
+    encryption = _encryption_of(context, volume)
     cipher = image_utils.decode_cipher(encryption["cipher"], encryption["key_size"])
     encrypted = f"{path}.luks"
     try:
@@ -104,6 +122,19 @@ def encrypt(context: Any, volume: Any, path: str, directory: str) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(encrypted)
+
+
+def _encryption_of(context: Any, volume: Any) -> dict[str, Any]:
+    """Return what the volume type says of encryption."""
+    try:
+        found: dict[str, Any] = volume_utils.check_encryption_provider(volume, context)
+    except cinder_exception.VolumeDriverException as error:
+        raise exception.UnsupportedError(
+            f"the encryption of volume {volume.id} is not what guests' disks can have: {error.msg}",
+            hint="QEMU knows LUKS of version 1: give the volume type the provider luks, the "
+            "control location front-end, a cipher and a key size",
+        ) from error
+    return found
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def qos_specs_of(volume_type: Any) -> dict[str, Any] | None:
     """Return the QoS specs of a volume type: ``consumer`` and ``specs``."""
     if volume_type is None or not volume_type.qos_specs_id:
         return None
-    specs = volume_type.qos_specs
+    with volume_type.obj_as_admin():  # nobody else may read them, whoever makes a volume
+        specs = volume_type.qos_specs
     return None if specs is None else {"consumer": specs.consumer, "specs": dict(specs.specs or {})}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from cinder import exception as cinder_exception
+from cinder import objects
 
 from acstor import exception
 from acstor.drivers.cinder import encryption
@@ -26,6 +27,9 @@ class LifeCycle(Feature):
     @reported("creating volume {volume.id}")
     def create_volume(self, volume: Any) -> None:
         """Make an empty volume; of an encrypted one, the header."""
+        source = _copied_from(volume)
+        if source is not None:
+            encryption.refuse_copy(source, volume)
         if volume.encryption_key_id is None:
             self.make_disk(volume, volume.size * GIB, self.back_end.volumes.create)
             return
@@ -146,6 +150,14 @@ class LifeCycle(Feature):
 
     def _run(self, *command: Any) -> Any:
         return self._execute(*command)  # type: ignore[attr-defined] # Cinder's BaseVD has it
+
+
+def _copied_from(volume: Any) -> Any | None:
+    """Return the volume that Cinder is about to copy into a new one, None when it is not."""
+    prefix, target, source = str(volume.migration_status or "").partition("target:")
+    if prefix or not target:
+        return None
+    return objects.Volume.get_by_id(volume.obj_context, source)
 
 
 def new_volume(volume: Any, size_bytes: int) -> NewVolume:

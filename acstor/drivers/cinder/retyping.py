@@ -4,6 +4,7 @@ import logging
 from dataclasses import asdict
 from typing import Any
 
+from acstor.drivers.cinder import encryption
 from acstor.drivers.cinder.failures import reported
 from acstor.drivers.cinder.feature import disk_of, durability_of, limits_of
 from acstor.drivers.cinder.life_cycle import LifeCycle
@@ -23,7 +24,8 @@ class Retyping(LifeCycle):
     ) -> tuple[bool, dict[str, Any] | None]:
         """Give a volume the durability and the limits of another type.
 
-        :returns: whether that was all; encryption is for Cinder's generic way, which copies.
+        :returns: whether that was all; another encryption is left to Cinder's generic way, whose
+            copy :meth:`before_volume_copy` then refuses.
         """
         if diff and diff.get("encryption"):
             return False, None
@@ -60,6 +62,16 @@ class Retyping(LifeCycle):
             LOG.info("volume %s will be copied: %s has another repository", volume.id, host["host"])
             return False, None
         return True, None
+
+    @reported("copying volume {src_vol.id}")
+    def before_volume_copy(
+        self, context: Any, src_vol: Any, dest_vol: Any, remote: Any = None
+    ) -> None:
+        """Refuse a copy by Cinder that would not be one.
+
+        :raises VolumeDriverException: where either volume is encrypted.
+        """
+        encryption.refuse_copy(src_vol, dest_vol)
 
     def update_migrated_volume(
         self, context: Any, volume: Any, new_volume: Any, original_volume_status: str

@@ -1,6 +1,6 @@
 """Cinder's configuration: volumes of ACStor, and files in a shared folder by the NFS driver."""
 
-from acstor.testbed.onebox.configuration import endpoints
+from acstor.testbed.onebox.configuration import compute, endpoints
 from acstor.testbed.onebox.configuration.writer import Configuration
 from acstor.testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
 
@@ -9,6 +9,8 @@ STATE = "/var/lib/cinder"
 SHARE = f"{CONTROLLER}:/volumes"
 STOCK_BACKEND = "shared-folder"
 ACSTOR_BACKEND = "acstor"
+#: Of the same repository: volumes move to it without a copy.
+SECOND_BACKEND = "acstor-second"
 DRIVER = "acstor.drivers.cinder.driver.AcstorVolumeDriver"
 #: Volume types: name, extra specs. The first is what a volume of no named type gets.
 STOCK_TYPES: tuple[tuple[str, dict[str, str]], ...] = (
@@ -24,6 +26,12 @@ ACSTOR_TYPES: tuple[tuple[str, dict[str, str]], ...] = tuple(
     )
 )
 
+#: Where an image is weighs more than how much room there is.
+_SCHEDULING = {
+    "scheduler_default_weighers": "CapacityWeigher,AcstorImageWeigher",
+    "acstor_image_weight_multiplier": "2.0",
+}
+
 
 def volume_types(*, with_acstor: bool) -> tuple[tuple[str, dict[str, str]], ...]:
     """Return the volume types with their extra specs, the default one first."""
@@ -32,7 +40,8 @@ def volume_types(*, with_acstor: bool) -> tuple[tuple[str, dict[str, str]], ...]
 
 def backends(*, with_acstor: bool) -> tuple[str, ...]:
     """Return the names of cinder-volume's backends."""
-    return (ACSTOR_BACKEND, STOCK_BACKEND) if with_acstor else (STOCK_BACKEND,)
+    ours = (ACSTOR_BACKEND, SECOND_BACKEND) if with_acstor else ()
+    return (*ours, STOCK_BACKEND)
 
 
 def cinder(venv: str, *, with_acstor: bool) -> Configuration:
@@ -56,8 +65,15 @@ def cinder(venv: str, *, with_acstor: bool) -> Configuration:
             "backup_sha_block_size_bytes": str(32 << 10),
             "report_interval": "5",
             "service_down_time": "60",
+            # What back-ends have and how full they are is known this soon.
+            "backend_stats_polling_interval": "5",
+            **(_SCHEDULING if with_acstor else {}),
         },
-        **({ACSTOR_BACKEND: _acstor()} if with_acstor else {}),
+        **{
+            name: _acstor(name)
+            for name in backends(with_acstor=with_acstor)
+            if name != STOCK_BACKEND
+        },
         STOCK_BACKEND: {
             "volume_driver": "cinder.volume.drivers.nfs.NfsDriver",
             "volume_backend_name": STOCK_BACKEND,
@@ -72,6 +88,10 @@ def cinder(venv: str, *, with_acstor: bool) -> Configuration:
         "keystone_authtoken": endpoints.token_validation("cinder"),
         "nova": endpoints.login("nova"),
         "service_user": {**endpoints.login("cinder"), "send_service_user_token": "true"},
+        "key_manager": {
+            "backend": "cinder.keymgr.conf_key_mgr.ConfKeyManager",
+            "fixed_key": compute.FIXED_KEY,
+        },
         "coordination": {"backend_url": f"file://{STATE}/coordination"},
         "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         # ACStor's does not notify: it is where cinder-volume lets it register its connector.
@@ -81,8 +101,14 @@ def cinder(venv: str, *, with_acstor: bool) -> Configuration:
     }
 
 
-def _acstor() -> dict[str, str]:
-    return {"volume_driver": DRIVER, "volume_backend_name": ACSTOR_BACKEND}
+def _acstor(name: str) -> dict[str, str]:
+    return {
+        "volume_driver": DRIVER,
+        "volume_backend_name": name,
+        "acstor_multiattach_on_one_host": "true",
+        # All back-ends are on one disk: by its capacity alone the shared folder is preferred.
+        "max_over_subscription_ratio": "10",
+    }
 
 
 def rootwrap(venv: str) -> Configuration:

@@ -6,8 +6,8 @@ from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
 
 STATE = "/var/lib/nova"
 CONFIG_FILE = "/etc/nova/nova.conf"
-#: No secret: it encrypts what only the one-box keeps.
-_FIXED_KEY = "0f" * 32
+#: Of all encrypted volumes. No secret: it encrypts what only the one-box keeps.
+FIXED_KEY = "0f" * 32
 _FILTERS = (
     "ComputeFilter", "ComputeCapabilitiesFilter", "ImagePropertiesFilter",
     "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter", "SameHostFilter",
@@ -98,7 +98,7 @@ def _nova(venv: str, address: str, host: str | None = None, *, with_acstor: bool
         "service_user": {**endpoints.login("nova"), "send_service_user_token": "true"},
         "key_manager": {
             "backend": "nova.keymgr.conf_key_mgr.ConfKeyManager",
-            "fixed_key": _FIXED_KEY,
+            "fixed_key": FIXED_KEY,
         },
         "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
         # ACStor's does not notify: it is where Nova lets it register volumes.

@@ -14,6 +14,7 @@ import pytest
 from castellan import key_manager
 from castellan.common.objects import passphrase
 from cinder import exception as cinder_exception
+from cinder import objects
 from cinder.image import image_utils
 from cinder.volume import volume_utils
 from oslo_concurrency import processutils
@@ -180,9 +181,33 @@ def test_extension_of_attached_encrypted_volume_is_refused(party: Party, encrypt
 
 def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, Any]) -> None:
     keys["provider"] = "luks2"
-    with pytest.raises(cinder_exception.VolumeDriverException, match="luks2 not supported"):
+    with pytest.raises(cinder_exception.VolumeDriverException, match="luks2 not supported.*provider luks,"):
         party.driver.create_volume(encrypted)
     assert party.volumes.find(encrypted.id) is None
+
+
+def test_copy_of_encrypted_volume_is_refused(party: Party, encrypted: Any) -> None:
+    plain = party.created()
+    for source, copy in ((encrypted, plain), (plain, encrypted)):
+        with pytest.raises(cinder_exception.VolumeDriverException, match="copy there"):
+            party.driver.before_volume_copy(party.context, source, copy, remote="dest")
+    party.driver.before_volume_copy(party.context, plain, party.volume(), remote="dest")
+
+
+def test_volume_to_copy_into_is_not_made_where_either_is_encrypted(
+    party: Party, encrypted: Any
+) -> None:
+    plain = party.volume()
+    sources = {encrypted.id: encrypted, plain.id: plain}
+    with mock.patch.object(
+        objects.Volume, "get_by_id", side_effect=lambda context, volume_id: sources[volume_id]
+    ):
+        for source, key in ((encrypted, None), (plain, encrypted.encryption_key_id)):
+            copy = party.volume(migration_status=f"target:{source.id}", encryption_key_id=key)
+            with pytest.raises(cinder_exception.VolumeDriverException, match="copy there"):
+                party.driver.create_volume(copy)
+            assert party.volumes.find(copy.id) is None
+        party.created(migration_status=f"target:{plain.id}")
 
 
 def test_passphrase_is_in_no_command_and_in_no_file_afterwards(

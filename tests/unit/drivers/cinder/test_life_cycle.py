@@ -1,9 +1,13 @@
 """Volumes come, grow and go."""
 
 import uuid
+from typing import Any
+from unittest import mock
 
 import pytest
 from cinder import exception as cinder_exception
+from cinder import objects
+from cinder.context import RequestContext
 
 from acstor.volumes.durability import DurabilityClass
 from tests.fixtures.cinder_party import GIB, H1, H2, Party
@@ -36,6 +40,24 @@ def test_create_volume_keeps_limits_of_type_and_back_end_qos(party: Party) -> No
     metadata = party.record(volume).metadata
     assert metadata["iops"] == "700"
     assert metadata["bytes_per_s"] == "1000000"
+
+
+def test_qos_of_a_type_is_read_whoever_makes_the_volume(party: Party) -> None:
+    user = RequestContext("user", "project", is_admin=False)
+    specs = party.volume_type(qos={"consumer": "back-end", "specs": {"iops": "700"}}).qos_specs
+
+    def read(context: Any, specs_id: str) -> Any:
+        assert context.is_admin, "Cinder lets administrators read QoS specs only"
+        assert specs_id == specs.id
+        return specs
+
+    volume_type = objects.VolumeType(
+        user, id=str(uuid.uuid4()), extra_specs={}, qos_specs_id=specs.id
+    )
+    with mock.patch.object(objects.QualityOfServiceSpecs, "get_by_id", read):
+        volume = party.created(volume_type=volume_type)
+    assert party.record(volume).metadata["iops"] == "700"
+    assert not user.is_admin
 
 
 def test_create_volume_ignores_front_end_qos(party: Party) -> None:
