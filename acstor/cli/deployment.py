@@ -5,12 +5,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import tooz
 from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.member import Member
-from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.ring.published_ring import PublishedRing, read_ring
@@ -33,6 +31,11 @@ def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
 
     :raises UnavailableError: when the coordination backend cannot be reached.
     """
+    # Half of the time that any command takes to start, where eventlet is installed.
+    import tooz
+
+    from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
+
     settings = CoordinationSettings(
         conf.coordination.backend_url,
         conf.coordination.group,
