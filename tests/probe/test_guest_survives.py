@@ -31,7 +31,7 @@ def boot_with_kills(host: Host, guest: GuestMachine) -> int:
     """Boot until the guest has checked its files; kill the data plane now and then."""
     for kills in range(KILLS):
         # The counters of each new process start at zero.
-        wait_for("the guest reads", functools.partial(has_read, host, guest, 100), timeout=240)
+        wait_for("the guest reads", functools.partial(has_read, host, guest, 100), timeout=400)
         if has_settled(guest):
             return kills
         killed = wait_for("a data plane", host.dataplane_pid)
@@ -75,4 +75,7 @@ def test_guest_boots_through_killed_data_planes(
         cleanup.remove(run)
     assert guest.failure is None, seen
     assert guest.state is GuestState.CHECKED
+    assert guest.boot_time_s is not None
+    assert guest.overlay_time_s is not None
+    assert guest.overlay_time_s < guest.boot_time_s
     assert kills >= 2
