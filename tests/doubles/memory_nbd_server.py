@@ -120,8 +120,8 @@ class MemoryNbdServer:
         data = self._receive(connection, length) if command == 1 else b""
         self.requests.append((command, offset, length))
         error = self.on_request(command) or self._refusal(command, offset, length)
-        if command == 1 and not error:
-            self.content[offset : offset + length] = data
+        if command in (1, 6) and not error:
+            self.content[offset : offset + length] = data or bytes(length)
         answer = struct.pack(">IIQ", 0x67446698, error, cookie)
         if command == 0 and not error:
             answer += bytes(self.content[offset : offset + length])

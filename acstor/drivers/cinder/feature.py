@@ -13,6 +13,10 @@ CINDER_ID = "cinder_volume"
 """Key in the metadata of a volume's record: the id under which Cinder knows it; absent when it
 does not."""
 
+NO_SHARED_TARGET = {"shared_targets": False}
+"""Goes into Cinder's record of volumes that it takes over or makes with a group. Cinder forgets it
+there, and Nova, where iSCSI scans by itself, would take a lock whose name nobody has set."""
+
 
 class Feature:
     """Base of the parts of the driver."""

@@ -16,7 +16,7 @@ from cinder.volume import volume_utils
 from acstor import exception
 from acstor.drivers.cinder.consistent_states import consistent_states
 from acstor.drivers.cinder.failures import reported
-from acstor.drivers.cinder.feature import disk_of
+from acstor.drivers.cinder.feature import NO_SHARED_TARGET, disk_of
 from acstor.drivers.cinder.snapshots import Snapshots
 from acstor.volumes.store import PushedState
 
@@ -76,7 +76,7 @@ class Groups(Snapshots):
         On failure none of them is left.
         """
         _require_consistent(group)
-        makers: list[Callable[[Any], None]]
+        makers: list[Callable[[Any], object]]
         if snapshots:
             makers = [
                 functools.partial(self.create_volume_from_snapshot, snapshot=snapshot)
@@ -98,7 +98,7 @@ class Groups(Snapshots):
             undoing.pop_all()
         return (
             {"status": fields.GroupStatus.AVAILABLE},
-            [{"id": volume.id, "status": "available"} for volume in volumes],
+            [{"id": volume.id, "status": "available", **NO_SHARED_TARGET} for volume in volumes],
         )
 
     @reported("taking group snapshot {group_snapshot.id}")

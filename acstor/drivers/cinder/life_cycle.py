@@ -11,7 +11,14 @@ from cinder import objects
 from acstor import exception
 from acstor.drivers.cinder import encryption
 from acstor.drivers.cinder.failures import reported
-from acstor.drivers.cinder.feature import GIB, Feature, disk_of, durability_of, metadata_of
+from acstor.drivers.cinder.feature import (
+    GIB,
+    NO_SHARED_TARGET,
+    Feature,
+    disk_of,
+    durability_of,
+    metadata_of,
+)
 from acstor.drivers.cinder.locks import one_at_a_time
 from acstor.drivers.cinder.present_state import with_present_state
 from acstor.volumes.store import NewVolume, PushedState
@@ -40,20 +47,28 @@ class LifeCycle(Feature):
             self.store_file(volume, path)
 
     @reported("cloning volume {src_vref.id} as {volume.id}")
-    def create_cloned_volume(self, volume: Any, src_vref: Any) -> None:
-        """Make a volume with the present content of another one."""
+    def create_cloned_volume(self, volume: Any, src_vref: Any) -> dict[str, Any]:
+        """Make a volume with the present content of another one.
+
+        :returns: what to change in Cinder's record.
+        """
         source = disk_of(src_vref)
         self.with_present_state(source, lambda pushed: self.make_clone(volume, source, pushed))
+        return {**NO_SHARED_TARGET}
 
     @reported("creating volume {volume.id} from snapshot {snapshot.id}")
-    def create_volume_from_snapshot(self, volume: Any, snapshot: Any) -> None:
-        """Make a volume with the content of a snapshot."""
+    def create_volume_from_snapshot(self, volume: Any, snapshot: Any) -> dict[str, Any]:
+        """Make a volume with the content of a snapshot.
+
+        :returns: what to change in Cinder's record.
+        """
         volumes, source = self.back_end.volumes, str(snapshot.id)
         self.make_disk(
             volume,
             size_of_copy(volume, volumes.get_snapshot(source).record.size_bytes),
             lambda new: volumes.create_from_snapshot(new, source),
         )
+        return {**NO_SHARED_TARGET}
 
     @reported("deleting volume {volume.id}")
     @one_at_a_time("{volume.name_id}")

@@ -13,7 +13,14 @@ from cinder.volume import volume_utils
 
 from acstor import exception
 from acstor.drivers.cinder.failures import reported
-from acstor.drivers.cinder.feature import CINDER_ID, GIB, Feature, disk_of, metadata_of
+from acstor.drivers.cinder.feature import (
+    CINDER_ID,
+    GIB,
+    NO_SHARED_TARGET,
+    Feature,
+    disk_of,
+    metadata_of,
+)
 from acstor.drivers.cinder.locks import one_at_a_time
 from acstor.repository import layout
 from acstor.volumes.record import VolumeRecord
@@ -45,7 +52,7 @@ class Managing(Feature):
             self.back_end.volumes.resize(disk, _in_gib(size_bytes) * GIB)
         metadata = metadata_of(volume, volume.volume_type)
         self.back_end.volumes.describe(disk, metadata=metadata)
-        return {"_name_id": None if disk == str(volume.id) else disk}
+        return {"_name_id": None if disk == str(volume.id) else disk, **NO_SHARED_TARGET}
 
     @reported("letting go of volume {volume.id}")
     def unmanage(self, volume: Any) -> None:

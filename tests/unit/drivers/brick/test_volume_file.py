@@ -15,7 +15,8 @@ from acstor.drivers.brick.volume_file import VolumeFile, nbd_uri
 from tests.doubles.memory_nbd_server import HangupError, MemoryNbdServer
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
-READ, WRITE, FLUSH = 0, 1, 3
+READ, WRITE, FLUSH, WRITE_ZEROES = 0, 1, 3, 6
+WRITE_ZEROES_FLAG = 1 << 6
 
 
 def opened(server: MemoryNbdServer, **options: object) -> VolumeFile:
@@ -42,6 +43,22 @@ def test_large_requests_are_cut(nbd: MemoryNbdServer) -> None:
         file.read()
     lengths = {length for command, _, length in nbd.requests if command != FLUSH}
     assert lengths == {REQUEST_BYTES_MAX}
+
+
+def test_zeroes_are_not_sent_where_the_server_can_do_without(nbd: MemoryNbdServer) -> None:
+    content = bytearray(os.urandom(SIZE))
+    nbd.content[:] = content
+    holes = slice(REQUEST_BYTES_MAX, 3 * REQUEST_BYTES_MAX)
+    content[holes] = bytes(2 * REQUEST_BYTES_MAX)
+    for flags in (nbd.flags, nbd.flags | WRITE_ZEROES_FLAG):
+        nbd.flags = flags
+        nbd.requests.clear()
+        with opened(nbd) as file:
+            file.write(content)
+        zeroed = [offset for command, offset, _ in nbd.requests if command == WRITE_ZEROES]
+        assert len(zeroed) == (2 if flags & WRITE_ZEROES_FLAG else 0)
+        assert bytes(nbd.content) == content
+        nbd.content[holes] = os.urandom(2 * REQUEST_BYTES_MAX)
 
 
 def test_closing_flushes_what_was_written_and_only_then(nbd: MemoryNbdServer) -> None:

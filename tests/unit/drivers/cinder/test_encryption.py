@@ -181,7 +181,9 @@ def test_extension_of_attached_encrypted_volume_is_refused(party: Party, encrypt
 
 def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, Any]) -> None:
     keys["provider"] = "luks2"
-    with pytest.raises(cinder_exception.VolumeDriverException, match="luks2 not supported.*provider luks,"):
+    with pytest.raises(
+        cinder_exception.VolumeDriverException, match=r"luks2 not supported.*provider luks"
+    ):
         party.driver.create_volume(encrypted)
     assert party.volumes.find(encrypted.id) is None
 
