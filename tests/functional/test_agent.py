@@ -68,7 +68,7 @@ def test_restarted_agent_changes_no_ring(cloud: Cloud) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         agent = second._processes["agent"]
         agent.send_signal(number)
-        agent.wait(30)
+        agent.wait(60)
         second.start_agent()
         wait_for("the agent is back", lambda: metrics_address(second))
     image = cloud.register(1 * MIB)
@@ -88,14 +88,14 @@ def test_metrics_of_agent_and_data_plane_are_at_one_address(cloud: Cloud) -> Non
     image = cloud.register(1 * MIB)
     cloud.wait_ready(image)
     address = wait_for("an endpoint", lambda: metrics_address(host))
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert "acstor_agent_members 1.0" in text
     assert "acstor_reads_total" in text
     assert text.count("# EOF") == 1
 
     def is_healthy() -> bool:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
             return bool(answer.status == 200)
 
     wait_for("health", is_healthy)

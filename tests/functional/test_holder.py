@@ -70,7 +70,7 @@ def running_holder(
         if holder.process.poll() is None:
             holder.process.send_signal(signal.SIGTERM)
             try:
-                holder.process.wait(20)
+                holder.process.wait(60)
             except subprocess.TimeoutExpired:
                 holder.process.kill()
                 holder.process.wait()
@@ -102,7 +102,7 @@ def test_terminating_the_holder_stops_the_process_for_good(tmp_path: pathlib.Pat
     with running_holder(tmp_path) as holder:
         (first,) = holder.wait_for_starts(1)
         holder.process.send_signal(signal.SIGTERM)
-        assert holder.process.wait(20) == 0
+        assert holder.process.wait(60) == 0
         assert holder.lines() == [first, [first[0], "SIGINT", "-"]]
         assert not holder.socket.exists()
 
@@ -113,7 +113,7 @@ def test_process_that_ignores_signals_is_killed(tmp_path: pathlib.Path) -> None:
         holder.process.send_signal(signal.SIGHUP)
         holder.wait_for_starts(2)
         holder.process.send_signal(signal.SIGTERM)
-        assert holder.process.wait(20) == 1
+        assert holder.process.wait(60) == 1
 
 
 def test_process_without_signs_of_life_is_replaced(tmp_path: pathlib.Path) -> None:
@@ -149,14 +149,14 @@ def test_second_holder_on_one_socket_is_refused(tmp_path: pathlib.Path) -> None:
     with running_holder(tmp_path) as first:
         first.wait_for_starts(1)
         second = RunningHolder(tmp_path, behaviour="count")
-        assert second.process.wait(20) == 2
+        assert second.process.wait(60) == 2
         assert "another holder is running" in second.log.read_text()
 
 
 def test_program_that_cannot_be_executed_is_named(tmp_path: pathlib.Path) -> None:
     result = subprocess.run(
         [*HOLDER, "--socket", str(tmp_path / "s"), "--", "/nonexistent/program"],
-        capture_output=True, text=True, timeout=30, cwd=ROOT,
+        capture_output=True, text=True, timeout=60, cwd=ROOT,
     )  # fmt: skip
     assert result.returncode == 127
     assert result.stderr.splitlines()[-1] == (
@@ -203,7 +203,7 @@ def holds_descriptors(host: Host) -> bool:
 def test_wrong_command_line_is_a_usage_error(arguments: list[str]) -> None:
     result = subprocess.run(
         [*HOLDER, *arguments],
-        capture_output=True, text=True, timeout=30, cwd=ROOT,
+        capture_output=True, text=True, timeout=60, cwd=ROOT,
     )  # fmt: skip
     assert result.returncode == 2
     assert "usage: acstor-holder" in result.stderr

@@ -212,9 +212,9 @@ def test_data_plane_that_hangs_hangs_neither_agent_nor_removal(linked: LinkedHos
     try:
         agent = linked.host._processes["agent"]
         agent.terminate()
-        assert agent.wait(30) == 0
-        assert linked.host.command("links", "list", timeout=30).returncode == 0
-        assert linked.host.command("links", "remove", "--all", timeout=30).returncode == 0
+        assert agent.wait(60) == 0
+        assert linked.host.command("links", "list").returncode == 0
+        assert linked.host.command("links", "remove", "--all").returncode == 0
     finally:
         os.kill(pid, signal.SIGCONT)
     assert not os.path.lexists(linked.nova.link(image.id))
@@ -267,7 +267,7 @@ def test_agent_killed_again_and_again_leaves_nova_able_to_work(linked: LinkedHos
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         for number, image in enumerate(images):
             made = linked.make_disk(image, instance=str(uuid.UUID(int=number)))
             assert os.path.exists(made["path"])

@@ -134,7 +134,7 @@ def test_rate_is_held_and_a_stopped_preload_goes_on_later(cloud: Cloud) -> None:
     rate = 4 * MIB
     start(host, image, rate=rate)
     began = time.monotonic()
-    wait_for("some of it", lambda: job(host, image)["fetched_bytes"] >= 16 * MIB, timeout=30)
+    wait_for("some of it", lambda: job(host, image)["fetched_bytes"] >= 16 * MIB)
     took = time.monotonic() - began
     fetched = job(host, image)["fetched_bytes"]
     # One batch of a quarter of a second may be ahead, and one more be in flight.

@@ -164,7 +164,7 @@ def test_what_boots_read_on_one_host_is_brought_to_another(cloud: Cloud, broker:
         found = second.ask("workingset.coverage")
         return bool(found) and found[0]["wanted_chunks"] >= 4
 
-    wait_for("the second host to have learnt it", is_learnt, 30)
+    wait_for("the second host to have learnt it", is_learnt)
     status, rows, error = preload(second, image, "--hosts", "h1", "--deadline", "30s")
     assert status == 0, error
     assert rows[0]["What"] == "working-set"
@@ -219,7 +219,7 @@ def test_promise_outlives_agent_and_data_plane(cloud: Cloud, broker: Broker) -> 
     arguments = ("--hosts", "h0", *FULL, "--rate", "4MiB", "--deadline", "2m", "--no-wait")
     assert preload(host, image, *arguments)[0] == 0
     whole = content_bytes(host, image)
-    wait_for("some of it", lambda: (missing(host, image) or whole) < whole * 0.9, 30)
+    wait_for("some of it", lambda: (missing(host, image) or whole) < whole * 0.9)
     host.kill("agent")
     killed = wait_for("a data plane", host.dataplane_pid)
     host.kill_dataplane()
@@ -230,7 +230,7 @@ def test_promise_outlives_agent_and_data_plane(cloud: Cloud, broker: Broker) -> 
     assert left < whole, "what was brought is still there"
     host.start_agent()
     wait_for("the end", lambda: missing(host, image) == 0, 60)
-    wait_for("the promise", lambda: state(host, image) == "done", 30)
+    wait_for("the promise", lambda: state(host, image) == "done")
 
 
 def test_rate_is_held(cloud: Cloud, broker: Broker) -> None:

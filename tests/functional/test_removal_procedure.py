@@ -99,7 +99,7 @@ def test_running_instance_is_not_flattened(tmp_path: pathlib.Path) -> None:
         assert "32 MiB" in running.stdout.readline()  # it has the disk open
         result = run_block("flatten", disk=instance.disk)
     finally:
-        running.communicate("quit\n", timeout=30)
+        running.communicate("quit\n", timeout=60)
     assert result.returncode != 0
     assert 'Failed to get "write" lock' in result.stderr
     assert instance.seen() == before

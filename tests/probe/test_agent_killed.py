@@ -20,7 +20,7 @@ def test_agent_killed_guests_do_not_notice(cloud: Cloud) -> None:
         reader.wait_reads(100)
         host.start_agent()
         later = cloud.register(8 * MIB)
-        wait_for("the new agent offers a new image", host.file(later).exists, timeout=30)
+        wait_for("the new agent offers a new image", host.file(later).exists)
         reader.wait_reads(50)
     assert reader.errors == []
     assert host.file(later).read_bytes() == later.content
