@@ -13,6 +13,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from acstor import exact_receive
+
 REQUEST_BYTES_MAX = 1 << 20
 """Bytes of one read or write request; longer ones become several."""
 REQUESTS_INFLIGHT_MAX = 8
@@ -252,15 +254,12 @@ class NbdConnection:
         return bytes(buffer)
 
     def _receive_into(self, view: memoryview) -> None:
-        done = 0
-        while done < len(view):
-            try:
-                count = self._socket.recv_into(view[done:])
-            except OSError as error:
-                raise _lost(error) from error
-            if count == 0:
-                raise ConnectionLostError(errno.ECONNRESET, "the NBD server went away")
-            done += count
+        try:
+            exact_receive.receive_into(self._socket, view)
+        except OSError as error:
+            raise _lost(error) from error
+        except EOFError as error:
+            raise ConnectionLostError(errno.ECONNRESET, "the NBD server went away") from error
 
 
 def _without_zeroes(request: _Request) -> _Request:
