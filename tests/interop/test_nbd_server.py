@@ -16,6 +16,8 @@ SIZE = 64 * MIB
 BUILD_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 60.0
 
+pytestmark = pytest.mark.timeout(BUILD_TIMEOUT_S + 300)
+
 
 @pytest.fixture(scope="module")
 def program() -> pathlib.Path:
