@@ -1,0 +1,1 @@
+"""Forecasts of load, one file each; entry points of the namespace ``acstor.policy.forecasts``."""

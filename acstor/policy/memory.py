@@ -1,0 +1,88 @@
+"""What a decision maker remembers from one collection to the next.
+
+Everything else it is told each time. It is lost when a leader is: the next one then waits for two
+successive collections of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from acstor import exception
+from acstor.policy.forecasts.base import Series
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """What is remembered of one host."""
+
+    streak: int = 0
+    """Collections in a row in which it was overloaded."""
+    history: tuple[tuple[float, float], ...] = ()
+    """Extra traffic received and sent at the last collections, oldest first."""
+    series_in: Series | None = None
+    series_out: Series | None = None
+
+    def to_json(self) -> list[Any]:
+        """Return plain JSON types, for journals."""
+        return [self.streak, [list(pair) for pair in self.history], self.series_in, self.series_out]
+
+    @classmethod
+    def from_json(cls, fields: Any) -> "HostMemory":
+        """Return what :meth:`to_json` returned."""
+        streak, history, series_in, series_out = fields
+        return cls(
+            int(streak),
+            tuple((float(received), float(sent)) for received, sent in history),
+            None if series_in is None else tuple(series_in),
+            None if series_out is None else tuple(series_out),
+        )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered."""
+
+    hosts: Mapping[str, HostMemory] = field(default_factory=dict)
+    calm: int = 0
+    """Collections in a row without any busy host."""
+    cool_down: int = 0
+    """Collections still to wait before weights may change again."""
+    is_unfinished: bool = False
+    """Whether the last step ended before its target."""
+    candidate: int | None = None
+    """The threshold that the last collections asked for."""
+    candidate_streak: int = 0
+    pinned: frozenset[str] = frozenset()
+    """Hosts whose weights were pinned."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types, for journals."""
+        return {
+            "hosts": {name: host.to_json() for name, host in sorted(self.hosts.items())},
+            "calm": self.calm,
+            "cool_down": self.cool_down,
+            "is_unfinished": self.is_unfinished,
+            "candidate": self.candidate,
+            "candidate_streak": self.candidate_streak,
+            "pinned": sorted(self.pinned),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Memory":
+        """Return what :meth:`to_json` returned.
+
+        :raises InvalidError: when it is something else.
+        """
+        try:
+            return cls(
+                {name: HostMemory.from_json(host) for name, host in fields["hosts"].items()},
+                int(fields["calm"]),
+                int(fields["cool_down"]),
+                bool(fields["is_unfinished"]),
+                fields["candidate"],
+                int(fields["candidate_streak"]),
+                frozenset(fields["pinned"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise exception.InvalidError(f"malformed memory: {error!r:.100}") from error

@@ -1,0 +1,49 @@
+"""Finding weight policies, threshold policies and forecasts by their names."""
+
+from typing import Any
+
+import stevedore.driver
+import stevedore.exception
+import stevedore.extension
+
+from acstor import exception
+from acstor.policy.forecasts.base import Forecast
+from acstor.policy.settings import PolicySettings
+from acstor.policy.thresholds.base import ThresholdPolicy
+from acstor.policy.weights.base import WeightPolicy
+
+WEIGHTS = "acstor.policy.weights"
+THRESHOLDS = "acstor.policy.thresholds"
+FORECASTS = "acstor.policy.forecasts"
+
+
+def weight_policy(settings: PolicySettings) -> WeightPolicy:
+    """Return the weight policy that the settings name.
+
+    :raises UnsupportedError: when there is none of that name.
+    """
+    policy: WeightPolicy = _made(WEIGHTS, settings.weights, settings)
+    return policy
+
+
+def threshold_policy(settings: PolicySettings) -> ThresholdPolicy:
+    """Return the threshold policy that the settings name; errors as in :func:`weight_policy`."""
+    policy: ThresholdPolicy = _made(THRESHOLDS, settings.thresholds, settings)
+    return policy
+
+
+def forecast(settings: PolicySettings) -> Forecast:
+    """Return the forecast that the settings name; errors as in :func:`weight_policy`."""
+    found: Forecast = _made(FORECASTS, settings.forecast, settings)
+    return found
+
+
+def _made(namespace: str, name: str, settings: PolicySettings) -> Any:
+    try:
+        return stevedore.driver.DriverManager(namespace, name).driver(settings)
+    except stevedore.exception.NoMatches as error:
+        known = sorted(stevedore.extension.ExtensionManager(namespace).names())
+        raise exception.UnsupportedError(
+            f"there is no {name!r} in {namespace}",
+            hint=f"choose one of {', '.join(known)}, or install the package that provides it",
+        ) from error

@@ -1,0 +1,1 @@
+"""Threshold policies, one file each; entry points of the namespace ``acstor.policy.thresholds``."""

@@ -1,0 +1,43 @@
+"""The threshold of the paper, for a declared tree.
+
+Source: ACStor, section 3.6, Algorithm 2: level by level from the edge up, when more than half of
+the switches of a level carry more than 80 % of their bandwidth, the threshold is the least number
+of hops of a request that goes through a switch of that level: 1 at the edge, 3 at the aggregate,
+5 at the root. The paper starts from 7, which skips nobody in its tree; here that is None.
+
+A switch's traffic is what it forwards where its ``capacity`` is declared, else what its uplink
+carries in the busier direction, both estimated (:mod:`acstor.policy.switch_loads`). Half of an
+even number of switches is not enough, as in the pseudo-code (the text has "half").
+
+Not for networks that are no tree, nor for levels of very unequal switches: take ``uplinks``.
+"""
+
+from collections.abc import Mapping
+
+from acstor.policy import switch_loads
+from acstor.policy.collection import HostLoad
+from acstor.policy.settings import PolicySettings
+from acstor.policy.thresholds.base import STAY_SHARE, hops_through
+from acstor.policy.topology import Topology
+
+
+class Algorithm2:
+    """Algorithm 2."""
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self._limit = settings.switch_overload
+        self._lowest = settings.threshold_min
+
+    def choose(
+        self, loads: Mapping[str, HostLoad], topology: Topology | None, in_force: int | None
+    ) -> int | None:
+        """Return the threshold, hops; None without a topology."""
+        if topology is None:
+            return None
+        for level, switches in enumerate(switch_loads.estimate(loads, topology)):
+            threshold = max(self._lowest, hops_through(level))
+            limit = self._limit * (STAY_SHARE if in_force == threshold else 1.0)
+            shares = [switch.share for switch in switches if switch.share is not None]
+            if sum(share > limit for share in shares) > len(shares) * 0.5:
+                return threshold
+        return None

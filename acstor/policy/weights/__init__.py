@@ -1,0 +1,1 @@
+"""Weight policies, one file each; entry points of the namespace ``acstor.policy.weights``."""
