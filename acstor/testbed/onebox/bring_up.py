@@ -64,31 +64,18 @@ class BringUp:
     def _do(self, plan: list[steps.Step]) -> None:
         steps.run(plan, self._report, self._control.cancelled.set)
 
-    def install(self) -> None:
-        """Install what is the same for every checkout, so that :meth:`run` finds it there.
-
-        :raises TestbedError: when a step fails; the message names it.
-        """
-        self._directory.create()
-        self._do(self._packages_and_guest())
-
     def _install(self) -> None:
         install_acstor = functools.partial(environment.install_acstor, self._directory, self._wheel)
         self._do([
-            *self._packages_and_guest(),
-            steps.Step("ACStor", install_acstor, after=("virtual environment",)),
-        ])  # fmt: skip
-
-    def _packages_and_guest(self) -> list[steps.Step]:
-        return [
             steps.Step("Debian packages", environment.install_packages),
             steps.Step(
                 "virtual environment",
                 functools.partial(environment.install_environment, self._directory),
                 after=("Debian packages",),
             ),
+            steps.Step("ACStor", install_acstor, after=("virtual environment",)),
             steps.Step("guest", self._build_guest, after=("Debian packages",)),
-        ]
+        ])  # fmt: skip
 
     def _build_guest(self) -> None:
         self._guest = build_guest(recipe.GuestRecipe(), DEFAULT_ROOT / "guests")

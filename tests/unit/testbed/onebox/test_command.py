@@ -2,12 +2,10 @@
 
 import os
 import pathlib
-import tempfile
 
 import pytest
 
 from acstor.cmd import onebox
-from acstor.testbed.onebox import bring_up, environment
 
 
 @pytest.fixture(autouse=True)
@@ -52,19 +50,3 @@ def test_hosts_have_bounds(capsys: pytest.CaptureFixture[str]) -> None:
     assert onebox.main(["--directory", "/var/tmp/acstor-no-box", "up", "--hosts", "99"]) != 0
     assert "1 to 8 compute hosts" in capsys.readouterr().err
     assert not pathlib.Path("/var/tmp/acstor-no-box").exists()
-
-
-def test_install_installs_what_is_the_same_for_every_checkout_and_starts_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(environment, "install_packages", lambda: "")
-    monkeypatch.setattr(environment, "install_environment", lambda directory: True)
-    monkeypatch.setattr(bring_up, "build_guest", lambda recipe, cache: None)
-    with tempfile.TemporaryDirectory(prefix="acsbox", dir="/var/tmp") as path:
-        assert onebox.main(["--directory", path, "install"]) == 0
-        assert not pathlib.Path(path, "settings.json").exists()
-        assert not list(pathlib.Path(path, "hosts").iterdir())
-    said = capsys.readouterr().out
-    assert [step for step in ("packages", "environment", "guest", "ACStor") if step in said] == [
-        "packages", "environment", "guest",
-    ]  # fmt: skip
