@@ -80,7 +80,7 @@ def start(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert result.returncode == 0, result.stderr[-4000:]
     assert "cannot be used by this service" not in result.stderr

@@ -25,7 +25,7 @@ def test_file_gives_way_to_others_and_works_in_native_threads(tmp_path: pathlib.
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
         )
     finally:
         server.stop()
