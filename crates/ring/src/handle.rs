@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::{Ring, RingError};
+use crate::{Ring, RingError, limits};
 
-/// The ring in use and the one before it, whose owners are asked before the origin.
+/// The ring in use and those before it, whose owners are asked before the origin.
 #[derive(Clone, Debug, Default)]
 pub struct RingView {
     /// The ring in use; `None` until the first one arrives.
     pub current: Option<Arc<Ring>>,
-    /// The ring that was in use before.
-    pub previous: Option<Arc<Ring>>,
+    /// The rings that were in use before, newest first; at most [`limits::PREVIOUS_RINGS_MAX`]. A
+    /// chunk that moved again before anybody asked its owner for it is still where it was.
+    pub previous: Vec<Arc<Ring>>,
 }
 
 /// What [`RingHandle::set`] did.
@@ -31,7 +32,7 @@ pub struct RingHandle(ArcSwap<RingView>);
 impl RingHandle {
     /// Starts with `ring`.
     pub fn new(ring: Ring) -> RingHandle {
-        let view = RingView { current: Some(Arc::new(ring)), previous: None };
+        let view = RingView { current: Some(Arc::new(ring)), previous: Vec::new() };
         RingHandle(ArcSwap::from_pointee(view))
     }
 
@@ -93,7 +94,9 @@ impl RingView {
                 });
             }
         }
-        Ok(Some(RingView { current: Some(ring.clone()), previous: self.current.clone() }))
+        let before = self.current.iter().chain(&self.previous);
+        let previous = before.take(limits::PREVIOUS_RINGS_MAX).cloned().collect();
+        Ok(Some(RingView { current: Some(ring.clone()), previous }))
     }
 }
 
@@ -117,7 +120,20 @@ mod tests {
         assert_eq!(handle.set(ring(7, 1)), Ok(RingSet::Replaced));
         let view = handle.load_full();
         assert_eq!(view.current.as_deref(), Some(&ring(7, 1)));
-        assert_eq!(view.previous.as_deref(), Some(&ring(3, 1)));
+        assert_eq!(view.previous, [Arc::new(ring(3, 1))]);
+    }
+
+    #[test]
+    fn replaced_rings_are_kept_newest_first_and_bounded() {
+        let handle = RingHandle::empty();
+        let last = limits::PREVIOUS_RINGS_MAX as u64 + 4;
+        for generation in 1..=last {
+            handle.set(ring(generation, 1)).unwrap();
+        }
+        let view = handle.load_full();
+        let kept: Vec<u64> = view.previous.iter().map(|ring| ring.generation()).collect();
+        let expected: Vec<u64> = (4..last).rev().collect();
+        assert_eq!(kept, expected);
     }
 
     #[test]
@@ -125,7 +141,7 @@ mod tests {
         let handle = RingHandle::new(ring(1, 1));
         handle.set(ring(2, 1)).unwrap();
         assert_eq!(handle.set(ring(2, 1)), Ok(RingSet::Unchanged));
-        assert_eq!(handle.load().previous.as_deref(), Some(&ring(1, 1)));
+        assert_eq!(handle.load().previous, [Arc::new(ring(1, 1))]);
     }
 
     #[test]
@@ -168,7 +184,7 @@ mod tests {
                 });
             }
         });
-        let previous = handle.load_full().previous.as_ref().map(|ring| ring.generation());
+        let previous = handle.load_full().previous.first().map(|ring| ring.generation());
         assert!(previous < Some(2 * ROUNDS));
     }
 }

@@ -9,6 +9,8 @@ pub const VNODE_BITS_MIN: u8 = 4;
 pub const VNODE_BITS_MAX: u8 = 22;
 /// V-nodes of a ring where the operator chose none: 256 for each of 256 hosts.
 pub const VNODES_DEFAULT: u32 = 1 << 16;
+/// Rings before the one in use that a host remembers (up to 8 MiB each, usually 128 KiB).
+pub const PREVIOUS_RINGS_MAX: usize = 4;
 /// Longest host name, bytes.
 pub const HOST_NAME_LEN_MAX: usize = 255;
 /// Longest address ("ip:port"), bytes.
