@@ -93,6 +93,28 @@ impl Index {
         self.find(prefix) == Some(slot)
     }
 
+    /// Returns the `count` smallest prefixes, in ascending order.
+    ///
+    /// Chains are in the order of the prefixes they hold, so the walk ends with the chain that
+    /// completes the count; only an almost empty index is walked to its end.
+    pub(crate) fn smallest(&self, count: usize) -> Vec<u64> {
+        let mut found = Vec::with_capacity(count.min(self.len as usize) + 1);
+        for head in &self.heads {
+            if found.len() >= count {
+                break;
+            }
+            let start = found.len();
+            let mut link = *head;
+            while link != 0 {
+                found.push(self.prefixes[(link - 1) as usize]);
+                link = self.nexts[(link - 1) as usize];
+            }
+            found[start..].sort_unstable();
+        }
+        found.truncate(count);
+        found
+    }
+
     fn chain(&self, prefix: u64) -> usize {
         // Digests are uniform, so their high bits, scaled, are the hash.
         ((u128::from(prefix) * self.heads.len() as u128) >> 64) as usize
@@ -149,6 +171,10 @@ mod tests {
                     prop_assert_eq!(index.find(prefix), model.get(&prefix).copied());
                 }
                 prop_assert_eq!(index.len() as usize, model.len());
+                let mut smallest: Vec<u64> = model.keys().copied().collect();
+                smallest.sort_unstable();
+                smallest.truncate(5);
+                prop_assert_eq!(index.smallest(5), smallest);
             }
         }
     }

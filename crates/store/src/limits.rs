@@ -11,6 +11,8 @@ pub const PINNED_PERCENT_MAX: u32 = 25;
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Most buffers of one vectored write (Linux's `IOV_MAX`).
 pub const WRITE_PARTS_MAX: usize = 1024;
+/// Most digests of a sketch.
+pub const SKETCH_MAX: usize = 256;
 /// Records read by one system call when a store is scanned.
 pub const SCAN_RECORDS: usize = 16 << 10;
 /// Successful inserts after which a slot whose write failed is tried again.
