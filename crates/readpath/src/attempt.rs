@@ -22,6 +22,8 @@ use crate::{OriginError, Tier};
 pub(crate) enum AttemptFailure {
     /// Ask the next one.
     Next,
+    /// The peer has it not; ask the next one.
+    Absent,
     /// The peer is well but its origin is not.
     PeersOriginFailed,
     /// What the origin said.
@@ -63,14 +65,39 @@ impl Sources {
             chunk_index: hint,
             chunk_size: want.chunk_size,
         };
+        let underway = health.delay.begin(Instant::now());
         let fetch = self.peers.fetch(&candidate.address, request, deadline);
         let answer = timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
             Err(PeerError::Deadline { address: candidate.address.to_string() })
         });
         drop(background);
         match answer {
-            Ok(bytes) => self.verify_peer(&candidate, &want, tier, bytes, started.elapsed()),
+            Ok(bytes) => {
+                underway.answered();
+                self.verify_peer(&candidate, &want, tier, bytes, started.elapsed())
+            }
             Err(error) => Err(self.peer_failed(&candidate, &error, started.elapsed())),
+        }
+    }
+
+    /// Asks a loaded peer for a chunk that is had elsewhere, to see how long it takes now.
+    pub(crate) async fn probe(self: Arc<Self>, candidate: Candidate, want: Want) {
+        let health = &candidate.health;
+        let Ok(_permit) = health.permits.clone().try_acquire_owned() else { return };
+        self.metrics.probed();
+        let request = ChunkRequest {
+            digest: want.digest,
+            disk_id: want.disk,
+            chunk_index: want.index,
+            chunk_size: want.chunk_size,
+        };
+        let deadline = Instant::now() + self.config.peer_deadline;
+        let underway = health.delay.begin(Instant::now());
+        let fetch = self.peers.fetch(&candidate.address, request, deadline);
+        if let Ok(Ok(bytes)) = timeout_at(deadline, fetch).await
+            && want.digest.matches(&bytes)
+        {
+            underway.answered();
         }
     }
 
@@ -108,6 +135,11 @@ impl Sources {
         }
         health.answered(time);
         self.metrics.peer_fetched(bytes.len(), time);
+        if self.keeps_of_slow(candidate) {
+            // Lest it be fetched from there a second time.
+            self.metrics.kept_slow();
+            self.insert(want.digest, bytes.clone());
+        }
         Ok(Obtained { bytes, tier, peer: Some(health.name.clone()) })
     }
 
@@ -154,8 +186,13 @@ impl Sources {
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> AttemptResult {
         let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
+        // What waits behind others in its lane says nothing of the origin.
+        let underway = (lane == Lane::Demand).then(|| self.steering.origin.begin(Instant::now()));
         let failure = match timeout(self.config.origin_deadline, receiver).await {
             Ok(Ok(Ok(bytes))) => {
+                if let Some(underway) = underway {
+                    underway.answered();
+                }
                 return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
             }
             Ok(Ok(Err(failure))) => self.origin_failed(failure),
@@ -214,7 +251,7 @@ fn refusal(status: PeerStatus) -> (PeerFetch, AttemptFailure) {
         PeerStatus::Overloaded | PeerStatus::ShuttingDown => {
             (PeerFetch::Refused, AttemptFailure::Next)
         }
-        PeerStatus::NotFound => (PeerFetch::NotFound, AttemptFailure::Next),
+        PeerStatus::NotFound => (PeerFetch::NotFound, AttemptFailure::Absent),
         PeerStatus::Unavailable | PeerStatus::Expired => {
             (PeerFetch::Unavailable, AttemptFailure::PeersOriginFailed)
         }

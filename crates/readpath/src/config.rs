@@ -61,6 +61,8 @@ pub struct ReadPathConfig {
     pub candidates_max: usize,
     /// Whether a host keeps what it fetched from a peer.
     pub keep: Keep,
+    /// Whether loaded peers are passed over.
+    pub load_aware: bool,
     /// Whether a late fetch is hedged.
     pub hedge_enabled: bool,
     /// Time before which a fetch is never hedged.
@@ -99,6 +101,7 @@ impl Default for ReadPathConfig {
             distance_threshold: Threshold::ANY,
             candidates_max: 2,
             keep: Keep::SecondTouch,
+            load_aware: true,
             hedge_enabled: true,
             hedge_min: Duration::from_millis(20),
             hedge_max: Duration::from_secs(1),

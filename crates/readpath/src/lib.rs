@@ -49,7 +49,9 @@ mod round;
 #[cfg(test)]
 mod scenarios;
 mod serve;
+mod source_delay;
 mod sources;
+mod steering;
 mod streams;
 mod tier;
 mod token_bucket;

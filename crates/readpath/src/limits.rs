@@ -72,6 +72,24 @@ pub const RETRY_RATIO: f64 = 0.1;
 pub const RETRY_PER_SECOND: f64 = 5.0;
 /// Hedges that may be saved up.
 pub const HEDGE_TOKENS_MAX: f64 = 16.0;
+/// A late source is hedged after as many times what the origin takes, whatever its own p99.
+pub const HEDGE_ORIGIN_RATIO: f64 = 4.0;
+/// A peer is loaded when a chunk from it takes as many times what one from the origin takes.
+pub const LOADED_RATIO: f64 = 1.25;
+/// And twice the usual time of a fetch more, at least this.
+pub const LOADED_SLACK_MIN: Duration = Duration::from_millis(1);
+/// The most that the usual time of fetches makes of that: where all peers are slow they are loaded.
+pub const LOADED_SLACK_MAX: Duration = Duration::from_millis(5);
+/// Chunks that are read from the origin at a time in place of loaded peers.
+pub const BYPASS_INFLIGHT_MAX: usize = 64;
+/// Chunks of slow peers that are kept at once.
+pub const KEEP_SLOW_TOKENS_MAX: f64 = 1024.0;
+/// Chunks of slow peers that are kept per second.
+pub const KEEP_SLOW_PER_SECOND: f64 = 64.0;
+/// Time between two probes of a loaded peer at first; doubles up to the maximum, with jitter.
+pub const PROBE_MIN: Duration = Duration::from_millis(100);
+/// Longest time between two probes of a loaded peer.
+pub const PROBE_MAX: Duration = Duration::from_secs(2);
 /// Fetches from a peer before its p99 is trusted.
 pub const LATENCY_SAMPLES_MIN: u32 = 32;
 /// First penalty of a peer that is dead or stalled; doubles up to the maximum, with jitter.

@@ -29,6 +29,18 @@ pub const PEER_SKIPS: &str = "acstor_peer_skips";
 pub const PEERS_PENALISED: &str = "acstor_peers_penalised";
 /// Hedges, by outcome.
 pub const HEDGES: &str = "acstor_hedges";
+/// Chunks whose owner is loaded, by who was asked in its place.
+pub const BYPASSES: &str = "acstor_bypasses";
+/// Fetches from loaded peers to see whether they still are.
+pub const PEER_PROBES: &str = "acstor_peer_probes";
+/// Chunks kept because the peer that sent them is slow.
+pub const PEER_SLOW_KEPT: &str = "acstor_peer_slow_kept";
+/// Peers slower than the origin now.
+pub const PEERS_LOADED: &str = "acstor_peers_loaded";
+/// Chunks that another host owned in a ring that is remembered, by where they came from.
+pub const REMAPPED_CHUNKS: &str = "acstor_remapped_chunks";
+/// The bytes of those.
+pub const REMAPPED_BYTES: &str = "acstor_remapped_bytes";
 /// Calls of the origin, by outcome.
 pub const ORIGIN_CALLS: &str = "acstor_origin_calls";
 /// Chunks that calls of the origin were to bring, by outcome.
@@ -89,11 +101,13 @@ pub const STORE_USED_BYTES: &str = "acstor_store_used_bytes";
 pub const STORE_PINNED_BYTES: &str = "acstor_store_pinned_bytes";
 /// Generation of the ring in use, 0 where there is none.
 pub const RING_GENERATION: &str = "acstor_ring_generation";
+/// Hops from which on a host is not asked, 255 where none is too far.
+pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 /// Disks attached.
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 44] = [
+pub const ALL: [&str; 51] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -138,4 +152,11 @@ pub const ALL: [&str; 44] = [
     STORE_PINNED_BYTES,
     RING_GENERATION,
     DISKS,
+    BYPASSES,
+    PEER_PROBES,
+    PEER_SLOW_KEPT,
+    PEERS_LOADED,
+    REMAPPED_CHUNKS,
+    REMAPPED_BYTES,
+    DISTANCE_THRESHOLD,
 ];

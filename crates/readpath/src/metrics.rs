@@ -15,8 +15,8 @@ use crate::metric_names as names;
 use crate::origin_pool::RunResult;
 use crate::origin_queue::{OriginFailure, OriginRun};
 use crate::outcome::{
-    Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch, PeerSkip, Prefetch,
-    ReadResult, Retry, Serve,
+    Bypass, Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch, PeerSkip,
+    Prefetch, ReadResult, Remapped, Retry, Serve,
 };
 use crate::preload_metrics::PreloadMetrics;
 use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
@@ -73,6 +73,8 @@ pub(crate) struct Gauges {
     pub(crate) ring_generation: Gauge,
     pub(crate) disks: Gauge,
     pub(crate) reads_waiting: Gauge,
+    pub(crate) distance_threshold: Gauge,
+    pub(crate) peers_loaded: Gauge,
 }
 
 impl Gauges {
@@ -100,6 +102,12 @@ impl Gauges {
         add(names::STORE_USED_BYTES, "Bytes in the chunk store", &gauges.store_used_bytes);
         add(names::STORE_PINNED_BYTES, "Bytes pinned", &gauges.store_pinned_bytes);
         add(names::RING_GENERATION, "Generation of the ring in use", &gauges.ring_generation);
+        add(
+            names::DISTANCE_THRESHOLD,
+            "Hops from which on a host is not asked",
+            &gauges.distance_threshold,
+        );
+        add(names::PEERS_LOADED, "Peers slower than the origin", &gauges.peers_loaded);
         add(names::DISKS, "Disks attached", &gauges.disks);
         add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges
@@ -120,6 +128,11 @@ pub(crate) struct Metrics {
     peer_fetch_seconds: Histogram,
     peer_skips: Labelled,
     hedges: Labelled,
+    bypasses: Labelled,
+    peer_probes: Counter,
+    peer_slow_kept: Counter,
+    remapped_chunks: Labelled,
+    remapped_bytes: Labelled,
     origin_calls: Labelled,
     origin_chunks: Labelled,
     origin_bytes: Counter,
@@ -195,6 +208,29 @@ impl Metrics {
                 PeerSkip::NAMES,
             ),
             hedges: Labelled::new(r, names::HEDGES, "Hedges", "outcome", Hedge::NAMES),
+            bypasses: Labelled::new(
+                r,
+                names::BYPASSES,
+                "Chunks whose owner is loaded",
+                "outcome",
+                Bypass::NAMES,
+            ),
+            peer_probes: counter(r, names::PEER_PROBES, "Probes of loaded peers"),
+            peer_slow_kept: counter(r, names::PEER_SLOW_KEPT, "Chunks of slow peers kept"),
+            remapped_chunks: Labelled::new(
+                r,
+                names::REMAPPED_CHUNKS,
+                "Chunks that another host owned before",
+                "outcome",
+                Remapped::NAMES,
+            ),
+            remapped_bytes: Labelled::new(
+                r,
+                names::REMAPPED_BYTES,
+                "Bytes of chunks that another host owned before",
+                "outcome",
+                Remapped::NAMES,
+            ),
             origin_calls: Labelled::new(
                 r,
                 names::ORIGIN_CALLS,
@@ -306,6 +342,23 @@ impl Metrics {
 
     pub(crate) fn hedge(&self, outcome: Hedge) {
         self.hedges.add(outcome.index(), 1);
+    }
+
+    pub(crate) fn bypass(&self, outcome: Bypass) {
+        self.bypasses.add(outcome.index(), 1);
+    }
+
+    pub(crate) fn probed(&self) {
+        self.peer_probes.inc();
+    }
+
+    pub(crate) fn kept_slow(&self) {
+        self.peer_slow_kept.inc();
+    }
+
+    pub(crate) fn remapped(&self, outcome: Remapped, bytes: usize) {
+        self.remapped_chunks.add(outcome.index(), 1);
+        self.remapped_bytes.add(outcome.index(), bytes as u64);
     }
 
     pub(crate) fn origin_call(&self, run: &OriginRun, result: &RunResult, time: Duration) {

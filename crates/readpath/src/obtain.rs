@@ -62,7 +62,10 @@ impl Sources {
         }
         self.retry_budget.deposit();
         let oid = self.placement.oid(&disk.manifest, want.index);
-        let plan = self.plan(oid, side);
+        let mut plan = self.plan(oid, side);
+        if let Some(peer) = plan.probe.take() {
+            self.runtime.spawn(self.clone().probe(peer, *want));
+        }
         // Asked for here and not in the task, so that the misses of one read are gathered.
         let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
         let sources = self.clone();
@@ -83,6 +86,7 @@ impl Sources {
     /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
     fn plan(&self, oid: Oid, side: Side) -> Plan {
         let mut plan = self.placement.plan(oid, &self.peer_table);
+        self.steer(&mut plan, side);
         match side {
             Side::Guest | Side::Preload => {
                 self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
@@ -93,6 +97,7 @@ impl Sources {
             Side::Prefetch => {
                 plan.peers.truncate(1);
                 plan.is_origin_left_out = !plan.peers.is_empty();
+                plan.loaded.clear();
             }
         }
         plan

@@ -36,12 +36,23 @@ outcomes! {
 
 outcomes! {
     /// Why a candidate was not asked.
-    PeerSkip { Distance = "distance", Penalty = "penalty", Busy = "busy", }
+    PeerSkip { Distance = "distance", Penalty = "penalty", Busy = "busy", Loaded = "loaded", }
 }
 
 outcomes! {
     /// What became of a hedge.
-    Hedge { Started = "started", Won = "won", Denied = "denied", }
+    Hedge { Started = "started", Won = "won", Denied = "denied", Rescued = "rescued", }
+}
+
+outcomes! {
+    /// Who was asked in place of a loaded peer.
+    Bypass { Peer = "peer", Origin = "origin", Denied = "denied", }
+}
+
+outcomes! {
+    /// Where a chunk came from that another host owned in a ring that is remembered: from there; from
+    /// the origin although it may be there; from the origin because nobody had it.
+    Remapped { PreviousOwner = "previous_owner", Origin = "origin", Cold = "cold", }
 }
 
 outcomes! {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
+use crate::source_delay::SourceDelay;
 use crate::{jitter, limits};
 
 /// Whether a peer may be asked.
@@ -37,6 +38,8 @@ pub(crate) struct PeerHealth {
     pub(crate) permits: Arc<Semaphore>,
     /// Preloads take one of these first: half as many, so that guests find permits free.
     pub(crate) preload_permits: Arc<Semaphore>,
+    /// How long it takes for one chunk.
+    pub(crate) delay: Arc<SourceDelay>,
     inner: Mutex<Inner>,
 }
 
@@ -44,6 +47,8 @@ pub(crate) struct PeerHealth {
 struct Inner {
     state: PeerState,
     latency: LatencyWindow,
+    /// When a loaded peer may be probed next, and for the how many-th time in a row.
+    probe: (Option<Instant>, u32),
 }
 
 impl PeerHealth {
@@ -52,7 +57,12 @@ impl PeerHealth {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
             preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
-            inner: Mutex::new(Inner { state: PeerState::Trusted, latency: LatencyWindow::new() }),
+            delay: Arc::default(),
+            inner: Mutex::new(Inner {
+                state: PeerState::Trusted,
+                latency: LatencyWindow::new(),
+                probe: (None, 0),
+            }),
         }
     }
 
@@ -86,6 +96,21 @@ impl PeerHealth {
     /// Notes a refusal: the peer is alive, and says how things are.
     pub(crate) fn refused(&self) {
         self.inner.lock().state = PeerState::Trusted;
+    }
+
+    /// Whether to probe the peer now, which is passed over because it is loaded. Where it was not for
+    /// a while, probes begin anew.
+    pub(crate) fn take_probe(&self, now: Instant) -> bool {
+        let mut inner = self.inner.lock();
+        let (due, streak) = inner.probe;
+        let streak = match due {
+            Some(due) if now < due => return false,
+            Some(due) if now < due + limits::PROBE_MAX => streak,
+            _ => 0,
+        };
+        let wait = jitter::backoff(streak, limits::PROBE_MIN, limits::PROBE_MAX);
+        inner.probe = (Some(now + wait), streak.saturating_add(1));
+        true
     }
 
     /// Notes that a fetch was given up after `time` because another source was faster.
@@ -148,6 +173,13 @@ impl PeerTable {
             .entry(name.to_owned())
             .or_insert_with(|| Arc::new(PeerHealth::new(name, self.inflight_max)))
             .clone()
+    }
+
+    /// How many peers take longer than `limit` for a chunk now.
+    pub(crate) fn slower_than(&self, limit: Duration, now: Instant) -> usize {
+        let peers = self.peers.read();
+        let estimates = peers.values().filter_map(|peer| peer.delay.estimate(now));
+        estimates.filter(|estimate| *estimate > limit).count()
     }
 
     /// How many peers are not trusted now.

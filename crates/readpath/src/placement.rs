@@ -1,9 +1,11 @@
 //! Whom to ask for a chunk, in which order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use acstor_ring::{Ring, RingHandle, Threshold};
+use acstor_ring::{Ring, RingHandle, RingView, Threshold};
 use acstor_types::{Entry, Manifest, Oid};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::peer_health::{PeerHealth, PeerTable};
 use crate::{PlacementRule, ReadPathConfig};
@@ -17,14 +19,21 @@ pub(crate) struct Candidate {
 }
 
 /// The sources of one chunk before the origin, which is always the last.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Peers that come before this host, in order; empty where this host is first.
     pub(crate) peers: Vec<Candidate>,
     /// Whether this host owns the chunk.
     pub(crate) is_owner: bool,
-    /// The owner of the ring's previous generation, where this host has become the owner.
-    pub(crate) previous: Option<Candidate>,
+    /// Where this host is the owner: who was before, in the rings that are remembered, the latest
+    /// first. A chunk that moved here is still at one of them.
+    pub(crate) previous: Vec<Candidate>,
+    /// Peers whose link is full: asked after the origin.
+    pub(crate) loaded: Vec<Candidate>,
+    /// One of them that is to be asked beside, to see whether it still is.
+    pub(crate) probe: Option<Candidate>,
+    /// Leave to read the origin in their place.
+    pub(crate) origin_permit: Option<OwnedSemaphorePermit>,
     /// Hosts passed over because they are too far.
     pub(crate) too_far: u32,
     /// Whether the origin is not to be asked.
@@ -34,7 +43,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Whether nobody is asked before the origin.
     pub(crate) fn starts_at_origin(&self) -> bool {
-        self.peers.is_empty() && self.previous.is_none() && !self.is_origin_left_out
+        self.peers.is_empty() && self.previous.is_empty() && !self.is_origin_left_out
     }
 }
 
@@ -44,7 +53,8 @@ pub(crate) struct Placement {
     rings: Arc<RingHandle>,
     host: String,
     rule: PlacementRule,
-    threshold: Threshold,
+    /// Hops. An atomic, so that a change of it never meets a lock on the way of a lookup.
+    threshold: AtomicU8,
     candidates_max: usize,
 }
 
@@ -54,9 +64,20 @@ impl Placement {
             rings,
             host: config.host.clone(),
             rule: config.placement,
-            threshold: config.distance_threshold,
+            threshold: AtomicU8::new(config.distance_threshold.0),
             candidates_max: config.candidates_max,
         }
+    }
+
+    /// From which distance on a host is too far, as of now.
+    pub(crate) fn threshold(&self) -> Threshold {
+        // Relaxed: nothing else is published with it; a lookup under way may use the one before.
+        Threshold(self.threshold.load(Ordering::Relaxed))
+    }
+
+    /// Changes the distance from which on a host is too far.
+    pub(crate) fn set_threshold(&self, threshold: Threshold) {
+        self.threshold.store(threshold.0, Ordering::Relaxed);
     }
 
     /// The position on the ring of chunk `index` of a disk, which must have content.
@@ -82,7 +103,8 @@ impl Placement {
         let rings = self.rings.load();
         let Some(ring) = rings.current.as_deref() else { return Plan::default() };
         let from = ring.host_id(&self.host);
-        let mut candidates = ring.candidates(oid, from, self.threshold);
+        let threshold = self.threshold();
+        let mut candidates = ring.candidates(oid, from, threshold);
         let mut plan = Plan::default();
         while plan.peers.len() < self.candidates_max {
             let Some(id) = candidates.next_id() else { break };
@@ -97,26 +119,37 @@ impl Placement {
             });
         }
         plan.too_far = candidates.skipped();
-        if let (true, Some(previous)) = (plan.is_owner, rings.previous.as_deref()) {
-            plan.previous = self.previous_owner(ring, previous, oid, peers);
+        if plan.is_owner && !rings.previous.is_empty() {
+            plan.previous = self.previous_owners(ring, &rings, oid, peers);
         }
         plan
     }
 
-    fn previous_owner(
+    /// Who was first in line for `oid` before this host, without those that are too far.
+    fn previous_owners(
         &self,
         current: &Ring,
-        previous: &Ring,
+        rings: &RingView,
         oid: Oid,
         peers: &PeerTable,
-    ) -> Option<Candidate> {
-        let owner = previous.owner(oid);
-        if owner.name == self.host {
-            return None;
+    ) -> Vec<Candidate> {
+        let mut owners: Vec<Candidate> = Vec::new();
+        for previous in &rings.previous {
+            let from = previous.host_id(&self.host);
+            let mut line = previous.candidates(oid, from, self.threshold());
+            let Some(owner) = line.next() else { continue };
+            let is_known = owners.iter().any(|known| *known.health.name == *owner.name);
+            if is_known || owner.name == self.host {
+                continue;
+            }
+            // It may have moved to another address since.
+            let host = current.host_id(&owner.name).and_then(|id| current.host(id));
+            owners.push(Candidate {
+                health: peers.get(&owner.name),
+                address: host.unwrap_or(owner).address.as_str().into(),
+            });
         }
-        // It may have moved to another address since.
-        let host = current.host_id(&owner.name).and_then(|id| current.host(id)).unwrap_or(owner);
-        Some(Candidate { health: peers.get(&host.name), address: host.address.as_str().into() })
+        owners
     }
 }
 
@@ -229,7 +262,7 @@ mod tests {
         let rings = Arc::new(RingHandle::empty());
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
         let plan = placement.plan(Oid(1), &PeerTable::new(4));
-        assert!(plan.peers.is_empty() && plan.previous.is_none() && !plan.is_owner);
+        assert!(plan.peers.is_empty() && plan.previous.is_empty() && !plan.is_owner);
     }
 
     #[test]
@@ -243,11 +276,58 @@ mod tests {
             let plan = placement.plan(Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)), &peers);
             if plan.is_owner {
                 owned += 1;
-                assert_ne!(&*plan.previous.unwrap().health.name, "a");
+                assert_ne!(&*plan.previous[0].health.name, "a");
             } else {
-                assert!(plan.previous.is_none());
+                assert!(plan.previous.is_empty());
             }
         }
         assert!(owned > 100, "{owned}");
+    }
+
+    #[test]
+    fn test_plan_names_everybody_who_owned_it_the_latest_first_and_once() {
+        let rings = Arc::new(RingHandle::new(ring(1, [0, 1, 0, 0])));
+        rings.set(ring(2, [0, 0, 1, 0])).unwrap();
+        rings.set(ring(3, [0, 1, 0, 0])).unwrap();
+        rings.set(ring(4, [0, 0, 0, 1])).unwrap();
+        rings.set(ring(5, [1, 0, 0, 0])).unwrap();
+        let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
+        let plan = placement.plan(Oid(7), &PeerTable::new(4));
+        let names: Vec<&str> = plan.previous.iter().map(|owner| &*owner.health.name).collect();
+        assert_eq!(names, ["d", "b", "c"]);
+    }
+
+    #[test]
+    fn test_set_threshold_leaves_out_who_is_too_far_now_and_before() {
+        let host = |name: &str, weight| {
+            let place = if name < "c" { "pod-1/rack-1" } else { "pod-2/rack-1" };
+            let host = Host::new(name, format!("10.0.0.1:{}", name.as_bytes()[0]), weight);
+            Host { topology: place.parse().unwrap(), ..host }
+        };
+        let ring = |generation, weights: [u32; 4]| {
+            let hosts = NAMES.iter().zip(weights).map(|(name, weight)| host(name, weight));
+            RingBuilder::new(7).vnodes(256).generation(generation).hosts(hosts).build().unwrap()
+        };
+        let rings = Arc::new(RingHandle::new(ring(1, [0, 0, 1, 0])));
+        rings.set(ring(2, [1, 0, 1, 1])).unwrap();
+        let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
+        let peers = PeerTable::new(4);
+        assert_eq!(placement.threshold(), Threshold::ANY);
+        let plans = |placement: &Placement| -> Vec<Plan> {
+            let spread = |number: u64| Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            (0..200).map(|number| placement.plan(spread(number), &peers)).collect()
+        };
+        assert!(plans(&placement).iter().any(|plan| !plan.peers.is_empty()));
+        assert!(plans(&placement).iter().any(|plan| !plan.previous.is_empty()));
+        placement.set_threshold(Threshold(3));
+        for plan in plans(&placement) {
+            assert!(plan.is_owner && plan.peers.is_empty() && plan.previous.is_empty());
+        }
+        placement.set_threshold(Threshold(0));
+        for plan in plans(&placement) {
+            assert!(!plan.is_owner && plan.starts_at_origin(), "nobody is near enough");
+        }
+        placement.set_threshold(Threshold::ANY);
+        assert!(plans(&placement).iter().any(|plan| !plan.peers.is_empty()));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use acstor_ring::RingHandle;
+use acstor_ring::{RingHandle, Threshold};
 use acstor_types::{Digest, DiskId, Manifest};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use crate::placement::Placement;
 use crate::preload::PreloadTable;
 use crate::recent::RecentCache;
 use crate::sources::Sources;
+use crate::steering::Steering;
 use crate::token_bucket::TokenBucket;
 use crate::waiting_reads::WaitingReads;
 use crate::{
@@ -113,6 +114,7 @@ impl ReadPath {
             origin: OriginPool::new(queue, runtime.clone()),
             flights: Arc::new(FlightTable::new()),
             metrics,
+            steering: Steering::new(),
             hedge_budget: hedge_budget(&config),
             retry_budget: TokenBucket::new(
                 limits::RETRY_TOKENS_MAX,
@@ -245,6 +247,16 @@ impl ReadPath {
         self.sources.is_draining()
     }
 
+    /// From which distance on other hosts are too far to be asked.
+    pub fn distance_threshold(&self) -> Threshold {
+        self.sources.placement.threshold()
+    }
+
+    /// Changes the distance from which on other hosts are too far: lookups from here on use it.
+    pub fn set_distance_threshold(&self, threshold: Threshold) {
+        self.sources.placement.set_threshold(threshold);
+    }
+
     /// Whether the origin answers, as far as this host knows.
     pub fn is_origin_up(&self) -> bool {
         self.sources.origin.queue().health.is_up()
@@ -297,6 +309,8 @@ impl ReadPath {
         gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
         gauges.ring_generation.set(as_gauge(self.rings.generation()));
+        gauges.distance_threshold.set(i64::from(self.distance_threshold().0));
+        gauges.peers_loaded.set(sources.loaded_peers() as i64);
         gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
         sources.metrics.preload.set_jobs(self.preloads.counts());
         sources.metrics.preload.set_working_sets(self.working_set_totals());

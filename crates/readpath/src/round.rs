@@ -6,16 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use crate::Tier;
 use crate::attempt::{AttemptFailure, AttemptResult};
 use crate::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
 use crate::origin_queue::OriginAnswer;
-use crate::outcome::{Hedge, PeerFetch, PeerSkip};
+use crate::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
 use crate::placement::{Candidate, Plan};
 use crate::sources::{Sources, Want};
+use crate::{Tier, limits};
 
 /// A source that has not been asked yet.
 #[derive(Debug)]
@@ -39,7 +39,17 @@ struct Attempt {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HedgeState {
     Possible,
+    /// The share was used up: one more at the latest time for a hedge, whatever the share, lest the
+    /// guest wait out the peer's deadline.
+    Rescue,
     Spent,
+}
+
+/// What the owners before this host said of a chunk that it owns now.
+#[derive(Clone, Copy)]
+struct FormerOwners {
+    count: usize,
+    absent: usize,
 }
 
 struct Round<'a> {
@@ -52,6 +62,9 @@ struct Round<'a> {
     first_origin: Option<oneshot::Receiver<OriginAnswer>>,
     hedge: HedgeState,
     worst: RoundFailure,
+    former: FormerOwners,
+    /// Held while the round lasts, where the origin takes the place of a loaded peer.
+    _origin_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a round brought nothing.
@@ -80,12 +93,14 @@ impl Sources {
         plan: Plan,
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> Result<Obtained, RoundFailure> {
-        let mut next = VecDeque::with_capacity(plan.peers.len() + 2);
-        next.extend(plan.previous.map(Next::PreviousOwner));
+        let former = FormerOwners { count: plan.previous.len(), absent: 0 };
+        let mut next = VecDeque::with_capacity(plan.peers.len() + plan.previous.len() + 2);
+        next.extend(plan.previous.into_iter().map(Next::PreviousOwner));
         next.extend(plan.peers.into_iter().map(Next::Peer));
         if !plan.is_origin_left_out {
             next.push_back(Next::Origin);
         }
+        next.extend(plan.loaded.into_iter().map(Next::Peer));
         let may_hedge = self.config.hedge_enabled && side != Side::Prefetch;
         let round = Round {
             sources: self,
@@ -97,6 +112,8 @@ impl Sources {
             first_origin: first,
             hedge: if may_hedge { HedgeState::Possible } else { HedgeState::Spent },
             worst: RoundFailure::new(FlightFailure::Unavailable),
+            former,
+            _origin_permit: plan.origin_permit,
         };
         round.run().await
     }
@@ -214,8 +231,9 @@ impl Round<'_> {
     /// A peer waits for this flight, which waits for a peer: ask the origin too.
     fn start_origin_beside_peer(&mut self, wishes: &Wishes) {
         let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
-        if asks_peer_only && matches!(self.next.back(), Some(Next::Origin)) {
-            self.next.pop_back();
+        let origin = self.next.iter().position(|next| matches!(next, Next::Origin));
+        if let (true, Some(position)) = (asks_peer_only, origin) {
+            self.next.remove(position);
             self.start(Next::Origin, wishes, false);
         }
     }
@@ -225,32 +243,56 @@ impl Round<'_> {
         if self.hedge == HedgeState::Spent || self.next.is_empty() {
             return None;
         }
-        match &self.running[..] {
-            [Attempt { peer: Some(candidate), started, .. }] => {
-                let config = &self.sources.config;
-                let delay = candidate.health.hedge_delay(config.hedge_min, config.hedge_max);
-                Some(*started + delay)
-            }
-            _ => None,
+        let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
+        let config = &self.sources.config;
+        if self.hedge == HedgeState::Rescue {
+            return Some(*started + config.hedge_max);
         }
+        // A p99 that was learnt while the peer was slow must not put the hedge off: what the origin
+        // would have taken bounds it.
+        let origin = self.sources.steering.origin.estimate(Instant::now());
+        let latest = origin.map_or(config.hedge_max, |time| {
+            time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(config.hedge_min, config.hedge_max)
+        });
+        let own = match peer {
+            Some(candidate) => candidate.health.hedge_delay(config.hedge_min, config.hedge_max),
+            None => latest,
+        };
+        Some(*started + if config.load_aware { own.min(latest) } else { own })
     }
 
     fn start_hedge(&mut self, wishes: &Wishes) {
-        self.hedge = HedgeState::Spent;
-        if !self.sources.hedge_budget.try_take(Instant::now()) {
+        let is_rescue = self.hedge == HedgeState::Rescue;
+        if !is_rescue && !self.sources.hedge_budget.try_take(Instant::now()) {
             self.sources.metrics.hedge(Hedge::Denied);
+            self.hedge = HedgeState::Rescue;
             return;
         }
+        self.hedge = HedgeState::Spent;
         while self.running.len() < 2 {
             let Some(next) = self.next.pop_front() else { return };
             self.start(next, wishes, true);
         }
-        self.sources.metrics.hedge(Hedge::Started);
+        self.sources.metrics.hedge(if is_rescue { Hedge::Rescued } else { Hedge::Started });
+    }
+
+    /// Counts where a chunk that another host owned before came from.
+    fn note_remapped(&self, tier: Tier) {
+        let FormerOwners { count, absent } = self.former;
+        let outcome = match tier {
+            Tier::PreviousOwner => Remapped::PreviousOwner,
+            Tier::Origin if absent == count => Remapped::Cold,
+            _ => Remapped::Origin,
+        };
+        if count > 0 {
+            self.sources.metrics.remapped(outcome, self.want.chunk_size.bytes());
+        }
     }
 
     fn conclude(&mut self, attempt: Attempt, result: AttemptResult) -> Option<Obtained> {
         match result {
             Ok(obtained) => {
+                self.note_remapped(obtained.tier);
                 if attempt.is_hedge {
                     self.sources.metrics.hedge(Hedge::Won);
                 }
@@ -263,6 +305,9 @@ impl Round<'_> {
                 return Some(obtained);
             }
             Err(AttemptFailure::Next) => {}
+            Err(AttemptFailure::Absent) => {
+                self.former.absent += usize::from(attempt.tier == Tier::PreviousOwner);
+            }
             Err(AttemptFailure::PeersOriginFailed) => {
                 // Its neighbours would ask the same origin: see for ourselves, once.
                 self.next.retain(|next| matches!(next, Next::Origin));

@@ -16,6 +16,7 @@ use crate::origin_pool::OriginPool;
 use crate::peer_health::PeerTable;
 use crate::placement::Placement;
 use crate::recent::RecentCache;
+use crate::steering::Steering;
 use crate::token_bucket::TokenBucket;
 use crate::waiting_reads::WaitingReads;
 use crate::{Keep, LocalChunk, LocalStore, PeerSource, ReadPathConfig, Tier};
@@ -43,6 +44,7 @@ pub(crate) struct Sources {
     pub(crate) origin: Arc<OriginPool>,
     pub(crate) flights: Arc<FlightTable>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) steering: Steering,
     pub(crate) hedge_budget: TokenBucket,
     pub(crate) retry_budget: TokenBucket,
     /// One permit per chunk that is being prefetched.

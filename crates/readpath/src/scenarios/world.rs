@@ -32,6 +32,8 @@ pub(super) struct World {
 pub(super) fn config() -> ReadPathConfig {
     ReadPathConfig {
         keep: Keep::Never,
+        // The origin of the tests is polled, which looks like load; what load does is in `loading`.
+        load_aware: false,
         placement: PlacementRule::Oid { span_chunks: 16 },
         prefetch_max_bytes: 0,
         recent_bytes: 4 << 20,
