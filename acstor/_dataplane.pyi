@@ -160,6 +160,26 @@ class DataPlane:
             ``corrupt`` or ``invalid`` for a bad file; the ring in use stays.
         """
 
+    def store_sketch(self, count: int) -> dict[str, object]:
+        """Return how many chunks the store holds and the smallest of their digests' first 8 bytes.
+
+        Equal digests have equal prefixes on all hosts, so two sketches tell how much two stores
+        have in common (Broder 1997). Microseconds, no I/O.
+
+        :param count: k; more than 256 is taken for 256.
+        :returns: ``count`` int, ``smallest`` list of int below 2^64, ascending, at most k.
+        """
+
+    def set_distance_threshold(self, hops: int | None) -> None:
+        """Ask no host that is ``hops`` or more away; lookups from here on heed it, without a lock.
+
+        :param hops: 0 to 255 as in ACStor Algorithms 1 and 2: in a three-level tree 7 admits every
+            host, 5 those under the same aggregate switch, 3 those under the same edge switch, 1
+            only this host, 0 nobody (every miss reads the origin), 255 every host of any network.
+            None: as configured.
+        :raises ValueError: when out of range; the threshold in use stays.
+        """
+
     def ring_info(self) -> dict[str, object] | None:
         """Return the ring in use, ``None`` before the first.
 

@@ -29,6 +29,10 @@ PIN_TIMEOUT_MAX = 600.0
 PIN_BYTES_MAX = 1 << 40
 """Most bytes at one end of an image that can be pinned."""
 
+SKETCH_MAX = 256
+"""Most digests of a sketch of the chunk store."""
+DISTANCE_THRESHOLD_MAX = 255
+"""Largest distance that a host can be told to keep from others, hops."""
 PRELOAD_RATE_MAX = 1 << 40
 """Highest limit that a preload may be given, bytes per second."""
 

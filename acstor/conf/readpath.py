@@ -58,6 +58,14 @@ OPTIONS = [
         help="Whether a host keeps a chunk that it fetched from a peer.",
     ),
     cfg.BoolOpt(
+        "load_aware",
+        default=True,
+        help=(
+            "Whether a host whose link is full is passed over: the next in line is asked, or the "
+            "origin where that is faster, until the host answers as fast as others again."
+        ),
+    ),
+    cfg.BoolOpt(
         "hedge_enabled",
         default=True,
         help="Whether the next candidate is asked too when a peer is later than its own p99.",
@@ -89,7 +97,8 @@ OPTIONS = [
         help=(
             "Only candidates nearer than this are asked (ACStor, Algorithm 1): 1 is the host "
             "itself, 3 the same rack, 5 the same pod, 7 every host of a three-level network. "
-            "Unset: no candidate is too far."
+            "Unset: no candidate is too far. A threshold that the agent gives counts instead, also "
+            "after a restart."
         ),
     ),
 ]

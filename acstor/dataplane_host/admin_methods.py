@@ -22,6 +22,8 @@ class Operations(Protocol):
     ) -> dict[str, object]: ...
     def set_drain(self, on: bool) -> None: ...  # noqa: D102
     def set_ring(self, path: str) -> dict[str, object]: ...  # noqa: D102
+    def store_sketch(self, count: int) -> dict[str, object]: ...  # noqa: D102
+    def set_distance_threshold(self, hops: int | None) -> dict[str, object]: ...  # noqa: D102
     def ring_info(self) -> dict[str, object] | None: ...  # noqa: D102
     def metrics_text(self) -> str: ...  # noqa: D102
     def ledger_start(self, disk_id: str, capacity: int) -> None: ...  # noqa: D102
@@ -67,6 +69,16 @@ _PARAMETERS: dict[str, tuple[parameters.Parameter, ...]] = {
     "drain": (("on", parameters.is_flag, "true or false"),),
     "ring.set": (_PATH,),
     "ring.show": (),
+    "placement.threshold": (
+        (
+            "hops",
+            parameters.is_int_or_null(0, protocol.DISTANCE_THRESHOLD_MAX),
+            f"0 to {protocol.DISTANCE_THRESHOLD_MAX} hops, or null: as configured",
+        ),
+    ),
+    "store.sketch": (
+        ("count", parameters.is_int(1, protocol.SKETCH_MAX), f"1 to {protocol.SKETCH_MAX}"),
+    ),
     "metrics": (),
     "ledger.start": (
         _IMAGE,
@@ -118,6 +130,8 @@ def methods(operations: Operations, volumes: VolumeOperations) -> dict[str, Meth
         "drain": call(operations.set_drain),
         "ring.set": operations.set_ring,
         "ring.show": operations.ring_info,
+        "store.sketch": operations.store_sketch,
+        "placement.threshold": operations.set_distance_threshold,
         "metrics": operations.metrics_text,
         "ledger.start": call(operations.ledger_start),
         "ledger.get": operations.ledger_get,

@@ -7,6 +7,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
     images/<uuid>.refused    a manifest that could not be attached after a restart
     ring.bin                 the ring in use
+    placement.json           {"version": 1, "distance_threshold": 5}
     draining                 empty: peers are refused
     mount-held               how many starts in a row found the mount held by another process
     repository.json          {"version": 1, "chunk_size": 65536}
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acstor import exception
+from acstor.admin import protocol
 from acstor.atomic_file import sync_directory
 
 FORMAT_VERSION = 1
@@ -59,6 +61,7 @@ class Attachments:
         self._draining = os.path.join(directory, "draining")
         self._mount_held = os.path.join(directory, "mount-held")
         self._repository = os.path.join(directory, "repository.json")
+        self._placement = os.path.join(directory, "placement.json")
         os.makedirs(self._images, mode=0o700, exist_ok=True)
         for name in os.listdir(directory):
             if name.startswith(_ARRIVING):
@@ -158,6 +161,16 @@ class Attachments:
         os.replace(arrived_path, self._ring)
         sync_directory(self._directory)
 
+    def distance_threshold(self) -> int | None:
+        """Return the hops that were given last, or None where none were or they are unreadable."""
+        hops = _read_version_1(self._placement).get("distance_threshold")
+        is_valid = type(hops) is int and 0 <= hops <= protocol.DISTANCE_THRESHOLD_MAX
+        return hops if is_valid else None
+
+    def keep_distance_threshold(self, hops: int | None) -> None:
+        """Keep the threshold as the one that was given last; None: none is."""
+        self._write_version_1(self._placement, {"distance_threshold": hops})
+
     def is_draining(self) -> bool:
         """Return whether peers were refused."""
         return os.path.exists(self._draining)
@@ -191,22 +204,20 @@ class Attachments:
 
     def chunk_size(self) -> int | None:
         """Return the repository's chunk size, bytes, when it was ever known."""
-        try:
-            with open(self._repository, "rb") as source:
-                kept = json.loads(source.read(4096))
-        except (FileNotFoundError, ValueError):
-            return None
-        size = kept.get("chunk_size") if isinstance(kept, dict) else None
-        return size if isinstance(size, int) and kept.get("version") == FORMAT_VERSION else None
+        size = _read_version_1(self._repository).get("chunk_size")
+        return size if isinstance(size, int) else None
 
     def keep_chunk_size(self, chunk_size: int) -> None:
         """Keep the repository's chunk size, bytes."""
-        descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
+        self._write_version_1(self._repository, {"chunk_size": chunk_size})
+
+    def _write_version_1(self, path: str, content: dict[str, int | None]) -> None:
+        descriptor, arriving = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
         with os.fdopen(descriptor, "w") as copy:
-            json.dump({"version": FORMAT_VERSION, "chunk_size": chunk_size}, copy)
+            json.dump({"version": FORMAT_VERSION, **content}, copy)
             copy.flush()
             os.fsync(copy.fileno())
-        os.replace(path, self._repository)
+        os.replace(arriving, path)
         sync_directory(self._directory)
 
     def _path(self, disk_id: str, kind: str) -> str:
@@ -214,6 +225,17 @@ class Attachments:
 
     def _exists(self, disk_id: str, kind: str) -> bool:
         return os.path.exists(self._path(disk_id, kind))
+
+
+def _read_version_1(path: str) -> dict[str, object]:
+    """Return what a small file holds; nothing where it is absent, damaged or of another version."""
+    try:
+        with open(path, "rb") as source:
+            kept = json.loads(source.read(4096))
+    except (FileNotFoundError, ValueError):
+        return {}
+    is_known = isinstance(kept, dict) and kept.get("version") == FORMAT_VERSION
+    return kept if is_known else {}
 
 
 def _check_id(disk_id: str) -> None:

@@ -206,6 +206,7 @@ class DataPlaneHost:
     def _restored_runtime(self) -> Runtime:
         with translated("setting up the data plane"):
             runtime = self._make_runtime(self._settings, self._origin.reader)
+        self._restore_threshold(runtime)
         ring_path = self._attachments.ring_path()
         if ring_path is not None:
             try:
@@ -223,6 +224,10 @@ class DataPlaneHost:
                 continue
             self._restore_working_set(runtime, image)
         return runtime
+
+    def _restore_threshold(self, runtime: Runtime) -> None:
+        with translated("restoring"):
+            runtime.set_distance_threshold(self._attachments.distance_threshold())
 
     def _restore_working_set(self, runtime: Runtime, image: AttachedImage) -> None:
         if image.working_set_path is None:
@@ -264,6 +269,7 @@ class DataPlaneHost:
             peer_address=self.runtime.peer_address(),
             mount_point=self._settings["mount_point"],
             chunk_size=self._settings["chunk_size"],
+            placement_threshold=self._attachments.distance_threshold(),
             is_supervised=self._supervisor.is_configured,
             volumes=len(self._volumes.volumes.list_volumes()),
         )
@@ -320,6 +326,23 @@ class DataPlaneHost:
             self._attachments.keep_ring(arrived)
         LOG.info("using ring generation %s", ring.get("generation"))
         return ring
+
+    def set_distance_threshold(self, hops: int | None) -> dict[str, object]:
+        """Ask no host from so many hops on, also after restarts; None: as configured."""
+        with self._lock:
+            with translated("distance threshold"):
+                self.runtime.set_distance_threshold(hops)
+            self._attachments.keep_distance_threshold(hops)
+        in_use = self.runtime.status().get("distance_threshold")
+        LOG.info("distance threshold: %s", "none" if in_use is None else f"{in_use} hops")
+        return {"hops": in_use}
+
+    def store_sketch(self, count: int) -> dict[str, object]:
+        """Return how many chunks the store holds, and its smallest digests as 16 hex digits."""
+        sketch = self.runtime.store_sketch(count)
+        smallest = sketch["smallest"]
+        assert isinstance(smallest, list)
+        return {"count": sketch["count"], "hashes": [f"{prefix:016x}" for prefix in smallest]}
 
     def ring_info(self) -> dict[str, object] | None:
         """Return the ring in use."""

@@ -22,6 +22,12 @@ def is_int(low: int, high: int) -> Check:
     )
 
 
+def is_int_or_null(low: int, high: int) -> Check:
+    """Return a check for whole numbers or null; the parameter may be left out as well."""
+    is_number = is_int(low, high)
+    return lambda value: value is None or is_number(value)
+
+
 def is_seconds(longest: float) -> Check:
     """Return a check for durations above 0."""
     return lambda value: (
@@ -63,7 +69,7 @@ def checked(name: str, parameters: Sequence[Parameter], action: Callable[..., ob
                 raise protocol.ProtocolError(
                     protocol.Code.INVALID_PARAMS, f"{name}: {parameter} must be {allowed}"
                 )
-        return action(*(params[parameter] for parameter, _, _ in parameters))
+        return action(*(params.get(parameter) for parameter, _, _ in parameters))
 
     return method
 

@@ -29,6 +29,8 @@ class Runtime(VolumeRuntime, Protocol):
     ) -> dict[str, object]: ...
     def set_drain(self, on: bool) -> None: ...  # noqa: D102
     def set_ring(self, path: str) -> dict[str, object]: ...  # noqa: D102
+    def store_sketch(self, count: int) -> dict[str, object]: ...  # noqa: D102
+    def set_distance_threshold(self, hops: int | None) -> None: ...  # noqa: D102
     def ring_info(self) -> dict[str, object] | None: ...  # noqa: D102
     def status(self) -> dict[str, object]: ...  # noqa: D102
     def metrics_text(self) -> str: ...  # noqa: D102

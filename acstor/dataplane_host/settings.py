@@ -52,6 +52,8 @@ class DataPlaneSettings(TypedDict):
     placement_span_chunks: int
     keep: str
     """never, second-touch or always."""
+    load_aware: bool
+    """Loaded peers are passed over."""
     hedge_enabled: bool
     hedge_min_ms: int
     prefetch_max_bytes: int
@@ -156,6 +158,7 @@ def from_conf(
         placement=read.placement,
         placement_span_chunks=read.placement_span_chunks,
         keep=read.keep,
+        load_aware=read.load_aware,
         hedge_enabled=read.hedge_enabled,
         hedge_min_ms=_milliseconds(read.hedge_min),
         prefetch_max_bytes=read.prefetch_max,

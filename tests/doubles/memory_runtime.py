@@ -44,6 +44,7 @@ class MemoryRuntime(MemoryVolumes):
         self.images: dict[str, dict[str, object]] = {}
         self.open_handles: dict[str, int] = {}
         self.ring: dict[str, object] | None = None
+        self.distance_threshold = settings["distance_threshold"]
         self.is_draining = False
         self.is_connected = True
         self.taken_over: bool | None = None
@@ -136,6 +137,14 @@ class MemoryRuntime(MemoryVolumes):
         self.ring = {"generation": ring.generation, "vnodes": ring.vnode_count, "hosts": []}
         return self.ring
 
+    def store_sketch(self, count: int) -> dict[str, object]:
+        smallest = [1, 2**64 - 1][:count]
+        return {"count": 2, "smallest": smallest}
+
+    def set_distance_threshold(self, hops: int | None) -> None:
+        given = self.settings["distance_threshold"] if hops is None else hops
+        self.distance_threshold = None if given == 255 else given
+
     def ring_info(self) -> dict[str, object] | None:
         return self.ring
 
@@ -143,6 +152,7 @@ class MemoryRuntime(MemoryVolumes):
         return {
             "state": "draining" if self.is_draining else "running",
             "ring_generation": self.ring["generation"] if self.ring else None,
+            "distance_threshold": self.distance_threshold,
             "images": len(self.images),
             "store": {"capacity_bytes": self.settings["store_capacity_bytes"], "used_bytes": 0},
             "fuse": {"connected": self.is_connected, "taken_over": bool(self.taken_over)},

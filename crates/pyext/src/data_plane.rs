@@ -169,6 +169,16 @@ impl DataPlane {
         self.ring_info(py)
     }
 
+    fn store_sketch<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyAny>> {
+        let sketch = py.detach(|| self.host.store_sketch(count));
+        python(py, &sketch)
+    }
+
+    #[pyo3(signature = (hops))]
+    fn set_distance_threshold(&self, hops: Option<u32>) -> PyResult<()> {
+        self.host.set_distance_threshold(hops).map_err(exception)
+    }
+
     fn ring_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let ring = py.detach(|| self.host.ring_info());
         python(py, &ring.unwrap_or(Value::Null))

@@ -48,6 +48,7 @@ settings! {
     placement: String,
     placement_span_chunks: u32,
     keep: String,
+    load_aware: bool,
     hedge_enabled: bool,
     hedge_min_ms: u64,
     prefetch_max_bytes: u64,

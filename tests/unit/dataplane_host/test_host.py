@@ -131,6 +131,7 @@ def test_successor_attaches_everything_before_it_serves(
         client.call("image.attach", path=manifest(disk_id))
     client.call("ring.set", path=write_ring(tmp_path / "ring", 7))
     client.call("drain", on=True)
+    client.call("placement.threshold", hops=5)
     machine.runtimes[0].open_handles[OTHER] = 1
     assert client.call("image.detach", image=OTHER) == {"state": "hidden"}
     address = machine.runtimes[0].peer_address()
@@ -144,6 +145,7 @@ def test_successor_attaches_everything_before_it_serves(
     assert [image["hidden"] for image in successor.list_images()] == [True, False]
     assert successor.ring is not None
     assert successor.ring["generation"] == 7
+    assert successor.distance_threshold == 5
     assert successor.is_draining
     assert successor.peer_address() == address
 
@@ -266,6 +268,34 @@ def test_refused_manifest_leaves_nothing_behind(machine: Machine, tmp_path: path
         machine.client().call("image.attach", path=str(tmp_path / "bad"))
     directory = pathlib.Path(machine.conf.state_path, "dataplane")
     assert [path.name for path in directory.rglob("*")] == ["images"]
+
+
+def test_threshold_that_was_given_counts_after_restarts_until_another_is(
+    machine: Machine,
+) -> None:
+    first = machine.host()
+    client = machine.client()
+    assert client.call("status")["distance_threshold"] is None, "the configuration's"
+    for hops in (0, 7, None):
+        assert client.call("placement.threshold", hops=hops) == {"hops": hops}
+        status = client.call("status")
+        assert (status["distance_threshold"], status["placement_threshold"]) == (hops, hops)
+    for bad in (-1, 256, 2.0, True, "5"):
+        with pytest.raises(exception.InvalidError, match="0 to 255 hops, or null"):
+            client.call("placement.threshold", hops=bad)
+    client.call("placement.threshold", hops=3)
+    first.stop(unmount=True)
+    machine.host()
+    assert machine.client().call("status")["distance_threshold"] == 3
+
+
+def test_sketch_is_in_hexadecimal_digits(machine: Machine) -> None:
+    machine.host()
+    client = machine.client()
+    expected = {"count": 2, "hashes": ["0000000000000001", "ffffffffffffffff"]}
+    assert client.call("store.sketch", count=256) == expected
+    with pytest.raises(exception.InvalidError, match="1 to 256"):
+        client.call("store.sketch", count=257)
 
 
 def test_older_ring_is_fenced(machine: Machine, tmp_path: pathlib.Path) -> None:

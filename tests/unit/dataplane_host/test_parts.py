@@ -49,6 +49,24 @@ def test_mounts_are_recognised_by_their_text(tmp_path: pathlib.Path) -> None:
     assert not mount.is_mounted("/srv", str(mounts))
 
 
+def test_kept_threshold_is_the_golden_file_or_nothing(tmp_path: pathlib.Path) -> None:
+    attachments = Attachments(str(tmp_path / "d"))
+    assert attachments.distance_threshold() is None
+    attachments.keep_distance_threshold(5)
+    kept = tmp_path / "d" / "placement.json"
+    golden = pathlib.Path(__file__).parents[2] / "golden" / "dataplane-placement-v1.json"
+    assert kept.read_bytes() == golden.read_bytes(), "another layout is another FORMAT_VERSION"
+    assert attachments.distance_threshold() == 5
+    attachments.keep_distance_threshold(None)
+    assert attachments.distance_threshold() is None
+    for damaged in ("", "[]", '{"version": 1}', '{"version": 2, "distance_threshold": 5}'):
+        kept.write_text(damaged)
+        assert attachments.distance_threshold() is None
+    for hops in ("true", "-1", "256", "1.0", '"5"'):
+        kept.write_text(f'{{"version": 1, "distance_threshold": {hops}}}')
+        assert attachments.distance_threshold() is None
+
+
 def test_chunk_size_is_asked_for_once(tmp_path: pathlib.Path) -> None:
     attachments = Attachments(str(tmp_path / "d"))
     assert origin_source.known_chunk_size(attachments, lambda: 65536) == 65536

@@ -304,6 +304,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         placement,
         distance_threshold: threshold(settings.distance_threshold),
         keep,
+        load_aware: settings.load_aware,
         hedge_enabled: settings.hedge_enabled,
         hedge_min,
         hedge_max: defaults.hedge_max.max(hedge_min),
@@ -315,7 +316,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
     })
 }
 
-fn threshold(hops: Option<u32>) -> Threshold {
+pub(super) fn threshold(hops: Option<u32>) -> Threshold {
     match hops {
         Some(hops) => Threshold(u8::try_from(hops).unwrap_or(u8::MAX)),
         None => Threshold::ANY,

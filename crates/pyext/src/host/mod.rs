@@ -125,6 +125,23 @@ impl Host {
         Ok(())
     }
 
+    /// Changes from how many hops on other hosts are not asked; `None`: as configured.
+    ///
+    /// # Errors
+    /// [`HostError::Setting`] above 255 hops.
+    pub(crate) fn set_distance_threshold(&self, hops: Option<u32>) -> Result<(), HostError> {
+        if let Some(hops) = hops.filter(|hops| *hops > u8::MAX.into()) {
+            return Err(HostError::Setting {
+                name: "distance threshold",
+                value: hops.to_string(),
+                allowed: "0 to 255 hops, or none",
+            });
+        }
+        let hops = hops.or(self.parts.settings.distance_threshold);
+        self.parts.read_path.set_distance_threshold(lifecycle::threshold(hops));
+        Ok(())
+    }
+
     /// Refuses or takes requests of peers; reads of guests go on.
     pub(crate) fn set_drain(&self, on: bool) {
         self.parts.is_draining.store(on, std::sync::atomic::Ordering::Release);

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use acstor_fuse::SessionState;
 use acstor_readpath::Tier;
+use acstor_ring::Threshold;
 use serde_json::{Map, Value, json};
 
 use super::{Host, HostState};
@@ -17,6 +18,10 @@ impl Host {
         json!({
             "state": self.state_name(),
             "ring_generation": match parts.rings.generation() { 0 => None, number => Some(number) },
+            "distance_threshold": match parts.read_path.distance_threshold() {
+                Threshold::ANY => None,
+                Threshold(hops) => Some(hops),
+            },
             "images": parts.images.lock().len(),
             "store": {
                 "capacity_bytes": store.slots * chunk_bytes,
@@ -68,6 +73,12 @@ impl Host {
             tiers.insert(tier.as_str().into(), count);
         }
         Value::Object(tiers)
+    }
+
+    /// Sketches the chunk store: `smallest` as numbers.
+    pub(crate) fn store_sketch(&self, count: usize) -> Value {
+        let sketch = self.parts.store.sketch(count);
+        json!({"count": sketch.count, "smallest": sketch.smallest})
     }
 
     /// Describes the ring in use; `None` before the first.
