@@ -183,7 +183,7 @@ def _volume_entry(disk: str, record: VolumeRecord, cinder_id: str | None) -> Ent
         "safe_to_manage": reason is None,
         "reason_not_safe": reason,
         "cinder_id": cinder_id,
-        "extra_info": record.name or None,
+        "extra_info": {"name": record.name} if record.name else None,
     }
 
 
@@ -199,7 +199,7 @@ def _snapshot_entry(found: Snapshot, is_known: bool, is_volume_managed: bool) ->
         "safe_to_manage": reason is None,
         "reason_not_safe": reason,
         "cinder_id": found.id if is_known else None,
-        "extra_info": record.created_at or None,
+        "extra_info": {"created_at": record.created_at} if record.created_at else None,
         "source_reference": {SOURCE_NAME: record.volume},
     }
 

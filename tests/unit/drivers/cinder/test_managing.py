@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from cinder import exception as cinder_exception
+from cinder import objects
 
 from acstor.volumes.store import NewVolume
 from tests.fixtures.cinder_party import GIB, H1, Party
@@ -115,7 +116,8 @@ def test_listing_says_what_may_be_taken_over(party: Party) -> None:
         "it is in use on h9",
     ]
     assert listed[1]["size"] == 3
-    assert listed[1]["extra_info"] == "made by hand"
+    sent = objects.ManageableVolumeList.from_primitives(party.context, listed)
+    assert sent[1].extra_info == {"name": "made by hand"}
 
 
 def test_listing_has_pages(party: Party) -> None:
@@ -175,3 +177,5 @@ def test_listing_of_snapshots_says_what_may_be_taken_over(party: Party) -> None:
     assert found[free]["safe_to_manage"] is True
     assert found[free]["source_reference"] == {"source-name": volume.id}
     assert found[homeless]["reason_not_safe"] == "its volume is not managed"
+    sent = objects.ManageableSnapshotList.from_primitives(party.context, listed)
+    assert all(one.extra_info["created_at"] for one in sent)
