@@ -7,7 +7,8 @@ so that nothing swings:
 * what is asked for depends on extra traffic only, so that the effect of a decision does not call
   for the next one; the busy link that triggers may be busy with what the data plane moves;
 * after a change of weights there is none for ``cool_down`` collections;
-* an overloaded host is relieved only when its weight is off by the hysteresis;
+* an overloaded host is relieved only when its weight is off by the hysteresis, which counts twice
+  after one change and three times after more, until there was none for a while;
 * one change moves at most ``moved_share_max`` of the circle, what overloaded hosts give away
   first; what is left follows while hosts stay overloaded;
 * without any busy host for ``calm_after`` collections weights go back, towards less skew only.
@@ -33,6 +34,8 @@ SKEW_MARGIN = 0.05
 """Part of the circle by which going back must lessen the skew to be worth the misses."""
 MOVED_SHARE_MIN = 1e-5
 """Part of the circle below which a change of weights is none."""
+RELUCTANCE_MAX = 2
+"""Changes that add to the hysteresis."""
 _UNIT = 1 / MEAN_WEIGHT
 
 Pairs = tuple[tuple[str, str, float], ...]
@@ -208,7 +211,8 @@ class _Consideration:
         }
 
     def _relieve(self, lasting: set[str]) -> tuple[Reason, str, Step | None]:
-        hysteresis = self._settings.hysteresis
+        changes = min(self._maker.memory.reluctance, RELUCTANCE_MAX)
+        hysteresis = min(0.9, self._settings.hysteresis * (1 + changes))
         due = {
             name
             for name in lasting
@@ -219,11 +223,15 @@ class _Consideration:
             return (
                 Reason.OVERLOAD,
                 f"{len(due)} hosts are overloaded: {_some(due)}",
-                self._step(lasting),
+                self._step(lasting, self._seen.busy & self._base.keys()),
             )
         if self._maker.memory.is_unfinished:
             detail = f"{len(lasting)} hosts still are overloaded: {_some(lasting)}"
-            return Reason.CONTINUED, detail, self._step(lasting)
+            return (
+                Reason.CONTINUED,
+                detail,
+                self._step(lasting, self._seen.busy & self._base.keys()),
+            )
         detail = f"{len(lasting)} overloaded hosts have about the weights they should have"
         return Reason.RELIEVED, detail, None
 
@@ -248,7 +256,7 @@ class _Consideration:
         detail = f"pinned: {_some(changed) or 'none'}; unpinned: {_some(freed) or 'none'}"
         return Reason.PINNED, detail, Step(self._base | {n: self._target[n] for n in freed}, False)
 
-    def _step(self, urgent: Names[str]) -> Step:
+    def _step(self, *urgent: Names[str]) -> Step:
         everything = math.fsum(self._in_force.values())
         return step_towards(
             self._base,
@@ -296,10 +304,13 @@ class _Consideration:
             reason = Reason.THRESHOLD
         elif reason.is_change and not is_moved:
             reason, detail = Reason.RELIEVED, "what is asked for is in force"
+        reluctance, quiet = self._reluctance(reason)
         memory = dataclasses.replace(
             memory,
             pinned=frozenset(self._pinned),
             cool_down=self._cool_down(reason, is_moved),
+            reluctance=reluctance,
+            quiet=quiet,
             is_unfinished=step.is_bounded
             if step
             else memory.is_unfinished and bool(self._seen.overloaded),
@@ -314,6 +325,16 @@ class _Consideration:
         if is_moved and reason is not Reason.PINNED:
             return self._settings.cool_down
         return max(0, self._maker.memory.cool_down - 1)
+
+    def _reluctance(self, reason: Reason) -> tuple[int, int]:
+        memory = self._maker.memory
+        if reason in {Reason.OVERLOAD, Reason.CONTINUED}:
+            return min(memory.reluctance + 1, RELUCTANCE_MAX), 0
+        if reason is Reason.CALM:
+            return 0, 0
+        if memory.quiet + 1 >= self._settings.calm_after:
+            return max(0, memory.reluctance - 1), 0
+        return memory.reluctance, memory.quiet + 1
 
     def _decision(
         self, reason: Reason, detail: str, weights: Mapping[str, int], threshold: int | None

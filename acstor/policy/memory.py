@@ -48,6 +48,10 @@ class Memory:
     """Collections in a row without any busy host."""
     cool_down: int = 0
     """Collections still to wait before weights may change again."""
+    reluctance: int = 0
+    """Changes for overload of late: each makes the next one want more of a reason."""
+    quiet: int = 0
+    """Collections since the last change, or since reluctance went down."""
     is_unfinished: bool = False
     """Whether the last step ended before its target."""
     candidate: int | None = None
@@ -62,6 +66,8 @@ class Memory:
             "hosts": {name: host.to_json() for name, host in sorted(self.hosts.items())},
             "calm": self.calm,
             "cool_down": self.cool_down,
+            "reluctance": self.reluctance,
+            "quiet": self.quiet,
             "is_unfinished": self.is_unfinished,
             "candidate": self.candidate,
             "candidate_streak": self.candidate_streak,
@@ -79,6 +85,8 @@ class Memory:
                 {name: HostMemory.from_json(host) for name, host in fields["hosts"].items()},
                 int(fields["calm"]),
                 int(fields["cool_down"]),
+                int(fields["reluctance"]),
+                int(fields["quiet"]),
                 bool(fields["is_unfinished"]),
                 fields["candidate"],
                 int(fields["candidate_streak"]),

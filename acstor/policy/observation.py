@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.forecasts.base import Forecast
@@ -12,6 +12,8 @@ from acstor.policy.settings import PolicySettings
 
 CALM_SHARE = 0.75
 """Part of the limit of overload below which a host is not busy."""
+JUMP_SHARE = 0.15
+"""Part of the link by which a sample must differ from later ones to be left out of their mean."""
 _DIRECTIONS = ("in", "out")
 
 
@@ -22,15 +24,25 @@ class Observation:
     loads: Mapping[str, HostLoad]
     """As they are, or as they are forecast."""
     overloaded: frozenset[str]
+    busy: frozenset[str]
+    """Overloaded, or close to it."""
     memory: Memory
     """With this collection in it."""
 
-    def averaged(self, count: int) -> dict[str, HostLoad]:
-        """Return the loads with the mean extra traffic of each host's last ``count`` samples."""
-        return {
-            name: _averaged(load, self.memory.hosts[name].history[-count:])
-            for name, load in self.loads.items()
-        }
+    _means: dict[int, dict[str, HostLoad]] = field(default_factory=dict)
+
+    def averaged(self, least: int) -> dict[str, HostLoad]:
+        """Return the loads with the mean extra traffic of each host's last samples.
+
+        As many as there are without a jump, at least ``least``: so that noise has little effect,
+        and a change of the load has its full one at once.
+        """
+        if least not in self._means:
+            self._means[least] = {
+                name: _averaged(load, self.memory.hosts[name].history, least)
+                for name, load in self.loads.items()
+            }
+        return self._means[least]
 
 
 def is_overloaded(load: HostLoad, settings: PolicySettings) -> bool:
@@ -53,8 +65,7 @@ def observe(
     kept = max(settings.successive, settings.calm_after)
     loads: dict[str, HostLoad] = {}
     hosts: dict[str, HostMemory] = {}
-    overloaded = set()
-    is_calm = True
+    overloaded, busy = set(), set()
     for name, load in collection.hosts.items():
         former = memory.hosts.get(name, HostMemory())
         is_new = load.age == 0 or not former.history
@@ -62,17 +73,15 @@ def observe(
         if is_new or series_in is None or series_out is None:
             series_in = forecast.advance(former.series_in, load.extra_in)
             series_out = forecast.advance(former.series_out, load.extra_out)
-        seen = dataclasses.replace(
-            load, extra_in=forecast.ahead(series_in), extra_out=forecast.ahead(series_out)
-        )
+        seen = _with_extra(load, forecast.ahead(series_in), forecast.ahead(series_out))
         loads[name] = seen
-        is_busy = is_overloaded(seen, settings)
-        if is_busy:
-            overloaded.add(name)
-        is_calm = is_calm and seen.utilisation < CALM_SHARE * settings.overload
+        if seen.utilisation >= CALM_SHARE * settings.overload:
+            busy.add(name)
+            if is_overloaded(seen, settings):
+                overloaded.add(name)
         streak, history = former.streak, former.history
         if is_new:
-            streak = streak + 1 if is_busy else 0
+            streak = streak + 1 if name in overloaded else 0
             history = (*history, (load.extra_in, load.extra_out))[-kept:]
         hosts[name] = HostMemory(streak, history, series_in, series_out)
     for name in collection.missing:
@@ -81,7 +90,8 @@ def observe(
     return Observation(
         loads,
         frozenset(overloaded),
-        dataclasses.replace(memory, hosts=hosts, calm=memory.calm + 1 if is_calm else 0),
+        frozenset(busy),
+        dataclasses.replace(memory, hosts=hosts, calm=0 if busy else memory.calm + 1),
     )
 
 
@@ -91,11 +101,28 @@ def forgetful(memory: Memory) -> Memory:
     return dataclasses.replace(memory, hosts=hosts, calm=0, candidate_streak=0)
 
 
-def _averaged(load: HostLoad, history: tuple[tuple[float, float], ...]) -> HostLoad:
+def _averaged(load: HostLoad, history: tuple[tuple[float, float], ...], least: int) -> HostLoad:
     if not history:
         return load
-    return dataclasses.replace(
+    return _with_extra(
         load,
-        extra_in=math.fsum(pair[0] for pair in history) / len(history),
-        extra_out=math.fsum(pair[1] for pair in history) / len(history),
+        _steady_mean([pair[0] for pair in history], least, JUMP_SHARE * load.link),
+        _steady_mean([pair[1] for pair in history], least, JUMP_SHARE * load.link),
+    )
+
+
+def _steady_mean(values: list[float], least: int, jump: float) -> float:
+    """Return the mean of the last values: of ``least``, and of those before within ``jump``."""
+    first = max(0, len(values) - least)
+    recent = math.fsum(values[first:]) / (len(values) - first)
+    while first > 0 and abs(values[first - 1] - recent) <= jump:
+        first -= 1
+    return math.fsum(values[first:]) / (len(values) - first)
+
+
+def _with_extra(load: HostLoad, extra_in: float, extra_out: float) -> HostLoad:
+    if extra_in == load.extra_in and extra_out == load.extra_out:
+        return load
+    return HostLoad(
+        extra_in, extra_out, load.moved_in, load.moved_out, load.link, load.load, load.age
     )

@@ -6,7 +6,7 @@ Weights are numbers here, 1 for an ordinary host.
 import bisect
 import itertools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 _ITERATIONS = 100
@@ -72,37 +72,35 @@ def step_towards(
     before: Mapping[str, float],
     target: Mapping[str, float],
     *,
-    urgent: Collection[str],
+    urgent: Sequence[Collection[str]],
     dead_band: float,
     amount_max: float,
 ) -> Step:
     """Return the weights after one bounded step.
 
-    What urgent hosts have too much goes first; the others give where that is at least
-    ``dead_band``. The weight given goes to those that have too little, in proportion to how much.
+    What hosts have too much they give away, the urgent ones first; the others where it is at least
+    ``dead_band``. It goes to those that have too little, in proportion to how much.
 
     :param before: and ``target``: of the same hosts, with the same sum.
+    :param urgent: classes of hosts, the most urgent first; a host counts for its first.
     :param amount_max: weight that may move altogether.
     """
-    surplus = {name: before[name] - target[name] for name in before}
-    gifts = {
-        name: more
-        for name, more in surplus.items()
-        if more > 0 and (name in urgent or more >= dead_band)
-    }
-    first = math.fsum(gift for name, gift in gifts.items() if name in urgent)
-    rest = math.fsum(gift for name, gift in gifts.items() if name not in urgent)
-    part_of_first = min(1.0, amount_max / first) if first else 1.0
-    left = max(0.0, amount_max - part_of_first * first)
-    part_of_rest = min(1.0, left / rest) if rest else 1.0
-    given = part_of_first * first + part_of_rest * rest
-    wanted = math.fsum(-more for more in surplus.values() if more < 0)
-    share = given / wanted if wanted else 0.0
-    weights = {}
-    for name, weight in before.items():
-        if name in gifts:
-            part = part_of_first if name in urgent else part_of_rest
-            weights[name] = weight - part * gifts[name]
-        else:
-            weights[name] = weight + share * max(0.0, -surplus[name])
-    return Step(weights, min(part_of_first, part_of_rest) < 1.0)
+    weights = dict(before)
+    left, given, is_bounded = amount_max, 0.0, False
+    for names, least in [*((names, 0.0) for names in urgent), (before.keys(), dead_band)]:
+        gifts = {
+            name: weights[name] - target[name]
+            for name in names
+            if weights[name] - target[name] > least and weights[name] == before[name]
+        }
+        wanted = math.fsum(gifts.values())
+        part = min(1.0, left / wanted) if wanted else 1.0
+        is_bounded = is_bounded or part < 1.0
+        left, given = max(0.0, left - part * wanted), given + part * wanted
+        for name, gift in gifts.items():
+            weights[name] -= part * gift
+    lacking = {name: target[name] - before[name] for name in before if target[name] > before[name]}
+    needed = math.fsum(lacking.values())
+    for name, less in lacking.items():
+        weights[name] += min(1.0, given / needed) * less
+    return Step(weights, is_bounded)
