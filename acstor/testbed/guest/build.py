@@ -126,18 +126,7 @@ def _mmdebstrap_command(recipe: guest_recipe.GuestRecipe, root: pathlib.Path) ->
         f'install -m 755 {files}/initramfs-modules "$1/etc/initramfs-tools/hooks/acstor"',
         'printf "MODULES=list\\nCOMPRESS=zstd\\n" >"$1/etc/initramfs-tools/conf.d/acstor"',
     ]
-    unit = "acstor-content-check.service"
-    customize = [
-        f'echo {recipe.hostname} >"$1/etc/hostname"',
-        f'install -m 755 {files}/acstor-content-check "$1/usr/local/sbin/"',
-        f'install -m 644 {files}/{unit} "$1/etc/systemd/system/"',
-        f'chroot "$1" systemctl enable {unit}',
-        'echo "/dev/vda / ext4 errors=remount-ro 0 1" >"$1/etc/fstab"',
-        # Eight emulated guests on two cores need longer than the 90 s of the default.
-        'mkdir -p "$1/etc/systemd/system.conf.d"',
-        'printf "[Manager]\\nDefaultDeviceTimeoutSec=600\\n" '
-        '>"$1/etc/systemd/system.conf.d/acstor.conf"',
-    ]
+    customize = [f'echo {recipe.hostname} >"$1/etc/hostname"', *recipe.customize_hooks()]
     command = ["mmdebstrap", "--variant=minbase", "--mode=root", "--format=directory"]
     command += [f"--include={','.join(recipe.packages)}"]
     command += ["--dpkgopt=path-exclude=/usr/share/man/*"]

@@ -44,3 +44,17 @@ class GuestRecipe:
         for path in sorted(FILES.iterdir()):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
         return digest.hexdigest()[:16]
+
+    def customize_hooks(self) -> list[str]:
+        """Return what is done in the root (``"$1"``) after the packages, as lines of sh."""
+        unit = "acstor-content-check.service"
+        return [
+            f'install -m 755 {FILES}/acstor-content-check "$1/usr/local/sbin/"',
+            f'install -m 644 {FILES}/{unit} "$1/etc/systemd/system/"',
+            f'chroot "$1" systemctl enable {unit}',
+            'echo "/dev/vda / ext4 errors=remount-ro 0 1" >"$1/etc/fstab"',
+            # Eight emulated guests on two cores need longer than the 90 s of the default.
+            'mkdir -p "$1/etc/systemd/system.conf.d"',
+            'printf "[Manager]\\nDefaultDeviceTimeoutSec=600\\n" '
+            '>"$1/etc/systemd/system.conf.d/acstor.conf"',
+        ]
