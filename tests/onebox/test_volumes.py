@@ -11,9 +11,11 @@ from tests.fixtures.compute_host import ComputeHost
 from tests.fixtures.guest_console import MIB
 from tests.fixtures.instances import Instance, instances_of
 from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volumes import ACSTOR, GIB, NONE, THROUGH, Volumes, console
+from tests.fixtures.volumes import ACSTOR, GIB, NONE, STOCK, THROUGH, Volumes, console
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
+
+CONSISTENT = "consistent"
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +156,68 @@ def test_volume_is_extended_free_and_in_use(volumes: Volumes, guests: list[Insta
         assert disk.holds("new-end", at_mib=3071)
         assert disk.holds("old-end", at_mib=2047)
         assert disk.is_zero(at_mib=2048, count_mib=2)
+
+
+def test_volume_is_retyped_in_place_and_out_of_another_backend(
+    volumes: Volumes, guests: list[Instance]
+) -> None:
+    """A change of durability copies nothing; a volume of another backend is migrated."""
+    server = guests[0]
+    stock = volumes.create(volume_type=STOCK)
+    with volumes.attached(server, stock) as disk:
+        disk.write("from-elsewhere", count_mib=2)
+    volumes.api.act(stock, "os-retype", new_type=ACSTOR, migration_policy="on-demand")
+    volumes.api.wait_volume(stock, "is of ACStor", lambda found: found["volume_type"] == ACSTOR)
+    volumes.api.wait("volumes", stock)
+    volumes.api.act(stock, "os-retype", new_type=THROUGH, migration_policy="never")
+    volumes.api.wait_volume(stock, "is retyped", lambda found: found["volume_type"] == THROUGH)
+    volumes.api.wait("volumes", stock)
+    with volumes.attached(server, stock) as disk:
+        assert disk.holds("from-elsewhere", count_mib=2)
+        status = server.host.ask("volume.status", volume=volumes.record_of(stock))
+        assert status["durability"]["default"] == "write-through"
+        volumes.api.act(stock, "os-retype", new_type=ACSTOR, migration_policy="never")
+        volumes.api.wait_volume(stock, "is ACStor's", lambda found: found["volume_type"] == ACSTOR)
+        status = server.host.ask("volume.status", volume=volumes.record_of(stock))
+        assert status["durability"]["default"] == "write-back"
+        assert disk.holds("from-elsewhere", count_mib=2)
+
+
+@pytest.fixture(scope="module")
+def consistent(whole_box: RunningBox) -> Iterator[str]:
+    """A group type whose snapshots are of one moment; its id."""
+    api = Volumes(whole_box).api
+    made = api.call("POST", "/group_types", {"group_type": {"name": CONSISTENT}})["group_type"]
+    specs = {"group_specs": {"consistent_group_snapshot_enabled": "<is> True"}}
+    api.call("POST", f"/group_types/{made['id']}/group_specs", specs)
+    yield made["id"]
+    api.call("DELETE", f"/group_types/{made['id']}")
+
+
+def test_group_snapshot_is_of_one_moment(
+    volumes: Volumes, guests: list[Instance], consistent: str
+) -> None:
+    """Two attached volumes, one after the other written: the second never leads the first."""
+    server = guests[0]
+    types = {each["name"]: each["id"] for each in volumes.api.call("GET", "/types")["volume_types"]}
+    group_id = volumes.make("groups", group_type=consistent, volume_types=[types[ACSTOR]])
+    first, second = (volumes.create(group_id=group_id) for _ in range(2))
+    with volumes.attached(server, first) as one, volumes.attached(server, second) as two:
+        one.write("before")
+        two.write("before")
+        snapshot_id = volumes.make("group_snapshots", group_id=group_id)
+        one.write("after")
+        two.write("after")
+    copy_id = volumes.group_from_snapshot(snapshot_id)
+    copies = [
+        each["id"]
+        for each in volumes.api.call("GET", "/volumes/detail")["volumes"]
+        if each["group_id"] == copy_id
+    ]
+    assert len(copies) == 2
+    for copy in copies:
+        with volumes.attached(server, copy) as disk:
+            assert disk.holds("before")
 
 
 def test_commands_in_the_guest_tell_when_they_fail(guests: list[Instance]) -> None:
