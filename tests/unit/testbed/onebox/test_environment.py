@@ -21,6 +21,7 @@ absent-of-both [test onebox]
 absent-platform [platform:dpkg]
 absent-emulator >=1:8.0
 absent-libvirt [onebox] >=9.2
+absent-peer [bench]
 """
 DPKG_QUERY = """\
 #!/bin/sh
@@ -59,6 +60,8 @@ class TestMissingPackages:
         assert missing_packages(tmp_path, BINDEP) == [
             "absent-compiler 0", "absent-of-both 0", "absent-platform 0", "absent-emulator 1:8.0",
         ]  # fmt: skip
+        assert missing_packages(tmp_path, BINDEP, "bench") == ["absent-peer 0"]
+        assert "absent-peer 0" not in missing_packages(tmp_path, BINDEP, "all")
 
     def test_older_than_wanted_is_missing(self, tmp_path: pathlib.Path) -> None:
         assert missing_packages(tmp_path, "qemu >=1:8.0\nnew >=1:8.0\nfuse3\n") == ["qemu 1:8.0"]
