@@ -1,4 +1,4 @@
-"""Telling the schedulers how a host is: the message, and the agent's side that sends it.
+"""Telling schedulers and policy services how a host is: the message, and who sends it.
 
 The page is ``doc/source/reference/protocols/host-state.rst``. Each message is complete, so one that
 is lost is made good by the next; nothing is retried, and nothing here makes anybody wait for the
@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor import exception
+from acstor.rpc import host_state_details
+from acstor.rpc.host_state_details import ChunkSketch, DiskHealth, PeerLatency
 
 LOG = logging.getLogger(__name__)
 
@@ -67,9 +69,34 @@ class HostState:
     """By image id the share of the image's boot working set that the host holds, 0 to 1."""
     images: tuple[str, ...] = ()
     """Ids of some registered images; successive messages list others."""
+    moved_in: float | None = None
+    """What the data plane received over the network, bytes per second; None: not told."""
+    moved_out: float | None = None
+    """What the data plane sent, bytes per second; None: not told."""
+    load: float | None = None
+    """How busy the data plane is, 0 to 1; None: not told."""
+    sketch: ChunkSketch | None = None
+    """Which chunks the host holds, in short; None: not told."""
+    peers: Mapping[str, PeerLatency] = field(default_factory=dict)
+    """Latency of some peers, as the host found it."""
+    disk: DiskHealth | None = None
+    """How the disk of the chunk store is; None: not told."""
 
     def to_message(self) -> dict[str, Any]:
-        """Return the message as JSON can carry it."""
+        """Return the message as JSON can carry it; what is optional and not known is left out."""
+        optional = {
+            "moved_in": _rounded(self.moved_in, 0),
+            "moved_out": _rounded(self.moved_out, 0),
+            "load": _rounded(self.load, _COVERAGE_DIGITS),
+            "sketch": self.sketch.to_message() if self.sketch else None,
+            "peers": host_state_details.peers_to_message(self.peers) or None,
+            "disk": host_state_details.disk_to_message(self.disk),
+        }
+        return self._required() | {
+            name: value for name, value in optional.items() if value is not None
+        }
+
+    def _required(self) -> dict[str, Any]:
         return {
             "version": HOST_STATE_VERSION,
             "host": self.host,
@@ -110,6 +137,12 @@ class HostState:
             link_bytes_per_s=_rate(message, "link_bytes_per_s"),
             coverage=_coverage(message),
             images=_images(message),
+            moved_in=_rate(message, "moved_in"),
+            moved_out=_rate(message, "moved_out"),
+            load=host_state_details.share_from_message(message, "load"),
+            sketch=ChunkSketch.from_message(message.get("sketch")),
+            peers=host_state_details.peers_from_message(message.get("peers")),
+            disk=host_state_details.disk_from_message(message.get("disk")),
         )
 
 

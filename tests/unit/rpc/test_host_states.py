@@ -14,12 +14,19 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.rpc import host_states, transport
+from acstor.rpc.host_state_details import (
+    PEERS_MAX,
+    SKETCH_HASHES_MAX,
+    ChunkSketch,
+    PeerLatency,
+)
 from acstor.rpc.host_states import HostState, HostStateSender, SequenceNumbers, most_covered
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.listener import Listener
 from tests.fixtures.conditions import wait_for
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "host-state-v1.json"
+FULL_GOLDEN = GOLDEN.with_name("host-state-v1-full.json")
 IMAGE = "0b5f3c1e-7a52-4f7e-9d35-6f0d0c1c7a01"
 
 
@@ -40,6 +47,17 @@ def test_host_state_version_requires_update() -> None:
     assert state.host == "compute-1.example.org"
     assert state.coverage[IMAGE] == 0.0
     assert state.to_message() == golden
+
+
+def test_optional_fields_are_told_and_null_is_as_good_as_absent() -> None:
+    golden = json.loads(FULL_GOLDEN.read_text())
+    state = HostState.from_message(golden)
+    assert state.moved_out == 2_500_000
+    assert state.sketch is not None
+    assert state.sketch.hashes[2] == 1 << 56
+    assert state.to_message() == golden
+    nothing = dict.fromkeys(("moved_in", "moved_out", "load", "sketch", "peers", "disk"))
+    assert HostState.from_message(message(**nothing)) == HostState.from_message(message())
 
 
 def test_unknown_fields_are_ignored() -> None:
@@ -88,6 +106,27 @@ NAN = float("nan")
         {"images": [5]},
         {"images": [IMAGE.upper()]},
         {"images": [IMAGE] * (host_states.LISTED_IMAGES_MAX + 1)},
+        {"moved_in": -1},
+        {"moved_out": NAN},
+        {"load": 1.1},
+        {"load": True},
+        {"sketch": []},
+        {"sketch": {"count": 1}},
+        {"sketch": {"count": -1, "hashes": []}},
+        {"sketch": {"count": 0, "hashes": ["0" * 16]}},
+        {"sketch": {"count": 9, "hashes": [7]}},
+        {"sketch": {"count": 9, "hashes": ["0" * 15]}},
+        {"sketch": {"count": 9, "hashes": ["2" * 16, "1" * 16]}},
+        {"sketch": {"count": 9, "hashes": ["1" * 16, "1" * 16]}},
+        {"sketch": {"count": 999, "hashes": [f"{n:016x}" for n in range(257)]}},
+        {"peers": []},
+        {"peers": {"A": {"p50_ms": 1, "p99_ms": 1}}},
+        {"peers": {"a": {"p50_ms": 1}}},
+        {"peers": {"a": {"p50_ms": 1, "p99_ms": -1}}},
+        {"peers": {f"a{n}": {"p50_ms": 1, "p99_ms": 1} for n in range(65)}},
+        {"disk": {}},
+        {"disk": {"is_healthy": 1}},
+        {"disk": {"is_healthy": True, "wear": 2}},
     ],
 )
 def test_what_no_agent_sends_is_invalid(change: dict[str, Any]) -> None:
@@ -126,9 +165,11 @@ def test_largest_message_is_small() -> None:
             "host": "h" * host_states.HOST_LENGTH_MAX,
             "coverage": dict.fromkeys(images, 0.123456),
             "images": tuple(images),
+            "sketch": ChunkSketch(1 << 40, tuple(range(1 << 62, (1 << 62) + SKETCH_HASHES_MAX))),
+            "peers": {f"{n:0255}": PeerLatency(0.123, 9_999_999.0) for n in range(PEERS_MAX)},
         }
     ).to_message()
-    assert len(json.dumps(largest)) < 24_000
+    assert len(json.dumps(largest)) < 50_000
     HostState.from_message(json.loads(json.dumps(largest)))
 
 

@@ -1,0 +1,232 @@
+"""The newest samples of all hosts, from whatever feed: what collections are made of.
+
+Thread-safe. Feeds note samples as they come; late, doubled, absurd ones are dropped or clamped, and
+counted. Hosts' clocks are not trusted: an order is kept by sequence numbers where a feed has them,
+and a time stamp only serves to tell an old sample from a new one of the same source.
+"""
+
+import collections
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from acstor.policy.collection import DEFAULT_LINK, Collection, HostLoad
+from acstor.policy.similarity import Sketch
+
+DIRECT = "direct"
+CEILOMETER = "ceilometer"
+SOURCES = (DIRECT, CEILOMETER)
+"""The first has precedence while it is fresh."""
+HOSTS_MAX = 16_384
+ABSURD_FACTOR = 100.0
+"""Times the link beyond which a sample is a fault; up to that it is clamped to the link."""
+FUTURE_MAX = 300.0
+"""Seconds that a time stamp may be ahead of this machine's clock."""
+FASTEST_LINK = 1e12
+"""Bytes per second beyond which a link speed is a fault."""
+CARRY = 3
+"""Collections for which a silent host keeps its last load; then its weight is frozen."""
+FORGET = 360
+"""Collections after which a silent host is forgotten."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a feed says of one host; rates in bytes per second, None: not known."""
+
+    host: str
+    source: str
+    at: float
+    """POSIX time at which it was measured, seconds, by the clock of whoever did."""
+    extra_in: float | None = None
+    extra_out: float | None = None
+    moved_in: float | None = None
+    moved_out: float | None = None
+    link: float | None = None
+    load: float | None = None
+    is_up: bool = True
+    is_draining: bool = False
+    sequence: int | None = None
+    """Grows with each sample of this host and source; None: the time stamp does."""
+
+
+@dataclass
+class _Entry:
+    """What is known of one host by one source."""
+
+    sample: Sample
+    noted_at: float  # by the clock of this process
+    is_new: bool = True
+
+
+@dataclass
+class _Host:
+    entries: dict[str, _Entry] = dataclasses.field(default_factory=dict)
+    link: float | None = None
+    moved: tuple[float, float] = (0.0, 0.0)
+    last: HostLoad | None = None
+    silent_for: int = 0
+    sketch: Sketch | None = None
+
+
+class LoadBook:
+    """Notes samples and makes collections of them.
+
+    :param interval: seconds between two collections.
+    :param clock: monotonic seconds.
+    :param posix_clock: seconds since the epoch, to tell time stamps of the future.
+    """
+
+    def __init__(
+        self,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+        posix_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._interval = interval
+        self._clock = clock
+        self._posix_clock = posix_clock
+        self._lock = threading.Lock()  # of the two below
+        self._hosts: dict[str, _Host] = {}
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        """By (source, what became of it): ``taken``, ``clamped``, ``old``, ``future``,
+        ``absurd``, ``full``."""
+
+    def note(self, sample: Sample) -> str:
+        """Note a sample; return what became of it (see :attr:`counts`)."""
+        with self._lock:
+            outcome = self._note(sample)
+            self.counts[sample.source, outcome] += 1
+        return outcome
+
+    def note_sketch(self, host: str, sketch: Sketch) -> None:
+        """Note which chunks a known host holds."""
+        with self._lock:
+            if host in self._hosts:
+                self._hosts[host].sketch = sketch
+
+    def sketches(self) -> dict[str, Sketch]:
+        """Return what is known of which chunks hosts hold."""
+        with self._lock:
+            return {name: host.sketch for name, host in self._hosts.items() if host.sketch}
+
+    def ages(self) -> Mapping[str, float]:
+        """Return by source the seconds since its last sample of any host."""
+        now = self._clock()
+        with self._lock:
+            newest: dict[str, float] = {}
+            for host in self._hosts.values():
+                for source, entry in host.entries.items():
+                    newest[source] = max(entry.noted_at, newest.get(source, entry.noted_at))
+        return {source: now - noted for source, noted in newest.items()}
+
+    def collect(self, at: float) -> Collection:
+        """Return how busy the hosts are, from the samples since the last collection.
+
+        A host without a new sample keeps its load for :data:`CARRY` collections; after that, or
+        when it is down or drains, it is missing.
+
+        :param at: POSIX time, seconds.
+        """
+        loads: dict[str, HostLoad] = {}
+        missing: dict[str, str] = {}
+        with self._lock:
+            for name in sorted(self._hosts):
+                host = self._hosts[name]
+                entry = self._chosen(host)
+                is_new = entry.is_new
+                entry.is_new = False
+                host.silent_for = 0 if is_new else host.silent_for + 1
+                if host.silent_for > FORGET:
+                    del self._hosts[name]
+                elif host.silent_for > CARRY:
+                    missing[name] = "silent"
+                elif entry.sample.is_draining:
+                    missing[name] = "draining"
+                elif not entry.sample.is_up:
+                    missing[name] = "down"
+                else:
+                    load = self._load_of(host, entry.sample) if is_new else host.last
+                    if load is None:
+                        missing[name] = "silent"  # nothing is measured yet
+                    else:
+                        host.last = load
+                        loads[name] = dataclasses.replace(load, age=host.silent_for)
+        return Collection(at, loads, missing)
+
+    def _chosen(self, host: _Host) -> _Entry:
+        """Return what to go by: the direct feed while it is fresh, else the newest."""
+        fresh = self._clock() - 3 * self._interval
+        direct = host.entries.get(DIRECT)
+        if direct is not None and direct.noted_at >= fresh:
+            return direct
+        return max(host.entries.values(), key=lambda entry: entry.noted_at)
+
+    def _load_of(self, host: _Host, sample: Sample) -> HostLoad | None:
+        if sample.extra_in is None and sample.extra_out is None:
+            return host.last
+        return HostLoad(
+            sample.extra_in or 0.0,
+            sample.extra_out or 0.0,
+            *host.moved,
+            host.link or DEFAULT_LINK,
+            sample.load,
+        )
+
+    def _note(self, sample: Sample) -> str:
+        # Where there are sequence numbers the time stamp does not matter, but it must be one.
+        latest = math.inf if sample.sequence is not None else self._posix_clock() + FUTURE_MAX
+        if not math.isfinite(sample.at) or sample.at > latest:
+            return "future"
+        host = self._hosts.get(sample.host)
+        if host is None and len(self._hosts) >= HOSTS_MAX:
+            return "full"
+        former = host.entries.get(sample.source) if host else None
+        if former is not None and self._is_old(sample, former):
+            return "old"
+        if not _is_sane(sample):
+            return "absurd"
+        link = sample.link or (host.link if host else None) or DEFAULT_LINK
+        if any(rate > ABSURD_FACTOR * link for rate in _rates(sample)):
+            return "absurd"
+        host = self._hosts.setdefault(sample.host, _Host())
+        host.link = sample.link or host.link
+        clamped = _clamped(sample, link)
+        if sample.moved_in is not None or sample.moved_out is not None:
+            host.moved = (clamped.moved_in or 0.0, clamped.moved_out or 0.0)
+        host.entries[sample.source] = _Entry(clamped, self._clock())
+        return "taken" if clamped == sample else "clamped"
+
+    def _is_old(self, sample: Sample, former: _Entry) -> bool:
+        if self._clock() - former.noted_at > CARRY * self._interval:
+            return False  # a clock that was put back is heard again
+        if sample.sequence is not None and former.sample.sequence is not None:
+            return sample.sequence <= former.sample.sequence
+        return sample.at <= former.sample.at
+
+
+def _rates(sample: Sample) -> list[float]:
+    rates = (sample.extra_in, sample.extra_out, sample.moved_in, sample.moved_out)
+    return [rate for rate in rates if rate is not None]
+
+
+def _is_sane(sample: Sample) -> bool:
+    link, load = sample.link, sample.load
+    return (
+        all(math.isfinite(rate) and rate >= 0 for rate in _rates(sample))
+        and (link is None or (math.isfinite(link) and 0 <= link <= FASTEST_LINK))
+        and (load is None or (math.isfinite(load) and 0 <= load <= 1))
+    )
+
+
+def _clamped(sample: Sample, link: float) -> Sample:
+    """Return the sample with no rate above the link's speed: counters and clocks jitter."""
+    changes = {
+        name: link
+        for name in ("extra_in", "extra_out", "moved_in", "moved_out")
+        if (getattr(sample, name) or 0.0) > link
+    }
+    return dataclasses.replace(sample, **changes) if changes else sample  # type: ignore[arg-type]
