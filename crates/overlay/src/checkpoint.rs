@@ -240,7 +240,7 @@ fn corrupt(what: &str) -> OverlayError {
 }
 
 impl LocalLog {
-    /// Writes a checkpoint, then removes the segments that it makes superfluous.
+    /// Writes a checkpoint, then takes out the segments that it makes superfluous.
     pub(crate) fn checkpoint(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
         let _turn = self.keep_turn.lock();
         self.checkpoint_in_turn(volume, epoch)
@@ -265,7 +265,7 @@ impl LocalLog {
             };
             // What dies later may still be named by an extent that was copied before.
             let is_dead = |s: &&Arc<Segment>| s.number < header.segment && s.live() == 0;
-            let dead: Vec<_> = map.segments.values().filter(is_dead).cloned().collect();
+            let dead: Vec<_> = map.segments.values().filter(is_dead).map(|s| s.number).collect();
             let appended = std::mem::take(&mut head.since_checkpoint);
             (header, map.all_dirty(), dead, appended)
         };
@@ -274,13 +274,7 @@ impl LocalLog {
             self.head.lock().since_checkpoint += appended;
             return written;
         }
-        for segment in dead {
-            self.map.write().segments.remove(&segment.number);
-            let name = Segment::file_name(segment.number);
-            let removed = self.disk.remove(&name);
-            removed.map_err(|error| OverlayError::io(format!("remove {name}"), error))?;
-        }
-        Ok(())
+        dead.into_iter().try_for_each(|number| self.retire(number))
     }
 
     fn write_checkpoint(

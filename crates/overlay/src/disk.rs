@@ -56,8 +56,23 @@ pub trait LogDisk: fmt::Debug + Send + Sync {
     /// The kernel's error.
     fn sync(&self) -> io::Result<()>;
 
+    /// Returns how large the file system is, and how much of it is free.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn space(&self) -> io::Result<DiskSpace>;
+
     /// Lets another one open the directory: nothing is written any more.
     fn unlock(&self);
+}
+
+/// Room on a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that can be reserved.
+    pub free_bytes: u64,
+    /// Bytes that there are.
+    pub total_bytes: u64,
 }
 
 /// A file of a local log.
@@ -127,8 +142,7 @@ impl HostDirectory {
     fn reserve(&self, file: &File, size_bytes: u64) -> io::Result<()> {
         // fallocate(2) takes all the space there is before it says that it was not enough, which
         // on a busy host is an outage of its own.
-        let disk = fstatvfs(&self.directory)?;
-        if size_bytes > disk.f_bavail.saturating_mul(disk.f_frsize) {
+        if size_bytes > self.space()?.free_bytes {
             return Err(Errno::NOSPC.into());
         }
         loop {
@@ -181,6 +195,12 @@ impl LogDisk for HostDirectory {
 
     fn sync(&self) -> io::Result<()> {
         self.directory.sync_all()
+    }
+
+    fn space(&self) -> io::Result<DiskSpace> {
+        let disk = fstatvfs(&self.directory)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Ok(DiskSpace { free_bytes: bytes(disk.f_bavail), total_bytes: bytes(disk.f_blocks) })
     }
 
     fn unlock(&self) {

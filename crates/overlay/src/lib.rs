@@ -32,6 +32,7 @@ mod memory_disk;
 mod memory_origin;
 mod origin;
 mod origin_log;
+mod pool;
 mod push;
 #[cfg(test)]
 mod push_tests;
@@ -57,7 +58,7 @@ pub use device::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
     Piece, SECTOR_BYTES, TryRead, ZeroHow,
 };
-pub use disk::{HostDirectory, LogDisk, LogFile};
+pub use disk::{DiskSpace, HostDirectory, LogDisk, LogFile};
 pub use durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
 pub use error::OverlayError;
 pub use fold::{Announce, Folded, LogPosition};

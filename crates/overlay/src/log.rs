@@ -17,7 +17,8 @@ use crate::disk::LogDisk;
 use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::map_state::MapState;
-use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR, SegmentHeader};
+use crate::pool::Pool;
+use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
 use crate::segment::Segment;
 
 /// Sizes of a local log.
@@ -25,6 +26,8 @@ use crate::segment::Segment;
 pub(crate) struct LogConfig {
     pub segment_bytes: u64,
     pub quota_bytes: u64,
+    /// Bytes of the file system that a new segment must leave free.
+    pub reserve_bytes: u64,
 }
 
 impl LogConfig {
@@ -69,7 +72,40 @@ pub(crate) struct Head {
     pub writeback_from: u64,
     /// A write at `offset` failed: what is there may be a whole record all the same.
     pub is_torn: bool,
+    /// Where the last sync found the head.
+    pub synced_offset: u64,
+    /// Zeros lie ahead of the records, up to there.
+    pub zeros_until: u64,
 }
+
+impl Head {
+    /// The beginning of an empty segment.
+    pub(crate) fn new(segment: Arc<Segment>, next_sequence: u64) -> Head {
+        Head {
+            next_number: segment.number + 1,
+            segment,
+            offset: RECORDS_OFFSET,
+            next_sequence,
+            spare: None,
+            unsynced: Vec::new(),
+            since_checkpoint: 0,
+            is_frozen: false,
+            writeback_from: 0,
+            is_torn: false,
+            synced_offset: 0,
+            zeros_until: 0,
+        }
+    }
+}
+
+/// Bytes of a page of memory and of a block of the file system.
+const PAGE: usize = 4096;
+static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
+const ZEROS_BYTES: usize = 64 << 10;
+/// Most bytes between two syncs that follow each other closely.
+const CLOSE_BYTES: u64 = 64 << 10;
+/// Zeros that are written ahead of the records of such syncs.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// A local log that is open.
 #[derive(Debug)]
@@ -86,6 +122,7 @@ pub(crate) struct LocalLog {
     sync_turn: Mutex<()>,
     /// One checkpoint or reclaiming at a time.
     pub(crate) keep_turn: Mutex<()>,
+    pub(crate) pool: Pool,
     is_failed: AtomicBool,
     /// Something happened for which [`LocalLog::keep`] is worth calling.
     pub(crate) wants_keep: AtomicBool,
@@ -98,6 +135,7 @@ impl LocalLog {
         log_id: [u8; 16],
         head: Head,
         map: MapState,
+        pool: Pool,
     ) -> LocalLog {
         let last = head.next_sequence - 1;
         LocalLog {
@@ -110,6 +148,7 @@ impl LocalLog {
             appended: AtomicU64::new(last),
             sync_turn: Mutex::new(()),
             keep_turn: Mutex::new(()),
+            pool,
             is_failed: AtomicBool::new(false),
             wants_keep: AtomicBool::new(true),
         }
@@ -178,10 +217,14 @@ impl LocalLog {
         let header =
             RecordHeader { kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc };
         let bytes = header.encode();
-        let mut parts = [IoSlice::new(&bytes), IoSlice::new(payload)];
-        let used = if payload.is_empty() { &mut parts[..1] } else { &mut parts[..] };
-        if let Err(error) = head.segment.file.write_all_at(used, head.offset) {
+        // To the end of the page: a part of one that is not in memory would have to be read first.
+        let rest = (head.offset + len).next_multiple_of(PAGE as u64) - (head.offset + len);
+        let mut parts =
+            [IoSlice::new(&bytes), IoSlice::new(payload), IoSlice::new(&ZEROS[..rest as usize])];
+        if let Err(error) = head.segment.file.write_all_at(&mut parts, head.offset) {
             head.is_torn = true;
+            // What failed must not be there after a crash; where this fails, too, it may.
+            drop(self.clear_torn(head));
             return Err(error.into());
         }
         head.is_torn = false;
@@ -234,7 +277,7 @@ impl LocalLog {
             Some(spare) => spare,
             None => {
                 let number = head.next_number;
-                let segment = self.create_segment(number)?;
+                let segment = self.new_segment(number)?;
                 head.next_number = number + 1;
                 segment
             }
@@ -245,12 +288,12 @@ impl LocalLog {
         self.wants_keep.store(true, Ordering::Release);
         head.offset = RECORDS_OFFSET;
         head.writeback_from = 0;
+        (head.synced_offset, head.zeros_until) = (0, 0);
         Ok(())
     }
 
-    /// Overwrites what a failed write left at the end of a segment that is about to be full. Where
-    /// its last bytes are zeros it may be a valid record, of the number that the next one gets; a
-    /// recovery would take it, and then miss its successor in the segment after.
+    /// Overwrites what a failed write left. It may be a valid record, of the number that the next one
+    /// gets; a recovery would take it, and then miss its successor in the segment after.
     fn clear_torn(&self, head: &mut Head) -> Result<(), AppendError> {
         if head.is_torn {
             let nothing = [0; HEADER_LEN];
@@ -263,14 +306,6 @@ impl LocalLog {
     /// Most segments that the quota allows.
     pub(crate) fn segments_max(&self) -> u64 {
         (self.config.quota_bytes / self.config.segment_bytes).max(limits::SEGMENTS_MIN)
-    }
-
-    fn create_segment(&self, number: u32) -> Result<Arc<Segment>, AppendError> {
-        match create_segment(&*self.disk, self.log_id, number, self.config.segment_bytes) {
-            Ok(segment) => Ok(segment),
-            Err(error) if is_full(&error) => Err(AppendError::NoSpace),
-            Err(error) => Err(AppendError::Io(error)),
-        }
     }
 
     /// Makes a segment ready for when the head is full, so that no write waits for that. False:
@@ -286,7 +321,7 @@ impl LocalLog {
             head.next_number = number + 1;
             number
         };
-        let segment = match self.create_segment(number) {
+        let segment = match self.new_segment(number) {
             Err(AppendError::NoSpace) => return Ok(false),
             result => result?,
         };
@@ -312,6 +347,8 @@ impl LocalLog {
         }
         let (target, mut files) = {
             let mut head = self.head.lock();
+            self.write_ahead(&mut head);
+            head.synced_offset = head.offset;
             let mut files = std::mem::take(&mut head.unsynced);
             files.push(Arc::clone(&head.segment));
             (head.next_sequence - 1, files)
@@ -329,6 +366,26 @@ impl LocalLog {
         Ok(())
     }
 
+    /// Writes zeros where the next records go, before a sync that follows the one before closely: the
+    /// first sync of a block that was reserved and never written costs the file system an entry in
+    /// its journal, and this way it is one for many records.
+    fn write_ahead(&self, head: &mut Head) {
+        let is_close = head.offset - head.synced_offset <= CLOSE_BYTES && head.synced_offset > 0;
+        let is_ahead = head.zeros_until >= head.offset + CLOSE_BYTES;
+        if head.segment.is_written || head.is_torn || !is_close || is_ahead {
+            return;
+        }
+        let from = head.offset.next_multiple_of(PAGE as u64).max(head.zeros_until);
+        let len = AHEAD_BYTES.min(head.segment.size_bytes.saturating_sub(from)) as usize;
+        let mut parts: Vec<_> = (0..len.div_ceil(ZEROS_BYTES))
+            .map(|n| IoSlice::new(&ZEROS[..ZEROS_BYTES.min(len - n * ZEROS_BYTES)]))
+            .collect();
+        // Without them everything is as it was: a disk that fails says so at the next record.
+        if head.segment.file.write_all_at(&mut parts, from).is_ok() {
+            head.zeros_until = from + len as u64;
+        }
+    }
+
     /// Last sequence number that was appended.
     pub(crate) fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
@@ -344,11 +401,18 @@ impl LocalLog {
         self.is_failed.load(Ordering::Acquire)
     }
 
-    /// Bytes of the segments, and bytes of them that are alive.
+    /// Bytes of the segments, those that are kept for reuse included, and bytes that are alive.
     pub(crate) fn usage(&self) -> (u64, u64) {
+        let kept = self.pool.len() as u64 + u64::from(self.head.lock().spare.is_some());
+        let (segments, live) = self.segments_and_live();
+        ((segments + kept) * self.config.segment_bytes, live)
+    }
+
+    /// Number of segments that are in use, and bytes of them that are alive.
+    pub(crate) fn segments_and_live(&self) -> (u64, u64) {
         let map = self.map.read();
         let live = map.segments.values().map(|segment| segment.live()).sum();
-        (map.segments.len() as u64 * self.config.segment_bytes, live)
+        (map.segments.len() as u64, live)
     }
 
     /// Reads the content of an extent.
@@ -370,32 +434,6 @@ impl LocalLog {
     }
 }
 
-/// Creates a segment: when this returns, it outlives a power failure.
-pub(crate) fn create_segment(
-    disk: &dyn LogDisk,
-    log_id: [u8; 16],
-    number: u32,
-    size_bytes: u64,
-) -> io::Result<Arc<Segment>> {
-    let name = Segment::file_name(number);
-    let file = disk.create(&name, size_bytes)?;
-    let salt = rand::random();
-    let header = SegmentHeader { number, log_id, size_bytes, salt }.encode();
-    let written = file
-        .write_all_at(&mut [IoSlice::new(&header)], 0)
-        .and_then(|()| file.sync())
-        .and_then(|()| disk.sync());
-    if let Err(error) = written {
-        disk.remove(&name)?;
-        return Err(error);
-    }
-    Ok(Arc::new(Segment::new(number, salt, file, size_bytes)))
-}
-
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 #[cfg(test)]
 mod tests {
     use acstor_testkit::Fault;
@@ -407,7 +445,8 @@ mod tests {
     use crate::recovery::{create_log, open_log};
     use crate::regions::RegionMap;
 
-    const CONFIG: LogConfig = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10 };
+    const CONFIG: LogConfig =
+        LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
     const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
 
     fn regions() -> Arc<RegionMap> {

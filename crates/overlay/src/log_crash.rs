@@ -23,7 +23,8 @@ use crate::regions::RegionMap;
 
 const SECTORS: u64 = 192;
 const SECTOR: usize = 512;
-const CONFIG: LogConfig = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10 };
+const CONFIG: LogConfig =
+    LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
 const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
 
 /// Returns the seeds to run: the one of the environment, or `runs` of them.
@@ -83,6 +84,8 @@ struct Run {
     base: Vec<u64>,
     dirty: RangeSet,
     number: u64,
+    /// Segments that began in a file with records of an earlier life.
+    recycled: u64,
 }
 
 impl Run {
@@ -93,7 +96,7 @@ impl Run {
         let log = new_log(&shared);
         let base = vec![0; SECTORS as usize];
         let (writes, dirty) = (Vec::new(), RangeSet::default());
-        Run { rng, disk, log, writes, synced: 0, base, dirty, number: 0 }
+        Run { rng, disk, log, writes, synced: 0, base, dirty, number: 0, recycled: 0 }
     }
 
     fn step(&mut self) {
@@ -167,6 +170,7 @@ impl Run {
     }
 
     fn crash(&mut self) {
+        self.recycled += self.log.pool.recycled();
         let is_kill = self.rng.random_bool(0.3) && !self.log.is_failed();
         self.disk = if is_kill {
             self.disk.after_kill()
@@ -257,17 +261,23 @@ fn regions() -> Arc<RegionMap> {
 
 #[test]
 fn whatever_is_lost_what_was_synced_is_there() {
-    for seed in seeds(400) {
+    let (mut runs, mut recycled) = (0, 0);
+    for seed in seeds(4000) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             (0..120).for_each(|_| run.step());
             run.crash();
+            run.recycled
         });
-        if let Err(cause) = run {
-            eprintln!("repeat with OVERLAY_CRASH_SEED={seed}");
-            std::panic::resume_unwind(cause);
+        match run {
+            Ok(count) => (runs, recycled) = (runs + 1, recycled + count),
+            Err(cause) => {
+                eprintln!("repeat with OVERLAY_CRASH_SEED={seed}");
+                std::panic::resume_unwind(cause);
+            }
         }
     }
+    assert!(recycled > runs || runs == 1, "{recycled} files used again in {runs} runs");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::disk::{LogDisk, LogFile};
+use crate::disk::{DiskSpace, LogDisk, LogFile};
 
 const SECTOR: u64 = 512;
 
@@ -38,6 +38,7 @@ struct State {
 enum Change {
     Set(String, Arc<MemoryFile>),
     Remove(String),
+    Rename(String, String),
 }
 
 #[derive(Debug)]
@@ -61,6 +62,9 @@ impl Change {
         match self {
             Change::Set(name, file) => names.insert(name.clone(), Arc::clone(file)),
             Change::Remove(name) => names.remove(name),
+            Change::Rename(from, to) => {
+                names.remove(from).and_then(|file| names.insert(to.clone(), file))
+            }
         };
     }
 }
@@ -192,10 +196,11 @@ impl LogDisk for MemoryDisk {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.check("rename")?;
         let mut state = self.state.lock();
-        let file = state.names.get(from).cloned().ok_or(io::ErrorKind::NotFound)?;
+        if !state.names.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         // One change: a power failure leaves the old name or the new one.
-        state.names.remove(from);
-        state.change(Change::Set(to.to_owned(), file));
+        state.change(Change::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
@@ -214,6 +219,12 @@ impl LogDisk for MemoryDisk {
         state.changes.clear();
         state.synced_names = state.names.clone();
         Ok(())
+    }
+
+    fn space(&self) -> io::Result<DiskSpace> {
+        let state = self.state.lock();
+        let used: u64 = state.names.values().map(|file| file.reserved).sum();
+        Ok(DiskSpace { free_bytes: state.capacity - used, total_bytes: state.capacity })
     }
 
     fn unlock(&self) {}

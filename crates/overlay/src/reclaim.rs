@@ -70,31 +70,26 @@ impl LocalLog {
             let is_dead = |s: &&Arc<Segment>| s.number < head && s.live() == 0;
             let dead: Vec<_> =
                 self.map.read().segments.values().filter(is_dead).map(|s| s.number).collect();
-            for number in dead {
-                self.map.write().segments.remove(&number);
-                let name = Segment::file_name(number);
-                let removed = self.disk.remove(&name);
-                removed.map_err(|error| OverlayError::io(format!("remove {name}"), error))?;
-            }
+            dead.into_iter().try_for_each(|number| self.retire(number))?;
         }
         Ok(())
     }
 
     /// A log may be twice as long as what is alive in it, and four segments.
     fn is_mostly_dead(&self) -> bool {
-        let (bytes, live) = self.usage();
-        bytes > 2 * live + 4 * self.config.segment_bytes
+        let (segments, live) = self.segments_and_live();
+        segments * self.config.segment_bytes > 2 * live + 4 * self.config.segment_bytes
     }
 
     fn has_room(&self) -> bool {
         (self.map.read().segments.len() as u64) < self.segments_max() - 1
     }
 
-    /// On a full file system the spare is what a checkpoint can be written in.
+    /// On a full file system what is kept ready is what a checkpoint can be written in.
     fn give_spare_back(&self) -> Result<(), OverlayError> {
+        self.drain_pool()?;
         let Some(spare) = self.head.lock().spare.take() else { return Ok(()) };
-        let name = Segment::file_name(spare.number);
-        self.disk.remove(&name).map_err(|error| OverlayError::io(format!("remove {name}"), error))
+        self.remove_segment(spare.number)
     }
 
     fn dead_segments(&self) -> usize {

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use acstor_types::DiskId;
+use hashbrown::HashSet;
 
-use crate::checkpoint::read_checkpoint;
+use crate::checkpoint::{Checkpoint, read_checkpoint};
 use crate::disk::{LogDisk, LogFile};
 use crate::extent_map::{Extent, Place};
-use crate::log::{Head, LocalLog, LogConfig, create_segment};
+use crate::log::{Head, LocalLog, LogConfig};
 use crate::map_state::MapState;
+use crate::pool::{Pool, keep_some};
 use crate::record::{
     HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, RecordKind,
     SegmentHeader,
@@ -40,6 +42,12 @@ pub(crate) fn open_log(
     let header = checkpoint.header;
     let mut map = MapState::new(regions);
     let segments = open_segments(&**disk, header.log_id)?;
+    let next_number = segments.iter().map(|segment| segment.number + 1).max().unwrap_or(0);
+    let (segments, dead) = without_dead(segments, &checkpoint);
+    // A process that was killed may have renamed the checkpoint and no more: the one before, which
+    // a power failure could bring back, may need them.
+    disk.sync().map_err(|e| OverlayError::io("sync the directory of the local log", e))?;
+    let pool = keep_some(&**disk, &config, dead)?;
     map.segments = segments.iter().map(|s| (s.number, Arc::clone(s))).collect();
     for extent in &checkpoint.extents {
         check_place(&map, extent)?;
@@ -71,9 +79,8 @@ pub(crate) fn open_log(
         replayed = next_sequence - header.next_sequence,
         "local log open"
     );
-    let next_number = segments.iter().map(|segment| segment.number + 1).max().unwrap_or(0);
-    let log =
-        start(disk, config, header.log_id, map, next_number.max(header.segment), next_sequence)?;
+    let next_number = next_number.max(header.segment);
+    let log = start(disk, config, header.log_id, map, pool, next_number, next_sequence)?;
     log.checkpoint(header.volume, header.epoch)?;
     Ok(Some(Recovered { log, volume: header.volume, epoch: header.epoch }))
 }
@@ -93,7 +100,7 @@ pub(crate) fn create_log(
         disk.remove(&name).map_err(io)?;
     }
     disk.sync().map_err(io)?;
-    start(disk, config, rand::random(), MapState::new(regions), 0, 1)
+    start(disk, config, rand::random(), MapState::new(regions), Pool::new(Vec::new()), 0, 1)
 }
 
 fn start(
@@ -101,25 +108,16 @@ fn start(
     config: LogConfig,
     log_id: [u8; 16],
     mut map: MapState,
+    pool: Pool,
     number: u32,
     next_sequence: u64,
 ) -> Result<LocalLog, OverlayError> {
-    let segment = create_segment(&**disk, log_id, number, config.segment_bytes)
+    let segment = pool
+        .new_segment(&**disk, log_id, number, &config)
         .map_err(|error| OverlayError::io("create a segment of the local log", error))?;
     map.segments.insert(number, Arc::clone(&segment));
-    let head = Head {
-        segment,
-        offset: RECORDS_OFFSET,
-        next_sequence,
-        next_number: number + 1,
-        spare: None,
-        unsynced: Vec::new(),
-        since_checkpoint: 0,
-        is_frozen: false,
-        writeback_from: 0,
-        is_torn: false,
-    };
-    Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map))
+    let head = Head::new(segment, next_sequence);
+    Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map, pool))
 }
 
 /// Opens every segment of the log, in the order of their numbers.
@@ -145,6 +143,23 @@ fn open_segments(disk: &dyn LogDisk, log_id: [u8; 16]) -> Result<Vec<Arc<Segment
     }
     segments.sort_unstable_by_key(|segment| segment.number);
     Ok(segments)
+}
+
+/// Splits off the segments that the checkpoint does not need, in the order of their numbers.
+fn without_dead(
+    segments: Vec<Arc<Segment>>,
+    checkpoint: &Checkpoint,
+) -> (Vec<Arc<Segment>>, Vec<Arc<Segment>>) {
+    let needed: HashSet<u32> = checkpoint
+        .extents
+        .iter()
+        .filter_map(|extent| match extent.place {
+            Place::Log { segment, .. } => Some(segment),
+            Place::Zero => None,
+        })
+        .collect();
+    let first = checkpoint.header.segment;
+    segments.into_iter().partition(|s| s.number >= first || needed.contains(&s.number))
 }
 
 fn read_header(file: &dyn LogFile) -> std::io::Result<Result<SegmentHeader, HeaderError>> {
@@ -228,7 +243,8 @@ mod tests {
     use crate::durability::Durability;
     use crate::memory_disk::MemoryDisk;
 
-    const CONFIG: LogConfig = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10 };
+    const CONFIG: LogConfig =
+        LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
     const VOLUME: DiskId = DiskId::from_bytes([4; 16]);
     const WRITES: u64 = 8;
 

@@ -9,12 +9,15 @@ use memmap2::MmapRaw;
 
 use crate::disk::LogFile;
 
-/// An open segment. While somebody holds it its bytes can be read, even after it was reclaimed.
+/// An open segment. While somebody holds it its bytes can be read, even after it was reclaimed: its
+/// file is not used again before that.
 pub(crate) struct Segment {
     pub(crate) number: u32,
     pub(crate) salt: u64,
     pub(crate) file: Arc<dyn LogFile>,
     pub(crate) size_bytes: u64,
+    /// Its blocks were written in an earlier life.
+    pub(crate) is_written: bool,
     /// Bytes of payload that the extent map refers to.
     pub(crate) live_bytes: AtomicU64,
     mapping: Option<MmapRaw>,
@@ -23,7 +26,13 @@ pub(crate) struct Segment {
 impl Segment {
     pub(crate) fn new(number: u32, salt: u64, file: Arc<dyn LogFile>, size_bytes: u64) -> Segment {
         let mapping = file.map(size_bytes as usize);
-        Segment { number, salt, file, size_bytes, live_bytes: AtomicU64::new(0), mapping }
+        let (is_written, live_bytes) = (false, AtomicU64::new(0));
+        Segment { number, salt, file, size_bytes, is_written, live_bytes, mapping }
+    }
+
+    /// The same file as segment `number`, with another salt, and nothing alive.
+    pub(crate) fn again(self, number: u32, salt: u64) -> Segment {
+        Segment { number, salt, is_written: true, live_bytes: AtomicU64::new(0), ..self }
     }
 
     /// Name of segment `number`'s file.

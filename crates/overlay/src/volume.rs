@@ -271,7 +271,11 @@ pub(crate) fn open_core(
 ) -> Result<Core, OverlayError> {
     config.check()?;
     opening.check()?;
-    let sizes = LogConfig { segment_bytes: config.segment_bytes, quota_bytes: config.quota_bytes };
+    let sizes = LogConfig {
+        segment_bytes: config.segment_bytes,
+        quota_bytes: config.quota_bytes,
+        reserve_bytes: 0,
+    };
     let regions = Arc::new(RegionMap::new(&opening.durability, &[]));
     let groups = regions.groups().len();
     let (volume, epoch) = (opening.volume, opening.epoch);
@@ -414,6 +418,9 @@ fn keep_until_closed(core: &Core) {
         {
             tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");
             *core.error.lock() = Some(format!("local log: {error}"));
+        }
+        if let Err(error) = core.log.ease() {
+            tracing::warn!(volume = %core.volume, %error, "cannot give space back");
         }
         let mut turn = core.keep_queue.lock();
         let is_idle = !core.is_closed() && !core.log.wants_keep.load(Ordering::Acquire);

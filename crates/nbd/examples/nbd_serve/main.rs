@@ -1,10 +1,13 @@
-//! Serves a device in memory or a raw file over a unix socket, for the interoperability tests and
-//! the benchmarks.
+//! Serves a device in memory, a raw file or a volume over a unix socket, for the interoperability
+//! tests and the benchmarks.
 //!
 //! ```text
-//! nbd_serve --socket PATH (--memory BYTES | --file PATH) [--threads N] [--read-only]
-//!           [--requests-per-s N] [--bytes-per-s N]
+//! nbd_serve --socket PATH (--memory BYTES | --file PATH | --volume DIRECTORY --size BYTES)
+//!           [--threads N] [--read-only] [--requests-per-s N] [--bytes-per-s N] [--period-s S]
 //! ```
+//! A volume has its local log in the directory and an origin that keeps nothing, to which it is
+//! pushed every `--period-s` seconds (default: 86400).
+//!
 //! Prints `ready` once it serves. Lines on the standard input are orders: `grow BYTES` (a device in
 //! memory grows and its clients are disconnected), `disconnect`, `pushed` (nothing is dirty any
 //! more), `stats`; its end stops the server.
@@ -22,6 +25,7 @@ mod file_device;
 #[path = "../../tests/support/memory_device.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod memory_device;
+mod overlay_device;
 
 use file_device::FileDevice;
 use memory_device::MemoryDevice;
@@ -36,13 +40,16 @@ struct Options {
     socket: PathBuf,
     memory: Option<u64>,
     file: Option<PathBuf>,
+    volume: Option<PathBuf>,
+    size: u64,
+    period_s: f64,
     threads: usize,
     is_read_only: bool,
     limits: RateLimits,
 }
 
 fn options() -> Result<Options, Box<dyn Error>> {
-    let mut options = Options { threads: 2, ..Options::default() };
+    let mut options = Options { threads: 2, period_s: 86400.0, ..Options::default() };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         if name == "--read-only" {
@@ -54,6 +61,9 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--socket" => options.socket = value.into(),
             "--memory" => options.memory = Some(value.parse()?),
             "--file" => options.file = Some(value.into()),
+            "--volume" => options.volume = Some(value.into()),
+            "--size" => options.size = value.parse()?,
+            "--period-s" => options.period_s = value.parse()?,
             "--threads" => options.threads = value.parse()?,
             "--requests-per-s" => options.limits.requests_per_s = Some(value.parse()?),
             "--bytes-per-s" => options.limits.bytes_per_s = Some(value.parse()?),
@@ -70,10 +80,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         .enable_all()
         .build()?;
     let memory = options.memory.map(|size| Arc::new(MemoryDevice::new(size, GROWTH_MAX * size)));
-    let device: Arc<dyn BlockDevice> = match (&memory, &options.file) {
-        (Some(device), None) => Arc::clone(device) as _,
-        (None, Some(path)) => Arc::new(FileDevice::open(path)?),
-        _ => return Err("give --memory or --file".into()),
+    let device: Arc<dyn BlockDevice> = match (&memory, &options.file, &options.volume) {
+        (Some(device), None, None) => Arc::clone(device) as _,
+        (None, Some(path), None) => Arc::new(FileDevice::open(path)?),
+        (None, None, Some(path)) => {
+            overlay_device::open(path, options.size, options.period_s, runtime.handle())?
+        }
+        _ => return Err("give one of --memory, --file and --volume".into()),
     };
     let mut export = Export::new("disk", device)?.with_description("nbd_serve");
     if options.is_read_only {
