@@ -17,6 +17,7 @@ from oslo_config import cfg
 
 from acstor import exception, version
 from acstor.admin.client import AdminClient
+from acstor.agent.decision_following import DecisionFollower
 from acstor.agent.desired_host import read_wish
 from acstor.agent.duty import Duty, ImageUser, Sight
 from acstor.agent.image_following import ImageFollower, ImageReport
@@ -28,6 +29,7 @@ from acstor.agent.ring_following import RingFollower
 from acstor.agent.ring_publication import RingPublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
 from acstor.origin.base import Origin
+from acstor.ring.decision import DecisionReference
 from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class _Followers:
     """What needs the origin."""
 
     origin: Origin
+    decision: DecisionFollower
     publisher: RingPublisher
     ring: RingFollower
     images: ImageFollower
@@ -214,8 +217,11 @@ class Agent:
         def drain() -> None:
             self._follow_wish(followers.origin, status)
 
+        def follow_decision() -> None:
+            followers.decision.look(status)
+
         def publish() -> None:
-            self._publish_ring(followers.publisher)
+            self._publish_ring(followers)
 
         def use_ring() -> None:
             nonlocal generation
@@ -229,6 +235,7 @@ class Agent:
 
         for what, step in (
             ("host wish", drain),
+            ("decision", follow_decision),
             ("ring publication", publish),
             ("ring", use_ring),
             ("images", use_images),
@@ -285,6 +292,7 @@ class Agent:
             reference = RingReference(origin, self._clock)
             self._followers = _Followers(
                 origin,
+                DecisionFollower(DecisionReference(origin, self._clock), self._data_plane),
                 RingPublisher(
                     reference,
                     weights=self._conf.agent.ring_weights,
@@ -322,11 +330,14 @@ class Agent:
             LOG.info("the data plane %s peers", "refuses" if is_drained else "serves")
             self._describe_self(status)
 
-    def _publish_ring(self, publisher: RingPublisher) -> None:
-        view = self._membership.view
+    def _publish_ring(self, followers: _Followers) -> None:
+        view, decision = self._membership.view, followers.decision
+        self._metrics.set_decision(decision.decision)
         if not (view.is_current and view.is_publisher):
             return
-        ring = publisher.look(view.members)
+        ring = followers.publisher.look(
+            view.members, decision.decision, is_decision_known=decision.is_known
+        )
         if ring is not None:
             self._metrics.publications.inc()
             self._metrics.published_generation.set(ring.generation)

@@ -13,6 +13,7 @@ from prometheus_client.openmetrics import exposition
 from acstor.agent.states import AgentState
 from acstor.preload.promise import Promise
 from acstor.preload.states import PromiseState
+from acstor.ring.decision import Decision
 
 STATE = "acstor_agent_state"
 MEMBERS = "acstor_agent_members"
@@ -32,6 +33,9 @@ IMAGE_LINKS = "acstor_agent_image_links"
 EXTRA_TRAFFIC = "acstor_agent_extra_traffic_bytes_per_second"
 LINK_SPEED = "acstor_agent_link_bytes_per_second"
 HOST_STATES = "acstor_agent_host_states"
+DECISION_TERM = "acstor_agent_decision_term"
+DECISION_SEQUENCE = "acstor_agent_decision_sequence"
+DECISION_THRESHOLD = "acstor_agent_decision_threshold_hops"
 
 ALL = (
     STATE,
@@ -52,6 +56,9 @@ ALL = (
     EXTRA_TRAFFIC,
     LINK_SPEED,
     HOST_STATES,
+    DECISION_TERM,
+    DECISION_SEQUENCE,
+    DECISION_THRESHOLD,
 )
 
 _END = "# EOF"
@@ -121,13 +128,31 @@ class AgentMetrics:
             PRELOAD_REMAINING, "What preloads have still to fetch, by image", ["image"],
             registry=registry,
         )  # fmt: skip
+        self._decision_term = prometheus_client.Gauge(
+            DECISION_TERM, "Term of the policy's decision that was read last, 0: none",
+            registry=registry,
+        )  # fmt: skip
+        self._decision_sequence = prometheus_client.Gauge(
+            DECISION_SEQUENCE, "Sequence number of that decision, 0: none", registry=registry
+        )
+        self._decision_threshold = prometheus_client.Gauge(
+            DECISION_THRESHOLD, "Its threshold, hops; 0: the data plane's configuration says",
+            registry=registry,
+        )  # fmt: skip
         self.set_preloads([])
+        self.set_decision(None)
         self.set_traffic(None, None, None)
 
     def set_state(self, current: AgentState) -> None:
         """Note the state."""
         for state in AgentState:
             self._state.labels(state.value).set(state is current)
+
+    def set_decision(self, decision: Decision | None) -> None:
+        """Note the policy's decision in force."""
+        self._decision_term.set(decision.term if decision else 0)
+        self._decision_sequence.set(decision.sequence if decision else 0)
+        self._decision_threshold.set((decision.threshold or 0) if decision else 0)
 
     def set_images(self, **counts: int) -> None:
         """Note the number of images by what they are."""

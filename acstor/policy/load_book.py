@@ -102,6 +102,11 @@ class LoadBook:
             self.counts[sample.source, outcome] += 1
         return outcome
 
+    def count(self, source: str, outcome: str) -> None:
+        """Count what a feed dropped itself."""
+        with self._lock:
+            self.counts[source, outcome] += 1
+
     def note_sketch(self, host: str, sketch: Sketch) -> None:
         """Note which chunks a known host holds."""
         with self._lock:

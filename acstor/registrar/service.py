@@ -19,6 +19,7 @@ from acstor import exception
 from acstor.agent.membership import CoordinationSettings
 from acstor.image_service.base import ImageService, ServiceImage
 from acstor.image_service.watched import WatchedImageService
+from acstor.leadership import Leadership
 from acstor.origin.base import Origin
 from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
@@ -26,7 +27,6 @@ from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.download import empty_spool
 from acstor.registrar.job import ImageJob
 from acstor.registrar.jobs import Jobs
-from acstor.registrar.leadership import Leadership
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.notifications import ImageNotifications
 from acstor.repository.repository import Repository
@@ -98,6 +98,7 @@ class RegistrarService:
                 conf.coordination.heartbeat_interval,
                 conf.coordination.member_timeout,
             ),
+            "registrar",
             f"registrar-{self.name}",
             self._wake.set,
         )

@@ -60,7 +60,7 @@ def weighted(hosts: Iterable[RingHost], decision: Decision | None) -> list[RingH
     that leaves no host with a weight, the decision is not followed: somebody has to own the circle.
     """
     listed = list(hosts)
-    if decision is None:
+    if decision is None or not decision.weights:
         return listed
     # One scale for all hosts: keeps the decision's resolution, and the largest product in range.
     largest = max((host.weight for host in listed), default=0) or 1

@@ -1,5 +1,6 @@
 """Looks of an agent: real admin socket, real membership, origin and runtime in memory."""
 
+import dataclasses
 import json
 import threading
 import uuid
@@ -10,6 +11,7 @@ from acstor import exception
 from acstor.agent.agent import Agent
 from acstor.agent.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
 from acstor.agent.image_following import RECHECK_INTERVAL
+from acstor.agent.membership import View
 from acstor.agent.states import (
     TRANSITIONS,
     AgentEvent,
@@ -21,6 +23,7 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.repository import layout
 from acstor.repository.image_record import ImageRecord
+from acstor.ring.decision import DECISION_REF, Decision, replace_decision
 from acstor.ring.published_ring import RING_REF, read_ring
 from acstor.states import IllegalTransitionError
 from tests.doubles.memory_runtime import CHUNK_SIZE, make_manifest
@@ -383,3 +386,52 @@ def test_malformed_wish_is_corrupt(content: bytes) -> None:
     with pytest.raises(exception.CorruptError):
         HostWish.parse(content, "h1")
     assert json.loads(HostWish().encode())["version"] == 1
+
+
+def be_publisher(host: HostUnderTest, clock: Clock) -> None:
+    """Have the agent publish rings, as if it were the only member and held the lock."""
+    host.agent.look()
+    member = host.agent._membership._wanted
+    assert member is not None
+    host.agent._membership._view = View({"h1": member}, is_current=True, is_publisher=True)
+    host.agent.look()
+    clock.now += 60  # the members have settled
+    host.agent.look()
+
+
+def test_decision_changes_the_ring_and_the_threshold_of_the_data_plane(
+    host: HostUnderTest, clock: Clock
+) -> None:
+    runtime = host.data_plane.start()
+    be_publisher(host, clock)
+    first = Decision(1, 1, "policy-1", 0, "equation1", {"h1": 5000}, threshold=5)
+    published = replace_decision(host.origin, None, first)
+    host.agent.look()
+    ring = read_ring(host.origin)
+    assert ring is not None
+    assert [each.weight for each in ring.ring.hosts] == [5000]
+    assert runtime.status()["distance_threshold"] == 5
+    assert "acstor_agent_decision_threshold_hops 5.0" in host.metrics.text()
+    replace_decision(host.origin, published, dataclasses.replace(first, sequence=2, threshold=None))
+    host.agent.look()
+    assert runtime.status()["distance_threshold"] is None
+
+
+def test_malformed_decision_is_told_and_changes_nothing(host: HostUnderTest, clock: Clock) -> None:
+    runtime = host.data_plane.start()
+    be_publisher(host, clock)
+    decision = Decision(1, 1, "policy-1", 0, "equation1", {"h1": 5000}, threshold=5)
+    published = replace_decision(host.origin, None, decision)
+    host.agent.look()
+    before = read_ring(host.origin)
+    token = host.origin.swap_ref(DECISION_REF, published.token, b"{")
+    host.agent.look()
+    assert "malformed" in host.agent.problems["decision"]
+    assert read_ring(host.origin) == before
+    assert runtime.status()["distance_threshold"] == 5
+    host.origin.swap_ref(DECISION_REF, token, None)
+    host.agent.look()
+    assert host.agent.problems == {}
+    after = read_ring(host.origin)
+    assert after is not None
+    assert [each.weight for each in after.ring.hosts] == [100]

@@ -1,7 +1,7 @@
-"""Which registrar works: the one that holds the tooz lock; the others stand by.
+"""Which of several processes works: the one that holds the tooz lock; the others stand by.
 
-Losing the lock without noticing harms nothing: refs change by compare-and-swap, so that of two
-registrars one is refused and looks again.
+Losing the lock without noticing harms nothing where what is written are refs: they change by
+compare-and-swap, so that of two leaders one is refused and looks again.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ LOG = logging.getLogger(__name__)
 
 RECONNECT_DELAY_MAX = 15.0
 """Longest delay between two attempts to reach the backend, seconds."""
-_LOCK_SUFFIX = "registrar"
 
 
 class Leadership:
     """Wants the lock as long as it runs.
 
     :param settings: of the backend.
+    :param role: what is led, such as ``registrar``; the lock is named after it.
     :param member_id: no other process's.
     :param on_change: called from the thread of this when :attr:`is_leader` or :attr:`problem`
         has changed.
@@ -34,11 +34,13 @@ class Leadership:
     def __init__(
         self,
         settings: CoordinationSettings,
+        role: str,
         member_id: str,
         on_change: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._role = role
         self._member_id = member_id
         self._on_change = on_change
         self._clock = clock
@@ -88,7 +90,7 @@ class Leadership:
     def _beat(self) -> None:
         if self._coordinator is None:
             self._coordinator = open_coordinator(self._settings, self._member_id)
-            name = f"{self._settings.group}-{_LOCK_SUFFIX}"
+            name = f"{self._settings.group}-{self._role}"
             self._lock = self._coordinator.get_lock(name.encode())
         started = self._clock()
         self._coordinator.heartbeat()
@@ -108,7 +110,7 @@ class Leadership:
         self._failures += 1
         self._problem = " ".join(str(error).split()) or type(error).__name__
         if self._failures == 1:
-            LOG.warning("coordination is away, no registrar leads: %s", self._problem)
+            LOG.warning("coordination is away, no %s leads: %s", self._role, self._problem)
         self._disconnect()
 
     def _disconnect(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor.agent.membership import CoordinationSettings
-from acstor.registrar.leadership import Leadership
+from acstor.leadership import Leadership
 from tests.fixtures.conditions import wait_for
 
 
@@ -20,7 +20,7 @@ def want(settings: CoordinationSettings) -> Iterator[Callable[[str], Leadership]
     started: list[Leadership] = []
 
     def want(name: str) -> Leadership:
-        each = Leadership(settings, name, lambda: None)
+        each = Leadership(settings, "registrar", name, lambda: None)
         each.start()
         started.append(each)
         return each
@@ -42,7 +42,7 @@ def test_exactly_one_leads_and_another_takes_over(want: Callable[[str], Leadersh
 
 def test_lead_ends_with_the_lock_although_nobody_says_so(settings: CoordinationSettings) -> None:
     now = [100.0]
-    leader = Leadership(settings, "registrar-1", lambda: None, clock=lambda: now[0])
+    leader = Leadership(settings, "registrar", "registrar-1", lambda: None, clock=lambda: now[0])
     seen = []
     for step in (
         leader._beat,
@@ -60,7 +60,9 @@ def test_backend_away_ends_the_lead_and_says_why(tmp_path: pathlib.Path) -> None
     blocker.write_text("no directory")
     changes: list[bool] = []
     settings = CoordinationSettings(f"file://{blocker}", "acstor", 0.05, 2)
-    leader = Leadership(settings, "registrar-1", lambda: changes.append(leader.is_leader))
+    leader = Leadership(
+        settings, "registrar", "registrar-1", lambda: changes.append(leader.is_leader)
+    )
     leader.start()
     try:
         wait_for("it says why", lambda: leader.problem)

@@ -1,0 +1,66 @@
+"""``acstor-policy``: decides weights and thresholds. It may restart at any time."""
+
+import logging
+import os
+import signal
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from acstor.cmd import daemon
+from acstor.supervision.supervisor import Supervisor
+
+LOG = logging.getLogger("acstor.policy")
+
+ORIGIN_DEADLINE = 5.0
+"""Seconds for which one call of the origin is repeated; the next collection is the longer retry."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the policy service until a signal; return the exit status."""
+    return daemon.run("acstor-policy", LOG, _run, arguments)
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    from acstor.metrics_endpoint import MetricsEndpoint
+    from acstor.origin.opening import open_origin
+    from acstor.policy.feeds import build_feeds
+    from acstor.policy.load_book import LoadBook
+    from acstor.policy.metrics import PolicyMetrics
+    from acstor.policy.service import PolicyService
+    from acstor.rpc import transport
+    from acstor.rpc.announcements import Announcements
+
+    metrics = PolicyMetrics()
+    book = LoadBook(conf.policy.interval)
+    messages = Announcements(conf) if transport.is_configured(conf) else None
+    service = PolicyService(
+        conf,
+        open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
+        book=book,
+        feeds=build_feeds(conf, book),
+        metrics=metrics,
+        # Agents take any announcement of a ring as a hint to look: at the decision as well.
+        announce=lambda: messages.announce_ring(0) if messages is not None else None,
+    )
+    endpoint = MetricsEndpoint(
+        conf.policy.metrics_address,
+        conf.policy.metrics_port,
+        text=metrics.text,
+        is_healthy=service.is_healthy,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    signal.signal(signal.SIGHUP, lambda *_: service.look_soon())
+    if messages is not None:
+        messages.start()
+    endpoint.start()
+    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
+    try:
+        service.run()
+    finally:
+        endpoint.stop()
+        if messages is not None:
+            messages.stop(5.0)
+    return 0

@@ -1,0 +1,166 @@
+"""The journal of a policy service: every decision with all that it was made from, as JSON lines.
+
+The page is ``doc/source/reference/formats/policy-journal.rst``. A file that has grown to its bound
+is renamed ``.1``, what was ``.1`` becomes ``.2``, and so on; the oldest goes.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acstor import exception
+from acstor.policy.collection import Collection
+from acstor.policy.memory import Memory
+from acstor.policy.outcome import Outcome
+from acstor.policy.pins import Pins
+from acstor.policy.settings import PolicySettings
+from acstor.policy.topology import Topology
+from acstor.ring.decision import Decision
+
+JOURNAL_VERSION = 1
+"""Raised when a field changes its meaning; unknown fields are ignored."""
+LINE_BYTES_MAX = 64 << 20
+_MODE = 0o640
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that one decision was made from."""
+
+    settings: PolicySettings
+    collection: Collection
+    memory: Memory
+    previous: Decision | None
+    pins: Pins
+    topology: Topology | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "settings": self.settings.to_json(),
+            "collection": self.collection.to_json(),
+            "memory": self.memory.to_json(),
+            "previous": _plain(self.previous),
+            "pins": self.pins.to_json(),
+            "topology": self.topology.to_json() if self.topology else None,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Any) -> "Inputs":
+        """Return what :meth:`to_json` returned.
+
+        :raises AcstorError: when it is something else.
+        """
+        try:
+            previous, topology = fields["previous"], fields["topology"]
+            return cls(
+                PolicySettings.from_json(fields["settings"]),
+                Collection.from_json(fields["collection"]),
+                Memory.from_json(fields["memory"]),
+                None if previous is None else Decision.parse(json.dumps(previous).encode()),
+                Pins.from_json(fields["pins"]),
+                None if topology is None else Topology.parse(topology),
+            )
+        except (KeyError, TypeError) as error:
+            raise exception.InvalidError(f"malformed inputs: {error!r:.100}") from error
+
+
+def decision_record(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
+    """Return the record of a decision that is about to be published."""
+    return {
+        "kind": "decision",
+        "inputs": inputs.to_json(),
+        "decision": _plain(outcome.decision),
+        "reason": outcome.reason.value,
+        "detail": outcome.detail,
+        "moved_share": outcome.moved_share,
+    }
+
+
+class Journal:
+    """Appends records to a file.
+
+    :param path: of the newest file; its directory is made.
+    :param bytes_max: at which a file is put aside.
+    :param files: that are kept, the newest included.
+    """
+
+    def __init__(self, path: str, bytes_max: int, files: int) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._files = files
+
+    def append(self, record: Mapping[str, Any], at_ms: int) -> None:
+        """Append a record, and have it on the disk when this returns.
+
+        :param at_ms: POSIX time, milliseconds.
+        :raises OSError: when it cannot be written.
+        """
+        line = json.dumps({"version": JOURNAL_VERSION, "at_ms": at_ms, **record}, allow_nan=False)
+        content = line.encode() + b"\n"
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(self._path).st_size + len(content) > self._bytes_max:
+                self._rotate()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, _MODE)
+        try:
+            written = os.write(descriptor, content)
+            if written < len(content):
+                raise OSError(f"only {written} of {len(content)} bytes were written")
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _rotate(self) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = f"{self._path}.{number - 1}" if number > 1 else self._path
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(older, f"{self._path}.{number}")
+        if self._files == 1:
+            os.remove(self._path)
+
+
+def read_records(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of one file, oldest first; the torn line of a killed writer is left out.
+
+    :raises InvalidError: for a line that is no record.
+    :raises UnsupportedError: for a record of a newer release.
+    :raises OSError: when the file cannot be read.
+    """
+    with open(path, "rb") as source:
+        number = 0
+        while line := source.readline(LINE_BYTES_MAX + 1):
+            number += 1
+            if not line.endswith(b"\n"):
+                if len(line) > LINE_BYTES_MAX:
+                    raise exception.InvalidError(f"{path}:{number}: the line is too long")
+                continue  # the last one, torn
+            try:
+                record = json.loads(line)
+                version = record["version"]
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                # A writer that was killed, and another one that appended to what it left.
+                torn = line.rpartition(b'{"version": ')[2]
+                record = _parsed(b'{"version": ' + torn)
+                if record is None:
+                    raise exception.InvalidError(f"{path}:{number}: no record") from error
+                version = record["version"]
+            if version != JOURNAL_VERSION:
+                raise exception.UnsupportedError(f"{path}:{number}: version {version!r:.20}")
+            yield record
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and "version" in record else None
+
+
+def _plain(decision: Decision | None) -> Any:
+    return None if decision is None else json.loads(decision.encode())

@@ -1,0 +1,69 @@
+"""Computing decisions again from a journal."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acstor import exception
+from acstor.policy.decision_maker import DecisionMaker, Pairs
+from acstor.policy.journal import Inputs
+from acstor.policy.outcome import Outcome
+from acstor.ring.decision import Decision
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One decision, computed again."""
+
+    at_ms: int
+    recorded: Decision
+    outcome: Outcome
+
+    @property
+    def differences(self) -> list[str]:
+        """What is not as it was recorded; empty: the same decision."""
+        again = self.outcome.decision
+        if again is None:
+            return [f"no decision now: {self.outcome.reason.value}, {self.outcome.detail}"]
+        found = []
+        for name in ("policy", "threshold", "similarity", "reason", "decided_at_ms"):
+            before, now = getattr(self.recorded, name), getattr(again, name)
+            if before != now:
+                found.append(f"{name}: {before!r:.100} recorded, {now!r:.100} now")
+        hosts = self.recorded.weights.keys() | again.weights.keys()
+        for host in sorted(hosts):
+            before, now = self.recorded.weights.get(host), again.weights.get(host)
+            if before != now:
+                found.append(f"weight of {host}: {before} recorded, {now} now")
+        return found
+
+
+def replay(record: Mapping[str, Any]) -> Replayed:
+    """Compute the decision of a record again.
+
+    Similarities are taken as recorded: sketches are not in the journal.
+
+    :raises AcstorError: when the record is malformed, or names a plug-in that there is not.
+    """
+    try:
+        inputs = Inputs.from_json(record["inputs"])
+        recorded = _decision(record["decision"])
+        at_ms = int(record["at_ms"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise exception.InvalidError(f"malformed record: {error!r:.100}") from error
+
+    def pairs(givers: Collection[str], receivers: Collection[str]) -> Pairs:
+        del givers, receivers
+        return recorded.similarity
+
+    maker = DecisionMaker(
+        inputs.settings, topology=inputs.topology, similarity=pairs, memory=inputs.memory
+    )
+    return Replayed(
+        at_ms, recorded, maker.consider(inputs.collection, inputs.previous, inputs.pins)
+    )
+
+
+def _decision(fields: Any) -> Decision:
+    return Decision.parse(json.dumps(fields).encode())

@@ -1,0 +1,302 @@
+"""A policy service's life: hear, collect, decide, and put in force what the leader decided.
+
+One thread collects and decides; coordination and the feeds have threads of their own. Those that
+stand by decide as well, without effect, so that whoever takes over knows which hosts have been
+overloaded for how long.
+"""
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.agent.membership import CoordinationSettings
+from acstor.leadership import Leadership
+from acstor.origin.base import Origin
+from acstor.policy import assembly, similarity
+from acstor.policy.collection import Collection
+from acstor.policy.decision_maker import DecisionMaker
+from acstor.policy.journal import Inputs, Journal, decision_record
+from acstor.policy.load_book import LoadBook
+from acstor.policy.metrics import PolicyMetrics
+from acstor.policy.office import Office
+from acstor.policy.outcome import Outcome
+from acstor.policy.pins import Pins, read_pins
+from acstor.policy.states import PolicyState
+from acstor.ring.decision import Decision
+from acstor.ring.published_ring import RingReference
+
+LOG = logging.getLogger(__name__)
+
+STOP_TIMEOUT = 10.0
+ROLE = "policy"
+"""What the lock is named after."""
+PATIENCE = 3
+"""Intervals for which a deposed service holds the lock before it claims the office again."""
+
+
+class Feed(Protocol):
+    """What brings samples."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why it brings none; None: all is well."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self, timeout: float) -> None:
+        """End, within ``timeout`` seconds."""
+
+
+class _Origin:
+    """What needs the origin."""
+
+    def __init__(self, origin: Origin, office: Office) -> None:
+        self.origin = origin
+        self.office = office
+        self.ring = RingReference(origin)
+
+
+class PolicyService:
+    """One policy service.
+
+    :param conf: checked configuration.
+    :param open_origin: opens the origin; tried again until it succeeds.
+    :param feeds: by name; they note what they hear in ``book``.
+    :param announce: has the agents look now, rather than when they would.
+    :param clock: seconds since the epoch.
+    :raises AcstorError: when the configuration names a plug-in that there is not, or a topology
+        file that is not readable.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        *,
+        open_origin: Callable[[], Origin],
+        book: LoadBook,
+        feeds: Sequence[tuple[str, Feed]] = (),
+        metrics: PolicyMetrics,
+        announce: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._conf = conf
+        self._announce = announce
+        self._open_origin = open_origin
+        self._book = book
+        self._feeds = tuple(feeds)
+        self._metrics = metrics
+        self._clock = clock
+        self._interval = conf.policy.interval
+        self._topology = assembly.topology(conf)
+        self._maker = DecisionMaker(
+            assembly.settings(conf),
+            topology=self._topology,
+            similarity=lambda givers, receivers: similarity.most_similar(
+                self._book.sketches(), givers, receivers
+            ),
+        )
+        self._journal = Journal(
+            conf.policy.journal_path, conf.policy.journal_size, conf.policy.journal_files
+        )
+        self.name = f"{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
+        self._opened: _Origin | None = None
+        self._pins = Pins()
+        self._problems: dict[str, str] = {}
+        self._said: str | None = None
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._leadership = Leadership(
+            CoordinationSettings(
+                conf.coordination.backend_url,
+                conf.coordination.group,
+                conf.coordination.heartbeat_interval,
+                conf.coordination.member_timeout,
+            ),
+            ROLE,
+            f"policy-{self.name}",
+            self._wake.set,
+        )
+
+    @property
+    def state(self) -> PolicyState:
+        """What it is doing."""
+        return self._opened.office.state if self._opened else PolicyState.STANDBY
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By neighbour, what was wrong when last looked at."""
+        return dict(self._problems)
+
+    def is_healthy(self) -> bool:
+        """Return whether nothing was wrong when last looked; standing by is well."""
+        return not self._problems
+
+    def look_soon(self) -> None:
+        """Look at pins, decision and office now; may be called from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End :meth:`run` soon; may be called from a signal handler."""
+        self._is_stopping = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Work until stopped."""
+        self._leadership.start()
+        for _, feed in self._feeds:
+            feed.start()
+        due = time.monotonic() + self._interval
+        try:
+            while not self._is_stopping:
+                self._wake.clear()
+                try:
+                    if time.monotonic() >= due:
+                        due = max(due + self._interval, time.monotonic() + self._interval / 2)
+                        self.step()
+                    else:
+                        self.look()
+                except Exception:
+                    # A fault of one collection is not to end the service.
+                    LOG.exception("a collection failed")
+                self._wake.wait(max(0.0, due - time.monotonic()))
+        finally:
+            if self._opened is not None:
+                self._opened.office.stop()
+            self._metrics.set_state(PolicyState.STOPPED)
+            for _, feed in reversed(self._feeds):
+                feed.stop(STOP_TIMEOUT)
+            self._leadership.stop(STOP_TIMEOUT)
+            if self._opened is not None:
+                self._opened.origin.close()
+
+    def look(self) -> None:
+        """See who leads and what is in force; decide nothing. Raises nothing."""
+        problems: dict[str, str] = {}
+        self._look(problems)
+        self._report(problems)
+
+    def step(self) -> None:
+        """Take one collection and do what is due. Raises nothing that a neighbour causes."""
+        problems: dict[str, str] = {}
+        collection = self._book.collect(self._clock())
+        previous = self._look(problems)
+        if "origin" not in problems and "decision" not in problems:
+            with self._metrics.seconds.time():
+                self._decide(collection, previous, problems)
+        self._report(problems)
+
+    # The parts of a step
+
+    def _look(self, problems: dict[str, str]) -> Decision | None:
+        """Return the decision in force; note what is wrong."""
+        try:
+            if self._opened is None:
+                origin = self._open_origin()
+                patience = PATIENCE * self._interval
+                self._opened = _Origin(origin, Office(origin, self.name, patience))
+            self._opened.office.look(is_elected=self._leadership.is_leader)
+        except exception.UnavailableError as error:
+            problems["origin"] = _one_line(error)
+            return None
+        except (exception.AcstorError, OSError) as error:
+            problems["decision"] = _one_line(error)
+            return None
+        try:
+            self._pins = read_pins(self._opened.origin)
+            ring = self._opened.ring.look()
+        except exception.UnavailableError as error:
+            problems["origin"] = _one_line(error)
+        except exception.AcstorError as error:
+            problems["pins"] = _one_line(error)  # those known before stay in force
+        else:
+            if self._topology is not None and ring is not None:
+                self._maker.topology = self._topology.with_hosts(
+                    {host.name: host.topology for host in ring.ring.hosts}
+                )
+        return self._opened.office.decision
+
+    def _decide(
+        self, collection: Collection, previous: Decision | None, problems: dict[str, str]
+    ) -> None:
+        inputs = Inputs(
+            self._maker.settings,
+            collection,
+            self._maker.memory,
+            previous,
+            self._pins,
+            self._maker.topology,
+        )
+        outcome = self._maker.decide(collection, previous, self._pins)
+        self._metrics.note_collection(collection, outcome)
+        self._say(outcome)
+        if outcome.decision is None or self._opened is None or not self._opened.office.is_leading:
+            return
+        self._record(problems, decision_record(inputs, outcome))
+        try:
+            written = self._opened.office.publish(outcome.decision)
+        except exception.AcstorError as error:
+            # Nothing has happened that is known of: the next collection decides again.
+            self._maker.memory = inputs.memory
+            self._record(problems, {"kind": "refused", "error": _one_line(error)})
+            if not isinstance(error, exception.FencedError):
+                problems["origin"] = _one_line(error)
+            return
+        self._record(
+            problems, {"kind": "published", "term": written.term, "sequence": written.sequence}
+        )
+        self._metrics.note_decision(outcome)
+        self._announce()
+        LOG.info(
+            "decision %d of term %d, %s: %.1f %% of the ring moves, threshold %s",
+            written.sequence,
+            written.term,
+            written.reason,
+            100 * outcome.moved_share,
+            written.threshold or "as configured",
+        )
+
+    def _record(self, problems: dict[str, str], record: Mapping[str, object]) -> None:
+        try:
+            self._journal.append(record, int(self._clock() * 1000))
+        except OSError as error:
+            problems["journal"] = _one_line(error)  # deciding goes on
+
+    # Reporting
+
+    def _say(self, outcome: Outcome) -> None:
+        said = outcome.reason.value
+        if said != self._said and not outcome.reason.is_change:
+            LOG.info("no change of the decision: %s (%s)", said, outcome.detail)
+        self._said = said
+
+    def _report(self, problems: dict[str, str]) -> None:
+        if self._leadership.problem is not None:
+            problems["coordination"] = self._leadership.problem
+        for name, feed in self._feeds:
+            if feed.problem is not None:
+                problems[name] = feed.problem
+        for what in sorted(problems.keys() - self._problems.keys()):
+            LOG.warning("%s: %s", what, problems[what])
+        for what in sorted(self._problems.keys() - problems.keys()):
+            LOG.info("%s: in order again", what)
+        self._problems = problems
+        metrics = self._metrics
+        metrics.set_state(self.state)
+        metrics.set_decision(self._opened.office.decision if self._opened else None)
+        metrics.set_feeds(dict(self._book.counts), self._book.ages())
+        for neighbour in ("coordination", "origin", *(name for name, _ in self._feeds)):
+            metrics.up.labels(neighbour).set(neighbour not in problems)
+
+
+def _one_line(error: BaseException) -> str:
+    hint = getattr(error, "hint", "")
+    text = f"{error}; {hint}" if hint else str(error)
+    return " ".join(text.split()) or type(error).__name__
