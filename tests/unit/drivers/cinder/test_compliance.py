@@ -44,7 +44,7 @@ snapshot_revert_use_temp_snapshot retype migrate_volume update_migrated_volume m
 manage_existing_get_size unmanage get_manageable_volumes manage_existing_snapshot
 manage_existing_snapshot_get_size unmanage_snapshot get_manageable_snapshots create_group
 delete_group update_group create_group_from_src create_group_snapshot delete_group_snapshot
-update_provider_info backup_use_temp_snapshot do_setup check_for_setup_error
+update_provider_info backup_use_temp_snapshot before_volume_copy do_setup check_for_setup_error
 _update_volume_stats _init_vendor_properties get_driver_options clean_volume_file_locks
 """
 """Methods that must not be what Cinder's base class does when a driver cannot."""
