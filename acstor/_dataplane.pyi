@@ -23,6 +23,7 @@ __all__ = [
     "recommended_vnode_count",
     "scan_buffer",
     "scan_file",
+    "seal_volume_log",
 ]
 
 # --- DataPlane: the runtime of one host (crates/pyext/src/host) -----------------------------
@@ -385,15 +386,24 @@ class DataPlane:
         """Limit the requests of all clients together; 0: no limit."""
 
     def volume_fold(
-        self, volume: str, announce: Callable[[Sequence[str], str | None], object]
+        self,
+        volume: str,
+        announce: Callable[[Sequence[str], str | None], object],
+        spread: float,
     ) -> dict[str, object] | None:
         """Store what was pushed as packs and a manifest; the caller installs it in the record.
 
+        Chunks of the packs are kept in the chunk store.
+
         :param announce: called with the ids of all packs so far and the manifest's digest (None:
             not known yet) before each of them is stored; what it raises ends the fold.
+        :param spread: seconds over which what is stored is spread; 0: at once.
         :returns: ``manifest`` str, ``content`` bytes, ``folded``: dict with ``volume`` str,
             ``epoch``, ``sequence`` ints of the last log object in it. None: nothing to fold.
         """
+
+    def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None:
+        """Give up a fold that is under way, and each one from now on, until told otherwise."""
 
     def volume_set_base(self, volume: str, manifest_path: str) -> None:
         """Put the manifest of the last fold below the log, after it was installed."""
@@ -586,6 +596,17 @@ def build_ring(
 
 def recommended_vnode_count(host_count: int) -> int:
     """Return a number of v-nodes that keeps rounding below 1 % for hosts of equal weight."""
+
+# --- Logs of volumes (crates/overlay) --------------------------------------------------------
+
+def seal_volume_log(volume: str, epoch: int, first: int, origin: LogOrigin) -> dict[str, int | None]:
+    """End an epoch of a volume's log: its owner, if it still runs, stores nothing more.
+
+    Safe to repeat. The caller keeps others from owning the volume meanwhile.
+
+    :param first: first sequence number that the record does not list.
+    :returns: ``last`` (last log object that counts, None: none does) and ``seal`` (the slot).
+    """
 
 # --- Repository: digests, deduplication, manifests, packs (crates/pyext/src/repository) ---------
 #

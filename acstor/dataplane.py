@@ -22,6 +22,7 @@ from acstor._dataplane import (
     recommended_vnode_count,
     scan_buffer,
     scan_file,
+    seal_volume_log,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "recommended_vnode_count",
     "scan_buffer",
     "scan_file",
+    "seal_volume_log",
     "translated",
 ]
 

@@ -120,7 +120,8 @@ def _stop(
     supervisor.notify(STOPPING="1")
     LOG.info("stopping, %s", "unmounting" if unmount else "the mount stays for the next process")
     # Whatever hangs, the process ends: the next one is waiting for the store.
-    last_resort = threading.Timer(stop_timeout + _EXIT_GRACE, os._exit, (1,))
+    longest = stop_timeout + (host.stop_push_timeout if unmount else 0.0)
+    last_resort = threading.Timer(longest + _EXIT_GRACE, os._exit, (1,))
     last_resort.daemon = True
     last_resort.start()
     host.stop(unmount=unmount)

@@ -54,7 +54,18 @@ OPTIONS = [
         default="0",
         help=(
             "Bytes that the local log of one volume may take; writes beyond it fail with ENOSPC. "
-            "0: no limit but the room on its file system."
+            "0: no limit but the room on its file system, see reserve_percent."
+        ),
+    ),
+    cfg.IntOpt(
+        "reserve_percent",
+        default=5,
+        min=0,
+        max=90,
+        help=(
+            "Share of their file system that local logs leave free, per cent: what guests write "
+            "when there is no more room fails with ENOSPC, and everything else on the file system "
+            "goes on. Counts for volumes that are opened from then on."
         ),
     ),
     cfg.Opt(
@@ -74,10 +85,26 @@ OPTIONS = [
     ),
     cfg.IntOpt(
         "fold_objects",
-        default=256,
+        default=2048,
         min=1,
         max=65536,
-        help="Objects of a volume's log in the origin from which it is folded.",
+        help=(
+            "Objects of a volume's log in the origin from which it is folded: whoever takes the "
+            "volume over reads as many. A volume with a large manifest is folded later (16 KiB of "
+            "the manifest for each object, and as many bytes as it has); of both thresholds each "
+            "volume takes a share of its own, from three quarters on, so that volumes which are "
+            "written alike are not folded together."
+        ),
+    ),
+    cfg.FloatOpt(
+        "fold_spread",
+        default=60.0,
+        min=0.0,
+        max=3600.0,
+        help=(
+            "Seconds over which what folds store is spread, for all volumes that are due on this "
+            "host together. 0: at once."
+        ),
     ),
     cfg.Opt(
         "push_rate",
@@ -86,6 +113,17 @@ OPTIONS = [
         help=(
             "Bytes per second at which writes of write-back volumes go to the origin, per volume. "
             "0: no limit. What somebody waits for (write-through, a snapshot) is not limited."
+        ),
+    ),
+    cfg.FloatOpt(
+        "stop_push_timeout",
+        default=20.0,
+        min=0.0,
+        max=600.0,
+        help=(
+            "Seconds for which a data plane that is stopped for good (not restarted) has what the "
+            "origin lacks pushed. Writes wait meanwhile; what is left stays in the local logs, and "
+            "the next process pushes it. systemd must give it that time (TimeoutStopSec)."
         ),
     ),
     cfg.FloatOpt(

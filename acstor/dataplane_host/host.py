@@ -129,6 +129,11 @@ class DataPlaneHost:
         self._inherited.close()
         self._move(ProcessEvent.STOPPED)
 
+    @property
+    def stop_push_timeout(self) -> float:
+        """Seconds that volumes may take to be pushed when the process ends for good."""
+        return float(self._conf.volumes.stop_push_timeout)
+
     def leaves_mount(self) -> bool:
         """Return whether a supervisor that is alive keeps the mount for the next process."""
         return self._supervisor.holds_descriptors()

@@ -15,8 +15,11 @@ _INTERVAL = 1.0
 """Seconds between two looks at the volumes."""
 _CLOSE_INTERVAL = 0.05
 """The same while a live migration of one is under way."""
-_WATCH_INTERVAL = 3.0
-"""Seconds between two looks at the record of a volume that is served."""
+_BELL_INTERVAL = 3.0
+"""Seconds between two looks at this host's bell, while volumes are served."""
+_WATCH_INTERVAL = 30.0
+"""Seconds between two looks at the record of a volume that is served, if the bell does not ring:
+less than a standby waits for its owner."""
 _LOOK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
 _RETRY_FIRST = 1.0
@@ -32,10 +35,13 @@ class VolumeDuty:
     They are daemons: an origin that hangs must not keep the process from ending.
 
     :param volumes: restored, not resumed.
+    :param fold_spread: seconds over which the folds of all volumes that are due are spread.
     """
 
-    def __init__(self, volumes: Volumes) -> None:
+    def __init__(self, volumes: Volumes, fold_spread: float) -> None:
         self._volumes = volumes
+        self._fold_spread = fold_spread
+        self._due_count = 0
         self._is_stopping = threading.Event()
         self._resuming = threading.Semaphore(_RESUMING_MAX)
         self._folding = threading.Semaphore(1)
@@ -48,6 +54,8 @@ class VolumeDuty:
         self._is_close = False
         """Whether somebody may wait for a hand-over."""
         self._watch_at: dict[str, float] = {}
+        self._bell_at = 0.0
+        self._bell: str | None = None
         self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
 
     def start(self) -> None:
@@ -70,6 +78,7 @@ class VolumeDuty:
 
     def _look(self) -> None:
         due = self._volumes.observe()
+        self._due_count = len(due)
         to_resume, unchecked = self._volumes.unsettled()
         for volume in to_resume:
             self._start("resume", volume, self._resume)
@@ -80,10 +89,20 @@ class VolumeDuty:
         for volume in self._volumes.wanted():
             self._start("fetch", volume, self._volumes.fetch)
         served = self._volumes.served()
+        if served and time.monotonic() >= self._bell_at:
+            self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
+            self._start("bell", "of this host", self._listen)
         for volume in served:
             if self._may_watch(volume):
                 self._start("watch", volume, self._watch)
         self._is_close = bool(self._migrating.intersection(served)) or self._volumes.has_standby()
+
+    def _listen(self, _: str) -> bool:
+        bell = self._volumes.bell()
+        if bell != self._bell:
+            self._bell = bell
+            self._watch_at.clear()
+        return True
 
     def _may_watch(self, volume: str) -> bool:
         """Return whether it is time to look at a volume's record."""
@@ -155,5 +174,5 @@ class VolumeDuty:
 
     def _fold(self, volume: str) -> bool:
         with self._folding:
-            self._volumes.fold(volume)
+            self._volumes.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
         return True

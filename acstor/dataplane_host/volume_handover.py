@@ -14,6 +14,7 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane_host.local_volume import LocalVolume
+from acstor.dataplane_host.volume_files import KeptStandby
 from acstor.dataplane_host.volume_lifecycle import VolumeLifecycle
 from acstor.dataplane_host.volume_states import VolumeEvent
 
@@ -50,6 +51,13 @@ class VolumeHandover(VolumeLifecycle):
         """Return the volumes that this host owns and serves."""
         with self._lock:
             return [one.volume for one in self._volumes.values() if one.state is _S.SERVING]
+
+    def bell(self) -> str | None:
+        """Return what changes whenever somebody waits for a volume of this host.
+
+        :raises AcstorError: when the origin does not answer.
+        """
+        return self._owner.bell()
 
     def fetch(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
         """Ask for a volume and own it once its owner has released it; return whether it is here.
@@ -109,7 +117,7 @@ class VolumeHandover(VolumeLifecycle):
         :raises AcstorError: when that fails; the volume is served here then as before.
         """
         local = self._known(volume)
-        with local.fold_lock, local.lock:
+        with self._fold_turn(local), local.lock:
             if local.state is not _S.SERVING:
                 return
             kept = self._kept(volume)
@@ -120,7 +128,7 @@ class VolumeHandover(VolumeLifecycle):
                     local.released = None
                     self._start(local, kept)
                 raise
-            self._files.forget(volume)
+            self._files.keep_standby(KeptStandby(volume, kept.size_bytes))
             local.role = local.role.STANDBY
             local.move(VolumeEvent.HANDED_OVER)
         LOG.info("volume %s is handed over; this host is its standby", volume)

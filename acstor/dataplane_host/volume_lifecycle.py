@@ -13,7 +13,7 @@ from acstor.admin.protocol import VolumeRole, VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host import descriptors, volume_sockets
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptVolume
+from acstor.dataplane_host.volume_files import KeptStandby, KeptVolume
 from acstor.dataplane_host.volume_owner import Sealed, limits_of
 from acstor.dataplane_host.volume_runtime import VolumeSpec
 from acstor.dataplane_host.volume_states import VolumeEvent
@@ -78,7 +78,11 @@ class VolumeLifecycle(VolumeTable):
             record = self._owner.record(local.volume)
             if not self._owner.may_follow(record):
                 raise
+            # First of all: whoever was told that this host follows finds it so after a restart.
+            self._files.keep_standby(KeptStandby(local.volume, record.size_bytes))
             self._follow(local, record.size_bytes)
+            # The owner is to look closely from now on: requests may want the volume any moment.
+            self._owner.ring(record)
             return
         self._start(local, kept)
         self._serve(local, VolumeEvent.SERVED)
@@ -112,6 +116,13 @@ class VolumeLifecycle(VolumeTable):
     def _find(self, volume: str) -> KeptVolume | None:
         try:
             return self._files.find(volume)
+        except exception.CorruptError as error:
+            LOG.error("volume %s: %s", volume, error)
+            return None
+
+    def _find_standby(self, volume: str) -> KeptStandby | None:
+        try:
+            return self._files.find_standby(volume)
         except exception.CorruptError as error:
             LOG.error("volume %s: %s", volume, error)
             return None
@@ -157,6 +168,7 @@ class VolumeLifecycle(VolumeTable):
             durability=kept.durability,
             iops=kept.iops,
             bytes_per_s=kept.bytes_per_s,
+            reserve_bytes=self._files.reserve_bytes(),
         )
         with translated(f"opening volume {local.volume}"):
             self._runtime().volume_open(local.volume, spec, self._owner.log_origin)
@@ -202,7 +214,9 @@ class VolumeLifecycle(VolumeTable):
                 self._supervisor.adopt(name, local.listener.fileno())
             else:
                 self._listener(local)
-            if isinstance(kept, exception.CorruptError):
+            if isinstance(kept, KeptStandby):
+                local.role = VolumeRole.STANDBY
+            elif isinstance(kept, exception.CorruptError):
                 local.error = str(kept)
                 LOG.error("volume %s cannot be opened again: %s", volume, kept)
         for name, descriptor in sockets.items():
@@ -219,7 +233,13 @@ class VolumeLifecycle(VolumeTable):
         """
         local = self._local(volume)
         with local.lock:
-            if local.state is not _S.OPENING or (kept := self._find(volume)) is None:
+            if local.state is not _S.OPENING:
+                return
+            if (standby := self._find_standby(volume)) is not None:
+                # Whether it still is one shows when somebody wants something of it.
+                self._follow(local, standby.size_bytes)
+                return
+            if (kept := self._find(volume)) is None:
                 return
             try:
                 self._start(local, kept)
@@ -291,7 +311,7 @@ class VolumeLifecycle(VolumeTable):
         local = self._volumes.get(volume)
         if local is None:
             return
-        with local.fold_lock, local.lock:
+        with self._fold_turn(local), local.lock:
             if local.state is _S.CLOSED:
                 return
             if local.state is _S.OPENING:

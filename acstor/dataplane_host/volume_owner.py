@@ -1,16 +1,20 @@
 """A host as the owner of volumes: their records in the origin."""
 
 import dataclasses
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
 from acstor.origin.base import Origin
+from acstor.volumes import bells
 
 if TYPE_CHECKING:
     from acstor.volumes.record import VolumeRecord
     from acstor.volumes.store import VolumeStore
+
+LOG = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX = 4 << 30
 """Largest manifest that is read, bytes."""
@@ -171,6 +175,24 @@ class VolumeOwner:
         # What the owner itself asked for is fulfilled.
         if record.owner is not None and record.metadata.get(_WANTED_BY) in (None, record.owner):
             self._records().describe(volume, metadata={_WANTED_BY: self.host})
+            self.ring(record)
+
+    def ring(self, record: "VolumeRecord") -> None:
+        """Have the owner of a volume look at its record now."""
+        if record.owner in (None, self.host):
+            return
+        try:
+            bells.ring(self._origin(), record.owner)
+        except exception.AcstorError as error:
+            # It looks by itself, later.
+            LOG.info("the bell of host %s was not rung: %s", record.owner, error)
+
+    def bell(self) -> str | None:
+        """Return what changes whenever somebody waits for a volume of this host.
+
+        :raises AcstorError: when the origin does not answer.
+        """
+        return bells.heard(self._origin(), self.host)
 
     def wanted_by(self, record: "VolumeRecord") -> str | None:
         """Return the other host that asks for a volume, if it may."""

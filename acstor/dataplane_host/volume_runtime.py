@@ -33,6 +33,8 @@ class VolumeSpec(TypedDict):
     """0: no limit."""
     bytes_per_s: int
     """0: no limit."""
+    reserve_bytes: int
+    """Bytes of the directory's file system that local logs leave free."""
 
 
 class VolumeRuntime(Protocol):
@@ -59,6 +61,10 @@ class VolumeRuntime(Protocol):
     ) -> None: ...
     def volume_set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None: ...  # noqa: D102
     def volume_fold(  # noqa: D102
-        self, volume: str, announce: Callable[[Sequence[str], str | None], object]
+        self,
+        volume: str,
+        announce: Callable[[Sequence[str], str | None], object],
+        spread: float,
     ) -> dict[str, Any] | None: ...
+    def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None: ...  # noqa: D102
     def volume_set_base(self, volume: str, manifest_path: str) -> None: ...  # noqa: D102

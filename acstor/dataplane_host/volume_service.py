@@ -46,11 +46,11 @@ class VolumeService:
             owner=VolumeOwner(conf.host, open_origin or open_configured),
             is_enabled=self._conf.enabled,
             runtime=runtime,
-            files=VolumeFiles(self._conf.directory),
+            files=VolumeFiles(self._conf.directory, self._conf.reserve_percent),
             sockets=VolumeSockets(self._conf.socket_directory, socket_group),
             supervisor=supervisor,
         )
-        self._duty = VolumeDuty(self.volumes)
+        self._duty = VolumeDuty(self.volumes, self._conf.fold_spread)
         self._control: AdminServer | None = None
 
     def start(self, sockets: Mapping[str, int]) -> None:
@@ -83,4 +83,6 @@ class VolumeService:
         if self._control is not None:
             self._control.stop()
         self._duty.stop()
+        if is_final:
+            self.volumes.push_finally(self._conf.stop_push_timeout)
         self.volumes.leave(is_final=is_final)

@@ -149,6 +149,20 @@ class VolumeTable:
             )
         return local
 
+    @contextlib.contextmanager
+    def _fold_turn(self, local: LocalVolume) -> Iterator[None]:
+        """Have the volume not be folded; a fold that takes its time is given up."""
+        self._set_fold_unwanted(local, True)
+        with local.fold_lock:
+            self._set_fold_unwanted(local, False)
+            yield
+
+    def _set_fold_unwanted(self, local: LocalVolume, is_unwanted: bool) -> None:
+        if local.is_in_runtime:
+            # Not owned, or closed this moment: nothing of it is folded.
+            with contextlib.suppress(exception.AcstorError), translated(f"volume {local.volume}"):
+                self._runtime().volume_set_fold_unwanted(local.volume, is_unwanted)
+
     def _require(self, local: LocalVolume, *states: VolumeState) -> None:
         self._observe(local)
         if local.state not in states:

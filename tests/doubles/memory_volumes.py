@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,11 @@ class MemoryVolume:
         self.limits = (0, 0)
         self.dirty_bytes = 0
         self.is_fold_due = False
+        self.may_fold = threading.Event()
+        """Set unless folds that are spread over time shall take long."""
+        self.may_fold.set()
+        self.is_fold_unwanted = threading.Event()
+        self.is_folding = False
 
     def activate(self, spec: VolumeSpec, origin: LogOrigin) -> None:
         assert self.state == "standby"
@@ -173,9 +179,19 @@ class MemoryVolumes:
         self._of(volume).limits = (iops, bytes_per_s)
 
     def volume_fold(
-        self, volume: str, announce: Callable[[Sequence[str], str | None], object]
+        self,
+        volume: str,
+        announce: Callable[[Sequence[str], str | None], object],
+        spread: float,
     ) -> dict[str, Any] | None:
         found = self._of(volume)
+        found.is_folding = True
+        try:
+            while spread and not found.may_fold.is_set():
+                if found.is_fold_unwanted.wait(0.01):
+                    raise failure("unavailable", "the fold was given up")
+        finally:
+            found.is_folding = False
         if found.next == found.spec["next"]:
             return None
         manifest = make_manifest(volume, max(1, found.size_bytes // 65536), salt=found.next)
@@ -185,6 +201,10 @@ class MemoryVolumes:
         folded = {"volume": volume, "epoch": found.epoch, "sequence": found.next - 1}
         found.is_fold_due = False
         return {"manifest": manifest.digest, "content": content, "folded": folded}
+
+    def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None:
+        event = self._owned(volume).is_fold_unwanted
+        event.set() if is_unwanted else event.clear()
 
     def volume_set_base(self, volume: str, manifest_path: str) -> None:
         assert os.path.isfile(manifest_path)

@@ -71,6 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = VolumeConfig {
         directory: directory.join("volume"),
         quota_bytes: 16 << 30,
+        reserve_bytes: 0,
         segment_bytes: 64 << 20,
         push_rate: None,
         origin_deadline: Duration::from_secs(30),

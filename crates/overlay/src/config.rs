@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use acstor_types::{ChunkSize, Digest, DiskId};
+use acstor_types::{ChunkSize, DiskId, Manifest};
 
 use crate::{Durability, LogRange, OverlayError, limits};
 
@@ -14,6 +14,9 @@ pub struct VolumeConfig {
     pub directory: PathBuf,
     /// Most bytes of the local log.
     pub quota_bytes: u64,
+    /// Bytes of the file system that local logs leave free: a write that would need a new segment
+    /// beyond it finds no space.
+    pub reserve_bytes: u64,
     /// Bytes of one segment of it; a change counts for new segments.
     pub segment_bytes: u64,
     /// Most bytes per second that pushes send to the origin while nobody waits for them.
@@ -60,7 +63,7 @@ pub struct Opening {
     /// Size of the disk, bytes.
     pub size_bytes: u64,
     /// The manifest that the base shows; `None`: there is no base.
-    pub manifest: Option<Digest>,
+    pub manifest: Option<Manifest>,
     /// Closed ranges that lie over the manifest.
     pub logs: Vec<LogRange>,
     /// When writes are acknowledged, and what travels.

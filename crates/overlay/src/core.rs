@@ -2,33 +2,41 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use acstor_readpath::BlockView;
-use acstor_types::{Digest, DiskId};
+use acstor_types::{DiskId, Manifest};
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
+use crate::cadence::Cadence;
 use crate::durability::{Durability, DurabilityClass, FlushTarget};
 use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
+use crate::gpt::Table;
 use crate::log::LocalLog;
-use crate::push::{PushError, Pusher, Wanted};
+use crate::push::Pusher;
 use crate::regions::{Partition, RegionMap};
+use crate::table_seen::TableSeen;
 use crate::{
     DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig, VolumeState,
 };
+
+/// How long a partition table that cannot be read is taken for one that is being written.
+const TABLE_PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two looks at it.
+pub(crate) const TABLE_LOOK: Duration = Duration::from_millis(50);
 
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
 
 /// One who waits for the origin.
-struct PushWaiter {
+pub(crate) struct PushWaiter {
     what: Awaited,
     /// Bit per group.
-    groups: u32,
+    pub groups: u32,
     through: u64,
     sender: oneshot::Sender<Result<(), DeviceError>>,
 }
@@ -44,7 +52,9 @@ enum Awaited {
 
 #[derive(Default)]
 pub(crate) struct PushQueue {
-    waiters: Vec<PushWaiter>,
+    pub waiters: Vec<PushWaiter>,
+    /// How many there have been.
+    pub arrivals: u64,
 }
 
 /// Everything of an open volume but its threads.
@@ -65,27 +75,33 @@ pub(crate) struct Core {
     /// Why something in the background failed last.
     pub error: Mutex<Option<String>>,
     pub pusher: Mutex<Pusher>,
-    queue: Mutex<PushQueue>,
+    pub cadence: Cadence,
+    pub queue: Mutex<PushQueue>,
     /// When the origin has stored an object last.
-    progress: Arc<Mutex<Instant>>,
+    pub progress: Arc<Mutex<Instant>>,
     pub wake: Condvar,
     pub keep_queue: Mutex<()>,
     pub keep_wake: Condvar,
     pub thawed: Notify,
     pub freeze_number: AtomicU64,
     pub partitions_due: AtomicBool,
-    /// The durability names partitions, and they were not read since the volume was opened: what
-    /// lies where is not known, so nothing may leave.
-    are_partitions_unknown: AtomicBool,
+    /// How often the table of the partitions that the durability names was written, and which of
+    /// these writes the regions follow: as long as they differ what lies where is not known, so
+    /// nothing may leave.
+    table_writes: AtomicU64,
+    table_writes_known: AtomicU64,
     /// One change of durability or partitions at a time.
     pub regions_turn: Mutex<()>,
-    has_write_through: AtomicBool,
+    pub has_write_through: AtomicBool,
     flushes_to_origin: AtomicBool,
     pub has_partitions: AtomicBool,
+    table: TableSeen,
     pub origin_log_bytes: AtomicU64,
     pub origin_log_objects: AtomicU64,
     /// The manifest that the base was attached with.
-    pub manifest: Mutex<Option<Digest>>,
+    pub manifest: Mutex<Option<Manifest>>,
+    /// A fold is to be given up.
+    pub is_fold_unwanted: AtomicBool,
     /// The last object of the ranges that were there when the volume was opened.
     pub inherited: Mutex<Option<LogPosition>>,
 }
@@ -106,7 +122,7 @@ pub(crate) struct CoreParts {
     pub size_bytes: u64,
     pub durability: Durability,
     pub pusher: Pusher,
-    pub manifest: Option<Digest>,
+    pub manifest: Option<Manifest>,
     pub inherited: Option<LogPosition>,
 }
 
@@ -146,6 +162,7 @@ impl Core {
             reason: Mutex::default(),
             error: Mutex::new(None),
             pusher: Mutex::new(parts.pusher),
+            cadence: Cadence::new(parts.volume),
             queue: Mutex::default(),
             progress: Arc::new(Mutex::new(Instant::now())),
             wake: Condvar::new(),
@@ -154,14 +171,17 @@ impl Core {
             thawed: Notify::new(),
             freeze_number: AtomicU64::new(0),
             partitions_due: AtomicBool::new(false),
-            are_partitions_unknown: AtomicBool::new(false),
+            table_writes: AtomicU64::new(0),
+            table_writes_known: AtomicU64::new(0),
             regions_turn: Mutex::default(),
             has_write_through: AtomicBool::new(false),
             flushes_to_origin: AtomicBool::new(false),
             has_partitions: AtomicBool::new(false),
+            table: TableSeen::default(),
             origin_log_bytes: AtomicU64::new(0),
             origin_log_objects: AtomicU64::new(0),
             manifest: Mutex::new(parts.manifest),
+            is_fold_unwanted: AtomicBool::new(false),
             inherited: Mutex::new(parts.inherited),
         };
         core.note_durability();
@@ -178,30 +198,75 @@ impl Core {
         self.has_partitions.store(durability.has_partitions(), Ordering::Release);
     }
 
-    /// Notes that partitions could not be read when the volume was opened.
+    /// Notes that partitions are to be read before anything leaves: their table was written, or
+    /// could not be read when the volume was opened.
     pub(crate) fn partitions_unknown(&self) {
-        self.are_partitions_unknown.store(true, Ordering::Release);
+        self.table_writes.fetch_add(1, Ordering::AcqRel);
         self.partitions_due.store(true, Ordering::Release);
+        drop(self.keep_queue.lock());
+        self.keep_wake.notify_all();
+    }
+
+    /// How often the partition table was written so far.
+    pub(crate) fn table_writes(&self) -> u64 {
+        self.table_writes.load(Ordering::Acquire)
+    }
+
+    /// Returns whether bytes of the disk are some of the partition table.
+    pub(crate) fn is_in_table(&self, first: u64, end: u64) -> bool {
+        self.table.is_in(first, end)
     }
 
     pub(crate) fn are_partitions_unknown(&self) -> bool {
-        self.are_partitions_unknown.load(Ordering::Acquire)
+        self.table_writes.load(Ordering::Acquire) != self.table_writes_known.load(Ordering::Acquire)
     }
 
-    /// Reads the partitions that the durability names. Blocks as [`Core::read_bytes`] does.
+    /// Reads the partitions that the durability names; a table that is being written is read
+    /// again in a moment. Blocks as [`Core::read_bytes`] does.
     pub(crate) fn learn_partitions(&self) -> Result<(), OverlayError> {
         let _turn = self.regions_turn.lock();
-        let durability = self.durability.lock().clone();
-        let partitions = match durability.has_partitions() {
-            true => crate::volume::read_partitions(self)?,
-            false => Vec::new(),
-        };
-        self.apply_regions(&durability, &partitions);
+        let (writes, durability) = (self.table_writes(), self.durability.lock().clone());
+        match self.partitions_of(&durability)? {
+            Some(partitions) => self.apply_regions(&durability, &partitions, writes),
+            None => self.partitions_due.store(true, Ordering::Release),
+        }
         Ok(())
     }
 
-    /// Takes regions over: other durability, or other partitions.
-    pub(crate) fn apply_regions(&self, durability: &Durability, partitions: &[Partition]) {
+    /// Returns the partitions for a durability; `None`: their table is being written.
+    pub(crate) fn partitions_of(
+        &self,
+        durability: &Durability,
+    ) -> Result<Option<Vec<Partition>>, OverlayError> {
+        if !durability.has_partitions() {
+            return Ok(Some(Vec::new()));
+        }
+        let size = self.size_bytes.load(Ordering::Acquire);
+        let table = Table::read(|offset: u64, len: usize| {
+            let end = offset.checked_add(len as u64).filter(|end| *end <= size);
+            end.map(|_| self.read_bytes(offset, len)).transpose()
+        })?;
+        let patience = TABLE_PATIENCE.min(self.config.origin_deadline / 2);
+        Ok(self.table.settled(table, patience))
+    }
+
+    /// Returns once partitions are known.
+    pub(crate) fn settle_partitions(&self) -> Result<(), OverlayError> {
+        while self.are_partitions_unknown() && !self.is_closed() {
+            self.learn_partitions()?;
+            self.wait_for_partitions(Instant::now() + TABLE_LOOK);
+        }
+        Ok(())
+    }
+
+    /// Takes regions over: other durability, or other partitions, read after so many writes of
+    /// their table.
+    pub(crate) fn apply_regions(
+        &self,
+        durability: &Durability,
+        partitions: &[Partition],
+        writes: u64,
+    ) {
         let regions = Arc::new(RegionMap::new(durability, partitions));
         let mut pusher = self.pusher.lock();
         {
@@ -215,7 +280,7 @@ impl Core {
         }
         *self.durability.lock() = durability.clone();
         self.note_durability();
-        self.are_partitions_unknown.store(false, Ordering::Release);
+        self.table_writes_known.store(writes, Ordering::Release);
         // Before the push goes on: its groups have other numbers now.
         self.review_waiters();
         drop(pusher);
@@ -299,7 +364,7 @@ impl Core {
     }
 
     /// Bits of the groups that are pushed.
-    fn pushed_groups(regions: &RegionMap) -> u32 {
+    pub(crate) fn pushed_groups(regions: &RegionMap) -> u32 {
         let numbers = 0..regions.groups().len() as u8;
         numbers.filter(|group| regions.is_pushed(*group)).map(|group| 1 << group).sum()
     }
@@ -357,6 +422,7 @@ impl Core {
                 return self.wait_for_disk(through).unwrap_or_else(|| Box::pin(async { Ok(()) }));
             }
             queue.waiters.push(PushWaiter { what, groups, through, sender });
+            queue.arrivals += 1;
         }
         self.wake.notify_all();
         let deadline = self.config.origin_deadline;
@@ -383,7 +449,7 @@ impl Core {
     }
 
     /// Answers those whose writes the origin has.
-    fn answer_waiters(&self, pusher: &Pusher) {
+    pub(crate) fn answer_waiters(&self, pusher: &Pusher) {
         let is_there = |waiter: &PushWaiter| {
             let mut groups = (0..32_u8).filter(|group| waiter.groups & 1 << group != 0);
             groups.all(|group| pusher.through(group) >= waiter.through)
@@ -396,139 +462,5 @@ impl Core {
         for waiter in done {
             drop(waiter.sender.send(Ok(())));
         }
-    }
-
-    /// What must be pushed now; else when to look again.
-    pub(crate) fn wanted(&self, now: Instant) -> Result<Wanted, Option<Instant>> {
-        let queue = self.queue.lock();
-        let asked = queue.waiters.iter().fold(0, |groups, waiter| groups | waiter.groups);
-        drop(queue);
-        let map = self.log.map.read();
-        let mut due = 0;
-        let mut next = None;
-        for (number, group) in map.regions.groups().iter().enumerate() {
-            if let Some(oldest) = map.dirty[number].oldest {
-                // What is left of a write that nobody waits for any more goes at once, too.
-                let period = match group.class {
-                    DurabilityClass::WriteBack => group.period,
-                    _ => std::time::Duration::ZERO,
-                };
-                let at = oldest + period;
-                if at <= now {
-                    due |= 1 << number;
-                } else {
-                    next = Some(next.map_or(at, |other: Instant| other.min(at)));
-                }
-            }
-        }
-        if asked | due == 0 {
-            return Err(next);
-        }
-        Ok(Wanted { asked, due, ..Wanted::default() })
-    }
-
-    /// Pushes one object of what is wanted or under way; returns its bytes if nobody waits for it.
-    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<u64, PushError> {
-        if self.are_partitions_unknown() {
-            let cause = "partitions of the volume could not be read yet: is its base reachable?";
-            return Err(PushError::Retry(OverlayError::Unavailable(cause.to_owned())));
-        }
-        let mut pusher = self.pusher.lock();
-        let before = (pusher.stored_bytes, pusher.stored_objects);
-        let result = pusher.step(&self.log, wanted);
-        let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
-        self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
-        if bytes > 0 {
-            *self.progress.lock() = Instant::now();
-        }
-        if result.is_ok() {
-            self.answer_waiters(&pusher);
-        }
-        result
-    }
-
-    /// Pushes everything that was acknowledged before the call, as it is at one moment.
-    pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
-        if self.are_partitions_unknown() {
-            self.learn_partitions()?;
-        }
-        let target = self.log.appended();
-        let mut failures = 0;
-        loop {
-            self.check_open()?;
-            let asked = Core::pushed_groups(&Arc::clone(&self.log.map.read().regions));
-            {
-                let pusher = self.pusher.lock();
-                let mut groups = (0..32_u8).filter(|group| asked & 1 << group != 0);
-                let is_there = groups.all(|group| pusher.through(group) >= target);
-                if is_there && pusher.last().is_some() && !pusher.is_under_way() {
-                    return Ok(());
-                }
-            }
-            match self.push_one(Wanted { asked, is_whole: true, ..Wanted::default() }) {
-                Ok(_) => {}
-                Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
-                    return Err(self.push_failed(error));
-                }
-                Err(error) => {
-                    failures += 1;
-                    if failures > 2 {
-                        return Err(self.push_failed(error));
-                    }
-                }
-            }
-        }
-    }
-
-    fn check_open(&self) -> Result<(), OverlayError> {
-        match self.check_writable() {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind == DeviceErrorKind::Fenced => {
-                Err(OverlayError::Fenced(self.volume))
-            }
-            Err(error) => Err(OverlayError::Unavailable(error.message)),
-        }
-    }
-
-    /// Notes why a push failed.
-    pub(crate) fn push_failed(&self, error: PushError) -> OverlayError {
-        match error {
-            PushError::Fenced(why) => {
-                self.fence(&why);
-                OverlayError::Fenced(self.volume)
-            }
-            PushError::Retry(error) => {
-                *self.error.lock() = Some(format!("push: {error}"));
-                error
-            }
-            PushError::Local(why) => {
-                *self.error.lock() = Some(why.clone());
-                OverlayError::Unavailable(why)
-            }
-        }
-    }
-
-    /// Waits for partitions to be known, the volume to be closed, or `until`.
-    pub(crate) fn wait_for_partitions(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        while !self.is_closed()
-            && self.are_partitions_unknown()
-            && !self.wake.wait_until(&mut queue, until).timed_out()
-        {}
-    }
-
-    /// Waits until something is to be pushed, the volume is closed, or `until`.
-    pub(crate) fn wait_for_push(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        if queue.waiters.is_empty() && !self.is_closed() {
-            self.wake.wait_until(&mut queue, until);
-        }
-    }
-
-    /// Waits for the volume to be closed, or `until`.
-    pub(crate) fn wait_for_close(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
     }
 }

@@ -10,6 +10,8 @@
 //! the manifest what lies in a region of class `none`.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, DiskId, Entry, Manifest, ManifestBuilder, PackHeader, PackId,
@@ -18,14 +20,12 @@ use acstor_types::{
 use bytes::Bytes;
 use hashbrown::HashMap;
 
+use crate::cadence::Pace;
 use crate::core::Core;
 use crate::durability::DurabilityClass;
 use crate::extent_map::{Extent, Place};
 use crate::record::SECTOR;
 use crate::{OverlayError, limits};
-
-/// Largest manifest that a fold reads, bytes.
-const MANIFEST_BYTES_MAX: u64 = 3 << 30;
 
 /// A log object: everything up to it is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Folded {
     pub content: Bytes,
     /// Name of the manifest.
     pub digest: Digest,
+    /// The manifest, read.
+    manifest: Manifest,
     /// Everything up to this log object is in the manifest, which stands for the disk together
     /// with the objects after it only.
     pub until: LogPosition,
@@ -63,6 +65,31 @@ struct Stored {
 /// Told the names of all packs so far and of the manifest, before the newest is stored.
 pub type Announce<'a> = dyn FnMut(&[PackId], Option<Digest>) -> Result<(), String> + 'a;
 
+/// Told every chunk that a fold has stored, so that this host keeps it where reads look: what is
+/// taken from the overlay need not come back from the origin.
+pub type Keep<'a> = dyn Fn(&Digest, &Bytes) + 'a;
+
+/// How a fold goes about it.
+pub struct FoldHow<'a> {
+    /// Time over which what it stores is spread; zero: at once.
+    pub spread: Duration,
+    /// Who keeps its chunks.
+    pub keep: &'a Keep<'a>,
+}
+
+impl Default for FoldHow<'_> {
+    /// At once, and its chunks are kept by nobody.
+    fn default() -> Self {
+        FoldHow { spread: Duration::ZERO, keep: &|_, _| {} }
+    }
+}
+
+impl std::fmt::Debug for FoldHow<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FoldHow").field("spread", &self.spread).finish_non_exhaustive()
+    }
+}
+
 impl Folded {
     /// Drops from the overlay what the new base holds, where it was not written since.
     pub(crate) fn drop_from(&self, core: &Core) {
@@ -72,11 +99,11 @@ impl Folded {
             step.iter().for_each(|extent| map.drop_extent(extent));
         }
         let sub = |counter: &std::sync::atomic::AtomicU64, value| {
-            counter.fetch_sub(value, std::sync::atomic::Ordering::Relaxed);
+            counter.fetch_sub(value, Ordering::Relaxed);
         };
         sub(&core.origin_log_bytes, self.stored.bytes);
         sub(&core.origin_log_objects, self.stored.objects);
-        *core.manifest.lock() = Some(self.digest);
+        *core.manifest.lock() = Some(self.manifest.clone());
     }
 }
 
@@ -84,6 +111,7 @@ impl Folded {
 struct Fold<'a> {
     core: &'a Core,
     announce: &'a mut Announce<'a>,
+    how: &'a FoldHow<'a>,
     chunk_size: ChunkSize,
     size_bytes: u64,
     base: Option<Manifest>,
@@ -91,77 +119,110 @@ struct Fold<'a> {
     changed: HashMap<u64, Entry>,
     /// Where content is that this fold has stored.
     stored: HashMap<Digest, ChunkLocation>,
-    /// Chunks of the pack to come.
+    /// Chunks of the packs to come.
     pending: Vec<(u64, Digest, Bytes)>,
+    /// Bytes of a pack.
+    pack_bytes: usize,
     packs: Vec<PackId>,
+    pace: Pace,
     extents: Vec<Extent>,
+}
+
+/// A pack that has a name.
+struct NamedPack {
+    id: PackId,
+    header: Bytes,
+    chunks: Vec<(Digest, Bytes)>,
 }
 
 /// Folds; `None`: there is nothing that the manifest does not have.
 pub(crate) fn fold(
     core: &Core,
     announce: &mut Announce<'_>,
+    how: &FoldHow<'_>,
 ) -> Result<Option<Folded>, OverlayError> {
     let Some((until, stored)) = begin(core)? else { return Ok(None) };
-    let base = read_manifest(core)?;
+    let base = core.manifest.lock().clone();
     let chunk_size = base.as_ref().map_or(core.config.chunk_size, Manifest::chunk_size);
     let mut announce = |packs: &[PackId], manifest| announce(packs, manifest);
     let mut fold = Fold {
         core,
         announce: &mut announce,
+        how,
         chunk_size,
-        size_bytes: core.size_bytes.load(std::sync::atomic::Ordering::Acquire),
+        size_bytes: core.size_bytes.load(Ordering::Acquire),
         base,
         changed: HashMap::new(),
         stored: HashMap::new(),
         pending: Vec::new(),
+        pack_bytes: 0,
         packs: Vec::new(),
+        pace: Pace::over(Instant::now(), how.spread, 0),
         extents: Vec::new(),
     };
-    for chunk in fold.chunks() {
-        fold.add_chunk(chunk)?;
-    }
-    fold.store_pack()?;
-    let manifest = fold.manifest()?;
-    let digest = manifest.digest();
-    (fold.announce)(&fold.packs, Some(digest)).map_err(OverlayError::Unavailable)?;
-    let content = manifest.as_bytes().clone();
-    store(core, &manifest_key(&digest), std::slice::from_ref(&content))?;
+    let (content, manifest) = fold.run()?;
     let extents = fold.extents;
-    core.push_all()?;
-    Ok(Some(Folded { content, digest, until, extents, stored }))
+    core.push_groups()?;
+    let digest = manifest.digest();
+    Ok(Some(Folded { content, digest, manifest, until, extents, stored }))
 }
 
-/// Pushes, and returns the end of a batch that is on the origin, with what is stored up to it.
+/// Ends what is under way, and returns the end of a batch that is on the origin, with what is
+/// stored up to it.
 fn begin(core: &Core) -> Result<Option<(LogPosition, Stored)>, OverlayError> {
-    use std::sync::atomic::Ordering::Relaxed;
     loop {
-        core.push_all()?;
+        core.finish_push()?;
         let pusher = core.pusher.lock();
-        if pusher.is_under_way() {
+        if !pusher.is_settled() {
             continue;
         }
-        let bytes = core.origin_log_bytes.load(Relaxed);
-        let stored = Stored { bytes, objects: core.origin_log_objects.load(Relaxed) };
+        let bytes = core.origin_log_bytes.load(Ordering::Relaxed);
+        let stored = Stored { bytes, objects: core.origin_log_objects.load(Ordering::Relaxed) };
         let own = pusher.last().filter(|last| *last >= pusher.first());
         let (volume, epoch) = (core.volume, core.epoch);
         let own = own.map(|sequence| LogPosition { volume, epoch, sequence });
-        let inherited = *core.inherited.lock();
-        return Ok(own.or(inherited).map(|until| (until, stored)));
+        let until = own.or(*core.inherited.lock());
+        drop(pusher);
+        if until.is_some() || core.log.map.read().dirty_sectors() == 0 {
+            return Ok(until.map(|until| (until, stored)));
+        }
+        // The first of the log.
+        core.push_groups()?;
     }
 }
 
-fn read_manifest(core: &Core) -> Result<Option<Manifest>, OverlayError> {
-    let Some(digest) = *core.manifest.lock() else { return Ok(None) };
-    let key = manifest_key(&digest);
-    let bytes = core.sink.get(&key, MANIFEST_BYTES_MAX)?;
-    let bytes =
-        bytes.ok_or_else(|| OverlayError::Corrupt(format!("{key} is not in the origin")))?;
-    let manifest = Manifest::parse(bytes).ok().filter(|manifest| manifest.digest() == digest);
-    manifest.map(Some).ok_or_else(|| OverlayError::Corrupt(format!("{key} is damaged")))
-}
-
 impl Fold<'_> {
+    /// Stores packs and manifest; returns the manifest's bytes and what they say.
+    fn run(&mut self) -> Result<(Bytes, Manifest), OverlayError> {
+        let chunks = self.chunks();
+        let bytes = chunks.len() * self.chunk_size.bytes();
+        self.pack_bytes = (bytes / limits::FOLD_PACKS)
+            .clamp(limits::FOLD_PACK_BYTES_MIN, limits::FOLD_BATCH_BYTES);
+        self.pace = Pace::over(Instant::now(), self.how.spread, bytes as u64);
+        for chunk in chunks {
+            self.add_chunk(chunk)?;
+            if self.pending.len() * self.chunk_size.bytes() >= limits::FOLD_BATCH_BYTES {
+                let packs = self.name_packs();
+                self.announce(None)?;
+                self.store_packs(packs)?;
+            }
+        }
+        // The manifest has a name when the last packs have: one announcement is enough for both.
+        let packs = self.name_packs();
+        let manifest = self.manifest()?;
+        let digest = manifest.digest();
+        self.announce(Some(digest))?;
+        self.store_packs(packs)?;
+        self.core.wait_for_fold(self.pace.next_at())?;
+        let content = manifest.as_bytes().clone();
+        store(self.core, &manifest_key(&digest), std::slice::from_ref(&content))?;
+        Ok((content, manifest))
+    }
+
+    fn announce(&mut self, manifest: Option<Digest>) -> Result<(), OverlayError> {
+        (self.announce)(&self.packs, manifest).map_err(OverlayError::Unavailable)
+    }
+
     /// Chunks that the overlay has something of which travels, in order.
     fn chunks(&self) -> BTreeSet<u64> {
         let map = self.core.log.map.read();
@@ -237,14 +298,11 @@ impl Fold<'_> {
             return Ok(());
         }
         self.pending.push((chunk, digest, Bytes::from(content)));
-        if self.pending.len() * self.chunk_size.bytes() >= limits::FOLD_PACK_BYTES {
-            self.store_pack()?;
-        }
         Ok(())
     }
 
-    /// Stores what is pending, without what the base has elsewhere.
-    fn store_pack(&mut self) -> Result<(), OverlayError> {
+    /// Puts what is pending into packs, without what the base has elsewhere.
+    fn name_packs(&mut self) -> Vec<NamedPack> {
         let pending = std::mem::take(&mut self.pending);
         let mut known: HashMap<Digest, Option<ChunkLocation>> =
             pending.iter().map(|(_, digest, _)| (*digest, None)).collect();
@@ -259,47 +317,60 @@ impl Fold<'_> {
                 }
             }
         }
-        let mut chunks: Vec<(Digest, Bytes)> = Vec::new();
-        for (_, digest, content) in &pending {
-            if matches!(known.get(digest), Some(None))
-                && !chunks.iter().any(|(other, _)| other == digest)
-            {
-                chunks.push((*digest, content.clone()));
-            }
-        }
-        if !chunks.is_empty() {
-            let placed = self.put_pack(&chunks)?;
-            known.extend(placed.into_iter().map(|(digest, location)| (digest, Some(location))));
-        }
+        let mut is_taken = hashbrown::HashSet::new();
+        let fresh = |(_, digest, _): &&(u64, Digest, Bytes)| {
+            matches!(known.get(digest), Some(None)) && is_taken.insert(*digest)
+        };
+        let fresh: Vec<(Digest, Bytes)> = pending
+            .iter()
+            .filter(fresh)
+            .map(|(_, digest, chunk)| (*digest, chunk.clone()))
+            .collect();
+        let chunks_per_pack = (self.pack_bytes / self.chunk_size.bytes()).max(1);
+        let packs: Vec<_> = fresh
+            .chunks(chunks_per_pack)
+            .map(|chunks| self.name_pack(chunks, &mut known))
+            .collect();
         for (chunk, digest, _) in pending {
             if let Some(Some(location)) = known.get(&digest).copied() {
                 self.stored.insert(digest, location);
                 self.changed.insert(chunk, Entry::Chunk { digest, location });
             }
         }
-        Ok(())
+        packs
     }
 
-    fn put_pack(
+    fn name_pack(
         &mut self,
         chunks: &[(Digest, Bytes)],
-    ) -> Result<Vec<(Digest, ChunkLocation)>, OverlayError> {
+        known: &mut HashMap<Digest, Option<ChunkLocation>>,
+    ) -> NamedPack {
         let salt: PackSalt = rand::random();
         let header = PackHeader { chunk_size: self.chunk_size, chunk_count: chunks.len() as u32 };
-        let digests: Vec<u8> = chunks.iter().flat_map(|(digest, _)| *digest.as_bytes()).collect();
-        let pack = PackId(Digest::of_parts(&[&digests, &salt]));
-        self.packs.push(pack);
-        (self.announce)(&self.packs, None).map_err(OverlayError::Unavailable)?;
-        let mut parts = vec![Bytes::from(header.encode_salted(&salt))];
-        parts.extend(chunks.iter().map(|(_, content)| content.clone()));
-        parts.push(Bytes::from(digests));
-        let name = pack.0.to_string();
-        store(self.core, &format!("packs/{}/{name}", &name[..2]), &parts)?;
-        let place = |(number, (digest, _)): (usize, &(Digest, Bytes))| {
+        let id = PackId(Digest::of_parts(&[&digests_of(chunks), &salt]));
+        self.packs.push(id);
+        for (number, (digest, _)) in chunks.iter().enumerate() {
             let offset = header.chunk_offset(number as u32) as u32;
-            (*digest, ChunkLocation { pack, offset })
-        };
-        Ok(chunks.iter().enumerate().map(place).collect())
+            known.insert(*digest, Some(ChunkLocation { pack: id, offset }));
+        }
+        NamedPack { id, header: Bytes::from(header.encode_salted(&salt)), chunks: chunks.to_vec() }
+    }
+
+    /// Stores packs, at their pace.
+    fn store_packs(&mut self, packs: Vec<NamedPack>) -> Result<(), OverlayError> {
+        for pack in packs {
+            self.core.wait_for_fold(self.pace.next_at())?;
+            let mut parts = vec![pack.header];
+            parts.extend(pack.chunks.iter().map(|(_, content)| content.clone()));
+            parts.push(Bytes::from(digests_of(&pack.chunks)));
+            let name = pack.id.0.to_string();
+            store(self.core, &format!("packs/{}/{name}", &name[..2]), &parts)?;
+            for (digest, content) in &pack.chunks {
+                (self.how.keep)(digest, content);
+                self.pace.note(content.len() as u64);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the new manifest: a disk of its own, since a disk's content never changes.
@@ -316,6 +387,10 @@ impl Fold<'_> {
         }
         builder.finish().map_err(|error| OverlayError::Invalid(format!("the manifest: {error}")))
     }
+}
+
+fn digests_of(chunks: &[(Digest, Bytes)]) -> Vec<u8> {
+    chunks.iter().flat_map(|(digest, _)| *digest.as_bytes()).collect()
 }
 
 fn manifest_key(digest: &Digest) -> String {

@@ -1,14 +1,16 @@
 //! Names of partitions, for regions that are named by them.
 //!
 //! Source: UEFI specification 2.10, §5.3. Only what is needed: the primary header at LBA 1 of
-//! 512-byte sectors and its entries. A table that is damaged has no partitions; so has one that
-//! is being written.
+//! 512-byte sectors and its entries.
+
+use std::ops::Range;
 
 use acstor_types::bytes_le::{u32_at, u64_at};
 
 use crate::record::SECTOR;
 use crate::regions::Partition;
 
+const MAGIC: &[u8] = b"EFI PART";
 const ENTRIES_MAX: u32 = 256;
 const NAME_OFFSET: usize = 56;
 const NAME_LEN: usize = 72;
@@ -16,18 +18,55 @@ const NAME_LEN: usize = 72;
 /// First sector and count of the sectors that hold the header.
 pub(crate) const HEADER_SECTOR: u64 = 1;
 
+/// What a disk has for a partition table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// One whose checksums match: its partitions, and the bytes that its entries take.
+    Whole(Vec<Partition>, Range<u64>),
+    /// One that is damaged, or is being written this moment.
+    Damaged,
+    /// None.
+    Absent,
+}
+
+/// Entries of a table as everybody makes them, bytes of the disk: until a table is known.
+pub(crate) const USUAL_ENTRIES: Range<u64> = 2 * SECTOR..34 * SECTOR;
+
+impl Table {
+    /// Reads the table of a disk; `read` returns `None` past its end.
+    pub(crate) fn read<E>(
+        read: impl Fn(u64, usize) -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<Table, E> {
+        let Some(header) = read(HEADER_SECTOR * SECTOR, SECTOR as usize)? else {
+            return Ok(Table::Absent);
+        };
+        if !header.starts_with(MAGIC) {
+            return Ok(Table::Absent);
+        }
+        let Some(entries) = parse_header(&header) else { return Ok(Table::Damaged) };
+        let len = entries.len.next_multiple_of(SECTOR as usize);
+        let Some(bytes) = read(entries.offset, len)? else { return Ok(Table::Damaged) };
+        Ok(match parse_entries(&entries, &bytes[..entries.len]) {
+            Some(partitions) => {
+                Table::Whole(partitions, entries.offset..entries.offset + len as u64)
+            }
+            None => Table::Damaged,
+        })
+    }
+}
+
 /// Where the entries of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entries {
-    pub offset: u64,
-    pub len: usize,
+struct Entries {
+    offset: u64,
+    len: usize,
     entry_len: usize,
     crc: u32,
 }
 
 /// Reads the header, or returns `None` when it is none.
-pub(crate) fn parse_header(sector: &[u8]) -> Option<Entries> {
-    if sector.len() < SECTOR as usize || &sector[..8] != b"EFI PART" {
+fn parse_header(sector: &[u8]) -> Option<Entries> {
+    if sector.len() < SECTOR as usize || !sector.starts_with(MAGIC) {
         return None;
     }
     let header_len = u32_at(sector, 12) as usize;
@@ -47,17 +86,17 @@ pub(crate) fn parse_header(sector: &[u8]) -> Option<Entries> {
     Some(Entries { offset, len: count as usize * entry_len, entry_len, crc: u32_at(sector, 88) })
 }
 
-/// Reads the entries' bytes; damaged ones have no partitions.
-pub(crate) fn parse_entries(entries: &Entries, bytes: &[u8]) -> Vec<Partition> {
+/// Reads the entries' bytes, or returns `None` when they are damaged.
+fn parse_entries(entries: &Entries, bytes: &[u8]) -> Option<Vec<Partition>> {
     if bytes.len() != entries.len || crc32fast::hash(bytes) != entries.crc {
-        return Vec::new();
+        return None;
     }
     let partition = |entry: &[u8]| {
         let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
         let is_used = entry[..16].iter().any(|byte| *byte != 0);
         (is_used && first <= last && last < u64::MAX).then(|| (name(entry), first, last + 1))
     };
-    bytes.chunks_exact(entries.entry_len).filter_map(partition).collect()
+    Some(bytes.chunks_exact(entries.entry_len).filter_map(partition).collect())
 }
 
 fn name(entry: &[u8]) -> String {
@@ -103,11 +142,24 @@ pub(crate) mod tests {
         let disk = table(&[("root", 2048, 4095), ("swäp", 4096, 8191)]);
         let entries = parse_header(&disk[512..1024]).unwrap();
         assert_eq!((entries.offset, entries.len), (1024, 16 << 10));
-        let partitions = parse_entries(&entries, &disk[1024..]);
-        assert_eq!(partitions, [("root".into(), 2048, 4096), ("swäp".into(), 4096, 8192)]);
-        let mut damaged = disk[1024..].to_vec();
-        damaged[5] ^= 1;
-        assert!(parse_entries(&entries, &damaged).is_empty());
+        let partitions = vec![("root".into(), 2048, 4096), ("swäp".into(), 4096, 8192)];
+        assert_eq!(read(&disk), Table::Whole(partitions, USUAL_ENTRIES));
+        let mut damaged = disk.clone();
+        damaged[1029] ^= 1;
+        assert_eq!(read(&damaged), Table::Damaged);
+        assert_eq!(read(&disk[..8192]), Table::Damaged, "the disk ends in its entries");
+        damaged[512..1024].fill(0);
+        assert_eq!(read(&damaged), Table::Absent);
+        assert_eq!(read(&disk[..512]), Table::Absent);
+    }
+
+    fn read(disk: &[u8]) -> Table {
+        let part = |offset: u64, len: usize| {
+            let bytes = disk.get(offset as usize..).and_then(|rest| rest.get(..len));
+            Ok::<_, std::convert::Infallible>(bytes.map(<[u8]>::to_vec))
+        };
+        let Ok(table) = Table::read(part);
+        table
     }
 
     proptest! {
@@ -133,7 +185,7 @@ pub(crate) mod tests {
             header[16..20].copy_from_slice(&crc.to_le_bytes());
             if let Some(found) = parse_header(&header) {
                 prop_assert!(found.len <= 1 << 20);
-                for (_, first, end) in parse_entries(&found, &entries) {
+                for (_, first, end) in parse_entries(&found, &entries).unwrap_or_default() {
                     prop_assert!(first < end);
                 }
             }

@@ -10,6 +10,7 @@
 //! but a prefix of what was written, or read a byte of the log that no checksum covers after a
 //! crash.
 
+mod cadence;
 mod checkpoint;
 mod config;
 mod core;
@@ -20,6 +21,8 @@ mod error;
 mod extent_map;
 mod flusher;
 mod fold;
+#[cfg(test)]
+mod fold_tests;
 mod gpt;
 pub mod limits;
 mod log;
@@ -36,6 +39,7 @@ mod pool;
 mod push;
 #[cfg(test)]
 mod push_tests;
+mod push_turns;
 mod range_set;
 mod reclaim;
 mod record;
@@ -45,6 +49,9 @@ mod replay;
 mod requests;
 mod seal;
 mod segment;
+mod table_seen;
+#[cfg(test)]
+mod table_tests;
 mod volume;
 #[cfg(test)]
 mod volume_crash;
@@ -61,7 +68,7 @@ pub use device::{
 pub use disk::{DiskSpace, HostDirectory, LogDisk, LogFile};
 pub use durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
 pub use error::OverlayError;
-pub use fold::{Announce, Folded, LogPosition};
+pub use fold::{Announce, FoldHow, Folded, Keep, LogPosition};
 pub use origin::{OriginSink, SinkError};
 pub use origin_log::{
     LOG_OBJECT_HEADER_LEN, LOG_OBJECT_SIZE_MAX, LogObjectError, LogObjectInfo, VOLUME_LOG_VERSION,

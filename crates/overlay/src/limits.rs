@@ -31,5 +31,20 @@ pub const GROUPS_MAX: usize = 16;
 pub const LOG_RANGES_MAX: usize = 4096;
 /// Largest record of a volume in the origin, bytes.
 pub const VOLUME_RECORD_BYTES_MAX: usize = 1 << 20;
-/// Chunks that a fold reads, hashes and stores in one pack.
-pub(crate) const FOLD_PACK_BYTES: usize = 32 << 20;
+/// Objects over which a push is spread that nobody waits for.
+pub(crate) const PACED_OBJECTS: u64 = 32;
+/// Smallest of them, bytes.
+pub(crate) const PACED_OBJECT_BYTES_MIN: usize = 256 << 10;
+/// What other groups may still have to push when a moment of all of them is cut, bytes: what a
+/// write that waits for the origin may have to wait for.
+pub(crate) const MOMENT_BYTES: u64 = 1 << 20;
+/// Chunks that a fold reads and hashes before it stores them, bytes.
+pub(crate) const FOLD_BATCH_BYTES: usize = 32 << 20;
+/// Packs over which a fold is spread.
+pub(crate) const FOLD_PACKS: usize = 16;
+/// Smallest of them but for the last, bytes.
+pub(crate) const FOLD_PACK_BYTES_MIN: usize = 1 << 20;
+/// Bytes of the manifest that each log object pays for: with fewer objects, a fold waits.
+pub(crate) const FOLD_MANIFEST_BYTES_PER_OBJECT: u64 = 16 << 10;
+/// Objects from which every volume is folded.
+pub(crate) const FOLD_OBJECTS_MAX: u64 = 65_536;

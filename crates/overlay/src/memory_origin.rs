@@ -49,11 +49,16 @@ impl MemoryOrigin {
         self.objects.lock().get(key).cloned()
     }
 
+    /// Returns a manifest that is in the origin.
+    pub(crate) fn manifest(&self, digest: &Digest) -> Manifest {
+        let name = digest.to_string();
+        let key = format!("manifests/{}/{name}", &name[..2]);
+        Manifest::parse(self.object(&key).expect("the manifest is there")).unwrap()
+    }
+
     /// Returns the content of a disk that is in the origin.
     pub(crate) fn disk(&self, manifest: &Digest) -> Vec<u8> {
-        let name = manifest.to_string();
-        let key = format!("manifests/{}/{name}", &name[..2]);
-        let manifest = Manifest::parse(self.object(&key).expect("the manifest is there")).unwrap();
+        let manifest = self.manifest(manifest);
         let len = manifest.chunk_size().bytes();
         let mut disk = Vec::new();
         for entry in manifest.entries() {

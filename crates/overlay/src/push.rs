@@ -22,10 +22,12 @@ use acstor_types::DiskId;
 use bytes::Bytes;
 use hashbrown::HashMap;
 
+use crate::cadence::Pace;
+use crate::durability::DurabilityClass;
 use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::log::LocalLog;
-use crate::map_state::Stream;
+use crate::map_state::{MapState, Stream};
 use crate::origin_log::{LogObjectInfo, ObjectBody, log_key, log_object_info};
 use crate::record::SECTOR;
 use crate::seal::{digest_of, first_free, object_at, open_batches};
@@ -46,6 +48,8 @@ pub(crate) struct Wanted {
     pub is_held: bool,
     /// All of `asked` is wanted as it is at one moment.
     pub is_whole: bool,
+    /// The batch under way has sent its share of this time; nobody waits for it.
+    pub is_paced: bool,
 }
 
 /// A push of one volume that is under way, and where the next one goes.
@@ -89,6 +93,8 @@ struct Batch {
     position: (usize, u64),
     /// The object that must go into the next slot, whatever happens.
     object: Option<(Vec<Bytes>, bool)>,
+    /// When the next object is to be sent, if nobody waits for it.
+    pace: Option<Pace>,
 }
 
 /// Why a push stopped.
@@ -179,6 +185,28 @@ impl Pusher {
         self.main.is_some() || self.aside.is_some()
     }
 
+    /// Returns until when the batch under way is to wait, and bits of the groups that can go aside
+    /// of it; `None`: nothing is to wait.
+    pub(crate) fn paced(&self, now: Instant) -> Option<(Instant, u32)> {
+        let main = self.main.as_ref().filter(|_| self.aside.is_none())?;
+        let next = main.pace.filter(|_| main.object.is_none())?.next_at();
+        (next > now).then(|| (next, main.groups.map_or(0, |groups| self.all() & !groups)))
+    }
+
+    /// Returns whether the origin holds no part of a batch.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_under_way() && self.owed == 0 && !self.is_aside_owed
+    }
+
+    /// Bits of the groups of which the origin holds a part of a batch.
+    pub(crate) fn groups_under_way(&self) -> u32 {
+        let groups = |batch: &Option<Batch>| {
+            batch.as_ref().map_or(0, |batch| batch.groups.unwrap_or_else(|| self.all()))
+        };
+        let aside_owed = if self.is_aside_owed { self.all() } else { 0 };
+        groups(&self.main) | groups(&self.aside) | self.owed | aside_owed
+    }
+
     /// Asks the origin for the next free slot where that is not known.
     pub(crate) fn find_next(&mut self) -> Result<u64, PushError> {
         if let Some(next) = self.next {
@@ -212,7 +240,8 @@ impl Pusher {
     /// Chooses the batch that goes on. Who waits overtakes a batch of other groups at the end of an
     /// object; after that, one object of the other goes, so that neither starves.
     fn choose(&mut self, log: &LocalLog, wanted: Wanted) -> Option<Stream> {
-        let Wanted { asked, due, is_held, is_whole } = wanted;
+        let Wanted { asked, due, is_held, is_whole, is_paced } = wanted;
+        let due = if is_held { 0 } else { due };
         if self.is_aside_owed && self.aside.is_none() {
             // Nobody knows of which groups it is: it is of all now.
             return self.begin(log, Stream::Aside, self.all(), true);
@@ -223,8 +252,11 @@ impl Pusher {
         if let Some(main) = &self.main {
             // Its next object may be stored already, and no other one can take that slot.
             let is_promised = main.object.is_some();
-            let apart = if is_whole { 0 } else { asked & !main.groups.unwrap_or(u32::MAX) };
-            let is_asked = is_whole || asked & !apart != 0;
+            let own = main.groups.unwrap_or(u32::MAX);
+            // What is due would wait as long as a batch is spread, which is another one's period.
+            let apart = if is_whole { 0 } else { (asked | due) & !own };
+            let is_asked = is_whole || asked & own != 0;
+            let is_held = is_held || is_paced;
             let is_turn = !self.was_aside || is_held && !is_asked;
             if apart != 0
                 && is_turn
@@ -244,7 +276,7 @@ impl Pusher {
             let groups = if is_held { 0 } else { self.owed | due };
             return if groups == 0 { None } else { self.begin(log, Stream::Main, groups, false) };
         }
-        let rest = if is_held { 0 } else { due & !asked };
+        let rest = due & !asked;
         self.was_asked = asked != 0 && (rest == 0 || !self.was_asked);
         let groups = if self.was_asked { asked } else { rest };
         self.begin(log, Stream::Main, groups, false)
@@ -259,10 +291,11 @@ impl Pusher {
         is_needed: bool,
     ) -> Option<Stream> {
         let is_chosen = |group: u8| groups & 1 << group != 0;
-        let (through, is_begun) = {
+        let (through, is_begun, deadline) = {
             let head = log.head.lock();
-            let is_begun = log.map.write().begin_cut(stream, is_chosen);
-            (head.next_sequence - 1, is_begun)
+            let mut map = log.map.write();
+            let deadline = deadline(&map, is_chosen);
+            (head.next_sequence - 1, map.begin_cut(stream, is_chosen), deadline)
         };
         if !is_begun && !is_needed {
             self.covered(stream, groups, through);
@@ -270,8 +303,12 @@ impl Pusher {
         }
         while !log.map.write().resolve_some(stream, RESOLVE_STEP) {}
         let (extents, segments) = log.map.write().take_resolved(stream);
+        let pace = deadline.map(|deadline| {
+            let bytes = extents.iter().map(record_bytes).sum();
+            Pace::until(Instant::now(), deadline, bytes)
+        });
         let (groups, position, object) = (Some(groups), (0, 0), None);
-        let batch = Batch { groups, through, extents, segments, position, object };
+        let batch = Batch { groups, through, extents, segments, position, object, pace };
         *self.batch(stream) = Some(batch);
         Some(stream)
     }
@@ -284,7 +321,7 @@ impl Pusher {
     }
 
     fn step_of(&mut self, log: &LocalLog, stream: Stream) -> Result<(), PushError> {
-        let object_bytes = self.object_bytes;
+        let object_bytes_max = self.object_bytes;
         let (volume, epoch, sequence) = (self.volume, self.epoch, self.find_next()?);
         let Some(batch) = self.batch(stream) else { return Ok(()) };
         // An origin that is ahead of a host which lost power would not be a prefix of anything.
@@ -292,7 +329,8 @@ impl Pusher {
         let (parts, is_last) = match batch.object.take() {
             Some(object) => object,
             None => {
-                let (body, is_last) = batch.next_body(object_bytes)?;
+                let object_bytes = batch.pace.map_or(object_bytes_max, |pace| pace.object_bytes());
+                let (body, is_last) = batch.next_body(object_bytes.min(object_bytes_max))?;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 let info = LogObjectInfo {
                     volume,
@@ -389,6 +427,9 @@ impl Batch {
     /// Returns the next object's records, and whether they are the last.
     fn next_body(&mut self, object_bytes: usize) -> Result<(ObjectBody, bool), OverlayError> {
         let mut body = ObjectBody::default();
+        // A long run in an object that is to be small is several records.
+        let record_bytes_max =
+            object_bytes.clamp(limits::LOG_RECORD_BYTES_MAX / 16, limits::LOG_RECORD_BYTES_MAX);
         let mut run = Vec::new();
         while let Some(extent) = self.extents.get(self.position.0).copied() {
             if body.is_full(object_bytes) {
@@ -398,21 +439,34 @@ impl Batch {
             if extent.place == Place::Zero {
                 body.push_zeroes(start * SECTOR, (extent.end - start) * SECTOR);
                 self.position = (self.position.0 + 1, 0);
+                self.note(record_bytes(&extent));
                 continue;
             }
-            self.fill_run(start, &mut run)?;
+            self.fill_run(start, record_bytes_max, &mut run)?;
             body.push_data(start * SECTOR, &run);
+            self.note(run.len() as u64);
         }
         Ok((body, true))
     }
 
+    fn note(&mut self, bytes: u64) {
+        if let Some(pace) = &mut self.pace {
+            pace.note(bytes);
+        }
+    }
+
     /// Collects content that is contiguous on the disk, as much as one record takes.
-    fn fill_run(&mut self, start: u64, run: &mut Vec<u8>) -> Result<(), OverlayError> {
+    fn fill_run(
+        &mut self,
+        start: u64,
+        bytes_max: usize,
+        run: &mut Vec<u8>,
+    ) -> Result<(), OverlayError> {
         run.clear();
         let mut end = start;
         while let Some(extent) = self.extents.get(self.position.0) {
             let from = extent.start + self.position.1;
-            let room = (limits::LOG_RECORD_BYTES_MAX - run.len()) as u64 / SECTOR;
+            let room = (bytes_max - run.len()) as u64 / SECTOR;
             if from != end || extent.place == Place::Zero || room == 0 {
                 break;
             }
@@ -429,6 +483,26 @@ impl Batch {
             };
         }
         Ok(())
+    }
+}
+
+/// Until when what is dirty of groups is to be on the origin; `None`: at once.
+fn deadline(map: &MapState, is_chosen: impl Fn(u8) -> bool) -> Option<Instant> {
+    let groups = map.regions.groups().iter().zip(&map.dirty).enumerate();
+    let dirty =
+        groups.filter(|(number, (_, dirty))| is_chosen(*number as u8) && !dirty.ranges.is_empty());
+    let deadlines = dirty.map(|(_, (group, dirty))| match group.class {
+        DurabilityClass::WriteBack => dirty.oldest.map(|oldest| oldest + group.period),
+        _ => None,
+    });
+    deadlines.min().flatten()
+}
+
+/// What an extent counts in a batch that is spread over time.
+fn record_bytes(extent: &Extent) -> u64 {
+    match extent.place {
+        Place::Zero => SECTOR,
+        Place::Log { .. } => extent.bytes(),
     }
 }
 

@@ -50,6 +50,7 @@ fn config() -> VolumeConfig {
     VolumeConfig {
         directory: "unused".into(),
         quota_bytes: 256 << 20,
+        reserve_bytes: 0,
         segment_bytes: 1 << 20,
         push_rate: None,
         origin_deadline: Duration::from_secs(30),
@@ -251,6 +252,181 @@ fn moment_that_is_asked_for_is_one_of_all_groups() {
     host.core.push_all().unwrap();
     assert_eq!(host.stored().iter().filter(|(is_aside, _)| *is_aside).count(), 0);
     assert_eq!(host.elsewhere(&[THROUGH, 0, 4096]), [2, 3, 1]);
+}
+
+#[test]
+fn batch_that_nobody_waits_for_is_spread_over_its_period() {
+    let host = Host::new();
+    let now = Instant::now();
+    host.write_back(4, 1);
+    assert!(host.core.pusher.lock().paced(now).is_none(), "nothing is under way");
+    host.step(Host::due(WRITE_BACK));
+    let period = Duration::from_secs(30);
+    let (next, apart) = host.core.pusher.lock().paced(Instant::now()).unwrap();
+    assert_eq!(apart, WRITE_THROUGH);
+    // A quarter of it is stored.
+    let after = next.duration_since(now).as_secs_f64() / period.as_secs_f64();
+    assert!((0.2..0.25).contains(&after), "{after}");
+    assert!(host.core.pusher.lock().paced(now + period).is_none(), "its time has come");
+    // It waits, and neither who asks for others nor what is due of others does.
+    let paced = |wanted| Wanted { is_paced: true, ..wanted };
+    host.step(paced(Host::due(WRITE_BACK)));
+    drop(host.write(THROUGH, 2));
+    host.step(paced(Host::asked(WRITE_THROUGH)));
+    drop(host.write(THROUGH, 3));
+    host.step(paced(Host::due(WRITE_THROUGH)));
+    assert_eq!(host.stored(), [MORE, ASIDE, ASIDE]);
+    // Nor does the batch itself when somebody waits for it.
+    host.step(paced(Host::asked(WRITE_BACK)));
+    host.step(Host::due(WRITE_BACK));
+    host.core.push_all().unwrap();
+    assert_eq!(host.stored()[3..], [MORE, MORE, LAST]);
+    assert_eq!(host.elsewhere(&[0, 3 * 4096, THROUGH]), [1, 1, 3]);
+}
+
+#[test]
+fn objects_of_a_period_reach_the_origin_one_by_one() {
+    let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let config = VolumeConfig { directory: directory.path().join("volume"), ..config() };
+    let sink = Arc::new(TimedOrigin::default());
+    let durability = Durability { period_s: 1.0, ..Durability::default() };
+    let opening = Opening { durability, ..opening(1, FIRST, Vec::new()) };
+    let origin: Arc<dyn OriginSink> = sink.clone();
+    let volume = Volume::open(config, opening, None, origin, runtime.handle().clone()).unwrap();
+    volume.core.pusher.lock().object_bytes = 1;
+    for number in 0..8 {
+        let content = Bytes::from(vec![number as u8 + 1; 512]);
+        assert!(matches!(volume.write(number * 4096, content, false), Done::Now(Ok(()))));
+    }
+    while volume.status().dirty_bytes > 0 {
+        std::thread::yield_now();
+    }
+    let times = sink.times.lock();
+    assert_eq!(times.len(), 8);
+    // A busy machine makes it longer, never shorter.
+    assert!(times[7].duration_since(times[0]) > Duration::from_millis(300), "{times:?}");
+}
+
+/// An origin that remembers when objects came.
+#[derive(Default)]
+struct TimedOrigin {
+    origin: MemoryOrigin,
+    times: parking_lot::Mutex<Vec<Instant>>,
+}
+
+impl OriginSink for TimedOrigin {
+    fn put_if_absent(&self, key: &str, parts: &[Bytes]) -> Result<bool, SinkError> {
+        self.times.lock().push(Instant::now());
+        self.origin.put_if_absent(key, parts)
+    }
+
+    fn get(&self, key: &str, size_max: u64) -> Result<Option<Bytes>, SinkError> {
+        self.origin.get(key, size_max)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, SinkError> {
+        self.origin.list(prefix)
+    }
+}
+
+/// An origin during whose storing of one object a guest writes through.
+struct WritingOrigin {
+    origin: MemoryOrigin,
+    /// The device, once it is open, and after how many objects it is written to.
+    device: parking_lot::Mutex<Option<(Arc<Core>, usize)>>,
+    waiters: parking_lot::Mutex<Vec<DeviceFuture<()>>>,
+}
+
+impl OriginSink for WritingOrigin {
+    fn put_if_absent(&self, key: &str, parts: &[Bytes]) -> Result<bool, SinkError> {
+        let is_new = self.origin.put_if_absent(key, parts)?;
+        let mut device = self.device.lock();
+        if let Some((core, left)) = device.as_mut() {
+            *left -= 1;
+            if *left == 0 {
+                let content = Bytes::from(vec![7; 512]);
+                if let Done::Later(waiter) = core.write(Change::Data(THROUGH, content), false) {
+                    self.waiters.lock().push(waiter);
+                }
+                *device = None;
+            }
+        }
+        Ok(is_new)
+    }
+
+    fn get(&self, key: &str, size_max: u64) -> Result<Option<Bytes>, SinkError> {
+        self.origin.get(key, size_max)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, SinkError> {
+        self.origin.list(prefix)
+    }
+}
+
+#[test]
+fn write_through_overtakes_a_push_of_everything() {
+    let (runtime, disk) = (Runtime::new().unwrap(), MemoryDisk::new(1 << 30));
+    let sink = Arc::new(WritingOrigin {
+        origin: MemoryOrigin::default(),
+        device: parking_lot::Mutex::default(),
+        waiters: parking_lot::Mutex::default(),
+    });
+    let log_disk: Arc<dyn crate::LogDisk> = Arc::new(disk);
+    let opening = opening(1, FIRST, Vec::new());
+    let origin: Arc<dyn OriginSink> = sink.clone();
+    let core = open_core(&log_disk, config(), opening, None, origin, runtime.handle().clone());
+    let core = Arc::new(core.unwrap());
+    core.pusher.lock().object_bytes = 256 << 10;
+    // Nothing of it compresses.
+    let noise = |at: u64| {
+        let digests =
+            (0..2048_u64).map(|n| acstor_types::Digest::of(&(at << 16 | n).to_le_bytes()));
+        Bytes::from(digests.flat_map(|digest| *digest.as_bytes()).collect::<Vec<u8>>())
+    };
+    for number in 0..64 {
+        assert!(matches!(
+            core.write(Change::Data(number << 16, noise(number)), false),
+            Done::Now(Ok(()))
+        ));
+    }
+    *sink.device.lock() = Some((Arc::clone(&core), 2));
+    core.push_all().unwrap();
+    let waiter = sink.waiters.lock().pop().expect("somebody wrote through");
+    runtime.block_on(waiter).unwrap();
+    let infos = (FIRST..).map_while(|slot| sink.origin.object(&log_key(VOLUME, 1, slot)));
+    let asides = infos.map(|object| log_object_info(&object).unwrap().is_aside);
+    let asides: Vec<bool> = asides.collect();
+    assert!(asides.len() > 12, "{asides:?}");
+    assert!(asides[..4].contains(&true), "it waited for the rest: {asides:?}");
+    let (last, main) = (asides.len() as u64 + FIRST - 1, core.pusher.lock().is_settled());
+    assert!(main);
+    let range = LogRange { volume: VOLUME, epoch: 1, first: FIRST, last };
+    let disk = MemoryDisk::new(1 << 30);
+    let elsewhere = open(&runtime, &disk, &sink.origin, self::opening(2, last + 2, vec![range]));
+    assert_eq!(elsewhere.read_bytes(THROUGH, 512).unwrap(), [7; 512]);
+    assert_eq!(elsewhere.read_bytes(63 << 16, 64 << 10).unwrap(), noise(63));
+}
+
+#[test]
+fn new_waiter_has_an_origin_that_failed_tried_again() {
+    let host = Host::new();
+    let long = Instant::now() + Duration::from_secs(600);
+    std::thread::scope(|scope| {
+        let arrivals = host.core.arrivals();
+        let earliest = Instant::now() + Duration::from_millis(50);
+        let core = &host.core;
+        let waiting = scope.spawn(move || {
+            core.wait_for_retry(arrivals, earliest, long);
+            Instant::now()
+        });
+        drop(host.write(THROUGH, 1));
+        let ended = waiting.join().unwrap();
+        assert!(ended >= earliest && ended < long);
+    });
+    // Nobody new: only time helps, however many wake it up.
+    let (arrivals, now) = (host.core.arrivals(), Instant::now());
+    host.core.wait_for_retry(arrivals, now, now + Duration::from_millis(30));
+    assert!(now.elapsed() >= Duration::from_millis(30));
 }
 
 /// An origin that takes its time for each object.

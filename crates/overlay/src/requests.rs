@@ -208,10 +208,8 @@ impl Core {
         if self.log.wants_keep.load(Ordering::Relaxed) {
             self.keep_wake.notify_all();
         }
-        let gpt = crate::gpt::HEADER_SECTOR * SECTOR;
-        if offset <= gpt && offset + len > gpt && self.has_partitions.load(Ordering::Relaxed) {
-            self.partitions_due.store(true, Ordering::Release);
-            self.keep_wake.notify_all();
+        if self.has_partitions.load(Ordering::Relaxed) && self.is_in_table(offset, offset + len) {
+            self.partitions_unknown();
         }
         self.acknowledge(offset / SECTOR, (offset + len) / SECTOR, sequence, fua)
     }

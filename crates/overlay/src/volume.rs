@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,30 @@ use parking_lot::Mutex;
 use rand::Rng;
 use tokio::runtime::Handle;
 
-use crate::core::{Base, Core, CoreParts};
+use crate::cadence::fold_share;
+use crate::core::{Base, Core, CoreParts, TABLE_LOOK};
 use crate::device::BlockDevice;
 use crate::disk::{HostDirectory, LogDisk};
-use crate::durability::Durability;
-use crate::fold::{Announce, Folded, LogPosition, fold};
-use crate::gpt;
+use crate::durability::{Durability, DurabilityClass};
+use crate::fold::{Announce, FoldHow, Folded, LogPosition, fold};
 use crate::log::LogConfig;
 use crate::push::{PushError, PushRate, Pusher, Wanted};
 use crate::record::SECTOR;
 use crate::recovery::{create_log, open_log};
-use crate::regions::{Partition, RegionMap};
+use crate::regions::RegionMap;
 use crate::replay::replay;
 use crate::requests::Change;
 use crate::{
-    Opening, OriginSink, OverlayError, OverlayStatus, PushPoint, VolumeConfig, VolumeState,
+    Opening, OriginSink, OverlayError, OverlayStatus, PushPoint, VolumeConfig, VolumeState, limits,
 };
 
 /// Longest that the threads sleep without looking around.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
+const LOOK_AROUND_LEAST: Duration = Duration::from_millis(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
+/// The same where somebody waits who did not at the last attempt.
+const RETRY_ASKED: Duration = Duration::from_secs(1);
 
 /// An open volume. Dropping it closes it; the local log stays and is resumed by the next
 /// [`Volume::open`] with the same epoch.
@@ -179,18 +182,28 @@ impl Volume {
     pub fn set_durability(&self, durability: &Durability) -> Result<(), OverlayError> {
         durability.check()?;
         let _turn = self.core.regions_turn.lock();
-        let partitions = match durability.has_partitions() {
-            true => read_partitions(&self.core)?,
-            false => Vec::new(),
-        };
-        self.core.apply_regions(durability, &partitions);
+        let writes = self.core.table_writes();
+        let partitions = self.core.partitions_of(durability)?.ok_or_else(|| {
+            OverlayError::Unavailable("the partition table is being written: try again".into())
+        })?;
+        self.core.apply_regions(durability, &partitions, writes);
         Ok(())
     }
 
-    /// Returns whether a fold is worth while: the logs over the manifest are that long.
+    /// Returns whether a fold is worth while: the logs over the manifest are that long, and long
+    /// enough for a manifest as large as the volume's. Volumes that are written alike do not reach
+    /// it together: each takes another share of the two.
     pub fn fold_due(&self, bytes: u64, objects: u64) -> bool {
-        self.core.origin_log_bytes.load(Ordering::Relaxed) >= bytes
-            || self.core.origin_log_objects.load(Ordering::Relaxed) >= objects
+        let core = &self.core;
+        let manifest = core.manifest.lock().as_ref().map_or(0, |one| one.as_bytes().len() as u64);
+        let least =
+            (manifest / limits::FOLD_MANIFEST_BYTES_PER_OBJECT).min(limits::FOLD_OBJECTS_MAX);
+        let share = fold_share(core.volume);
+        let is_reached = |value: &AtomicU64, threshold: u64| {
+            value.load(Ordering::Relaxed) as f64 >= threshold as f64 * share
+        };
+        is_reached(&core.origin_log_bytes, bytes.max(manifest))
+            || is_reached(&core.origin_log_objects, objects.max(least))
     }
 
     /// Merges what is in the overlay into packs and a new manifest, and pushes everything that the
@@ -198,10 +211,21 @@ impl Volume {
     /// manifest, before the newest of them is stored; `None`: nothing to fold.
     ///
     /// # Errors
-    /// As [`Volume::push_now`]; [`OverlayError::Unavailable`] with what `announce` answers.
-    pub fn fold(&self, announce: &mut Announce<'_>) -> Result<Option<Folded>, OverlayError> {
+    /// As [`Volume::push_now`]; [`OverlayError::Unavailable`] with what `announce` answers, and
+    /// when it is given up.
+    pub fn fold(
+        &self,
+        announce: &mut Announce<'_>,
+        how: &FoldHow<'_>,
+    ) -> Result<Option<Folded>, OverlayError> {
         let _turn = self.fold_turn.lock();
-        fold(&self.core, announce)
+        fold(&self.core, announce, how)
+    }
+
+    /// Has a fold that is under way given up, and each one from now on, until it is called with
+    /// false: somebody is not to wait for it.
+    pub fn set_fold_unwanted(&self, is_unwanted: bool) {
+        self.core.set_fold_unwanted(is_unwanted);
     }
 
     /// Takes the manifest of a fold as base, once the record names it, and drops from the local
@@ -274,7 +298,7 @@ pub(crate) fn open_core(
     let sizes = LogConfig {
         segment_bytes: config.segment_bytes,
         quota_bytes: config.quota_bytes,
-        reserve_bytes: 0,
+        reserve_bytes: config.reserve_bytes,
     };
     let regions = Arc::new(RegionMap::new(&opening.durability, &[]));
     let groups = regions.groups().len();
@@ -315,8 +339,9 @@ pub(crate) fn open_core(
     core.origin_log_bytes.store(replayed, Ordering::Relaxed);
     core.origin_log_objects.store(objects, Ordering::Relaxed);
     if durability.has_partitions() {
-        match read_partitions(&core) {
-            Ok(partitions) => core.apply_regions(&durability, &partitions),
+        match core.partitions_of(&durability) {
+            Ok(Some(partitions)) => core.apply_regions(&durability, &partitions, 0),
+            Ok(None) => core.partitions_unknown(),
             Err(error) => {
                 tracing::warn!(%volume, %error, "partitions unknown, nothing is pushed until then");
                 core.partitions_unknown();
@@ -361,26 +386,18 @@ fn push_until_closed(core: &Core) {
             core.wait_for_partitions(now + LOOK_AROUND);
             continue;
         }
-        let is_under_way = core.pusher.lock().is_under_way();
-        let mut wanted = match core.wanted(now) {
+        let wanted = match next_push(core, &rate, now) {
             Ok(wanted) => wanted,
-            Err(_) if is_under_way => Wanted::default(),
             Err(next) => {
-                let latest = now + LOOK_AROUND;
-                core.wait_for_push(next.map_or(latest, |next| next.min(latest)));
+                core.wait_for_push(next.min(now + look_around(core)));
                 continue;
             }
         };
-        let wait = rate.wait(now);
-        wanted.is_held = !wait.is_zero();
-        if wanted.is_held && wanted.asked == 0 {
-            core.wait_for_push(now + wait.min(LOOK_AROUND));
-            continue;
-        }
         if core.state() != VolumeState::Open && core.state() != VolumeState::Frozen {
             core.wait_for_close(now + LOOK_AROUND);
             continue;
         }
+        let arrivals = core.arrivals();
         match core.push_one(wanted) {
             Ok(bytes) => {
                 // What somebody waits for uses nothing of the rate up, or it would starve the rest.
@@ -393,8 +410,9 @@ fn push_until_closed(core: &Core) {
                 let error = core.push_failed(error);
                 tracing::warn!(volume = %core.volume, %error, "push failed");
                 if is_retried {
-                    let jitter = rand::rng().random_range(0.5..1.0);
-                    core.wait_for_close(Instant::now() + retry.mul_f64(jitter));
+                    let (now, jitter) = (Instant::now(), rand::rng().random_range(0.5..1.0));
+                    let earliest = now + retry.min(RETRY_ASKED).mul_f64(jitter);
+                    core.wait_for_retry(arrivals, earliest, now + retry.mul_f64(jitter));
                     retry = (retry * 2).min(RETRY_LAST);
                 }
             }
@@ -402,16 +420,50 @@ fn push_until_closed(core: &Core) {
     }
 }
 
+/// How long a push thread sleeps at most: nobody wakes it for the first write of a period.
+fn look_around(core: &Core) -> Duration {
+    let periods = Arc::clone(&core.log.map.read().regions);
+    let periods = periods.groups().iter().filter(|group| group.class == DurabilityClass::WriteBack);
+    let shortest = periods.map(|group| group.period).min().unwrap_or(LOOK_AROUND);
+    (shortest / 8).clamp(LOOK_AROUND_LEAST, LOOK_AROUND)
+}
+
+/// What is to be pushed now; else when to look again.
+fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Instant> {
+    let (is_under_way, paced) = {
+        let pusher = core.pusher.lock();
+        (pusher.is_under_way(), pusher.paced(now))
+    };
+    let (mut wanted, next_due) = core.wanted(now);
+    let latest = next_due.unwrap_or(now + LOOK_AROUND);
+    let wait = rate.wait(now);
+    wanted.is_held = !wait.is_zero();
+    wanted.is_paced = paced.is_some();
+    if wanted.asked != 0 {
+        return Ok(wanted);
+    }
+    if wanted.is_held {
+        return Err(now + wait);
+    }
+    match paced {
+        Some((next, apart)) if wanted.due & apart == 0 => Err(next.min(latest)),
+        _ if wanted.due != 0 || is_under_way => Ok(wanted),
+        _ => Err(latest),
+    }
+}
+
 /// Keeps the local log short, until the volume is closed.
 fn keep_until_closed(core: &Core) {
     let checkpoint_bytes = (core.config.segment_bytes * 4).min(256 << 20);
     while !core.is_closed() {
+        let mut look_again = TABLE_LOOK;
         if core.partitions_due.swap(false, Ordering::AcqRel)
             && let Err(error) = core.learn_partitions()
         {
             tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
             *core.error.lock() = Some(format!("partitions: {error}"));
             core.partitions_due.store(true, Ordering::Release);
+            look_again = LOOK_AROUND;
         }
         if core.log.wants_keep.swap(false, Ordering::AcqRel)
             && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
@@ -425,27 +477,11 @@ fn keep_until_closed(core: &Core) {
         let mut turn = core.keep_queue.lock();
         let is_idle = !core.is_closed() && !core.log.wants_keep.load(Ordering::Acquire);
         if is_idle {
-            core.keep_wake.wait_for(&mut turn, LOOK_AROUND);
+            let is_due = core.partitions_due.load(Ordering::Acquire);
+            let pause = if is_due { look_again } else { LOOK_AROUND };
+            core.keep_wake.wait_for(&mut turn, pause);
         }
     }
-}
-
-/// Reads the partitions of the disk; blocks, and must not be called from a task.
-pub(crate) fn read_partitions(core: &Core) -> Result<Vec<Partition>, OverlayError> {
-    let size = core.size_bytes.load(Ordering::Acquire);
-    let read = |offset: u64, len: usize| -> Result<Option<Vec<u8>>, OverlayError> {
-        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
-            return Ok(None);
-        }
-        core.read_bytes(offset, len).map(Some)
-    };
-    let Some(header) = read(gpt::HEADER_SECTOR * SECTOR, SECTOR as usize)? else {
-        return Ok(Vec::new());
-    };
-    let Some(entries) = gpt::parse_header(&header) else { return Ok(Vec::new()) };
-    let len = entries.len.next_multiple_of(SECTOR as usize);
-    let Some(bytes) = read(entries.offset, len)? else { return Ok(Vec::new()) };
-    Ok(gpt::parse_entries(&entries, &bytes[..entries.len]))
 }
 
 impl BlockDevice for Volume {

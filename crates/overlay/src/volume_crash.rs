@@ -19,7 +19,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::core::Core;
 use crate::disk::LogDisk;
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::fold::fold;
+use crate::fold::{FoldHow, fold};
 use crate::log_crash::{seeds, stamp, write_of};
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::{MemoryBase, MemoryOrigin};
@@ -94,6 +94,7 @@ fn config() -> VolumeConfig {
     VolumeConfig {
         directory: "unused".into(),
         quota_bytes: 1 << 20,
+        reserve_bytes: 0,
         segment_bytes: 64 << 10,
         push_rate: None,
         origin_deadline: Duration::from_secs(30),
@@ -114,7 +115,7 @@ fn open(
         epoch: record.epoch,
         next: record.next,
         size_bytes: SECTORS * 512,
-        manifest: record.manifest,
+        manifest: record.manifest.map(|manifest| origin.manifest(&manifest)),
         logs: record.logs.clone(),
         durability: durability(is_relaxed),
     };
@@ -237,7 +238,8 @@ impl Run {
         let mut groups = || self.rng.random_range(0..16_u32);
         let (asked, due) = (groups() & groups(), groups());
         let (is_held, is_whole) = (self.rng.random_bool(0.2), self.rng.random_bool(0.1));
-        let wanted = Wanted { asked, due, is_held, is_whole };
+        let is_paced = self.rng.random_bool(0.2);
+        let wanted = Wanted { asked, due, is_held, is_whole, is_paced };
         if let Err(PushError::Fenced(why)) = self.core.push_one(wanted) {
             panic!("the owner is fenced: {why}");
         }
@@ -257,7 +259,7 @@ impl Run {
     /// Groups get other regions and numbers, whatever is under way.
     fn change_regions(&mut self) {
         self.is_relaxed = !self.is_relaxed;
-        self.core.apply_regions(&durability(self.is_relaxed), &[]);
+        self.core.apply_regions(&durability(self.is_relaxed), &[], 0);
     }
 
     fn fault(&mut self) {
@@ -280,7 +282,8 @@ impl Run {
             names.extend(manifest.map(acstor_types::PackId));
             Ok(())
         };
-        let Ok(Some(folded)) = fold(&self.core, &mut announce) else { return };
+        let how = FoldHow::default();
+        let Ok(Some(folded)) = fold(&self.core, &mut announce, &how) else { return };
         assert_eq!(names.last().map(|name| name.0), Some(folded.digest));
         self.pushed = [self.states.len() - 1; 4];
         self.note_synced();

@@ -33,6 +33,7 @@ fn open(
     let config = VolumeConfig {
         directory: directory.join("volume"),
         quota_bytes: 4 << 20,
+        reserve_bytes: 0,
         segment_bytes: 128 << 10,
         push_rate: None,
         origin_deadline: Duration::from_secs(60),
@@ -118,7 +119,9 @@ fn everything_at_once_loses_nothing() {
         });
         scope.spawn(|| {
             until_over(Box::new(|| {
-                if let Some(folded) = volume.fold(&mut |_, _| Ok(())).unwrap() {
+                if let Some(folded) =
+                    volume.fold(&mut |_, _| Ok(()), &crate::FoldHow::default()).unwrap()
+                {
                     let disk = origin.disk(&folded.digest);
                     volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), &folded);
                 }

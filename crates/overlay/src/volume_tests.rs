@@ -15,8 +15,8 @@ use crate::durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
 use crate::memory_origin::{MemoryBase, MemoryOrigin};
 use crate::origin_log::log_prefix;
 use crate::{
-    BlockDevice, DeviceError, DeviceErrorKind, Done, ExtentQuery, LogRange, Opening, OverlayError,
-    Piece, TryRead, Volume, VolumeConfig, VolumeState, ZeroHow, seal,
+    BlockDevice, DeviceError, DeviceErrorKind, Done, ExtentQuery, FoldHow, LogRange, Opening,
+    OverlayError, Piece, TryRead, Volume, VolumeConfig, VolumeState, ZeroHow, seal,
 };
 
 const VOLUME: DiskId = DiskId::from_bytes([7; 16]);
@@ -39,6 +39,7 @@ impl Host {
         VolumeConfig {
             directory: path.join("volume"),
             quota_bytes: 8 << 20,
+            reserve_bytes: 0,
             segment_bytes: 1 << 20,
             push_rate: None,
             origin_deadline: DEADLINE,
@@ -238,7 +239,7 @@ fn restart_forgets_no_log_of_the_origin() {
     let status = volume.status();
     assert_eq!(status.origin_log_objects, 6);
     assert!(volume.fold_due(u64::MAX, 6) && volume.fold_due(6 << 16, u64::MAX));
-    let folded = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    let folded = volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     let disk = host.origin.disk(&folded.digest);
     volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), &folded);
     let status = volume.status();
@@ -325,8 +326,11 @@ fn fold_takes_the_logs_place() {
     host.wait(volume.write(0, data(1, 128 << 10), false)).unwrap();
     host.wait(volume.write(1 << 20, data(1, 64 << 10), false)).unwrap();
     host.wait(volume.write(SIZE - 512, data(3, 512), false)).unwrap();
-    assert!(volume.fold(&mut |_, _| Err("no".into())).is_err(), "what the caller refuses fails");
-    let folded = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    assert!(
+        volume.fold(&mut |_, _| Err("no".into()), &FoldHow::default()).is_err(),
+        "what the caller refuses fails"
+    );
+    let folded = volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     assert_eq!((folded.until.epoch, folded.until.sequence), (1, 100));
     let disk = host.origin.disk(&folded.digest);
     assert_eq!(disk.len() as u64, SIZE);
@@ -345,7 +349,7 @@ fn fold_takes_the_logs_place() {
         host.read(&volume, 0, 12288),
         [vec![1; 4096], vec![9; 4096], vec![1; 4096]].concat()
     );
-    let again = volume.fold(&mut |_, _| Ok(())).unwrap().unwrap();
+    let again = volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     assert_eq!(host.origin.disk(&again.digest), host.read(&volume, 0, SIZE as usize));
 }
 
@@ -450,7 +454,10 @@ fn nothing_leaves_before_partitions_are_known() {
     host.wait(volume.write(2048 * 512, data(1, 4096), true)).unwrap();
     host.wait(volume.write(4096 * 512, data(2, 4096), true)).unwrap();
     assert!(matches!(volume.push_now(), Err(OverlayError::Unavailable(_))));
-    assert!(matches!(volume.fold(&mut |_, _| Ok(())), Err(OverlayError::Unavailable(_))));
+    assert!(matches!(
+        volume.fold(&mut |_, _| Ok(()), &FoldHow::default()),
+        Err(OverlayError::Unavailable(_))
+    ));
     until("a period has passed", || {
         volume.status().recovery_point_age.unwrap() > Duration::from_millis(300)
     });

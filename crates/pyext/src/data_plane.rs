@@ -377,9 +377,20 @@ impl DataPlane {
         py: Python<'py>,
         volume: &str,
         announce: Py<PyAny>,
+        spread: f64,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let (volume, spread) = (disk_id(volume)?, self::timeout(spread)?);
+        volumes::fold(py, &self.host, volume, &announce, spread, exception)
+    }
+
+    fn volume_set_fold_unwanted(
+        &self,
+        py: Python<'_>,
+        volume: &str,
+        is_unwanted: bool,
+    ) -> PyResult<()> {
         let volume = disk_id(volume)?;
-        volumes::fold(py, &self.host, volume, &announce, exception)
+        py.detach(|| self.host.volume_set_fold_unwanted(volume, is_unwanted)).map_err(exception)
     }
 
     fn volume_set_base(

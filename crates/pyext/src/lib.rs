@@ -28,4 +28,6 @@ mod _dataplane {
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};
+    #[pymodule_export]
+    use crate::volumes::seal_volume_log;
 }

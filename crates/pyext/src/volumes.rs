@@ -3,14 +3,16 @@
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use acstor_overlay::{OriginSink, PushPoint, Sealed};
-use acstor_types::{Digest, DiskId, PackId};
+use acstor_types::{Digest, DiskId, ErrorKind, PackId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes, PyDict};
 use serde::de::DeserializeOwned;
 
+use crate::errors::raise;
 use crate::host::{Host, HostError};
 use crate::python_sink::PythonSink;
 
@@ -51,17 +53,35 @@ pub(crate) fn sealed<'py>(py: Python<'py>, sealed: &Sealed) -> PyResult<Bound<'p
     Ok(dict)
 }
 
+/// Ends an epoch of a volume's log, wherever its owner is; needs no runtime.
+#[pyfunction]
+pub(crate) fn seal_volume_log<'py>(
+    py: Python<'py>,
+    volume: &str,
+    epoch: u32,
+    first: u64,
+    origin: Py<PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let id: DiskId = volume
+        .parse()
+        .map_err(|error| raise(ErrorKind::Invalid, format!("{volume:?}: {error}")))?;
+    let sink = sink(origin);
+    let end = py.detach(|| acstor_overlay::seal(&*sink, id, epoch, first));
+    sealed(py, &end.map_err(|error| raise(error.kind(), error))?)
+}
+
 /// Folds a volume; `announce` is called, attached, before anything is stored.
 pub(crate) fn fold<'py>(
     py: Python<'py>,
     host: &Host,
     volume: DiskId,
     announce: &Py<PyAny>,
+    spread: Duration,
     exception: impl Fn(HostError) -> PyErr,
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
     let mut refusal: Option<PyErr> = None;
     let outcome = py.detach(|| {
-        host.volume_fold(volume, &mut |packs: &[PackId], manifest: Option<Digest>| {
+        host.volume_fold(volume, spread, &mut |packs: &[PackId], manifest: Option<Digest>| {
             let packs: Vec<String> = packs.iter().map(|pack| pack.0.to_string()).collect();
             let manifest = manifest.map(|digest| digest.to_string());
             let called = Python::attach(|py| announce.call1(py, (packs, manifest)).map(|_| ()));

@@ -15,7 +15,7 @@ from acstor.dataplane_host import volume_files, volume_states
 from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.groups import group_id
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptVolume, VolumeFiles
+from acstor.dataplane_host.volume_files import KeptStandby, KeptVolume, VolumeFiles
 from acstor.dataplane_host.volume_sockets import VolumeSockets, descriptor_name
 from acstor.dataplane_host.volume_states import TRANSITIONS, VolumeEvent, next_state
 from acstor.states import IllegalTransitionError
@@ -23,6 +23,8 @@ from tests.fixtures.documents import ROOT
 
 VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
 GOLDEN = ROOT / "tests" / "golden" / "volume-kept-v1.json"
+STANDBY_GOLDEN = ROOT / "tests" / "golden" / "volume-standby-v1.json"
+STANDBY = KeptStandby(VOLUME, 1 << 30)
 PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "volume.rst"
 KEPT = KeptVolume(
     volume=VOLUME,
@@ -64,6 +66,57 @@ def test_malformed_state_is_refused(before: bytes, after: bytes) -> None:
     assert before in content
     with pytest.raises(exception.CorruptError):
         KeptVolume.decode(content.replace(before, after, 1))
+
+
+def test_kept_standby_version_requires_update() -> None:
+    assert volume_files.STANDBY_VERSION == 1
+    assert STANDBY.encode() == STANDBY_GOLDEN.read_bytes()
+    assert KeptStandby.decode(STANDBY_GOLDEN.read_bytes()) == STANDBY
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"version":1', b'"version":2'),
+        (b"1073741824", b"1073741825"),
+        (b"1073741824", b"0"),
+        (b"1073741824", b'"x"'),
+        (b"1073741824", b"1e300"),
+        (b"}", b',"more":1}'),
+        (b"{", b"["),
+    ],
+)
+def test_malformed_standby_is_refused(before: bytes, after: bytes) -> None:
+    content = STANDBY_GOLDEN.read_bytes()
+    assert before in content
+    with pytest.raises(exception.CorruptError):
+        KeptStandby.decode(content.replace(before, after, 1))
+
+
+def test_standby_is_kept_until_there_is_something_to_own(tmp_path: pathlib.Path) -> None:
+    """Killed after any step, the next process follows or owns the volume, and never forgets it."""
+    files = VolumeFiles(str(tmp_path))
+    files.keep_standby(STANDBY)
+    assert files.kept() == {VOLUME: STANDBY}
+    files.make(VOLUME)
+    assert files.kept() == {VOLUME: STANDBY}
+    files.keep(KEPT, b"manifest")
+    assert files.kept() == {VOLUME: KEPT}
+    files.keep_standby(STANDBY)
+    assert files.kept() == {VOLUME: STANDBY}
+    assert files.find(VOLUME) is None
+    # Killed between two steps of either: both are there.
+    pathlib.Path(files.directory(VOLUME), "volume.json").write_bytes(KEPT.encode())
+    assert files.kept() == {VOLUME: STANDBY}
+    files.remove(VOLUME)
+    assert files.kept() == {}
+
+
+def test_reserve_is_a_share_of_the_file_system(tmp_path: pathlib.Path) -> None:
+    found = os.statvfs(tmp_path)
+    size = found.f_blocks * found.f_frsize
+    assert VolumeFiles(str(tmp_path), 5).reserve_bytes() == size * 5 // 100
+    assert VolumeFiles(str(tmp_path)).reserve_bytes() == 0
 
 
 def test_files_are_there_until_they_are_removed(tmp_path: pathlib.Path) -> None:

@@ -3,102 +3,22 @@
 import os
 import pathlib
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from oslo_config import cfg
-from oslo_log import log
 
 from acstor import exception
 from acstor.admin.client import AdminClient
-from acstor.conf import loading
 from acstor.dataplane_host import volume_duty
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository.repository import Repository
 from acstor.volumes.store import NewVolume, VolumeStore
-from tests.doubles.memory_data_plane import MemoryDataPlane
 from tests.doubles.memory_runtime import make_manifest
-from tests.doubles.memory_volumes import MemoryVolume
 from tests.fixtures.conditions import wait_for
-
-VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
-SIZE = 1 << 20
+from tests.unit.dataplane_host.volume_hosts import SIZE, VOLUME, HostUnderTest, move_to_second
 
 Call = Callable[..., Any]
-
-
-class HostUnderTest:
-    """One host with volumes; processes of it follow each other."""
-
-    def __init__(self, conf: cfg.ConfigOpts, origin: MemoryOrigin) -> None:
-        self.conf = conf
-        self.plane = MemoryDataPlane(conf, origin)
-        self.plane.start()
-        self.client = AdminClient(conf.dataplane.admin_socket)
-
-    def call(self, method: str, **params: Any) -> Any:
-        return self.client.call(f"volume.{method}", volume=VOLUME, **params)
-
-    def open(self) -> dict[str, Any]:
-        opened: dict[str, Any] = self.call("open", role="owner")
-        return opened
-
-    def restart(self) -> None:
-        """End the process without a word to the volumes, as a kill does."""
-        assert self.plane.runtime is not None
-        self.plane.stop_for_next()
-        self.plane.start()
-
-    @property
-    def device(self) -> MemoryVolume:
-        assert self.plane.runtime is not None
-        return self.plane.runtime.volumes[VOLUME]
-
-    @property
-    def state(self) -> str:
-        return str(self.call("status")["state"])
-
-
-@pytest.fixture
-def origin() -> MemoryOrigin:
-    return MemoryOrigin()
-
-
-@pytest.fixture
-def store(origin: MemoryOrigin) -> VolumeStore:
-    store = VolumeStore(Repository.init(origin))
-    store.create(NewVolume(VOLUME, SIZE))
-    store.allow_host(VOLUME, "h1")
-    return store
-
-
-@pytest.fixture
-def add_host(
-    conf: cfg.ConfigOpts, origin: MemoryOrigin, tmp_path: pathlib.Path, short_path: pathlib.Path
-) -> Iterator[Callable[[str], HostUnderTest]]:
-    hosts: list[HostUnderTest] = []
-
-    def add(name: str) -> HostUnderTest:
-        conf_of_host = conf
-        if name != "h1":
-            text = (tmp_path / "acstor.conf").read_text()
-            text = text.replace(str(tmp_path), f"{tmp_path}/{name}")
-            text = text.replace(str(short_path), f"{short_path}/{name}")
-            path = tmp_path / f"{name}.conf"
-            path.write_text(text.replace("host = h1", f"host = {name}"))
-            conf_of_host = loading.load("test", ["--config-file", str(path)], log.register_options)
-        hosts.append(HostUnderTest(conf_of_host, origin))
-        return hosts[-1]
-
-    yield add
-    for host in hosts:
-        host.plane.stop()
-
-
-@pytest.fixture
-def host(store: VolumeStore, add_host: Callable[[str], HostUnderTest]) -> HostUnderTest:
-    return add_host("h1")
 
 
 def test_opening_owns_the_volume_and_binds_its_socket(
@@ -257,73 +177,6 @@ def test_wrong_parameters_are_refused(
 ) -> None:
     with pytest.raises(exception.InvalidError):
         host.call(method, **params)
-
-
-def move_to_second(store: VolumeStore, add_host: Callable[[str], HostUnderTest]) -> HostUnderTest:
-    """Have h2 take over what h1 owns."""
-    store.disallow_host(VOLUME, "h1")
-    store.allow_host(VOLUME, "h2")
-    second = add_host("h2")
-    second.open()
-    return second
-
-
-# Live migration
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have hosts look at volumes all the time."""
-    monkeypatch.setattr(volume_duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(volume_duty, "_WATCH_INTERVAL", 0.02)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_volume_follows_its_guest_and_back(
-    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
-) -> None:
-    host.restart()
-    second = add_host("h2")
-    host.open()
-    host.device.write(512)
-    store.begin_standby(VOLUME, "h2")
-    opened = second.call("open", role="standby")
-    assert (opened["state"], opened["role"], opened["size_bytes"]) == ("standby", "standby", SIZE)
-    assert second.device.listener is not None
-    assert store.get(VOLUME).record.owner == "h1"
-
-    second.device.is_wanted = True
-    wait_for("h2 serves", lambda: second.state == "serving")
-    wait_for("h1 follows", lambda: host.state == "standby")
-    record = store.get(VOLUME).record
-    assert (record.owner, record.epoch) == ("h2", 2)
-    assert len(record.logs) == 1, "what was written on h1 was pushed"
-    assert second.call("status")["role"] == "owner"
-
-    second.device.write(512)
-    host.device.is_wanted = True
-    wait_for("h1 serves", lambda: host.state == "serving")
-    assert host.device.spec["epoch"] == 3
-    assert len(host.device.spec["logs"]) == 2
-    second.call("close", force=False)
-    assert store.get(VOLUME).record.owner == "h1"
-    host.call("close", force=False)
-    assert store.get(VOLUME).record.owner is None
-
-
-def test_standby_of_a_volume_that_nobody_owns_is_its_owner(host: HostUnderTest) -> None:
-    opened = host.call("open", role="standby")
-    assert (opened["state"], opened["role"]) == ("serving", "owner")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_owner_that_was_taken_over_notices_without_writing(
-    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
-) -> None:
-    host.restart()
-    host.open()
-    move_to_second(store, add_host)
-    wait_for("the volume is fenced", lambda: host.state == "fenced")
 
 
 # Restarts
@@ -544,6 +397,26 @@ def test_long_log_is_folded_by_itself(
     wait_for("the volume is served", lambda: host.state == "serving")
     assert host.device.spec["manifest_path"] == path
     assert host.device.spec["next"] == record.next
+
+
+def test_nobody_waits_for_a_fold_that_takes_its_time(
+    host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_duty, "_INTERVAL", 0.02)
+    host.restart()
+    host.open()
+    host.device.write(512)
+    host.call("push")
+    host.device.may_fold.clear()
+    host.device.is_fold_due = True
+    wait_for("a fold", lambda: host.device.is_folding)
+    assert host.call("fold")["is_folded"], "at once"
+    host.device.write(512)
+    host.call("push")
+    host.device.is_fold_due = True
+    wait_for("a fold once more", lambda: host.device.is_folding)
+    host.call("close", force=False)
+    assert store.get(VOLUME).record.owner is None
 
 
 def test_fold_without_a_log_changes_nothing(host: HostUnderTest, store: VolumeStore) -> None:

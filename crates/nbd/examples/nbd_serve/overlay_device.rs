@@ -40,6 +40,7 @@ pub(crate) fn open(
     let config = VolumeConfig {
         directory: directory.to_owned(),
         quota_bytes: 4 * size_bytes + 8 * SEGMENT_BYTES,
+        reserve_bytes: 0,
         segment_bytes: SEGMENT_BYTES,
         push_rate: None,
         origin_deadline: Duration::from_secs(30),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use acstor_overlay::{Announce, LogPosition, OriginSink, Sealed, VolumeConfig};
+use acstor_overlay::{Announce, FoldHow, LogPosition, OriginSink, Sealed, VolumeConfig};
 use acstor_types::{Digest, DiskId};
 use bytes::Bytes;
 
@@ -37,17 +37,22 @@ impl Host {
         Ok(acstor_overlay::seal(sink, volume, epoch, first)?)
     }
 
-    /// Stores what was pushed as packs and a manifest, for the caller to install.
+    /// Stores what was pushed as packs and a manifest, for the caller to install; what it stores
+    /// is spread over a time, and kept in the chunk store.
     ///
     /// # Errors
     /// [`HostError::Overlay`]; the fold is given up then.
     pub(crate) fn volume_fold(
         &self,
         volume: DiskId,
+        spread: Duration,
         announce: &mut Announce<'_>,
     ) -> Result<Option<FoldMade>, HostError> {
         let owned = self.owned_volume(volume)?;
-        let folded = owned.overlay.fold(announce)?;
+        let keep = |digest: &Digest, content: &Bytes| {
+            self.parts.read_path.keep(*digest, content.clone());
+        };
+        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep })?;
         let made = folded.as_ref().map(|folded| FoldMade {
             content: folded.content.clone(),
             digest: folded.digest,
@@ -57,13 +62,27 @@ impl Host {
         Ok(made)
     }
 
+    /// Has folds of a volume given up, or no longer.
+    ///
+    /// # Errors
+    /// [`HostError::VolumeNotOpen`], [`HostError::VolumeNotOwned`].
+    pub(crate) fn volume_set_fold_unwanted(
+        &self,
+        volume: DiskId,
+        is_unwanted: bool,
+    ) -> Result<(), HostError> {
+        self.owned_volume(volume)?.overlay.set_fold_unwanted(is_unwanted);
+        Ok(())
+    }
+
     /// Settings of the overlay of a volume whose local log is in `directory`.
-    pub(super) fn volume_config(&self, directory: &Path) -> VolumeConfig {
+    pub(super) fn volume_config(&self, directory: &Path, reserve_bytes: u64) -> VolumeConfig {
         let settings = &self.parts.settings;
         let given = |value: u64| (value > 0).then_some(value);
         VolumeConfig {
             directory: directory.to_owned(),
             quota_bytes: given(settings.volumes_quota_bytes).unwrap_or(NO_QUOTA),
+            reserve_bytes,
             segment_bytes: settings.volumes_segment_bytes,
             push_rate: given(settings.volumes_push_bytes_per_s),
             origin_deadline: Duration::from_millis(settings.volumes_origin_deadline_ms),

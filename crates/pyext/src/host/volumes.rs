@@ -33,6 +33,7 @@ pub(crate) struct VolumeSpec {
     durability: Value,
     iops: u64,
     bytes_per_s: u64,
+    reserve_bytes: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,11 +171,11 @@ impl Host {
             epoch: spec.epoch,
             next: spec.next,
             size_bytes: spec.size_bytes,
-            manifest: manifest.as_ref().map(Manifest::digest),
+            manifest: manifest.clone(),
             logs,
             durability,
         };
-        let config = self.volume_config(&spec.directory);
+        let config = self.volume_config(&spec.directory, spec.reserve_bytes);
         match Volume::open(config, opening, view, sink, self.handle.clone()) {
             Ok(overlay) => Ok(OwnedVolume {
                 overlay,

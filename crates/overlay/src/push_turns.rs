@@ -1,0 +1,240 @@
+//! What of a volume is pushed when, and who waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::durability::DurabilityClass;
+use crate::push::{PushError, Wanted};
+use crate::regions::RegionMap;
+use crate::{DeviceErrorKind, OverlayError, limits};
+
+/// Batches that are pushed ahead of a moment of all groups, at most.
+const ROUNDS_AHEAD: u32 = 4;
+
+impl Core {
+    /// What must be pushed now, and when to look again.
+    pub(crate) fn wanted(&self, now: Instant) -> (Wanted, Option<Instant>) {
+        let asked = self.asked();
+        let map = self.log.map.read();
+        let mut due = 0;
+        let mut next = None;
+        for (number, group) in map.regions.groups().iter().enumerate() {
+            if let Some(oldest) = map.dirty[number].oldest {
+                // What is left of a write that nobody waits for any more goes at once, too.
+                let after = match group.class {
+                    DurabilityClass::WriteBack => self.cadence.cut_after(group.period),
+                    _ => Duration::ZERO,
+                };
+                let at = oldest + after;
+                if at <= now {
+                    due |= 1 << number;
+                } else {
+                    next = Some(next.map_or(at, |other: Instant| other.min(at)));
+                }
+            }
+        }
+        (Wanted { asked, due, ..Wanted::default() }, next)
+    }
+
+    /// Bits of the groups that somebody waits for.
+    fn asked(&self) -> u32 {
+        self.queue.lock().waiters.iter().fold(0, |groups, waiter| groups | waiter.groups)
+    }
+
+    /// How many have waited for the origin so far.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.queue.lock().arrivals
+    }
+
+    /// Pushes one object of what is wanted or under way; returns its bytes if nobody waits for it.
+    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<u64, PushError> {
+        if self.are_partitions_unknown() {
+            let cause = "partitions of the volume could not be read yet: is its base reachable?";
+            return Err(PushError::Retry(OverlayError::Unavailable(cause.to_owned())));
+        }
+        let mut pusher = self.pusher.lock();
+        let before = (pusher.stored_bytes, pusher.stored_objects);
+        let result = pusher.step(&self.log, wanted);
+        let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
+        self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
+        if bytes > 0 {
+            *self.progress.lock() = Instant::now();
+        }
+        if result.is_ok() {
+            self.answer_waiters(&pusher);
+        }
+        result
+    }
+
+    /// Pushes everything that was acknowledged before the call, as it is at one moment.
+    ///
+    /// A moment of all groups is one batch, and a write that goes through would wait for all of
+    /// it. What others have written is therefore pushed ahead, in batches that it overtakes, until
+    /// little is left for the moment itself (as a live migration copies memory ahead).
+    pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        for _ in 0..ROUNDS_AHEAD {
+            let ahead = self.groups_ahead();
+            if ahead == 0 {
+                break;
+            }
+            self.push_until(self.log.appended(), |_| ahead, false)?;
+        }
+        self.push_until(self.log.appended(), Core::pushed_groups, true)
+    }
+
+    /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
+    pub(crate) fn push_groups(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        self.push_until(self.log.appended(), Core::pushed_groups, false)
+    }
+
+    /// Ends the batch that is under way, if any.
+    pub(crate) fn finish_push(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        self.push_until(0, |_| 0, false)
+    }
+
+    /// Bits of the groups to be pushed ahead of a moment of all.
+    fn groups_ahead(&self) -> u32 {
+        if !self.has_write_through.load(Ordering::Acquire) {
+            return 0;
+        }
+        let map = self.log.map.read();
+        if map.dirty_sectors() * crate::SECTOR_BYTES <= limits::MOMENT_BYTES {
+            return 0;
+        }
+        let groups = map.regions.groups().iter().enumerate();
+        let ahead = groups.filter(|(_, group)| group.class == DurabilityClass::WriteBack);
+        ahead.map(|(number, _)| 1 << number).sum()
+    }
+
+    /// Pushes until groups are on the origin up to `target`, and no batch is there in part.
+    fn push_until(
+        &self,
+        target: u64,
+        groups: impl Fn(&RegionMap) -> u32,
+        is_whole: bool,
+    ) -> Result<(), OverlayError> {
+        let mut failures = 0;
+        loop {
+            self.check_open()?;
+            let mut asked = groups(&Arc::clone(&self.log.map.read().regions));
+            {
+                let pusher = self.pusher.lock();
+                let mut wanted = (0..32_u8).filter(|group| asked & 1 << group != 0);
+                let is_there = wanted.all(|group| pusher.through(group) >= target);
+                if is_there && pusher.last().is_some() && pusher.is_settled() {
+                    return Ok(());
+                }
+                asked |= pusher.groups_under_way();
+            }
+            if !is_whole {
+                // They overtake, and are not to wait for the push thread's turn.
+                asked |= self.asked();
+            }
+            match self.push_one(Wanted { asked, is_whole, ..Wanted::default() }) {
+                Ok(_) => {}
+                Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
+                    return Err(self.push_failed(error));
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures > 2 {
+                        return Err(self.push_failed(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), OverlayError> {
+        match self.check_writable() {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind == DeviceErrorKind::Fenced => {
+                Err(OverlayError::Fenced(self.volume))
+            }
+            Err(error) => Err(OverlayError::Unavailable(error.message)),
+        }
+    }
+
+    /// Notes why a push failed.
+    pub(crate) fn push_failed(&self, error: PushError) -> OverlayError {
+        match error {
+            PushError::Fenced(why) => {
+                self.fence(&why);
+                OverlayError::Fenced(self.volume)
+            }
+            PushError::Retry(error) => {
+                *self.error.lock() = Some(format!("push: {error}"));
+                error
+            }
+            PushError::Local(why) => {
+                *self.error.lock() = Some(why.clone());
+                OverlayError::Unavailable(why)
+            }
+        }
+    }
+
+    /// Waits for partitions to be known, the volume to be closed, or `until`.
+    pub(crate) fn wait_for_partitions(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed()
+            && self.are_partitions_unknown()
+            && !self.wake.wait_until(&mut queue, until).timed_out()
+        {}
+    }
+
+    /// Waits until something is to be pushed, the volume is closed, or `until`.
+    pub(crate) fn wait_for_push(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        if queue.waiters.is_empty() && !self.is_closed() {
+            self.wake.wait_until(&mut queue, until);
+        }
+    }
+
+    /// Waits until the origin is to be tried again: `until`, or from `earliest` on when somebody
+    /// waits who did not when there had been `arrivals`; or for the volume to be closed.
+    pub(crate) fn wait_for_retry(&self, arrivals: u64, earliest: Instant, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed() {
+            let until = if queue.arrivals == arrivals { until } else { until.min(earliest) };
+            if Instant::now() >= until || self.wake.wait_until(&mut queue, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a fold goes on.
+    ///
+    /// # Errors
+    /// [`OverlayError::Unavailable`] when the fold is to be given up, or the volume is closed.
+    pub(crate) fn wait_for_fold(&self, until: Instant) -> Result<(), OverlayError> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.is_closed() || self.is_fold_unwanted.load(Ordering::Acquire) {
+                return Err(OverlayError::Unavailable("the fold was given up".to_owned()));
+            }
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            self.wake.wait_until(&mut queue, until);
+        }
+    }
+
+    /// Has a fold that is under way given up, or no longer.
+    pub(crate) fn set_fold_unwanted(&self, is_unwanted: bool) {
+        let _queue = self.queue.lock();
+        self.is_fold_unwanted.store(is_unwanted, Ordering::Release);
+        self.wake.notify_all();
+    }
+
+    /// Waits for the volume to be closed, or `until`.
+    pub(crate) fn wait_for_close(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
+    }
+}
