@@ -6,7 +6,7 @@ from typing import Any
 
 from cliff import columns, lister, show
 
-from acstor import exception
+from acstor import dataplane, exception
 from acstor.admin.client import AdminClient
 from acstor.cli import repository_access
 from acstor.cli.columns import Fields, Size
@@ -111,6 +111,40 @@ class FoldVolume(show.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Fold, and return what the data plane says."""
         return _answer(_client(self.app, parsed_args), "volume.fold", parsed_args.volume)
+
+
+class SettleVolume(show.ShowOne):
+    """Give up what a lost host did not push of a volume, so that it can be used without that host.
+
+    For a volume that no host may attach any more: snapshots and clones of it need not wait until it
+    is attached elsewhere, which does the same. What the host acknowledged and had not pushed is
+    lost, even if the host comes back: its recovery point is the last push.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        return _with_volume(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Row:
+        """Settle, and return from whom the volume was taken and what it has."""
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
+
+        def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
+            with dataplane.translated(f"sealing epoch {epoch} of volume {volume}"):
+                end = dataplane.seal_volume_log(volume, epoch, first, repository.origin)
+            assert end["seal"] is not None
+            return end["last"], end["seal"]
+
+        change = VolumeStore(repository).settle(parsed_args.volume, seal)
+        state = state_of(change.after)
+        fields = {
+            "id": parsed_args.volume,
+            "former_owner": change.before.owner or "",
+            "state": state.value if state else "",
+            "log_objects": _log_objects(change.after.logs),
+        }
+        return tuple(fields), tuple(fields.values())
 
 
 class ListSnapshots(lister.Lister):

@@ -72,7 +72,7 @@ ACTORS: dict[VolumeEvent, Actor] = {
     VolumeEvent.REVERT: Actor.CONTROL_PLANE,
     VolumeEvent.DELETE: Actor.CONTROL_PLANE,
     VolumeEvent.ACQUIRE: Actor.ALLOWED_HOST,
-    VolumeEvent.TAKE_OVER: Actor.ALLOWED_HOST,
+    VolumeEvent.TAKE_OVER: Actor.ALLOWED_HOST,  # and the control plane, while no host is allowed
     VolumeEvent.RECORD_TAKEOVER: Actor.OWNER,
     VolumeEvent.ADVANCE: Actor.OWNER,
     VolumeEvent.FOLD: Actor.OWNER,

@@ -18,9 +18,9 @@ from acstor.volumes import log_range, record_refs
 from acstor.volumes import record as records
 from acstor.volumes.durability import Durability
 from acstor.volumes.edits import RecordEdits
-from acstor.volumes.ownership import Ownership
 from acstor.volumes.record import DiskState, Pending, SnapshotRecord, VolumeRecord
 from acstor.volumes.record_refs import Change, Snapshot, Volume, check_sound
+from acstor.volumes.settling import Settling
 from acstor.volumes.states import VolumeEvent, VolumeState, check_transition, state_of
 
 
@@ -57,7 +57,7 @@ class NewVolume:
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class VolumeStore(Ownership, RecordEdits):
+class VolumeStore(Settling, RecordEdits):
     """Volumes and snapshots of one repository; see :class:`record_refs.RecordRefs`."""
 
     # Creating
@@ -347,8 +347,8 @@ class VolumeStore(Ownership, RecordEdits):
         if state_of(record) is not VolumeState.AVAILABLE:
             raise exception.ConflictError(
                 f"volume {volume_id} is owned by host {record.owner}, which alone knows all of it",
-                hint="have its owner push it, or detach it; if the host is lost, attach the volume "
-                "elsewhere first",
+                hint="have its owner push it, or detach it; if the host is lost, give up what it "
+                f"did not push: 'acstor volume settle {volume_id}', or attach it elsewhere",
             )
 
     @staticmethod

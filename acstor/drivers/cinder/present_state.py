@@ -59,15 +59,16 @@ def pushed_state(back_end: BackEnd, disk: str, push_timeout: float) -> PushedSta
     except exception.NotFoundError as error:
         raise exception.ConflictError(
             f"host {owner} owns volume {disk} but does not have it open",
-            hint=f"check acstor-dataplane on {owner}; if that host is lost, attach the volume to "
-            "another one once",
+            hint=f"check acstor-dataplane on {owner}; if that host is lost, give up what it did "
+            f"not push: 'acstor volume settle {disk}', or attach the volume to another one once",
         ) from error
     except exception.UnavailableError as error:
         raise exception.UnavailableError(
             f"host {owner}, which has volume {disk} open, does not push its writes: "
             f"{error.message}",
             hint=f"check acstor-agent and acstor-dataplane on {owner}; if that host is lost, "
-            "evacuate its instances first",
+            "evacuate its instances first, or remove its attachment and give up what it did not "
+            f"push: 'acstor volume settle {disk}'",
         ) from error
     return from_answer(disk, answer)
 

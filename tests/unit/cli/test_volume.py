@@ -17,6 +17,7 @@ from acstor.origin.posix import PosixOrigin
 from acstor.repository import layout
 from acstor.repository.repository import Format, Repository
 from acstor.volumes.durability import Durability, DurabilityClass, Region
+from acstor.volumes.log_object import check_log_object
 from acstor.volumes.store import NewVolume, VolumeStore
 from tests.unit.volumes.log_objects import log_object
 
@@ -46,6 +47,7 @@ class Program:
             "volume show": commands.ShowVolume,
             "volume status": commands.ShowVolumeStatus,
             "volume fold": commands.FoldVolume,
+            "volume settle": commands.SettleVolume,
             "snapshot list": commands.ListSnapshots,
         }
         for name, target in targets.items():
@@ -122,6 +124,26 @@ def test_snapshots_are_listed(program: Program) -> None:
     assert program.json("snapshot", "list", "--volume", HOME) == [row]
     assert program.json("snapshot", "list", "--volume", SCRATCH) == []
     assert program("snapshot", "list", "--volume", "home")[0] == 3
+
+
+def test_volume_of_a_lost_host_is_settled(program: Program) -> None:
+    assert program("volume", "settle", HOME)[0] == 8, "it may be attached there"
+    assert "compute-1" in program.error
+    store = VolumeStore(Repository.open(program.origin))
+    record = store.get(HOME).record
+    content = log_object(HOME, 2, record.next)
+    program.origin.put_if_absent(layout.log_key(HOME, 2, record.next), [content])
+    store.disallow_host(HOME, "compute-1")
+    settled = program.json("volume", "settle", HOME)
+    assert settled == {
+        "id": HOME, "former_owner": "compute-1", "state": "available", "log_objects": 2,
+    }  # fmt: skip
+    # The data plane's own seal is in the next place: the lost owner can store nothing more.
+    key = layout.log_key(HOME, 2, record.next + 1)
+    assert not program.origin.put_if_absent(key, [b"late"])
+    check_log_object(key, program.origin.get(key, 1 << 20))
+    assert store.clone(NewVolume(str(uuid.UUID(int=10)), 1 << 30), HOME).record.logs
+    assert program("volume", "settle", HOME)[0] == 0, "once more"
 
 
 @pytest.fixture
