@@ -14,13 +14,15 @@ A request at the origin is an HTTP request and may carry much: a log object of 8
 chunk of 64 KiB is. So everything is also given in operations: transfers of at most 64 KiB.
 
 The load is thinned, but what a volume does at a time is not: a push is at least one object, a fold
-(after 256 objects) a burst of requests. Both weigh more in a thinned busiest second than in a whole
-one, and folds are fewer in a short replay than they are in the long run: try several ``--load``.
+a number of requests. Both weigh more in a thinned busiest second than in a whole one: try several
+``--load``.
 
 All desktops are on one host. Of several hosts the origin would see as many writes, and reads as
 often as chunks, which the hosts share.
 
-Needs root. One command: ``python -m bench.capo [--runs N] [--scale S] [--json FILE]``.
+Needs root. One command: ``python -m bench.capo [--runs N] [--scale S] [--json FILE]``. It takes
+half an hour; what ``--json`` keeps of parts (``--period``, ``--policy``) is put together again by
+``--join FILE...``.
 """
 
 import argparse
@@ -33,6 +35,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench import capo_periods, capo_replay, comparison
@@ -72,7 +75,8 @@ def replay(setting: Setting, periods: Sequence[Period], policies: Sequence[str])
                 share = share_of(outcome, outcomes[NO_CACHE][trace.period.number])
                 print(
                     f"{policy}, {trace.period.title}: peak {share.peak:.1%}, total "
-                    f"{share.total:.1%}, took {outcome.stretch:.2f}x its time",
+                    f"{share.total:.1%}, took {outcome.stretch:.2f}x its time, a write "
+                    f"{outcome.write_ms:.1f} ms",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -150,36 +154,41 @@ def period_rows(run: Outcomes) -> list[Row]:
 def plot(outcomes: Outcomes, path: pathlib.Path) -> None:
     """Draw requests over time, a panel for each period (as Capo's Figure 14)."""
     numbers = list(outcomes[NO_CACHE])
-    figure = Figure(figsize=(7.5, 2.2 * len(numbers)), layout="constrained")
+    figure = Figure(figsize=(10, 1.9 * len(numbers)), layout="constrained")
     for index, number in enumerate(numbers):
-        axes = figure.add_subplot(len(numbers), 1, index + 1)
-        for policy, colour in _COLOURS.items():
-            if policy in outcomes:
-                counts = outcomes[policy][number].requests
-                starts = range(0, len(counts), _PLOT_BIN_S)
-                values = [sum(counts[at : at + _PLOT_BIN_S]) / _PLOT_BIN_S for at in starts]
-                axes.plot([at / 60 for at in starts], values, label=policy, color=colour)
-        axes.set_title(next(one.title for one in PERIODS if one.number == number), fontsize=9)
-        axes.set_ylabel("requests/s")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.3)
-        if index == 0:
-            axes.legend(frameon=False, ncols=4, fontsize=8)
-    axes.set_xlabel(f"min; means of {_PLOT_BIN_S} s")
+        for column, unit in enumerate(("requests", "operations")):
+            axes = figure.add_subplot(len(numbers), 2, 2 * index + column + 1)
+            for policy, colour in _COLOURS.items():
+                if policy in outcomes:
+                    _draw(axes, getattr(outcomes[policy][number], unit), policy, colour)
+            title = next(one.title for one in PERIODS if one.number == number)
+            axes.set_title(f"{title}: {unit}/s", fontsize=9)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", alpha=0.3)
+            if index == column == 0:
+                axes.legend(frameon=False, ncols=2, fontsize=8)
+            if number == numbers[-1]:
+                axes.set_xlabel(f"min; means of {_PLOT_BIN_S} s")
     figure.savefig(path, format="svg")
+
+
+def _draw(axes: Axes, counts: Sequence[float], label: str, colour: str) -> None:
+    starts = range(0, len(counts), _PLOT_BIN_S)
+    values = [sum(counts[at : at + _PLOT_BIN_S]) / _PLOT_BIN_S for at in starts]
+    axes.plot([at / 60 for at in starts], values, label=label, color=colour, linewidth=1)
 
 
 def parse() -> argparse.Namespace:
     parser = comparison.arguments(__doc__ or "")
     parser.set_defaults(runs=1)
     parser.add_argument(
-        "--scale", type=float, default=90.0, help="seconds of the trace in one (%(default)g)"
+        "--scale", type=float, default=20.0, help="seconds of the trace in one (%(default)g)"
     )
     parser.add_argument(
         "--load", type=float, default=1 / 40, help="share of the published requests (%(default)g)"
     )
     parser.add_argument(
-        "--depth", type=int, default=1, help="requests of a desktop in flight (%(default)s)"
+        "--depth", type=int, default=8, help="most requests of a desktop in flight (%(default)s)"
     )
     parser.add_argument(
         "--period", type=int, action="append", choices=[one.number for one in PERIODS],
@@ -190,7 +199,29 @@ def parse() -> argparse.Namespace:
         "--plot", type=pathlib.Path, default=pathlib.Path("build/capo.svg"), metavar="FILE",
         help="requests over time, of the first run (%(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--join", type=pathlib.Path, nargs="+", metavar="FILE",
+        help="replay nothing: put together what parts of a run have left",
+    )  # fmt: skip
     return parser.parse_args()
+
+
+def joined(paths: Sequence[pathlib.Path]) -> tuple[Setting, Outcomes]:
+    """Put the first runs of parts together.
+
+    :raises ValueError: when they are of different settings.
+    """
+    contents = [json.loads(path.read_text()) for path in paths]
+    settings = {Setting(**content["setting"]) for content in contents}
+    if len(settings) != 1:
+        raise ValueError("the parts are of different settings")
+    outcomes: dict[str, dict[int, Outcome]] = {}
+    for content in contents:
+        for policy, by_period in content["outcomes"][0].items():
+            found = {int(number): Outcome(**one) for number, one in by_period.items()}
+            outcomes.setdefault(policy, {}).update(found)
+    ordered = {name: dict(sorted(outcomes[name].items())) for name in _COLOURS if name in outcomes}
+    return settings.pop(), ordered
 
 
 def main() -> int:
@@ -198,7 +229,11 @@ def main() -> int:
     setting = Setting(options.scale, options.load, options.depth)
     periods = [one for one in PERIODS if not options.period or one.number in options.period]
     policies = [name for name in PUBLISHED if not options.policy or name in options.policy]
-    runs = [replay(setting, periods, policies) for _ in range(options.runs)]
+    if options.join:
+        setting, outcomes = joined(options.join)
+        runs = [outcomes]
+    else:
+        runs = [replay(setting, periods, policies) for _ in range(options.runs)]
     comparison.report("Each period, first run", period_rows(runs[0]), None)
     title = f"Requests at the origin, as a share of no cache ({dataclasses.asdict(setting)})"
     rows = rows_of(runs)

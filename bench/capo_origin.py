@@ -17,7 +17,7 @@ class Count:
 
     requests: int = 0
     operations: int = 0  #: the same, each as transfers of at most OPERATION_BYTES
-    looks: int = 0  #: of which the data plane asks whether a record has changed
+    looks: int = 0  #: beside them: the data plane asks whether a record has changed
 
 
 class CountingOriginServer(OriginServer):
@@ -39,9 +39,14 @@ class CountingOriginServer(OriginServer):
             if self.second is None:
                 return
             count = self.counts.setdefault(self.second, Count())
-            if command == "GET" and path.startswith("/refs/"):
-                count.looks += 1
-                return
+            if path.startswith("/refs/"):
+                # A change of a record begins with a look, which is not one of those by the clock.
+                if command == "GET":
+                    count.looks += 1
+                    return
+                count.looks -= 1
+                count.requests += 1
+                count.operations += 1
             count.requests += 1
             # The size that HEAD says is not sent.
             size = received if command == "HEAD" else received + sent

@@ -1,17 +1,24 @@
 """Replays desktops' requests on volumes of a real data plane and counts what the origin gets.
 
-Time is scaled: a second of the trace takes 1/scale of one, and so does the write-back period. What
-follows from the order of requests and from the number of seconds between them remains: which
-writes are in the same push, what was read before, which requests are in the same second. What would
-not remain is excluded: a second of the trace ends when all its requests are answered, however long
-that takes, so that a slow machine does not spread a peak (it makes pushes more frequent, which
-counts against us); and each desktop has ``depth`` requests in flight, so that no more writes share
-a log object because answers take longer in scaled time. The data plane's looks at the records are
-by the clock, not by the load: they are counted apart and weighted with scale and load.
+Time is scaled: a second of the trace takes 1/scale of one, and so do the write-back period and the
+time over which folds are spread. What follows from the order of requests and from the number of
+seconds between them remains: which writes are in the same push, what was read before, which
+requests are in the same second. A second of the trace ends when all its requests are answered,
+however long that takes, so that a slow machine does not spread a peak (it makes pushes more
+frequent, which counts against us).
 
-Checked with period 6 at scales of 90 and 30: totals differ by at most 0.3 points (write-through
-69.7 and 69.4 %, write-back 11.1 and 11.2 %, differential 42.1 and 42.0 %), peaks not at all but for
-write-back's, which is one or two pushes in the same second (4.0 and 2.2 %).
+Within its second each request is sent when the trace has it, as Capo's replayer did, whether those
+before are answered or not, at most ``depth`` of a desktop at a time. Two writes of a disk that
+write through share a log object when the second one comes while the first is on its way, so it
+matters how often they overlap: thinned by ``load`` and sped up by ``scale``, a desktop sends
+``scale * load`` times as often as in the trace. At a product of 1 they overlap as they would with
+an origin that takes as long as the one here; below 1, less often. :class:`Outcome` has how long
+writes took. With a depth of 1 no two of them share anything.
+
+A volume is folded after some thousand writes that go through, which few have in a thinned period.
+Those of a volume therefore begin anywhere between two folds, and there are as many folds for each
+write as in the long run. The data plane's looks at the records are by the clock, not by the load:
+they are counted apart and weighted with scale and load.
 """
 
 import concurrent.futures
@@ -21,6 +28,9 @@ import itertools
 import math
 import os
 import pathlib
+import queue
+import random
+import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -45,6 +55,13 @@ from tests.fixtures.hosts import Cloud, Host, cloud_in
 _MIB = 1 << 20
 _TIMEOUT_S = 60.0
 _FOLD_BYTES = 256 * _MIB  # default of [volumes] fold_bytes
+_FOLD_OBJECTS = 2048  # of fold_objects
+_FOLD_SPREAD_S = 60.0  # of fold_spread
+_PREFILL = DISK_SIZE - (256 << 20)
+"""From there on disks are written before a period, which has nothing there."""
+
+Connections = queue.LifoQueue[NbdConnection]
+"""Those of one desktop that carry no request."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +70,13 @@ class Setting:
 
     scale: float  #: seconds of the trace in one
     load: float  #: share of the published requests that the trace has
-    depth: int  #: requests of one desktop in flight
+    depth: int  #: most requests of one desktop in flight
+
+    @property
+    def fold_bytes(self) -> int:
+        """As much less as there is less load, but never less than so many small writes have."""
+        least = _FOLD_OBJECTS * capo_workload.WRITE_SIZE_MEAN
+        return max(least, int(_FOLD_BYTES * self.load))
 
     def durability(self, policy: str) -> Durability:
         """Return what volumes are created with."""
@@ -78,6 +101,7 @@ class Outcome:
     operations: Sequence[float]
     looks: float = 0.0  #: of all requests, those that ask whether a record has changed
     stretch: float = 1.0  #: time that the replay took, of what it should take
+    write_ms: float = 0.0  #: median time of a write of the period, milliseconds
 
     @property
     def peak(self) -> float:
@@ -102,7 +126,11 @@ def without_cache(trace: Trace) -> Outcome:
 
 
 def outcome_of(
-    counts: dict[int, Count], seconds: int, setting: Setting, stretch: float = 1.0
+    counts: dict[int, Count],
+    seconds: int,
+    setting: Setting,
+    stretch: float = 1.0,
+    write_ms: float = 0.0,
 ) -> Outcome:
     """Make an outcome of what was counted: looks are spread evenly, at their true share."""
     looks = sum(count.looks for count in counts.values()) / stretch * setting.scale * setting.load
@@ -113,6 +141,7 @@ def outcome_of(
         [count.operations + each for count in found],
         looks,
         stretch,
+        write_ms,
     )
 
 
@@ -127,8 +156,13 @@ class Replay:
     ) -> None:
         self._server, self._setting = server, setting
         self._control = host_volumes.Volumes(cloud)
-        fold_bytes = max(_MIB, int(_FOLD_BYTES * setting.load))
-        volumes = {"origin_deadline": 30, "fold_bytes": f"{fold_bytes}B"}
+        self._write_times: list[float] = []
+        volumes = {
+            "origin_deadline": 30,
+            "fold_bytes": f"{setting.fold_bytes}B",
+            "fold_objects": _FOLD_OBJECTS,
+            "fold_spread": _FOLD_SPREAD_S / setting.scale,
+        }
         self._host: Host = cloud.add_host(
             agent=False, origin={"url": server.url}, volumes=volumes, store={"capacity": "1GiB"}
         )
@@ -148,10 +182,14 @@ class Replay:
                 for desktop, chunk in trace.read_before
             ]
             self._play(read_before, pool, desktops)
+            if policy != "write-back":
+                self._prefill(trace, pool, desktops)
             stretch = self._pace(trace, pool, desktops)
         for volume in volumes:
             host_volumes.call(self._host, "close", volume, force=True)
-        return outcome_of(self._server.take(), trace.period.seconds, self._setting, stretch)
+        counts, seconds = self._server.take(), trace.period.seconds
+        write_ms = 1000 * statistics.median(self._write_times)
+        return outcome_of(counts, seconds, self._setting, stretch, write_ms)
 
     def _create(self, policy: str) -> str:
         return self._control.create(
@@ -162,22 +200,40 @@ class Replay:
         )
 
     @contextlib.contextmanager
-    def _desktop(self, volume: str) -> Iterator[list[NbdConnection]]:
+    def _desktop(self, volume: str) -> Iterator[Connections]:
         """Connections of one desktop, one for each request in flight."""
         opened = host_volumes.open_volume(self._host, volume)
         with contextlib.ExitStack() as stack:
-            connections = []
+            connections: Connections = queue.LifoQueue()
             for _ in range(self._setting.depth):
                 connection = NbdConnection(opened["socket"], opened["export"], _TIMEOUT_S)
                 stack.callback(connection.close)
-                connections.append(connection)
+                connections.put(connection)
             yield connections
+
+    def _prefill(
+        self, trace: Trace, pool: concurrent.futures.Executor, desktops: Sequence[Connections]
+    ) -> None:
+        """Bring each volume somewhere between two folds."""
+        rng = random.Random(f"{trace.period.number} folds")
+
+        def fill(desktop: int, count: int) -> None:
+            size = capo_workload.WRITE_SIZE_MEAN
+            for index in range(count):
+                self._send(
+                    desktops[desktop], Request(0.0, desktop, True, _PREFILL + index * size, size)
+                )
+
+        counts = [rng.randrange(_FOLD_OBJECTS) for _ in desktops]
+        filling = [pool.submit(fill, desktop, count) for desktop, count in enumerate(counts)]
+        for future in filling:
+            future.result()
 
     def _pace(
         self,
         trace: Trace,
         pool: concurrent.futures.Executor,
-        desktops: Sequence[list[NbdConnection]],
+        desktops: Sequence[Connections],
     ) -> float:
         """Play the trace, second by second; return how much longer it took than it should.
 
@@ -194,8 +250,9 @@ class Replay:
         for second in range(-WARM_UP_S, trace.period.seconds):
             if second == 0:
                 begun = time.monotonic()
+                self._write_times.clear()
             self._server.second = second if second >= 0 else None
-            self._play(by_second.get(second, []), pool, desktops)
+            self._play(by_second.get(second, []), pool, desktops, step)
             # What is late stays late: to catch up would put two seconds into one.
             end = max(end + step, time.monotonic())
             time.sleep(max(0.0, end - time.monotonic()))
@@ -206,30 +263,33 @@ class Replay:
         self,
         requests: Sequence[Request],
         pool: concurrent.futures.Executor,
-        desktops: Sequence[list[NbdConnection]],
+        desktops: Sequence[Connections],
+        step: float = 0.0,
     ) -> None:
-        """Send requests, those of a connection one after the other, and wait for the answers."""
-        shares: dict[int, list[Request]] = {}
+        """Send the requests of a second, each at its time in it, and wait for the answers.
+
+        :param step: how long that second takes; 0: all at once.
+        """
+        begun = time.monotonic()
+        futures = []
         for request in requests:
-            shares.setdefault(request.desktop, []).append(request)
-        depth = self._setting.depth
-        futures = [
-            pool.submit(self._send, connection, own[index::depth])
-            for desktop, own in shares.items()
-            for index, connection in enumerate(desktops[desktop])
-            if own[index::depth]
-        ]
+            if step:
+                due = begun + (request.time_s - math.floor(request.time_s)) * step
+                time.sleep(max(0.0, due - time.monotonic()))
+            futures.append(pool.submit(self._send, desktops[request.desktop], request))
         for future in futures:
             future.result()
 
-    def _send(self, connection: NbdConnection, requests: Sequence[Request]) -> None:
-        buffer = bytearray(CHUNK)
-        for request in requests:
-            if request.is_write:
-                # Nothing of it compresses: less would travel of a real desktop's.
-                connection.write(request.offset, memoryview(os.urandom(request.length)))
-            else:
-                connection.read_into(request.offset, memoryview(buffer)[: request.length])
+    def _send(self, connections: Connections, request: Request) -> None:
+        connection = connections.get()
+        begun = time.monotonic()
+        if request.is_write:
+            # Nothing of it compresses: less would travel of a real desktop's.
+            connection.write(request.offset, memoryview(os.urandom(request.length)))
+            self._write_times.append(time.monotonic() - begun)
+        else:
+            connection.read_into(request.offset, memoryview(bytearray(request.length)))
+        connections.put(connection)
 
 
 @contextlib.contextmanager

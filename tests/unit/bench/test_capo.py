@@ -1,5 +1,7 @@
 """What the replay counts, and what is made of it."""
 
+import dataclasses
+import json
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -38,9 +40,12 @@ def test_every_request_is_counted_in_its_second(server: CountingOriginServer) ->
     assert len(origin.get_range("a/one", 0, OPERATION_BYTES)) == OPERATION_BYTES
     assert origin.size("a/one") == OPERATION_BYTES + 1
     assert origin.get_ref("volumes/one") is None
+    server.second = 5
+    origin.get_ref("volumes/one")
+    origin.swap_ref("volumes/one", None, b"changed")
     server.second = None
     origin.size("a/one")
-    assert server.take() == {3: Count(1, 2, 0), 4: Count(2, 2, 1)}
+    assert server.take() == {3: Count(1, 2, 0), 4: Count(2, 2, 1), 5: Count(2, 2, 0)}
     assert server.take() == {}
 
 
@@ -86,9 +91,30 @@ def test_table_gives_shares_and_judges_whole_runs_only() -> None:
     assert {row.verdict for row in capo.rows_of([outcomes(1)])} == {""}
 
 
+def test_parts_of_a_run_are_put_together(tmp_path: pathlib.Path) -> None:
+    paths = []
+    for number in (6, 1):
+        content = {
+            "setting": dataclasses.asdict(SETTING),
+            "outcomes": [
+                {
+                    policy: {period: dataclasses.asdict(one) for period, one in found.items()}
+                    for policy, found in outcomes(number).items()
+                }
+            ],
+        }
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(json.dumps(content))
+    assert capo.joined(paths) == (SETTING, outcomes(1, 6))
+    content["setting"]["load"] = 1.0
+    paths[0].write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="settings"):
+        capo.joined(paths)
+
+
 def test_plot_has_a_panel_for_each_period(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plot.svg"
     capo.plot(outcomes(1, 6), path)
     text = path.read_text()
-    assert text.count('id="axes_') == 2
+    assert text.count('id="axes_') == 4, "requests and operations"
     assert "write-back" in text
