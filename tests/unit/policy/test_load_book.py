@@ -1,0 +1,171 @@
+"""Samples late, doubled, absurd, and hosts that fall silent."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acstor.policy.load_book import (
+    CARRY,
+    CEILOMETER,
+    DIRECT,
+    FORGET,
+    FUTURE_MAX,
+    LoadBook,
+    Sample,
+)
+from acstor.policy.similarity import Sketch
+
+INTERVAL = 10.0
+LINK = 125e6
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def book(clock: Clock) -> LoadBook:
+    return LoadBook(INTERVAL, clock, clock)
+
+
+def sample(sequence: int = 1, host: str = "h1", **fields: Any) -> Sample:
+    values: dict[str, Any] = {
+        "source": DIRECT, "at": 1000.0, "extra_in": 1e6, "extra_out": 2e6, "link": LINK,
+        "sequence": sequence, **fields,
+    }  # fmt: skip
+    return Sample(host, **values)
+
+
+def test_sample_becomes_a_load(book: LoadBook) -> None:
+    assert book.note(sample(moved_in=3e6, moved_out=4e6, load=0.5)) == "taken"
+    load = book.collect(5.0).hosts["h1"]
+    assert (load.extra_in, load.extra_out, load.moved_in, load.moved_out) == (1e6, 2e6, 3e6, 4e6)
+    assert (load.link, load.load, load.age) == (LINK, 0.5, 0)
+
+
+def test_late_and_doubled_samples_are_dropped(book: LoadBook, clock: Clock) -> None:
+    assert book.note(sample(5)) == "taken"
+    assert book.note(sample(5, extra_out=9e6)) == "old"
+    assert book.note(sample(4, extra_out=9e6)) == "old"
+    assert book.collect(5.0).hosts["h1"].extra_out == 2e6
+    clock.now += CARRY * INTERVAL + 1  # the host's clock was put back: it is heard again
+    assert book.note(sample(1)) == "taken"
+    assert book.counts[DIRECT, "old"] == 2
+
+
+def test_time_stamps_order_where_there_are_no_numbers(book: LoadBook) -> None:
+    feed: dict[str, Any] = {"source": CEILOMETER, "sequence": None}
+    assert book.note(sample(at=1000.0, **feed)) == "taken"
+    assert book.note(sample(at=999.0, **feed)) == "old"
+    assert book.note(sample(at=1000.0 + FUTURE_MAX + 1, **feed)) == "future"
+    assert book.note(sample(at=math.nan, **feed)) == "future"
+    assert book.note(sample(at=1001.0, **feed)) == "taken"
+
+
+def test_clock_of_a_host_that_is_ahead_does_not_matter(book: LoadBook) -> None:
+    assert book.note(sample(at=1e12)) == "taken"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"extra_in": -1.0},
+        {"extra_out": math.nan},
+        {"extra_out": math.inf},
+        {"moved_in": -0.5},
+        {"extra_in": 101 * LINK},
+        {"link": -1.0},
+        {"link": 1e15},
+        {"link": math.nan},
+        {"load": 1.5},
+    ],
+)
+def test_absurd_samples_are_dropped_and_counted(book: LoadBook, lie: dict[str, Any]) -> None:
+    book.note(sample(1))
+    assert book.note(sample(2, **lie)) == "absurd"
+    assert book.counts[DIRECT, "absurd"] == 1
+    load = book.collect(5.0).hosts["h1"]
+    assert (load.extra_in, load.extra_out, load.link) == (1e6, 2e6, LINK)
+    assert book.note(sample(3, host="new", **lie)) == "absurd"
+    assert "new" not in book.collect(6.0).hosts
+
+
+def test_rates_somewhat_above_the_link_are_clamped(book: LoadBook) -> None:
+    assert book.note(sample(extra_out=1.5 * LINK)) == "clamped"
+    assert book.collect(5.0).hosts["h1"].extra_out == LINK
+
+
+def test_silent_host_keeps_its_load_for_a_while_and_is_never_taken_to_be_idle(
+    book: LoadBook,
+) -> None:
+    book.note(sample())
+    for age in range(CARRY + 1):
+        load = book.collect(5.0).hosts["h1"]
+        assert (load.age, load.extra_out) == (age, 2e6)
+    for _ in range(FORGET - CARRY):
+        collection = book.collect(5.0)
+        assert collection.hosts == {}
+        assert collection.missing == {"h1": "silent"}
+    assert book.collect(5.0).missing == {}
+
+
+def test_hosts_that_drain_or_are_down_are_missing(book: LoadBook) -> None:
+    book.note(sample(is_draining=True))
+    book.note(sample(host="h2", is_up=False))
+    book.note(sample(host="h3", extra_in=None, extra_out=None))
+    assert book.collect(5.0).missing == {"h1": "draining", "h2": "down", "h3": "silent"}
+
+
+def test_host_that_does_not_know_its_traffic_keeps_what_it_knew(book: LoadBook) -> None:
+    book.note(sample(1))
+    book.collect(5.0)
+    book.note(sample(2, extra_in=None, extra_out=None))
+    assert book.collect(5.0).hosts["h1"].extra_out == 2e6
+
+
+def test_direct_feed_has_precedence_while_it_is_fresh(book: LoadBook, clock: Clock) -> None:
+    book.note(sample(1))
+    other: dict[str, Any] = {"source": CEILOMETER, "sequence": None, "extra_out": 7e6}
+    book.note(sample(at=1001.0, **other))
+    assert book.collect(5.0).hosts["h1"].extra_out == 2e6
+    clock.now += 3 * INTERVAL + 1
+    book.note(sample(at=1030.0, **other))
+    assert book.collect(5.0).hosts["h1"].extra_out == 7e6
+    assert book.ages() == {DIRECT: 3 * INTERVAL + 1, CEILOMETER: 0.0}
+
+
+def test_sketches_of_known_hosts_are_kept(book: LoadBook) -> None:
+    book.note_sketch("h1", Sketch(1, (5,)))
+    book.note(sample())
+    assert book.sketches() == {}
+    book.note_sketch("h1", Sketch(1, (5,)))
+    assert book.sketches() == {"h1": Sketch(1, (5,))}
+
+
+ANY = st.none() | st.floats() | st.just(-1.0)
+
+
+@given(st.lists(st.tuples(st.floats(), ANY, ANY, ANY, ANY, ANY, ANY, st.none() | st.integers())))
+def test_whatever_is_noted_collections_are_sound(
+    lies: list[tuple[float, float, float, float, float, float, float, int]],
+) -> None:
+    clock = Clock()
+    book = LoadBook(INTERVAL, clock, clock)
+    for at, extra_in, extra_out, moved_in, moved_out, link, load, sequence in lies:
+        book.note(
+            Sample("h1", DIRECT, at, extra_in, extra_out, moved_in, moved_out, link, load,
+                   sequence=sequence)
+        )  # fmt: skip
+    for found in book.collect(5.0).hosts.values():
+        assert 0 <= found.utilisation <= 2

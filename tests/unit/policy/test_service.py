@@ -1,0 +1,280 @@
+"""A policy service's steps: what it does when neighbours fail, with everything else real."""
+
+import pathlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.conf import loading
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.origin.memory import MemoryOrigin
+from acstor.policy.journal import read_records
+from acstor.policy.load_book import DIRECT, LoadBook, Sample
+from acstor.policy.metrics import PolicyMetrics
+from acstor.policy.pins import PINS_REF, Pins
+from acstor.policy.replay import replay
+from acstor.policy.service import PolicyService
+from acstor.policy.states import PolicyState
+from acstor.ring.decision import DECISION_REF, Decision, read_decision
+from tests.fixtures.conditions import wait_for
+
+LINK = 125e6
+
+
+class Deployment:
+    """An origin, a directory for coordination, and services whose steps the test makes."""
+
+    def __init__(self, path: pathlib.Path, origin: FaultyOrigin) -> None:
+        self.path = path
+        self.origin = origin
+        self.sequence = 0
+        self.services: list[tuple[PolicyService, LoadBook, PolicyMetrics]] = []
+        self.announced = 0
+
+    def add(self) -> PolicyService:
+        number = len(self.services)
+        config = self.path / f"{number}.conf"
+        config.write_text(
+            f"[DEFAULT]\nhost = c{number}\nstate_path = {self.path}/{number}\n"
+            f"[coordination]\nbackend_url = file://{self.path}/coordination\n"
+            "heartbeat_interval = 0.1\n[policy]\ninterval = 10\n"
+        )
+        conf: cfg.ConfigOpts = loading.load("acstor-policy", ["--config-file", str(config)])
+        book, metrics = LoadBook(10.0), PolicyMetrics()
+        service = PolicyService(
+            conf, open_origin=lambda: self.origin, book=book, metrics=metrics,
+            announce=self._announce,
+        )  # fmt: skip
+        self.services.append((service, book, metrics))
+        service._leadership.start()
+        return service
+
+    def _announce(self) -> None:
+        self.announced += 1
+
+    def see(self, *, busy: float = 0.9) -> None:
+        """Have all services hear of four hosts, one of them busy, and take a step."""
+        self.sequence += 1
+        for service, book, _ in self.services:
+            for number in range(4):
+                extra = busy * LINK if number == 0 else 1e6
+                book.note(
+                    Sample(f"h{number}", DIRECT, 0.0, 0.0, extra, link=LINK,
+                           sequence=self.sequence)
+                )  # fmt: skip
+            service.step()
+
+    def journal(self, number: int = 0) -> list[dict[str, object]]:
+        path = self.path / str(number) / "policy" / "journal.jsonl"
+        return list(read_records(str(path))) if path.exists() else []
+
+    def in_force(self) -> Decision | None:
+        published = read_decision(self.origin)
+        return published.decision if published else None
+
+
+@pytest.fixture
+def origin() -> FaultyOrigin:
+    return FaultyOrigin(MemoryOrigin())
+
+
+@pytest.fixture
+def deployment(tmp_path: pathlib.Path, origin: FaultyOrigin) -> Iterator[Deployment]:
+    found = Deployment(tmp_path, origin)
+    yield found
+    for service, _, _ in found.services:
+        service._leadership.stop(10)
+
+
+@pytest.fixture
+def leader(deployment: Deployment) -> PolicyService:
+    service = deployment.add()
+    wait_for("it holds the lock", lambda: service._leadership.is_leader)
+    service.look()
+    assert service.state is PolicyState.LEADING
+    return service
+
+
+def test_leader_publishes_journals_and_announces(
+    deployment: Deployment, leader: PolicyService
+) -> None:
+    for _ in range(2):
+        deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert (decision.term, decision.sequence, decision.leader) == (1, 2, leader.name)
+    assert decision.weights["h0"] < 3000
+    recorded, published = deployment.journal()
+    assert (recorded["kind"], published["kind"]) == ("decision", "published")
+    assert replay(recorded).differences == []
+    assert deployment.announced == 1
+    metrics = deployment.services[0][2].text()
+    assert 'acstor_policy_state{state="leading"} 1.0' in metrics
+    assert 'acstor_policy_decisions_total{reason="overload"} 1.0' in metrics
+    assert leader.is_healthy()
+
+
+def test_who_stands_by_knows_enough_to_decide_at_once(
+    deployment: Deployment, leader: PolicyService
+) -> None:
+    second = deployment.add()
+    deployment.see()
+    assert second.state is PolicyState.STANDBY
+    leader._leadership.stop(10)
+    leader.look()
+    wait_for("the other one holds the lock", lambda: second._leadership.is_leader)
+    deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert (decision.term, decision.leader) == (2, second.name)
+    assert decision.weights["h0"] < 3000
+    assert deployment.journal(0) == []
+
+
+def test_paused_leader_changes_nothing(deployment: Deployment, leader: PolicyService) -> None:
+    deployment.see()
+    # Another one took over while this one was paused between reading and writing.
+    swap = deployment.origin.swap_ref
+    newer = Decision(2, 9, "another", 0, "equation1", {"h1": 10_000})
+
+    def pause(name: str, expected: str | None, content: bytes | None) -> str | None:
+        ref = deployment.origin.get_ref(DECISION_REF)
+        assert ref is not None
+        swap(DECISION_REF, ref.token, newer.encode())
+        return swap(name, expected, content)
+
+    deployment.origin.swap_ref = pause  # type: ignore[method-assign]
+    deployment.see()
+    deployment.origin.swap_ref = swap  # type: ignore[method-assign]
+    assert deployment.in_force() == newer
+    assert leader.state is PolicyState.DEPOSED
+    assert [record["kind"] for record in deployment.journal()] == ["decision", "refused"]
+    deployment.see()
+    assert deployment.in_force() == newer
+
+
+def test_origin_that_is_away_stops_deciding_and_nothing_else(
+    deployment: Deployment, leader: PolicyService, origin: FaultyOrigin
+) -> None:
+    deployment.see()
+    origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
+    deployment.see()
+    assert "origin" in leader.problems
+    assert not leader.is_healthy()
+    origin.faults.clear()
+    for _ in range(2):
+        deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.weights["h0"] < 3000
+    assert leader.problems == {}
+
+
+@pytest.mark.parametrize("effect", [Effect.ERROR, Effect.LOST_ANSWER])
+def test_write_that_fails_is_decided_again(
+    deployment: Deployment, leader: PolicyService, origin: FaultyOrigin, effect: Effect
+) -> None:
+    deployment.see()
+    origin.faults.append(Fault(Operation.SWAP_REF, effect))
+    deployment.see()
+    origin.faults.clear()
+    assert "origin" in leader.problems
+    deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.weights["h0"] < 3000
+    assert (decision.term, decision.sequence) == (1, 2)  # once
+    assert leader.state is PolicyState.LEADING
+
+
+def test_restart_without_state_goes_on_from_the_decision_in_force(
+    deployment: Deployment, leader: PolicyService
+) -> None:
+    for _ in range(2):
+        deployment.see()
+    before = deployment.in_force()
+    assert before is not None
+    leader._leadership.stop(10)
+    leader.look()
+    deployment.services.clear()
+    again = deployment.add()
+    wait_for("it holds the lock", lambda: again._leadership.is_leader)
+    for _ in range(6):
+        deployment.see()
+    after = deployment.in_force()
+    assert after is not None
+    assert after.term == before.term + 1
+    assert after.weights == before.weights  # the same load asks for nothing else
+
+
+def test_pins_are_followed_and_malformed_ones_told(
+    deployment: Deployment, leader: PolicyService, origin: FaultyOrigin
+) -> None:
+    token = origin.swap_ref(PINS_REF, None, Pins({"h1": 2500}).encode())
+    deployment.see(busy=0.1)
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.weights["h1"] == 2500
+    origin.swap_ref(PINS_REF, token, b"{")
+    deployment.see(busy=0.1)
+    assert "malformed" in leader.problems["pins"]
+    found = deployment.in_force()
+    assert found is not None
+    assert found.weights["h1"] == 2500
+
+
+def test_journal_that_cannot_be_written_stops_nothing(
+    deployment: Deployment, leader: PolicyService
+) -> None:
+    (deployment.path / "0").mkdir(exist_ok=True)
+    (deployment.path / "0" / "policy").write_text("in the way")
+    for _ in range(2):
+        deployment.see()
+    assert "journal" in leader.problems
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.weights["h0"] < 3000
+
+
+def test_run_claims_decides_and_ends(deployment: Deployment) -> None:
+    config = deployment.path / "run.conf"
+    config.write_text(
+        f"[DEFAULT]\nhost = c9\nstate_path = {deployment.path}/run\n"
+        f"[coordination]\nbackend_url = file://{deployment.path}/coordination\n"
+        "heartbeat_interval = 0.1\n[policy]\ninterval = 0.1\n"
+    )
+    conf = loading.load("acstor-policy", ["--config-file", str(config)])
+    book = LoadBook(0.1)
+    service = PolicyService(
+        conf, open_origin=lambda: deployment.origin, book=book, metrics=PolicyMetrics()
+    )
+    runner = threading.Thread(target=service.run)
+    runner.start()
+    try:
+        sequence = 0
+
+        def relieved() -> bool:
+            nonlocal sequence
+            sequence += 1
+            for name, extra in (("h0", 0.9 * LINK), ("h1", 0.0), ("h2", 0.0)):
+                book.note(Sample(name, DIRECT, 0.0, 0.0, extra, link=LINK, sequence=sequence))
+            decision = deployment.in_force()
+            return decision is not None and bool(decision.weights)
+
+        wait_for("a decision", relieved, interval=0.02)
+    finally:
+        service.stop()
+        runner.join(20)
+    assert not runner.is_alive()
+    assert service.state is PolicyState.STOPPED
+
+
+def test_topology_is_required_where_it_is_needed(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "acstor.conf"
+    config.write_text("[policy]\nthresholds = algorithm2\n")
+    conf = loading.load("acstor-policy", ["--config-file", str(config)])
+    with pytest.raises(exception.ConfigurationError, match="topology"):
+        PolicyService(conf, open_origin=MemoryOrigin, book=LoadBook(10.0), metrics=PolicyMetrics())
