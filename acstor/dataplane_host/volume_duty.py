@@ -92,6 +92,8 @@ class VolumeDuty:
         if served and time.monotonic() >= self._bell_at:
             self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
             self._start("bell", "of this host", self._listen)
+        for volume in set(self._watch_at).difference(served):
+            self._watch_at.pop(volume, None)
         for volume in served:
             if self._may_watch(volume):
                 self._start("watch", volume, self._watch)
@@ -136,7 +138,11 @@ class VolumeDuty:
             finally:
                 self._note(name, is_done)
 
-        threading.Thread(target=run, name=f"volume-{what}", daemon=True).start()
+        try:
+            threading.Thread(target=run, name=f"volume-{what}", daemon=True).start()
+        except RuntimeError as error:
+            LOG.warning("volume %s: %s: %s", volume, what, error)
+            self._note(name, False)
 
     def _note(self, name: str, is_done: bool) -> None:
         with self._lock:

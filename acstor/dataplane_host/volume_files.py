@@ -165,6 +165,9 @@ class VolumeFiles:
                 kept = self.find_standby(volume) or self.find(volume)
             except exception.CorruptError as error:
                 found[volume] = error
+            except OSError as error:
+                # One bad file is no reason for the others not to be served.
+                found[volume] = exception.CorruptError(f"what was kept is not readable: {error}")
             else:
                 if kept is not None:
                     found[volume] = kept

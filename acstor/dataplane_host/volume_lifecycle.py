@@ -106,7 +106,8 @@ class VolumeLifecycle(VolumeTable):
 
     def _owned(self, volume: str) -> KeptVolume:
         """Return what to open a volume with: what is here if it is still right, else own it."""
-        kept = self._find(volume)
+        # What cannot be read is not given up here: the local log may have what the origin lacks.
+        kept = self._files.find(volume)
         if kept is not None and self._owner.is_owner(volume, kept.epoch):
             return kept
         if kept is not None:
@@ -235,13 +236,14 @@ class VolumeLifecycle(VolumeTable):
         with local.lock:
             if local.state is not _S.OPENING:
                 return
-            if (standby := self._find_standby(volume)) is not None:
-                # Whether it still is one shows when somebody wants something of it.
-                self._follow(local, standby.size_bytes)
-                return
-            if (kept := self._find(volume)) is None:
-                return
             try:
+                standby, kept = self._find_standby(volume), self._find(volume)
+                if standby is not None:
+                    # Whether it still is one shows when somebody wants something of it.
+                    self._follow(local, standby.size_bytes)
+                    return
+                if kept is None:
+                    return
                 self._start(local, kept)
                 if is_owner is False:
                     self._fence(local)
@@ -353,13 +355,14 @@ class VolumeLifecycle(VolumeTable):
 
     def _close_unopened(self, local: LocalVolume, force: bool) -> None:
         """Give up a volume that a restart could not open again."""
-        if not force:
+        if not force and self._find_standby(local.volume) is None:
             raise exception.UnavailableError(
                 f"volume {local.volume} is not open again since the data plane was restarted: "
                 f"{local.error or 'it is being opened'}",
                 hint="mend that, or close it with force: what was not pushed of it is then lost",
             )
-        LOG.error("volume %s is given up: what was not pushed of it is lost", local.volume)
+        if self._find_standby(local.volume) is None:
+            LOG.error("volume %s is given up: what was not pushed of it is lost", local.volume)
         local.move(VolumeEvent.FAILED)
         self._discard(local)
 

@@ -44,6 +44,8 @@ class Volumes(VolumeHandover):
 
         :returns: the volumes of which something may have stayed.
         """
+        if timeout_s <= 0:
+            return []
         with self._lock:
             volumes = [one for one in self._volumes.values() if one.state in _PUSHED_FINALLY]
         left = {local.volume for local in volumes}

@@ -298,11 +298,16 @@ def test_damaged_state_is_given_up_by_force_only(host: HostUnderTest, store: Vol
     host.plane.stop_for_next()
     kept = pathlib.Path(host.conf.volumes.directory) / VOLUME / "volume.json"
     kept.write_text("{")
+    segment = kept.parent / "log" / "segment"
+    segment.write_text("what the origin lacks")
     host.plane.start()
     assert host.call("status")["state"] == "opening"
     assert "malformed" in host.call("status")["error"]
     with pytest.raises(exception.UnavailableError, match="malformed"):
         host.call("close", force=False)
+    with pytest.raises(exception.CorruptError, match="malformed"):
+        host.open()
+    assert segment.exists(), "somebody may mend it"
     host.call("close", force=True)
     assert host.open()["epoch"] == 2
 
