@@ -140,9 +140,9 @@ class _Consideration:
         silent = sum(why == "silent" for why in collection.missing.values())
         if silent > (len(collection.hosts) + len(collection.missing)) * 0.5:
             detail = f"{silent} of {len(self._in_force)} hosts are silent"
-            return Outcome(None, Reason.BLIND, detail, forgetful(memory))
+            return self._blind(Reason.BLIND, detail, forgetful(memory))
         if not collection.hosts:
-            return Outcome(None, Reason.EMPTY, "no host tells anything", forgetful(memory))
+            return self._blind(Reason.EMPTY, "no host tells anything", forgetful(memory))
         self._seen = self._maker.observed(collection)
         self._base = self._rescaled()
         self._target = self._targets(self._settings.successive)
@@ -153,6 +153,18 @@ class _Consideration:
             weights |= self._pinned
         threshold, memory = self._threshold(self._seen.memory)
         return self._made(reason, detail, step, weights, threshold, memory)
+
+    def _blind(self, reason: Reason, detail: str, memory: Memory) -> Outcome:
+        """Return what becomes of a collection that shows too little: pins only."""
+        weights = self._in_force | self._pinned
+        share = moved_share(self._in_force, weights)
+        if share < MOVED_SHARE_MIN:
+            return Outcome(None, reason, detail, memory)
+        memory = dataclasses.replace(memory, pinned=memory.pinned | self._pinned.keys())
+        detail = f"pinned: {_some(self._pinned)}; {detail}"
+        threshold = self._previous.threshold if self._previous else None
+        decision = self._decision(Reason.PINNED, detail, _whole(weights), threshold)
+        return Outcome(decision, Reason.PINNED, detail, memory, share)
 
     # Weights
 
@@ -291,10 +303,7 @@ class _Consideration:
         memory: Memory,
     ) -> Outcome:
         previous = self._previous
-        whole = {
-            name: max(1, min(WEIGHT_MAX, round(weight * MEAN_WEIGHT)))
-            for name, weight in weights.items()
-        }
+        whole = _whole(weights)
         before = previous.weights if previous else {}
         share = moved_share(self._in_force, weights)
         is_moved = step is not None and share >= MOVED_SHARE_MIN
@@ -388,6 +397,13 @@ class _Consideration:
         if abs(change) < _UNIT:
             return Part.KEEPS
         return Part.GIVES if change < 0 else Part.RECEIVES
+
+
+def _whole(weights: Mapping[str, float]) -> dict[str, int]:
+    return {
+        name: max(1, min(WEIGHT_MAX, round(weight * MEAN_WEIGHT)))
+        for name, weight in weights.items()
+    }
 
 
 def _some(names: Names[str]) -> str:

@@ -17,6 +17,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.membership import CoordinationSettings
+from acstor.dataplane import RingHost
 from acstor.leadership import Leadership
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
@@ -109,6 +110,7 @@ class PolicyService:
         self.name = f"{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
         self._opened: _Origin | None = None
         self._pins = Pins()
+        self._owners: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
         self._said: str | None = None
         self._wake = threading.Event()
@@ -186,8 +188,9 @@ class PolicyService:
     def step(self) -> None:
         """Take one collection and do what is due. Raises nothing that a neighbour causes."""
         problems: dict[str, str] = {}
-        collection = self._book.collect(self._clock())
+        heard = self._book.collect(self._clock())
         previous = self._look(problems)
+        collection = self._completed(heard)
         if "origin" not in problems and "decision" not in problems:
             with self._metrics.seconds.time():
                 self._decide(collection, previous, problems)
@@ -217,11 +220,28 @@ class PolicyService:
         except exception.AcstorError as error:
             problems["pins"] = _one_line(error)  # those known before stay in force
         else:
-            if self._topology is not None and ring is not None:
-                self._maker.topology = self._topology.with_hosts(
-                    {host.name: host.topology for host in ring.ring.hosts}
-                )
+            self._note_ring(ring.ring.hosts if ring is not None else None)
         return self._opened.office.decision
+
+    def _note_ring(self, hosts: Sequence[RingHost] | None) -> None:
+        if hosts is None:
+            return
+        self._owners = frozenset(host.name for host in hosts if host.weight)
+        if self._topology is not None:
+            positions = {host.name: host.topology for host in hosts}
+            self._maker.topology = self._topology.with_hosts(positions)
+
+    def _completed(self, heard: Collection) -> Collection:
+        """Return the collection with the silent hosts of the ring, and without those that left."""
+        if self._owners is None:
+            return heard
+        missing = {
+            name: why
+            for name, why in heard.missing.items()
+            if why != "silent" or name in self._owners
+        }
+        unheard = self._owners - heard.hosts.keys() - missing.keys()
+        return Collection(heard.at, heard.hosts, missing | dict.fromkeys(unheard, "silent"))
 
     def _decide(
         self, collection: Collection, previous: Decision | None, problems: dict[str, str]

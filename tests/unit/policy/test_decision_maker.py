@@ -150,6 +150,18 @@ def test_pins_are_in_force_at_once_and_left_alone() -> None:
     assert policy.weight("h0") > 8000
 
 
+def test_pins_need_no_feed() -> None:
+    policy = Policy()
+    silent = {f"h{n}": "silent" for n in range(4)}
+    outcome = policy.see({}, silent, Pins({"h0": 2500}))
+    assert outcome.reason is Reason.PINNED
+    assert policy.weight("h0") == 2500
+    assert policy.see({}, silent, Pins({"h0": 2500})).reason is Reason.BLIND
+    for _ in range(2):
+        policy.see(hosts(4), pins=Pins())
+    assert policy.weight("h0") == 10_000
+
+
 def test_frozen_decision_changes_by_pins_only() -> None:
     policy = Policy()
     for _ in range(4):

@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
+from acstor.dataplane import RingHost, build_ring
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.policy.journal import read_records
@@ -19,6 +20,7 @@ from acstor.policy.replay import replay
 from acstor.policy.service import PolicyService
 from acstor.policy.states import PolicyState
 from acstor.ring.decision import DECISION_REF, Decision, read_decision
+from acstor.ring.published_ring import RingReference
 from tests.fixtures.conditions import wait_for
 
 LINK = 125e6
@@ -224,6 +226,28 @@ def test_pins_are_followed_and_malformed_ones_told(
     found = deployment.in_force()
     assert found is not None
     assert found.weights["h1"] == 2500
+
+
+def publish_ring(origin: FaultyOrigin, count: int) -> None:
+    hosts = [RingHost(f"h{n}", f"10.0.0.{n}:1", 100) for n in range(count)]
+    reference = RingReference(origin)
+    before = reference.read()
+    reference.replace(before, build_ring(hosts, 64, 1, before.ring if before else None))
+
+
+def test_hosts_of_the_ring_that_nobody_heard_of_are_silent_and_those_that_left_are_gone(
+    deployment: Deployment, leader: PolicyService, origin: FaultyOrigin
+) -> None:
+    publish_ring(origin, 9)  # five of them are never heard of
+    for _ in range(4):
+        deployment.see()
+    assert 'reason="blind"} 4.0' in deployment.services[0][2].text()
+    publish_ring(origin, 4)  # half of the hosts left at once
+    for _ in range(2):
+        deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.weights.keys() == {"h0", "h1", "h2", "h3"}
 
 
 def test_journal_that_cannot_be_written_stops_nothing(
