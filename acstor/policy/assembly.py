@@ -3,8 +3,23 @@
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.policy.decision_maker import DecisionMaker, Similarity
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
+
+
+def decision_maker(
+    conf: cfg.ConfigOpts, declared: Topology | None, similar: Similarity
+) -> DecisionMaker:
+    """Return what decides.
+
+    :param declared: the topology, as :func:`topology` returns it.
+    :raises ConfigurationError: when values do not fit together, or there is no such plug-in.
+    """
+    try:
+        return DecisionMaker(settings(conf), topology=declared, similarity=similar)
+    except exception.UnsupportedError as error:
+        raise exception.ConfigurationError(f"[policy] {error}", hint=error.hint) from error
 
 
 def settings(conf: cfg.ConfigOpts) -> PolicySettings:

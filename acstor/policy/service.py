@@ -22,7 +22,6 @@ from acstor.leadership import Leadership
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
-from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.journal import Inputs, Journal, decision_record
 from acstor.policy.load_book import LoadBook
 from acstor.policy.metrics import PolicyMetrics
@@ -73,8 +72,8 @@ class PolicyService:
     :param feeds: by name; they note what they hear in ``book``.
     :param announce: has the agents look now, rather than when they would.
     :param clock: seconds since the epoch.
-    :raises AcstorError: when the configuration names a plug-in that there is not, or a topology
-        file that is not readable.
+    :raises ConfigurationError: when the configuration names a plug-in that there is not, or a
+        topology file that is not readable.
     """
 
     def __init__(
@@ -97,12 +96,10 @@ class PolicyService:
         self._clock = clock
         self._interval = conf.policy.interval
         self._topology = assembly.topology(conf)
-        self._maker = DecisionMaker(
-            assembly.settings(conf),
-            topology=self._topology,
-            similarity=lambda givers, receivers: similarity.most_similar(
-                self._book.sketches(), givers, receivers
-            ),
+        self._maker = assembly.decision_maker(
+            conf,
+            self._topology,
+            lambda givers, receivers: similarity.most_similar(book.sketches(), givers, receivers),
         )
         self._journal = Journal(
             conf.policy.journal_path, conf.policy.journal_size, conf.policy.journal_files
