@@ -60,7 +60,7 @@ Outcomes = Mapping[str, Mapping[int, Outcome]]
 
 def replay(setting: Setting, periods: Sequence[Period], policies: Sequence[str]) -> Outcomes:
     """Replay periods under each policy, each with a data plane of its own."""
-    traces, chunk_count = capo_replay.traces(periods, setting.load)
+    traces, chunk_count = capo_replay.traces(periods, setting.load, setting.window)
     outcomes: dict[str, dict[int, Outcome]] = {
         NO_CACHE: {trace.period.number: capo_replay.without_cache(trace) for trace in traces}
     }
@@ -191,6 +191,10 @@ def parse() -> argparse.Namespace:
         "--depth", type=int, default=8, help="most requests of a desktop in flight (%(default)s)"
     )
     parser.add_argument(
+        "--window", type=int, default=0, metavar="MINUTES",
+        help="only around the busiest second, for a high --load (default: whole periods)",
+    )  # fmt: skip
+    parser.add_argument(
         "--period", type=int, action="append", choices=[one.number for one in PERIODS],
         help="of Capo's Table 1; several may be named (default: all)",
     )  # fmt: skip
@@ -226,7 +230,7 @@ def joined(paths: Sequence[pathlib.Path]) -> tuple[Setting, Outcomes]:
 
 def main() -> int:
     options = parse()
-    setting = Setting(options.scale, options.load, options.depth)
+    setting = Setting(options.scale, options.load, options.depth, options.window)
     periods = [one for one in PERIODS if not options.period or one.number in options.period]
     policies = [name for name in PUBLISHED if not options.policy or name in options.policy]
     if options.join:

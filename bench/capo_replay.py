@@ -21,6 +21,7 @@ write as in the long run. The data plane's looks at the records are by the clock
 they are counted apart and weighted with scale and load.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -57,6 +58,8 @@ _TIMEOUT_S = 60.0
 _FOLD_BYTES = 256 * _MIB  # default of [volumes] fold_bytes
 _FOLD_OBJECTS = 2048  # of fold_objects
 _FOLD_SPREAD_S = 60.0  # of fold_spread
+_FOLD_SHARE_MIN = 0.75
+"""Each volume is folded from a share of these on, from this one to 1."""
 _PREFILL = DISK_SIZE - (256 << 20)
 """From there on disks are written before a period, which has nothing there."""
 
@@ -71,6 +74,7 @@ class Setting:
     scale: float  #: seconds of the trace in one
     load: float  #: share of the published requests that the trace has
     depth: int  #: most requests of one desktop in flight
+    window: int = 0  #: only so many minutes around the busiest second are replayed; 0: all
 
     @property
     def fold_bytes(self) -> int:
@@ -184,7 +188,9 @@ class Replay:
             self._play(read_before, pool, desktops)
             if policy != "write-back":
                 self._prefill(trace, pool, desktops)
-            stretch = self._pace(trace, pool, desktops)
+            # What is pending when the period begins is nothing where all writes go through.
+            warm_up_s = 0 if policy == "write-through" else WARM_UP_S
+            stretch = self._pace(trace, pool, desktops, warm_up_s)
         for volume in volumes:
             host_volumes.call(self._host, "close", volume, force=True)
         counts, seconds = self._server.take(), trace.period.seconds
@@ -214,8 +220,11 @@ class Replay:
     def _prefill(
         self, trace: Trace, pool: concurrent.futures.Executor, desktops: Sequence[Connections]
     ) -> None:
-        """Bring each volume somewhere between two folds."""
+        """Bring each volume somewhere between two folds, where it matters: near to the next."""
         rng = random.Random(f"{trace.period.number} folds")
+        to_come = collections.Counter(
+            request.desktop for request in trace.requests if request.is_write
+        )
 
         def fill(desktop: int, count: int) -> None:
             size = capo_workload.WRITE_SIZE_MEAN
@@ -224,8 +233,12 @@ class Replay:
                     desktops[desktop], Request(0.0, desktop, True, _PREFILL + index * size, size)
                 )
 
-        counts = [rng.randrange(_FOLD_OBJECTS) for _ in desktops]
-        filling = [pool.submit(fill, desktop, count) for desktop, count in enumerate(counts)]
+        counts = {desktop: rng.randrange(_FOLD_OBJECTS) for desktop in range(len(desktops))}
+        filling = [
+            pool.submit(fill, desktop, count)
+            for desktop, count in counts.items()
+            if count + to_come[desktop] >= _FOLD_SHARE_MIN * _FOLD_OBJECTS
+        ]
         for future in filling:
             future.result()
 
@@ -234,6 +247,7 @@ class Replay:
         trace: Trace,
         pool: concurrent.futures.Executor,
         desktops: Sequence[Connections],
+        warm_up_s: int,
     ) -> float:
         """Play the trace, second by second; return how much longer it took than it should.
 
@@ -247,7 +261,7 @@ class Replay:
         }
         step = 1 / self._setting.scale
         begun = end = time.monotonic()
-        for second in range(-WARM_UP_S, trace.period.seconds):
+        for second in range(-warm_up_s, trace.period.seconds):
             if second == 0:
                 begun = time.monotonic()
                 self._write_times.clear()
@@ -307,8 +321,38 @@ def replay_in(directory: pathlib.Path, setting: Setting, chunk_count: int) -> It
             server.server_close()
 
 
-def traces(periods: Sequence[capo_periods.Period], load: float) -> tuple[list[Trace], int]:
-    """Make the traces of periods on one image; return them and the image's number of chunks."""
+def traces(
+    periods: Sequence[capo_periods.Period], load: float, window: int = 0
+) -> tuple[list[Trace], int]:
+    """Make the traces of periods on one image; return them and the image's number of chunks.
+
+    :param window: as in :class:`Setting`.
+    """
     image = capo_workload.ImageChunks()
     made = [capo_workload.make(period, image, load=load, seed=1) for period in periods]
-    return made, image.count
+    return [windowed(trace, window) if window else trace for trace in made], image.count
+
+
+def windowed(trace: Trace, window: int) -> Trace:
+    """Return the minutes around the busiest second as a period; what was before is its warm-up.
+
+    What desktops read before the window they have read before.
+    """
+    counts = without_cache(trace).requests
+    seconds = 60 * window
+    begin = max(0, min(counts.index(max(counts)) - seconds // 2, len(counts) - seconds))
+    shifted = [
+        dataclasses.replace(request, time_s=request.time_s - begin)
+        for request in trace.requests
+        if request.time_s - begin < seconds
+    ]
+    kept = [
+        one for one in shifted if one.time_s >= -WARM_UP_S and (one.time_s >= 0 or one.is_write)
+    ]
+    read = {
+        (one.desktop, one.offset // CHUNK)
+        for one in shifted
+        if one.time_s < 0 and not one.is_write and one.offset < capo_workload.IMAGE_BYTES_MAX
+    }
+    period = dataclasses.replace(trace.period, minutes=window)
+    return Trace(period, kept, [*trace.read_before, *sorted(read)])

@@ -5,6 +5,7 @@ import json
 import pathlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,27 @@ def test_without_cache_every_request_of_the_period_counts() -> None:
     assert outcome.total == sum(request.time_s >= 0 for request in trace.requests)
 
 
+def test_window_is_around_the_busiest_second() -> None:
+    image = capo_workload.ImageChunks()
+    trace = capo_workload.make(PERIODS[2], image, load=1 / 40, seed=1)
+    whole, part = capo_replay.without_cache(trace), capo_replay.windowed(trace, 2)
+    outcome = capo_replay.without_cache(part)
+    assert outcome.peak == whole.peak
+    assert len(outcome.requests) == part.period.seconds == 120
+    begin = next(
+        at for at in range(len(whole.requests)) if whole.requests[at:][:120] == outcome.requests
+    )
+    assert min(one.time_s for one in part.requests) >= -capo_workload.WARM_UP_S
+    # A chunk that a desktop read before the window is not new to it there.
+    chunk = capo_workload.CHUNK
+    earlier = {
+        (one.desktop, one.offset // chunk)
+        for one in trace.requests
+        if not one.is_write and one.time_s < begin and one.offset < capo_workload.IMAGE_BYTES_MAX
+    }
+    assert earlier <= set(part.read_before)
+
+
 def test_differential_durability_has_the_regions_of_the_workload() -> None:
     durability = SETTING.durability("differential")
     assert durability.default is DurabilityClass.WRITE_THROUGH
@@ -94,7 +116,7 @@ def test_table_gives_shares_and_judges_whole_runs_only() -> None:
 def test_parts_of_a_run_are_put_together(tmp_path: pathlib.Path) -> None:
     paths = []
     for number in (6, 1):
-        content = {
+        content: dict[str, Any] = {
             "setting": dataclasses.asdict(SETTING),
             "outcomes": [
                 {
