@@ -6,11 +6,15 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception, identity, version
+from acstor.agent import membership  # noqa: F401 - see below
 from acstor.agent.member import Member
 from acstor.cli import deployment
 from acstor.conf import loading
 from acstor.rpc import transport
 from acstor.status.verdict import failure, failure_of, success, warning
+
+# Members are listed by code that imports membership then; checks run in threads of their own. And a
+# thread that is the first to import eventlet, which tooz does where that is installed, never ends.
 
 _CALL_TIMEOUT = 5.0
 _NAMES_MAX = 8

@@ -108,3 +108,12 @@ def test_check_that_hangs_is_a_failure(configure: Configure) -> None:
     release.set()
     assert result.code is Code.FAILURE
     assert text(result).startswith("no answer within 0.05 s")
+
+
+def test_no_check_is_the_first_to_import_what_holds_its_thread() -> None:
+    """A thread that imports eventlet, which tooz may do, before the main thread has: never ends."""
+    program = "import sys, acstor.status.checks; print('tooz.coordination' in sys.modules)"
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True
+    )
+    assert shown.stdout == "True\n"
