@@ -15,13 +15,15 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from acstor.ring.decision import SIMILARITY_MAX
 from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
 
 Sketch = ChunkSketch
 RECEIVERS_MAX = 8
 """Receivers that are named for each giver."""
 _CANDIDATES_MAX = 32  # receivers that are looked at closely, by how many hashes they share
+_HOLDERS_MAX = 64  # receivers of a chunk beyond which it tells none of them from the others
+PAIRS_MAX = 512
+"""Pairs of one decision."""
 SHARE_MIN = 0.01
 """Proportion of shared chunks below which two hosts do not count as similar."""
 
@@ -59,8 +61,9 @@ def most_similar(
 ) -> tuple[tuple[str, str, float], ...]:
     """Return (giver, receiver, proportion of the giver's chunks that the receiver has).
 
-    For each giver at most :data:`RECEIVERS_MAX` receivers, and of all at most
-    :data:`~acstor.ring.decision.SIMILARITY_MAX`, the most similar first.
+    For each giver at most :data:`RECEIVERS_MAX` receivers, and :data:`PAIRS_MAX` of all, the most
+    similar first: every agent reads them with the decision. Chunks that very many receivers hold
+    tell none of them from the others and are not looked at to find candidates.
     """
     holders: dict[int, list[str]] = collections.defaultdict(list)
     for name in sorted(name for name in receivers if name in sketches):
@@ -70,7 +73,8 @@ def most_similar(
     for giver in sorted(name for name in givers if name in sketches):
         shared: collections.Counter[str] = collections.Counter()
         for each in sketches[giver].hashes:
-            shared.update(holders.get(each, ()))
+            if len(holding := holders.get(each, ())) <= _HOLDERS_MAX:
+                shared.update(holding)
         shared.pop(giver, None)
         candidates = heapq.nsmallest(
             _CANDIDATES_MAX, shared, key=lambda name: (-shared[name], name)
@@ -83,7 +87,7 @@ def most_similar(
             if share >= SHARE_MIN:
                 found.append((giver, name, share))
     found.sort(key=lambda pair: (-pair[2], pair[0], pair[1]))
-    return tuple(found[:SIMILARITY_MAX])
+    return tuple(found[:PAIRS_MAX])
 
 
 def sketch_of(hashes: Collection[int], size: int = SKETCH_HASHES_MAX) -> Sketch:
