@@ -599,7 +599,9 @@ def recommended_vnode_count(host_count: int) -> int:
 
 # --- Logs of volumes (crates/overlay) --------------------------------------------------------
 
-def seal_volume_log(volume: str, epoch: int, first: int, origin: LogOrigin) -> dict[str, int | None]:
+def seal_volume_log(
+    volume: str, epoch: int, first: int, origin: LogOrigin
+) -> dict[str, int | None]:
     """End an epoch of a volume's log: its owner, if it still runs, stores nothing more.
 
     Safe to repeat. The caller keeps others from owning the volume meanwhile.
