@@ -1,0 +1,152 @@
+"""The four approaches of ACStor's section 5.2, as rules of how hosts behave.
+
+What ACStor's read path does by default is read from the options of ``acstor.conf``; what has no
+option there (limits of ``crates/readpath``) is named here after its constant.
+
+non-cache
+   Every read goes to the origin as it is.
+local-cache
+   Each host keeps what its machines read and asks nobody else. The operator's NFS waits for ever.
+static-collaborative
+   One owner per chunk for ever, equal shares, no hedge, only owners keep. The mapping knows the
+   topology: hosts beyond ``static_threshold`` hops are never asked.
+acstor
+   Weights and threshold of the policy, previous owners first, hedges, loaded owners passed over.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from acstor.conf import agent, readpath
+from sim.exception import ScenarioError
+from sim.world import Rules
+
+NON_CACHE, LOCAL_CACHE, STATIC, ACSTOR = APPROACHES = (
+    "non-cache",
+    "local-cache",
+    "static-collaborative",
+    "acstor",
+)
+KEEP = {"never": 0, "second-touch": 1, "always": 2}
+NEVER = 1e9
+"""Seconds; a deadline that no run reaches."""
+_MIB = 1 << 20
+
+
+def _default(group: Any, name: str) -> Any:
+    """Return the default of an option, as an agent without a line for it has it."""
+    conf = cfg.ConfigOpts()
+    group.register_opts(conf)
+    conf([], default_config_files=[])
+    return conf[group.GROUP][name]
+
+
+def has_option(name: str) -> bool:
+    """Return whether ``[readpath]`` has an option."""
+    return any(option.dest == name for option in readpath.OPTIONS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """How chunks are placed and looked up."""
+
+    placement: str
+    span: int
+    vnodes: int
+    look_interval: float
+    settle_delay: float
+    state_interval: float
+
+
+def placement_defaults() -> Placement:
+    """Return what agents are configured with by default."""
+    return Placement(
+        _default(readpath, "placement"),
+        _default(readpath, "placement_span_chunks"),
+        _default(agent, "ring_vnodes"),
+        _default(agent, "interval"),
+        _default(agent, "ring_settle_delay"),
+        _default(agent, "state_interval"),
+    )
+
+
+def acstor_rules() -> Rules:
+    """Return the rules of a host with a default configuration."""
+    return Rules(
+        chunk_bytes=65536.0,
+        wire_share=1.05,
+        quantum=0.002,
+        local_latency=1e-4,
+        peer_latency=3e-4,
+        origin_latency=1e-3,
+        connect_timeout=1.0,
+        peer_deadline=_default(readpath, "peer_deadline"),
+        origin_deadline=_default(readpath, "origin_deadline"),
+        read_deadline=_default(readpath, "read_deadline"),
+        is_cached=True,
+        uses_peers=True,
+        keep=KEEP[_default(readpath, "keep")],
+        recent_chunks=256,  # RECENT_BYTES, 16 MiB
+        candidates_max=2,
+        previous_rings=4,
+        hedge_enabled=_default(readpath, "hedge_enabled"),
+        hedge_min=_default(readpath, "hedge_min"),
+        hedge_max=1.0,
+        hedge_share=0.05,
+        hedge_tokens_max=16.0,
+        hedge_to_origin=False,
+        hedge_prior=False,
+        load_aware=_default(readpath, "load_aware") if has_option("load_aware") else True,
+        hedge_origin_factor=4.0,
+        loaded_ratio=1.25,
+        slack_min=1e-3,
+        slack_max=5e-3,
+        probe_interval=1.0,
+        origin_calm_ratio=0.0,
+        bypass_share=1.0,
+        keep_slow_max=1024.0,
+        keep_slow_rate=64.0,
+        passes_on=False,
+        is_elastic=True,
+        report_interval=_default(agent, "state_interval"),
+        report_jitter=0.1,
+        sample_interval=1.0,
+    )
+
+
+_CHANGES: dict[str, dict[str, Any]] = {
+    NON_CACHE: {"is_cached": False, "uses_peers": False, "hedge_enabled": False,
+                "origin_deadline": NEVER, "read_deadline": NEVER, "load_aware": False},
+    LOCAL_CACHE: {"uses_peers": False, "hedge_enabled": False, "load_aware": False,
+                  "origin_deadline": NEVER, "read_deadline": NEVER},
+    STATIC: {"keep": 0, "hedge_enabled": False, "load_aware": False, "previous_rings": 0},
+    ACSTOR: {},
+}  # fmt: skip
+
+
+def rules_of(approach: str, changes: Mapping[str, Any]) -> Rules:
+    """Return the rules of an approach with a scenario's changes.
+
+    :param changes: fields of :class:`sim.world.Rules`; ``keep`` by name.
+    :raises ScenarioError: for an unknown approach or field, or a value that is none.
+    """
+    if approach not in _CHANGES:
+        raise ScenarioError(f"approach {approach!r}; known are {', '.join(APPROACHES)}")
+    fields = acstor_rules()._asdict() | _CHANGES[approach]
+    for name, value in changes.items():
+        if name not in fields:
+            raise ScenarioError(f"readpath.{name} is no setting; known are {', '.join(fields)}")
+        known = fields[name]
+        if name == "keep" and isinstance(value, str):
+            if value not in KEEP:
+                raise ScenarioError(f"readpath.keep = {value!r}")
+            value = KEEP[value]
+        if isinstance(known, bool) != isinstance(value, bool) or not math.isfinite(value):
+            raise ScenarioError(f"readpath.{name} = {value!r}")
+        # One type per field, lest everything be compiled again for another.
+        fields[name] = type(known)(value)
+    return Rules(**fields)

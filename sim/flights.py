@@ -1,0 +1,514 @@
+"""Obtaining one chunk: whom a host asks, in which order, and what it keeps.
+
+Follows ``crates/readpath`` (``round.rs``, ``placement.rs``, ``obtain.rs``): one flight per host and
+chunk, whoever waits; the owner before the last remaps, the peers that come before this host on the
+ring, the origin; one hedge per round; a peer's request is passed on to nobody but the owner
+before. Not modelled: prefetch, preloads, bounds on what is in flight, the origin's thread pool.
+"""
+
+import math
+
+from sim.compiled import compiled
+from sim.events import ANSWER, NEXT, OP_DONE, READY, REFUSED, push
+from sim.transfers import (
+    count_underway,
+    hedge_delay,
+    loaded_from,
+    note_latency,
+    origin_delay,
+    pair_of,
+    peer_delay,
+    remove_attempt,
+)
+from sim.world import (
+    ERROR,
+    ERROR_POOL,
+    FAILED,
+    FREE_ATTEMPTS,
+    FREE_FLIGHTS,
+    FREE_WAITERS,
+    HEDGES,
+    HEDGES_DENIED,
+    HEDGES_WON,
+    LINE,
+    LIVE,
+    ORIGIN,
+    ORIGIN_AGAIN,
+    ORIGIN_AGAIN_HEDGE,
+    ORIGIN_AGAIN_REMAP,
+    ORIGIN_BYTES,
+    PASSED_OVER,
+    PEER,
+    PEER_FETCHES,
+    PREVIOUS,
+    REMAP_MISSES,
+    TIMEOUTS,
+    Ints,
+    Rules,
+    World,
+)
+
+RUNNING, ENDED, BROKEN = 0, 1, 2
+"""States of a machine: its program runs, is over, or has met an I/O error or lost its host."""
+UNHEDGED, SPENT, RESCUE = 0, 1, 2
+"""Whether a flight may be hedged: yes, no more, or only when it is very late."""
+_BACKOFF_MIN, _BACKOFF_MAX = 0.05, 2.0
+_PENALTY_MIN, _PENALTY_MAX = 0.25, 10.0
+
+
+@compiled
+def is_local(world: World, rules: Rules, host: int, content: int) -> bool:
+    """Return whether a host has a chunk, in its store or obtained a moment ago."""
+    if world.has[host, content]:
+        return True
+    seen = world.seen[host, content]
+    return seen > 0 and world.host_sequence[host] - seen < rules.recent_chunks
+
+
+@compiled
+def new_flight(
+    world: World, rules: Rules, host: int, content: int, amount: float, now: float
+) -> int:
+    """Start to obtain a chunk and return the number of the flight."""
+    free = world.cursor[FREE_FLIGHTS] - 1
+    if free < 0:
+        world.cursor[ERROR] = ERROR_POOL
+        return 0
+    world.cursor[FREE_FLIGHTS] = free
+    flight = world.flight_free[free]
+    world.flight_host[flight] = host
+    world.flight_content[flight] = content
+    world.flight_bytes[flight] = amount
+    world.flight_started[flight] = now
+    world.flight_waiters[flight] = -1
+    world.flight_wanted[flight] = 0
+    world.flight_owner[flight] = 0
+    world.flight_hedged[flight] = 0
+    world.flight_round[flight] = 0
+    world.flight_planned[flight] = -1
+    world.flight_next[flight] = 0
+    world.flight_running[flight] = 0
+    if rules.is_cached:
+        world.flight_of[host, content] = flight
+    push(world, now, NEXT, flight, world.flight_version[flight])
+    return flight
+
+
+@compiled
+def add_waiter(world: World, flight: int, machine: int, attempt: int) -> None:
+    """Let a machine (or -1) or a peer's attempt (or -1) wait for a flight."""
+    free = world.cursor[FREE_WAITERS] - 1
+    if free < 0:
+        world.cursor[ERROR] = ERROR_POOL
+        return
+    world.cursor[FREE_WAITERS] = free
+    waiter = world.waiter_free[free]
+    world.waiter_machine[waiter] = machine
+    world.waiter_attempt[waiter] = attempt
+    world.waiter_version[waiter] = world.attempt_version[attempt] if attempt >= 0 else 0
+    world.waiter_next[waiter] = world.flight_waiters[flight]
+    world.flight_waiters[flight] = waiter
+    if machine >= 0:
+        world.flight_wanted[flight] = 1
+
+
+@compiled
+def _add(world: World, flight: int, source: int, kind: int) -> None:
+    planned = world.flight_planned[flight]
+    world.flight_plan[flight, planned] = source
+    world.flight_kinds[flight, planned] = kind
+    world.flight_planned[flight] = planned + 1
+
+
+@compiled
+def make_plan(world: World, rules: Rules, flight: int) -> None:
+    """Write the sources of a round, first the one to ask first."""
+    host = world.flight_host[flight]
+    origin = len(world.is_alive)
+    world.flight_planned[flight] = 0
+    world.flight_next[flight] = 0
+    world.flight_hedged[flight] = 0
+    world.flight_probe[flight] = -1
+    if rules.uses_peers:
+        place = world.placement[world.flight_content[flight]]
+        slot = world.host_slot[host]
+        line = world.line[slot, world.group[slot, host], place]
+        is_owner = line[0] == host
+        world.flight_owner[flight] = 1 if is_owner else 0
+        if is_owner:
+            _add_previous(world, rules, flight, host, place)
+        elif world.flight_wanted[flight]:
+            _add_peers(world, rules, flight, line)
+            return
+        elif rules.passes_on and line[0] >= 0:
+            _add(world, flight, line[0], PREVIOUS)
+    _add(world, flight, origin, ORIGIN)
+
+
+@compiled
+def _add_peers(world: World, rules: Rules, flight: int, line: Ints) -> None:
+    """Add the peers before this host and the origin; loaded ones come after the origin."""
+    host, now = world.flight_host[flight], world.clock[0]
+    limit = loaded_from(world, rules, host, now) if rules.load_aware else math.inf
+    if rules.load_aware and not _may_bypass(world, rules, host, line, limit, now):
+        limit = math.inf
+    count = 0
+    while count < min(LINE, rules.candidates_max) and line[count] >= 0 and line[count] != host:
+        if peer_delay(world, pair_of(world, host, line[count]), now) <= limit:
+            _add(world, flight, line[count], PEER)
+        count += 1
+    _add(world, flight, len(world.is_alive), ORIGIN)
+    probed = False
+    for index in range(count):
+        pair = pair_of(world, host, line[index])
+        if peer_delay(world, pair, now) > limit:
+            world.totals[PASSED_OVER] += 1
+            _add(world, flight, line[index], PEER)
+            if not probed and now >= world.probe_at[pair]:
+                probed = True
+                world.probe_at[pair] = now + rules.probe_interval
+                world.flight_probe[flight] = line[index]
+
+
+@compiled
+def _may_bypass(
+    world: World, rules: Rules, host: int, line: Ints, limit: float, now: float
+) -> bool:
+    """Return whether the origin may take the place of the peers where all of them are loaded."""
+    tokens = min(16.0, world.bypass_tokens[host] + rules.bypass_share)
+    world.bypass_tokens[host] = tokens
+    for index in range(min(LINE, rules.candidates_max)):
+        if line[index] < 0 or line[index] == host:
+            break
+        if peer_delay(world, pair_of(world, host, line[index]), now) <= limit:
+            return True
+    calm = rules.origin_calm_ratio * world.usual_origin[host]
+    if rules.origin_calm_ratio > 0 and origin_delay(world, host, now) > calm:
+        return False
+    if rules.bypass_share < 1:
+        if tokens < 1:
+            return False
+        world.bypass_tokens[host] = tokens - 1
+    return True
+
+
+@compiled
+def _add_previous(world: World, rules: Rules, flight: int, host: int, place: int) -> None:
+    for index in range(rules.previous_rings):
+        slot = world.host_previous[host, index]
+        if slot < 0:
+            return
+        owner = world.line[slot, world.group[slot, host], place, 0]
+        is_known = owner < 0 or owner == host
+        for planned in range(world.flight_planned[flight]):
+            is_known = is_known or world.flight_plan[flight, planned] == owner
+        if not is_known:
+            _add(world, flight, owner, PREVIOUS)
+
+
+@compiled
+def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool) -> None:
+    """Ask the next source of a flight; without one repeat the round, or give up."""
+    if world.flight_planned[flight] < 0:
+        make_plan(world, rules, flight)
+    host = world.flight_host[flight]
+    while world.flight_next[flight] < world.flight_planned[flight]:
+        at = world.flight_next[flight]
+        world.flight_next[flight] = at + 1
+        source, kind = world.flight_plan[flight, at], world.flight_kinds[flight, at]
+        if kind != ORIGIN and _is_penalised(world, rules, host, source, now):
+            continue
+        _start_attempt(world, rules, flight, source, kind, is_hedge, now)
+        probe = world.flight_probe[flight]
+        if probe >= 0:
+            world.flight_probe[flight] = -1
+            if world.penalty_until[pair_of(world, host, probe)] <= now:
+                _start_attempt(world, rules, flight, probe, PEER, False, now)
+        return
+    if world.flight_running[flight] > 0:
+        return
+    if not world.flight_wanted[flight] or now - world.flight_started[flight] >= rules.read_deadline:
+        _release(world, flight, now, False)
+    else:
+        wait = min(_BACKOFF_MAX, _BACKOFF_MIN * 2.0 ** min(world.flight_round[flight], 10))
+        world.flight_round[flight] += 1
+        world.flight_planned[flight] = -1
+        push(world, now + wait, NEXT, flight, world.flight_version[flight])
+
+
+@compiled
+def _is_penalised(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
+    pair = pair_of(world, host, peer)
+    if world.penalty_until[pair] > now:
+        return True
+    if world.penalty_until[pair] > 0:  # on trial: nobody else until it has answered
+        world.penalty_until[pair] = now + rules.peer_deadline
+    return False
+
+
+@compiled
+def _start_attempt(
+    world: World, rules: Rules, flight: int, source: int, kind: int, is_hedge: bool, now: float
+) -> None:
+    free = world.cursor[FREE_ATTEMPTS] - 1
+    if free < 0:
+        world.cursor[ERROR] = ERROR_POOL
+        return
+    world.cursor[FREE_ATTEMPTS] = free
+    attempt = world.attempt_free[free]
+    host = world.flight_host[flight]
+    world.attempt_flight[attempt] = flight
+    world.attempt_source[attempt] = source
+    world.attempt_kind[attempt] = kind
+    world.attempt_is_hedge[attempt] = 1 if is_hedge else 0
+    world.attempt_started[attempt] = now
+    for index in range(3):
+        if world.flight_attempts[flight, index] < 0:
+            world.flight_attempts[flight, index] = attempt
+            break
+    world.flight_running[flight] += 1
+    world.live_at[attempt] = world.cursor[LIVE]
+    world.live[world.cursor[LIVE]] = attempt
+    world.cursor[LIVE] += 1
+    count_underway(world, attempt, 1)
+    latency = rules.origin_latency
+    world.attempt_hedge_at[attempt] = now + hedge_delay(
+        world, rules, host, source, kind == ORIGIN, now
+    )
+    if kind != ORIGIN:
+        latency = rules.peer_latency if world.is_alive[source] else rules.connect_timeout
+        tokens = world.hedge_tokens[host] + rules.hedge_share
+        world.hedge_tokens[host] = min(rules.hedge_tokens_max, tokens)
+        world.totals[PEER_FETCHES] += 1
+    push(world, now + latency, ANSWER, attempt, world.attempt_version[attempt])
+
+
+@compiled
+def _origin_place(world: World, flight: int) -> int:
+    """Return where in the plan the origin is, or where to go on if it was asked already."""
+    for place in range(world.flight_next[flight], world.flight_planned[flight]):
+        if world.flight_kinds[flight, place] == ORIGIN:
+            return place
+    return world.flight_next[flight]
+
+
+@compiled
+def hedge(world: World, rules: Rules, attempt: int, now: float) -> None:
+    """Ask a second source beside one that is late, where the budget allows."""
+    flight = world.attempt_flight[attempt]
+    is_rescue = world.flight_hedged[flight] == RESCUE
+    if is_rescue and now - world.attempt_started[attempt] < rules.hedge_max:
+        return
+    if (
+        world.flight_hedged[flight] == SPENT
+        or world.flight_running[flight] != 1
+        or world.flight_next[flight] >= world.flight_planned[flight]
+    ):
+        return
+    host = world.flight_host[flight]
+    if not is_rescue:
+        if world.hedge_tokens[host] < 1.0:
+            world.totals[HEDGES_DENIED] += 1
+            world.flight_hedged[flight] = RESCUE if rules.load_aware else SPENT
+            return
+        world.hedge_tokens[host] -= 1.0
+    world.flight_hedged[flight] = SPENT
+    world.totals[HEDGES] += 1
+    if rules.hedge_to_origin:
+        world.flight_next[flight] = _origin_place(world, flight)
+    ask_next(world, rules, flight, now, True)
+
+
+@compiled
+def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
+    """Let a source begin to answer; return whether it can send at once."""
+    source, kind = world.attempt_source[attempt], world.attempt_kind[attempt]
+    if kind == ORIGIN:
+        return True
+    if not world.is_alive[source]:
+        failed(world, rules, attempt, now, True, False)
+        return False
+    content = world.flight_content[world.attempt_flight[attempt]]
+    if is_local(world, rules, source, content):
+        return True
+    if kind == PREVIOUS:
+        failed(world, rules, attempt, now, False, False)
+        return False
+    flight = world.flight_of[source, content]
+    if flight < 0:
+        flight = new_flight(world, rules, source, content, rules.chunk_bytes, now)
+    elif _asks_only_peers(world, flight):
+        # It might wait for us in its turn: the origin is asked at once.
+        world.flight_next[flight] = _origin_place(world, flight)
+        ask_next(world, rules, flight, now, False)
+    add_waiter(world, flight, -1, attempt)
+    return False
+
+
+@compiled
+def _asks_only_peers(world: World, flight: int) -> bool:
+    running = 0
+    for index in range(3):
+        attempt = world.flight_attempts[flight, index]
+        if attempt >= 0:
+            running += 1
+            if world.attempt_kind[attempt] != PEER:
+                return False
+    return running > 0 and world.flight_next[flight] < world.flight_planned[flight]
+
+
+@compiled
+def failed(
+    world: World, rules: Rules, attempt: int, now: float, is_penalised: bool, only_origin: bool
+) -> None:
+    """End an attempt that brought nothing; the next source follows unless another one runs."""
+    flight = world.attempt_flight[attempt]
+    host, source = world.flight_host[flight], world.attempt_source[attempt]
+    if is_penalised and world.attempt_kind[attempt] != ORIGIN:
+        pair = pair_of(world, host, source)
+        strikes = world.penalty_strikes[pair]
+        wait = min(_PENALTY_MAX, _PENALTY_MIN * 2.0 ** min(strikes, 10))
+        if world.penalty_until[pair] <= now:
+            world.penalty_strikes[pair] = min(20, strikes + 1)
+            world.penalty_until[pair] = now + wait
+    remove_attempt(world, attempt, now)
+    if only_origin and world.flight_next[flight] < world.flight_planned[flight]:
+        world.flight_next[flight] = _origin_place(world, flight)
+    if world.flight_running[flight] == 0:
+        push(world, now, NEXT, flight, world.flight_version[flight])
+
+
+@compiled
+def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
+    """Take what an attempt brought: keep it, and give it to all who wait."""
+    flight = world.attempt_flight[attempt]
+    host, content = world.flight_host[flight], world.flight_content[flight]
+    kind, amount = world.attempt_kind[attempt], world.flight_bytes[flight]
+    note_latency(world, rules, attempt, now - world.attempt_started[attempt], now, True)
+    is_slow = _is_slow_peer(world, rules, attempt, host, now)
+    if kind == ORIGIN:
+        _count_origin(world, flight, attempt, content, amount)
+    else:
+        pair = pair_of(world, host, world.attempt_source[attempt])
+        world.penalty_until[pair] = 0
+        world.penalty_strikes[pair] = 0
+    if world.attempt_is_hedge[attempt]:
+        world.totals[HEDGES_WON] += 1
+    if world.flight_wanted[flight]:
+        world.tier[kind, host] += amount
+    remove_attempt(world, attempt, now)
+    for index in range(3):
+        other = world.flight_attempts[flight, index]
+        if other >= 0:
+            note_latency(world, rules, other, now - world.attempt_started[other], now, False)
+            remove_attempt(world, other, now)
+    if rules.is_cached:
+        _keep(world, rules, flight, host, content, is_slow)
+    _release(world, flight, now, True)
+
+
+@compiled
+def _is_slow_peer(world: World, rules: Rules, attempt: int, host: int, now: float) -> bool:
+    """Return whether what came is kept because the peer it came from is slow."""
+    if not rules.load_aware or world.attempt_kind[attempt] == ORIGIN:
+        return False
+    pair = pair_of(world, host, world.attempt_source[attempt])
+    if peer_delay(world, pair, now) <= loaded_from(world, rules, host, now):
+        return False
+    tokens = world.keep_slow[host] + rules.keep_slow_rate * (now - world.keep_slow_at[host])
+    tokens = min(rules.keep_slow_max, tokens)
+    world.keep_slow_at[host] = now
+    world.keep_slow[host] = tokens - 1.0 if tokens >= 1.0 else tokens
+    return tokens >= 1.0
+
+
+@compiled
+def _count_origin(world: World, flight: int, attempt: int, content: int, amount: float) -> None:
+    world.totals[ORIGIN_BYTES] += amount
+    if world.holders[content] == 0:
+        return
+    world.totals[ORIGIN_AGAIN] += amount
+    if world.attempt_is_hedge[attempt]:
+        world.totals[ORIGIN_AGAIN_HEDGE] += amount
+    elif world.flight_owner[flight] or not world.flight_wanted[flight]:
+        world.totals[ORIGIN_AGAIN_REMAP] += amount
+
+
+@compiled
+def _keep(world: World, rules: Rules, flight: int, host: int, content: int, is_slow: bool) -> None:
+    world.host_sequence[host] += 1
+    world.seen[host, content] = world.host_sequence[host]
+    is_owner = not rules.uses_peers or world.flight_owner[flight] == 1
+    if is_owner and world.holders[content] > 0 and rules.uses_peers:
+        world.totals[REMAP_MISSES] += 1
+    is_kept = is_owner or is_slow or rules.keep == 2 or not world.flight_wanted[flight]
+    if rules.keep == 1 and not is_kept:
+        is_kept = world.ghost[host, content] == 1
+        world.ghost[host, content] = 1
+    if is_kept and not world.has[host, content]:
+        store(world, host, content)
+
+
+@compiled
+def store(world: World, host: int, content: int) -> None:
+    """Put a chunk into a store; where that is full, the oldest goes (FIFO, ACStor 5.2)."""
+    if world.fifo.shape[1] > 1:
+        at = world.fifo_next[host]
+        oldest = world.fifo[host, at]
+        if oldest >= 0:
+            world.has[host, oldest] = 0
+            world.holders[oldest] -= 1
+        world.fifo[host, at] = content
+        world.fifo_next[host] = (at + 1) % world.fifo.shape[1]
+    world.has[host, content] = 1
+    world.holders[content] += 1
+
+
+@compiled
+def _release(world: World, flight: int, now: float, is_obtained: bool) -> None:
+    """End a flight and tell all who wait for it."""
+    waiter = world.flight_waiters[flight]
+    while waiter >= 0:
+        machine, attempt = world.waiter_machine[waiter], world.waiter_attempt[waiter]
+        if machine >= 0:
+            if is_obtained:
+                world.machine_pending[machine] -= 1
+                if world.machine_pending[machine] == 0:
+                    push(world, now, OP_DONE, machine, 0)
+            elif world.machine_state[machine] == RUNNING:
+                world.machine_state[machine] = BROKEN
+                world.totals[FAILED] += 1
+        elif world.attempt_version[attempt] == world.waiter_version[waiter]:
+            push(
+                world, now, READY if is_obtained else REFUSED, attempt,
+                world.attempt_version[attempt],
+            )  # fmt: skip
+        after = world.waiter_next[waiter]
+        world.waiter_free[world.cursor[FREE_WAITERS]] = waiter
+        world.cursor[FREE_WAITERS] += 1
+        waiter = after
+    host, content = world.flight_host[flight], world.flight_content[flight]
+    if world.flight_of[host, content] == flight:
+        world.flight_of[host, content] = -1
+    world.flight_version[flight] += 1
+    world.flight_free[world.cursor[FREE_FLIGHTS]] = flight
+    world.cursor[FREE_FLIGHTS] += 1
+
+
+@compiled
+def check_clocks(world: World, rules: Rules, now: float) -> None:
+    """Hedge what is late and give up what is too late."""
+    index = 0
+    while index < world.cursor[LIVE]:
+        attempt = world.live[index]
+        waited = now - world.attempt_started[attempt]
+        is_origin = world.attempt_kind[attempt] == ORIGIN
+        limit = rules.origin_deadline if is_origin else rules.peer_deadline
+        if waited >= limit:
+            world.totals[TIMEOUTS] += 1
+            failed(world, rules, attempt, now, True, False)
+            continue
+        may_hedge = rules.hedge_enabled and (rules.load_aware or not is_origin)
+        if may_hedge and now >= world.attempt_hedge_at[attempt]:
+            hedge(world, rules, attempt, now)
+        index += 1

@@ -1,0 +1,77 @@
+"""Results as tables for people: on a terminal and in reStructuredText."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sim import sweep
+
+Rows = list[list[str]]
+_TEXTS = ("variant", "scenario", "title")
+
+
+def number(value: Any) -> str:
+    """Return three or four digits, or nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str | bool):
+        return str(value)
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):d}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def of_medians(results: Sequence[dict[str, Any]], metrics: Sequence[str]) -> Rows:
+    """Return a table, header first: medians over the seeds, the spread of the first metric."""
+    medians = sweep.medians(results, metrics)
+    axes = list(medians[0]["axes"]) if medians else []
+    rows = [[*axes, "variant", *metrics, "lowest", "highest"]]
+    for row in medians:
+        first = metrics[0]
+        rows.append(
+            [number(row["axes"][name]) for name in axes]
+            + [row["variant"]]
+            + [number(row[metric]) for metric in metrics]
+            + [number(row[f"{first}_low"]), number(row[f"{first}_high"])]
+        )
+    return rows
+
+
+def of_ratios(results: Sequence[dict[str, Any]], metric: str, base: str) -> Rows:
+    """Return a table, header first: how many times the base's metric is a variant's."""
+    found = sweep.ratios(results, metric, base)
+    axes = list(found[0]["axes"]) if found else []
+    rows = [[*axes, "variant", f"{base} / variant", "lowest", "highest", "runs"]]
+    for row in found:
+        rows.append(
+            [number(row["axes"][name]) for name in axes]
+            + [row["variant"], number(row["ratio"]), number(row["low"]), number(row["high"])]
+            + [str(row["runs"])]
+        )
+    return rows
+
+
+def show(title: str, rows: Rows, console: Console) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if name in _TEXTS else "right", overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def as_rst(rows: Rows) -> str:
+    """Return a table of reStructuredText."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rule = "  ".join("=" * max(1, width) for width in widths)
+    lines = [rule]
+    for index, row in enumerate(rows):
+        # An empty first cell would continue the row above.
+        cells = [cell or "\\" if column == 0 else cell for column, cell in enumerate(row)]
+        lines.append("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip())
+        if index == 0:
+            lines.append(rule)
+    return "\n".join([*lines, rule, ""])

@@ -1,0 +1,44 @@
+"""The lines in the tables are those of the real ring."""
+
+import numpy as np
+import pytest
+
+from acstor.dataplane import build_ring
+from sim import rings, topology
+from sim.exception import ScenarioError
+from sim.run import prepare
+from sim.topology import host_name
+from sim.world import LINE
+from tests.unit.sim.small_runs import case
+
+
+@pytest.mark.parametrize("threshold", [None, 7, 5, 4, 3, 2])
+def test_line_is_that_of_the_ring(threshold: int | None) -> None:
+    run = prepare(
+        case("acstor", network__fanout=[2, 3, 4], network__rates=["1gbit"] * 3)
+    )  # fmt: skip
+    ring = build_ring(rings.ring_hosts(run.topology), 4096, 3)
+    installer = rings.Rings(run.world, run.topology, run.programs)
+    slot = installer.install(ring, threshold, set())
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        host = int(random.integers(24))
+        place = int(random.integers(len(run.programs.oids)))
+        names, _ = ring.candidates(int(run.programs.oids[place]), host_name(host), threshold, LINE)
+        line = run.world.line[slot, run.world.group[slot, host], place]
+        assert [host_name(int(one)) for one in line if one >= 0] == names
+
+
+def test_positions_are_the_trees() -> None:
+    tree = topology.build(topology.TreeSpec((2, 3, 4), (1.0, 1.0, 1.0)))
+    assert tree.position(0) == "s0/s0"
+    assert tree.position(23) == "s1/s2"
+    assert len({tree.position(host) for host in range(24)}) == 6
+
+
+def test_threshold_that_leaves_every_host_alone_is_refused() -> None:
+    run = prepare(case("acstor", network__fanout=[2, 4], network__rates=["1gbit"] * 2))
+    ring = build_ring(rings.ring_hosts(run.topology), 4096, 3)
+    installer = rings.Rings(run.world, run.topology, run.programs)
+    with pytest.raises(ScenarioError, match="admits no peer"):
+        installer.install(ring, 1, set())

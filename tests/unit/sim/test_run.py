@@ -1,0 +1,147 @@
+"""Whole runs: what must come out of them whatever the traffic."""
+
+import numpy as np
+import pytest
+
+from acstor.testbed import boot_trace
+from sim import kernel, programs
+from sim.approaches import APPROACHES
+from sim.run import finish, prepare, run_case
+from tests.unit.sim.small_runs import case
+
+TRACE = boot_trace.load(programs.TRACES / "debian-12-boot.jsonl")
+CHUNK = 65536
+
+
+def wanted_chunks() -> int:
+    """Return how many chunks with content the trace's guest reads."""
+    zeros = programs.zero_digests(TRACE)
+    touched: set[int] = set()
+    for read in TRACE.reads:
+        if read.digest != zeros[read.length]:
+            end = read.offset + read.length - 1
+            touched.update(range(read.offset // CHUNK, end // CHUNK + 1))
+    return len(touched)
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_every_machine_boots(approach: str) -> None:
+    result = run_case(case(approach))
+    assert result["ended"] == 4
+    assert result["failed"] == 0
+
+
+def test_non_cache_reads_what_guests_read_and_local_cache_each_chunk_once_per_host() -> None:
+    zeros = programs.zero_digests(TRACE)
+    read = sum(one.length for one in TRACE.reads if one.digest != zeros[one.length])
+    result = run_case(case("non-cache"))
+    assert result["origin_mb"] == pytest.approx(4 * read / 1e6)
+    result = run_case(case("local-cache"))
+    assert result["origin_mb"] == pytest.approx(4 * wanted_chunks() * CHUNK / 1e6)
+
+
+def test_collaborating_hosts_read_each_chunk_once() -> None:
+    result = run_case(case("static-collaborative"))
+    assert result["origin_mb"] == pytest.approx(wanted_chunks() * CHUNK / 1e6)
+    assert result["origin_again_mb"] == 0
+
+
+def test_one_machine_alone_takes_the_time_of_its_bytes_and_round_trips() -> None:
+    result = run_case(case("local-cache", network__fanout=[1]))
+    chunks = wanted_chunks()
+    transfer = chunks * CHUNK * 1.05 / 1.25e8
+    assert transfer < result["boot_mean_s"] < transfer + 1.2e-3 * len(TRACE.reads)
+
+
+def test_same_seed_same_run() -> None:
+    one, two = (
+        run_case(case("acstor", machines__per_host=3, traffic__mean=50.0, traffic__cv=0.5))
+        for _ in range(2)
+    )
+    for key in ("boot_mean_s", "boot_p99_s", "origin_mb", "events", "hedges", "cv_series"):
+        assert one[key] == two[key], key
+
+
+def test_quantum_changes_little() -> None:
+    times = {}
+    for quantum in (0.0, 0.002):
+        found = run_case(
+            case(
+                "static-collaborative", machines__per_host=4, network__fanout=[8],
+                traffic__mean=60.0, traffic__cv=0.6, machines__think_scale=0.02,
+                readpath__quantum=quantum,
+            )
+        )  # fmt: skip
+        times[quantum] = found["boot_mean_s"]
+    assert times[0.002] == pytest.approx(times[0.0], rel=0.05)
+
+
+def test_links_are_never_overfull_on_average() -> None:
+    run = prepare(case("static-collaborative", machines__per_host=6))
+    kernel.advance(run.handle, run.rules, 0.5)
+    world = run.world
+    assert (world.moved_out[:4] <= 0.5 * 1.25e8 * 1.02).all()
+    assert (world.moved_in[:4] <= 0.5 * 1.25e8 * 1.02).all()
+
+
+def test_dead_hosts_are_gone_round() -> None:
+    result = run_case(
+        case(
+            "acstor", network__fanout=[8], machines__think_scale=0.02, faults__leave_share=0.5,
+            faults__leave_at=0.3,
+        )
+    )  # fmt: skip
+    assert result["ended"] == 4
+    assert result["failed"] == 4, "the machines of the hosts that left"
+    assert result["read_errors"] == 0
+
+
+def test_after_a_remap_the_pool_is_asked_and_not_the_origin() -> None:
+    settled = case(
+        "acstor", network__fanout=[8], machines__per_host=2, traffic__mean=60.0, traffic__cv=1.2,
+        traffic__pattern="step", traffic__change_at=8.0, machines__think_scale=3.0,
+        readpath__hedge_enabled=False, readpath__load_aware=False,
+    )  # fmt: skip
+    run = prepare(settled)
+    result = finish(run)
+    assert result["generations"] >= 1
+    assert result["remap_misses"] > 0
+    assert result["tier_previous_owner_mb"] > 0
+    assert result["origin_again_remap_mb"] <= 0.05 * result["origin_mb"]
+
+
+def test_full_store_keeps_the_newest() -> None:
+    run = prepare(case("local-cache", machines__capacity_chunks=64))
+    finish(run)
+    assert (run.world.has.sum(axis=1) == 64).all()
+    assert (run.world.holders == run.world.has.sum(axis=0)).all()
+
+
+def test_warm_pool_reads_nothing_from_the_origin() -> None:
+    result = run_case(case("static-collaborative", machines__warm=True))
+    assert result["origin_mb"] == 0
+
+
+def test_traffic_without_congestion_control_slows_more() -> None:
+    means = []
+    for share in (0.0, 1.0):
+        found = run_case(
+            case(
+                "static-collaborative", machines__per_host=4, network__fanout=[8],
+                traffic__mean=90.0, traffic__cv=0.9, traffic__udp_share=share,
+            )
+        )  # fmt: skip
+        means.append(found["boot_mean_s"])
+    assert means[1] > means[0]
+
+
+def test_extra_traffic_gets_what_it_wants_while_nothing_else_moves() -> None:
+    run = prepare(
+        case("acstor", machines__per_host=0, traffic__mean=60.0, traffic__cv=0.8,
+             traffic__udp_share=0.5, timing__end=30.0)
+    )  # fmt: skip
+    finish(run)
+    carried = (run.world.extra_in + run.world.extra_out) / 30.0
+    assert np.allclose(carried, run.extra.host_traffic(4), rtol=1e-6)
+    reported = run.world.report_rate[:, :2].sum(axis=1)
+    assert np.allclose(reported, run.extra.host_traffic(4), rtol=0.01)
