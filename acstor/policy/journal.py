@@ -24,6 +24,7 @@ JOURNAL_VERSION = 1
 """Raised when a field changes its meaning; unknown fields are ignored."""
 LINE_BYTES_MAX = 64 << 20
 _MODE = 0o640
+_LINE_START = b'{"version": '
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ class Journal:
         """
         line = json.dumps({"version": JOURNAL_VERSION, "at_ms": at_ms, **record}, allow_nan=False)
         content = line.encode() + b"\n"
+        if self._is_torn():
+            content = b"\n" + content
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._path).st_size + len(content) > self._bytes_max:
@@ -114,6 +117,17 @@ class Journal:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _is_torn(self) -> bool:
+        """Return whether a writer that was killed left a line unfinished."""
+        try:
+            with open(self._path, "rb") as file:
+                if not file.seek(0, os.SEEK_END):
+                    return False
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) != b"\n"
+        except FileNotFoundError:
+            return False
 
     def _rotate(self) -> None:
         for number in range(self._files - 1, 0, -1):
@@ -143,23 +157,14 @@ def read_records(path: str) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
                 version = record["version"]
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                # A writer that was killed, and another one that appended to what it left.
-                torn = line.rpartition(b'{"version": ')[2]
-                record = _parsed(b'{"version": ' + torn)
-                if record is None:
-                    raise exception.InvalidError(f"{path}:{number}: no record") from error
-                version = record["version"]
+                head = line[: len(_LINE_START)].rstrip(b"\n")
+                is_record = isinstance(error, KeyError | TypeError)
+                if _LINE_START.startswith(head) and not is_record:
+                    continue  # torn, and ended by the next writer
+                raise exception.InvalidError(f"{path}:{number}: no record") from error
             if version != JOURNAL_VERSION:
                 raise exception.UnsupportedError(f"{path}:{number}: version {version!r:.20}")
             yield record
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and "version" in record else None
 
 
 def _plain(decision: Decision | None) -> Any:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acstor.policy.collection import DEFAULT_LINK, Collection, HostLoad
@@ -29,6 +29,8 @@ FASTEST_LINK = 1e12
 """Bytes per second beyond which a link speed is a fault."""
 CARRY = 3
 """Collections for which a silent host keeps its last load; then its weight is frozen."""
+SAMPLES_MAX = 64
+"""Samples of a host between two collections that are remembered."""
 FORGET = 360
 """Collections after which a silent host is forgotten."""
 
@@ -59,7 +61,8 @@ class _Entry:
 
     sample: Sample
     noted_at: float  # by the clock of this process
-    is_new: bool = True
+    unseen: list[Sample] = dataclasses.field(default_factory=list)
+    """Samples since the last collection, oldest first."""
 
 
 @dataclass
@@ -129,7 +132,7 @@ class LoadBook:
         return {source: now - noted for source, noted in newest.items()}
 
     def collect(self, at: float) -> Collection:
-        """Return how busy the hosts are, from the samples since the last collection.
+        """Return how busy the hosts are: the mean of the samples since the last collection.
 
         A host without a new sample keeps its load for :data:`CARRY` collections; after that, or
         when it is down or drains, it is missing.
@@ -142,8 +145,8 @@ class LoadBook:
             for name in sorted(self._hosts):
                 host = self._hosts[name]
                 entry = self._chosen(host)
-                is_new = entry.is_new
-                entry.is_new = False
+                unseen, entry.unseen = entry.unseen, []
+                is_new = bool(unseen)
                 host.silent_for = 0 if is_new else host.silent_for + 1
                 if host.silent_for > FORGET:
                     del self._hosts[name]
@@ -154,7 +157,7 @@ class LoadBook:
                 elif not entry.sample.is_up:
                     missing[name] = "down"
                 else:
-                    load = self._load_of(host, entry.sample) if is_new else host.last
+                    load = self._load_of(host, unseen) if is_new else host.last
                     if load is None:
                         missing[name] = "silent"  # nothing is measured yet
                     else:
@@ -170,15 +173,24 @@ class LoadBook:
             return direct
         return max(host.entries.values(), key=lambda entry: entry.noted_at)
 
-    def _load_of(self, host: _Host, sample: Sample) -> HostLoad | None:
-        if sample.extra_in is None and sample.extra_out is None:
+    def _load_of(self, host: _Host, unseen: Sequence[Sample]) -> HostLoad | None:
+        """Return the mean of the samples since the last collection.
+
+        Not the newest: a calm one between two busy ones must be seen, or load that comes and goes
+        faster than collections do would look like one that lasts.
+        """
+        extra_in, extra_out = _mean(unseen, "extra_in"), _mean(unseen, "extra_out")
+        if extra_in is None and extra_out is None:
             return host.last
+        moved_in, moved_out = _mean(unseen, "moved_in"), _mean(unseen, "moved_out")
+        if moved_in is not None or moved_out is not None:
+            host.moved = (moved_in or 0.0, moved_out or 0.0)
         return HostLoad(
-            sample.extra_in or 0.0,
-            sample.extra_out or 0.0,
+            extra_in or 0.0,
+            extra_out or 0.0,
             *host.moved,
             host.link or DEFAULT_LINK,
-            sample.load,
+            unseen[-1].load,
         )
 
     def _note(self, sample: Sample) -> str:
@@ -200,9 +212,10 @@ class LoadBook:
         host = self._hosts.setdefault(sample.host, _Host())
         host.link = sample.link or host.link
         clamped = _clamped(sample, link)
-        if sample.moved_in is not None or sample.moved_out is not None:
-            host.moved = (clamped.moved_in or 0.0, clamped.moved_out or 0.0)
-        host.entries[sample.source] = _Entry(clamped, self._clock())
+        unseen = former.unseen if former else []
+        host.entries[sample.source] = _Entry(
+            clamped, self._clock(), [*unseen[1 - SAMPLES_MAX :], clamped]
+        )
         return "taken" if clamped == sample else "clamped"
 
     def _is_old(self, sample: Sample, former: _Entry) -> bool:
@@ -211,6 +224,11 @@ class LoadBook:
         if sample.sequence is not None and former.sample.sequence is not None:
             return sample.sequence <= former.sample.sequence
         return sample.at <= former.sample.at
+
+
+def _mean(samples: Sequence[Sample], name: str) -> float | None:
+    known = [value for sample in samples if (value := getattr(sample, name)) is not None]
+    return math.fsum(known) / len(known) if known else None
 
 
 def _rates(sample: Sample) -> list[float]:

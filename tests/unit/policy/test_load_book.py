@@ -13,6 +13,7 @@ from acstor.policy.load_book import (
     DIRECT,
     FORGET,
     FUTURE_MAX,
+    SAMPLES_MAX,
     LoadBook,
     Sample,
 )
@@ -52,6 +53,25 @@ def test_sample_becomes_a_load(book: LoadBook) -> None:
     load = book.collect(5.0).hosts["h1"]
     assert (load.extra_in, load.extra_out, load.moved_in, load.moved_out) == (1e6, 2e6, 3e6, 4e6)
     assert (load.link, load.load, load.age) == (LINK, 0.5, 0)
+
+
+def test_calm_sample_between_two_busy_ones_is_seen(book: LoadBook) -> None:
+    """Reports and collections have the same interval, not the same phase."""
+    for sequence, share in ((1, 0.9), (2, 0.1), (3, 0.9)):
+        book.note(sample(sequence, extra_out=share * LINK, moved_out=share * LINK))
+        if sequence != 2:
+            found = book.collect(5.0).hosts["h1"]
+    assert found.extra_out == found.moved_out == pytest.approx(0.5 * LINK)
+    book.note(sample(4, extra_out=0.9 * LINK))
+    assert book.collect(5.0).hosts["h1"].extra_out == 0.9 * LINK
+
+
+def test_many_samples_between_two_collections_are_bounded(book: LoadBook) -> None:
+    for sequence in range(3 * SAMPLES_MAX):
+        book.note(sample(sequence, extra_out=float(sequence)))
+    newest = range(2 * SAMPLES_MAX, 3 * SAMPLES_MAX)
+    mean = sum(newest) / SAMPLES_MAX
+    assert book.collect(5.0).hosts["h1"].extra_out == pytest.approx(mean)
 
 
 def test_late_and_doubled_samples_are_dropped(book: LoadBook, clock: Clock) -> None:
