@@ -13,6 +13,7 @@ import pytest
 
 SUITE = pathlib.Path(__file__).parent / "cinder"
 ROOT = pathlib.Path(__file__).parents[3]
+SUITES = {"cinder": SUITE, "onebox": ROOT / "tests/onebox"}
 MATRIX = ROOT / "doc/source/reference/cinder-support-matrix.rst"
 SAMPLE = ROOT / "etc/acstor/cinder.conf.backend"
 CINDERS_ROWS = (
@@ -68,15 +69,16 @@ def test_tests_that_the_support_matrix_names_exist() -> None:
     rows = _rows(MATRIX.read_text())
     assert len(rows) > 25
     for feature, supported, shown in rows:
-        named = re.findall(r"``cinder/(test_\w+\.py)::(test_\w+)``", shown)
+        named = re.findall(r"``(cinder|onebox)/(test_\w+\.py)::(test_\w+)``", shown)
         assert named, f"{feature} ({supported}) names no test"
-        for file, name in named:
+        assert shown.count("::") == len(named), f"{feature} names what is no test: {shown}"
+        for suite, file, name in named:
             defined = {
                 node.name
-                for node in ast.parse((SUITE / file).read_text()).body
+                for node in ast.parse((SUITES[suite] / file).read_text()).body
                 if isinstance(node, ast.FunctionDef)
             }
-            assert name in defined, f"{feature}: {file}::{name}"
+            assert name in defined, f"{feature}: {suite}/{file}::{name}"
 
 
 def test_sample_names_options_that_exist() -> None:
