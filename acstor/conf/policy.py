@@ -48,14 +48,16 @@ OPTIONS = [
     ),
     cfg.FloatOpt(
         "traffic_floor",
-        default=0.05,
         min=0.001,
         max=1.0,
-        help="Part of its link that each host counts as using at least: idle hosts are alike.",
+        help=(
+            "Part of its link: what equation1 takes each host to use at least, so that idle hosts "
+            "are alike (unset: 0.05), or headroom takes it to have left at least (unset: 0.005)."
+        ),
     ),
     cfg.FloatOpt(
         "weight_floor",
-        default=0.05,
+        default=0.005,
         min=0.0001,
         max=1.0,
         help="Least weight of a host, as a part of an ordinary host's.",

@@ -30,9 +30,10 @@ class PolicySettings:
     traffic: str | None = None
     """What counts as traffic for weights: ``in``, ``out``, ``sum`` or ``max`` of the extra
     traffic; None: what the plug-in takes by itself."""
-    traffic_floor: float = 0.05
-    """Of the link: hosts with less traffic than this all count as having this much."""
-    weight_floor: float = 0.05
+    traffic_floor: float | None = None
+    """Of the link: the least traffic that ``equation1`` takes a host to have, and the least spare
+    bandwidth that ``headroom`` does; None: what the plug-in takes by itself."""
+    weight_floor: float = 0.005
     """Least weight, in ordinary hosts'."""
     weight_ceiling: float = 4.0
     """Largest weight, in ordinary hosts'."""
@@ -64,8 +65,10 @@ class PolicySettings:
 
     def __post_init__(self) -> None:
         _check_range(self, "weight_lambda", 0.01, 1000.0)
-        for name in ("traffic_floor", "overload", "switch_overload"):
+        for name in ("overload", "switch_overload"):
             _check_range(self, name, 0.001, 1.0)
+        if self.traffic_floor is not None:
+            _check_range(self, "traffic_floor", 0.001, 1.0)
         for name in ("overload_extra_min", "hysteresis"):
             _check_range(self, name, 0.0, 1.0)
         _check_range(self, "weight_floor", 1 / MEAN_WEIGHT, 1.0)

@@ -15,13 +15,17 @@ from acstor.policy.collection import HostLoad
 from acstor.policy.settings import PolicySettings
 from acstor.policy.weights.base import traffic_of
 
+SPARE_FLOOR = 0.005
+"""Part of its link that a host counts as having to spare at least, unless the settings say another
+one. A full host still owns a little: what it holds is found there."""
+
 
 class Headroom:
-    """What is left of each link, at least ``traffic_floor`` of it."""
+    """What is left of each link."""
 
     def __init__(self, settings: PolicySettings) -> None:
         self._kind = settings.traffic or "out"
-        self._floor = settings.traffic_floor
+        self._floor = settings.traffic_floor or SPARE_FLOOR
 
     def weigh(self, loads: Mapping[str, HostLoad]) -> dict[str, float]:
         """Return the spare bandwidth of each host, bytes per second."""

@@ -54,7 +54,9 @@ def test_direction_of_traffic_is_a_choice(traffic: str, ratio: float) -> None:
 def test_headroom_is_what_is_left_of_each_link() -> None:
     loads = {"a": load(500), "b": load(0), "c": load(0, link=10_000), "d": load(1000)}
     found = weigh("headroom", loads)
-    assert [found[name] / found["a"] for name in "bcd"] == [2, 20, 0.1]
+    assert [found[name] / found["a"] for name in "bcd"] == [2, 20, 0.01]
+    floored = weigh("headroom", loads, traffic_floor=0.05)
+    assert floored["d"] / floored["a"] == 0.1
 
 
 def test_unknown_plug_in_is_named_with_what_there_is() -> None:
