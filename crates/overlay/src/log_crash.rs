@@ -262,7 +262,7 @@ fn regions() -> Arc<RegionMap> {
 #[test]
 fn whatever_is_lost_what_was_synced_is_there() {
     let (mut runs, mut recycled) = (0, 0);
-    for seed in seeds(4000) {
+    for seed in seeds(2000) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             (0..120).for_each(|_| run.step());
