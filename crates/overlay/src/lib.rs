@@ -19,6 +19,7 @@ mod disk;
 mod durability;
 mod error;
 mod extent_map;
+mod fetch_ahead;
 mod flusher;
 mod fold;
 #[cfg(test)]

@@ -155,6 +155,8 @@ impl Pusher {
         // Their groups have other numbers now: what they store counts for none of them.
         for batch in [&mut self.main, &mut self.aside].into_iter().flatten() {
             batch.groups = None;
+            // Others would wait for it, whatever their period is.
+            batch.pace = None;
         }
     }
 

@@ -285,6 +285,18 @@ fn batch_that_nobody_waits_for_is_spread_over_its_period() {
 }
 
 #[test]
+fn batch_whose_regions_have_changed_is_not_spread() {
+    let host = Host::new();
+    host.write_back(4, 1);
+    host.step(Host::due(WRITE_BACK));
+    let now = Instant::now();
+    assert!(host.core.pusher.lock().paced(now).is_some());
+    let durability = Durability { default: DurabilityClass::WriteThrough, ..durability() };
+    host.core.apply_regions(&durability, &[], 0);
+    assert!(host.core.pusher.lock().paced(now).is_none(), "what is due now waits for it");
+}
+
+#[test]
 fn objects_of_a_period_reach_the_origin_one_by_one() {
     let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let config = VolumeConfig { directory: directory.path().join("volume"), ..config() };

@@ -77,11 +77,10 @@ impl Core {
     pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
         self.settle_partitions()?;
         for _ in 0..ROUNDS_AHEAD {
-            let ahead = self.groups_ahead();
-            if ahead == 0 {
+            if !self.is_much_left() {
                 break;
             }
-            self.push_until(self.log.appended(), |_| ahead, false)?;
+            self.push_until(self.log.appended(), write_back_groups, false)?;
         }
         self.push_until(self.log.appended(), Core::pushed_groups, true)
     }
@@ -98,18 +97,10 @@ impl Core {
         self.push_until(0, |_| 0, false)
     }
 
-    /// Bits of the groups to be pushed ahead of a moment of all.
-    fn groups_ahead(&self) -> u32 {
-        if !self.has_write_through.load(Ordering::Acquire) {
-            return 0;
-        }
-        let map = self.log.map.read();
-        if map.dirty_sectors() * crate::SECTOR_BYTES <= limits::MOMENT_BYTES {
-            return 0;
-        }
-        let groups = map.regions.groups().iter().enumerate();
-        let ahead = groups.filter(|(_, group)| group.class == DurabilityClass::WriteBack);
-        ahead.map(|(number, _)| 1 << number).sum()
+    /// Returns whether a moment of all groups would be so large that somebody has to wait for it.
+    fn is_much_left(&self) -> bool {
+        self.has_write_through.load(Ordering::Acquire)
+            && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
     }
 
     /// Pushes until groups are on the origin up to `target`, and no batch is there in part.
@@ -141,6 +132,7 @@ impl Core {
                 Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
                     return Err(self.push_failed(error));
                 }
+                Err(_) if self.are_partitions_unknown() => self.settle_partitions()?,
                 Err(error) => {
                     failures += 1;
                     if failures > 2 {
@@ -237,4 +229,11 @@ impl Core {
         let mut queue = self.queue.lock();
         while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
     }
+}
+
+/// Bits of the groups that are pushed every period.
+fn write_back_groups(regions: &RegionMap) -> u32 {
+    let groups = regions.groups().iter().enumerate();
+    let groups = groups.filter(|(_, group)| group.class == DurabilityClass::WriteBack);
+    groups.map(|(number, _)| 1 << number).sum()
 }

@@ -3,11 +3,12 @@
 use acstor_types::DiskId;
 use serde::{Deserialize, Serialize};
 
+use crate::fetch_ahead::visit_objects;
 use crate::log::LocalLog;
 use crate::origin_log::{LogObject, LogRecord, log_key};
 use crate::reclaim::append_error;
 use crate::record::SECTOR;
-use crate::seal::{object_at, open_batches};
+use crate::seal::open_batches;
 use crate::{OriginSink, OverlayError};
 
 /// A closed range of log objects.
@@ -50,9 +51,9 @@ pub(crate) fn read_ranges(
         let end = range.last.checked_add(1);
         let end = end.ok_or_else(|| OverlayError::Invalid("a range without an end".into()))?;
         let open = open_batches(sink, range.volume, range.epoch, range.first, end)?;
-        for sequence in range.first..=range.last {
-            let key = log_key(range.volume, range.epoch, sequence);
-            let object = object_at(sink, &key)?;
+        let key_of = |sequence| log_key(range.volume, range.epoch, sequence);
+        visit_objects(sink, (range.first, range.last), &key_of, |sequence, object| {
+            let key = key_of(sequence);
             bytes += object.len() as u64;
             let corrupt = |error| OverlayError::Corrupt(format!("{key} in the origin: {error}"));
             let object = LogObject::parse(&object).map_err(corrupt)?;
@@ -64,7 +65,7 @@ pub(crate) fn read_ranges(
                 return Err(OverlayError::Corrupt(format!("{key}: the range ends in a batch")));
             }
             if open.main.contains(&sequence) {
-                continue;
+                return Ok(());
             }
             let mut outcome = Ok(());
             object
@@ -75,8 +76,8 @@ pub(crate) fn read_ranges(
                     Ok::<_, crate::LogObjectError>(())
                 })
                 .map_err(corrupt)?;
-            outcome?;
-        }
+            outcome
+        })?;
     }
     Ok(bytes)
 }
