@@ -211,13 +211,13 @@ def parse() -> argparse.Namespace:
 
 
 def joined(paths: Sequence[pathlib.Path]) -> tuple[Setting, Outcomes]:
-    """Put the first runs of parts together.
+    """Put the first runs of parts together; the setting is that of the first.
 
-    :raises ValueError: when they are of different settings.
+    :raises ValueError: when they are of different loads; scales may differ.
     """
     contents = [json.loads(path.read_text()) for path in paths]
-    settings = {Setting(**content["setting"]) for content in contents}
-    if len(settings) != 1:
+    settings = [Setting(**content["setting"]) for content in contents]
+    if len({(one.load, one.depth, one.window) for one in settings}) != 1:
         raise ValueError("the parts are of different settings")
     outcomes: dict[str, dict[int, Outcome]] = {}
     for content in contents:
@@ -225,7 +225,7 @@ def joined(paths: Sequence[pathlib.Path]) -> tuple[Setting, Outcomes]:
             found = {int(number): Outcome(**one) for number, one in by_period.items()}
             outcomes.setdefault(policy, {}).update(found)
     ordered = {name: dict(sorted(outcomes[name].items())) for name in _COLOURS if name in outcomes}
-    return settings.pop(), ordered
+    return settings[0], ordered
 
 
 def main() -> int:

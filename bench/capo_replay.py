@@ -34,8 +34,10 @@ import random
 import statistics
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 
+from acstor import dataplane
 from acstor.drivers.brick.nbd_connection import NbdConnection
 from acstor.origin.opening import open_origin
 from acstor.volumes.durability import Durability, DurabilityClass, Region
@@ -58,8 +60,6 @@ _TIMEOUT_S = 60.0
 _FOLD_BYTES = 256 * _MIB  # default of [volumes] fold_bytes
 _FOLD_OBJECTS = 2048  # of fold_objects
 _FOLD_SPREAD_S = 60.0  # of fold_spread
-_FOLD_SHARE_MIN = 0.75
-"""Each volume is folded from a share of these on, from this one to 1."""
 _PREFILL = DISK_SIZE - (256 << 20)
 """From there on disks are written before a period, which has nothing there."""
 
@@ -187,7 +187,7 @@ class Replay:
             ]
             self._play(read_before, pool, desktops)
             if policy != "write-back":
-                self._prefill(trace, pool, desktops)
+                self._prefill(trace, pool, desktops, volumes)
             # What is pending when the period begins is nothing where all writes go through.
             warm_up_s = 0 if policy == "write-through" else WARM_UP_S
             stretch = self._pace(trace, pool, desktops, warm_up_s)
@@ -218,7 +218,11 @@ class Replay:
             yield connections
 
     def _prefill(
-        self, trace: Trace, pool: concurrent.futures.Executor, desktops: Sequence[Connections]
+        self,
+        trace: Trace,
+        pool: concurrent.futures.Executor,
+        desktops: Sequence[Connections],
+        volumes: Sequence[str],
     ) -> None:
         """Bring each volume somewhere between two folds, where it matters: near to the next."""
         rng = random.Random(f"{trace.period.number} folds")
@@ -233,12 +237,12 @@ class Replay:
                     desktops[desktop], Request(0.0, desktop, True, _PREFILL + index * size, size)
                 )
 
-        counts = {desktop: rng.randrange(_FOLD_OBJECTS) for desktop in range(len(desktops))}
-        filling = [
-            pool.submit(fill, desktop, count)
-            for desktop, count in counts.items()
-            if count + to_come[desktop] >= _FOLD_SHARE_MIN * _FOLD_OBJECTS
-        ]
+        filling = []
+        for desktop, volume in enumerate(volumes):
+            threshold = fold_threshold(volume)
+            count = rng.randrange(threshold)
+            if count + to_come[desktop] >= threshold:
+                filling.append(pool.submit(fill, desktop, count))
         for future in filling:
             future.result()
 
@@ -304,6 +308,13 @@ class Replay:
         else:
             connection.read_into(request.offset, memoryview(bytearray(request.length)))
         connections.put(connection)
+
+
+def fold_threshold(volume: str) -> int:
+    """Return from how many log objects on a volume is folded (crates/overlay, cadence.rs)."""
+    digest = dataplane.digest(uuid.UUID(volume).bytes)
+    share = 1 - 0.25 * int.from_bytes(digest[:2], "little") / 65535
+    return int(_FOLD_OBJECTS * share)
 
 
 @contextlib.contextmanager
