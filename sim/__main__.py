@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--results", type=pathlib.Path, required=True, metavar="DIR",
                       help="where results are kept: what is there is not run again")  # fmt: skip
     page.add_argument("--jobs", type=int, default=1, metavar="N")
-    page.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="(default: all of them)")
+    page.add_argument("--scenarios", metavar="NAME,...", help="(default: all of them)")
     page.set_defaults(action=_page)
     return parser
 
@@ -164,7 +164,8 @@ def _page(arguments: argparse.Namespace) -> int:
     def run(name: str) -> dict[str, Any]:
         return _run_all(scenario.load(name), arguments.jobs)
 
-    page.write(arguments.directory, arguments.results, arguments.scenarios, run)
+    names = arguments.scenarios.split(",") if arguments.scenarios else []
+    page.write(arguments.directory, arguments.results, names, run)
     return 0
 
 

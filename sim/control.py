@@ -32,6 +32,12 @@ _MESSAGE_BYTES = 1500
 """Of a report with AMQP's and TCP's headers; without sketch and images it is some 700 bytes."""
 
 
+REF_BYTES = 500
+"""Of reading one small ref over HTTP, headers included."""
+REFS_PER_LOOK = 3
+"""Ring generation, decision, membership."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """Seconds."""
@@ -49,7 +55,6 @@ class ControlLog:
     decisions: list[dict[str, Any]] = field(default_factory=list)
     message_bytes: int = 0
     ring_bytes: int = 0
-    looks: int = 0
     decide_seconds: float = 0.0
 
 
@@ -154,6 +159,12 @@ class Control:
         self._pending[slot] = published + 2 * self._timing.look_interval
         record["published"] = published
         record["followed"] = published + self._timing.look_interval
+
+    def bytes_per_host_and_second(self, seconds: float) -> float:
+        """Return what the control loop costs a host's link: reports, looks, rings."""
+        reports = self.log.message_bytes / max(1, len(self._phase)) / seconds
+        looks = REFS_PER_LOOK * REF_BYTES / self._timing.look_interval
+        return reports + looks + self.log.ring_bytes / seconds
 
     def _next_look(self, host: int, after: float) -> float:
         interval = self._timing.look_interval

@@ -125,6 +125,7 @@ def control_results(run: Run) -> dict[str, Any]:
         "weight_max": None,
         "threshold": None,
         "ring_bytes": log.ring_bytes,
+        "control_bytes_s": run.control.bytes_per_host_and_second(float(run.world.clock[0])),
         "decide_s": log.decide_seconds,
         "collections": len(log.decisions),
     }
