@@ -82,6 +82,7 @@ def _host_state(
     def note(found: traffic.ExtraTraffic) -> None:
         link_speed.value = found.link_bytes_per_s
         metrics.set_traffic(found.extra_in, found.extra_out, found.link_bytes_per_s)
+        metrics.set_moved(found.moved_in, found.moved_out)
 
     sender = HostStateSender(
         lambda: transport.open_transport(conf),
@@ -96,4 +97,6 @@ def _host_state(
         coverage=coverage,
         publisher=sender if transport.is_configured(conf) else None,
         on_traffic=note,
+        on_load=metrics.set_load,
+        requests_max=conf.peer.requests_inflight_max,
     )

@@ -1,4 +1,4 @@
-"""Telling the schedulers how this host is: the duty, and the thread that composes the states.
+"""Telling schedulers and policy services how this host is: the duty, and the thread that does it.
 
 A look notes whether the data plane is up and draining. The thread samples the network, composes
 the whole state and hands it to the sender every interval, and at once when one of the two changed.
@@ -14,15 +14,22 @@ from typing import Protocol
 
 from acstor import exception, version
 from acstor.admin.client import AdminClient
+from acstor.agent import data_plane_readings
+from acstor.agent.data_plane_readings import DataPlaneLoad, LoadMeter, Reading
 from acstor.agent.duty import Sight
-from acstor.agent.traffic import ExtraTraffic, Interfaces, MovedBytes, TrafficMeter, read_moved
+from acstor.agent.traffic import ExtraTraffic, Interfaces, TrafficMeter
 from acstor.rpc import host_states
+from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
 from acstor.rpc.host_states import HostState, SequenceNumbers, most_covered
 
 LOG = logging.getLogger(__name__)
 
 METRICS_TIMEOUT = 2.0
 """Seconds that the data plane may take for its metrics."""
+SKETCH_TIMEOUT = 5.0
+"""Seconds that the data plane may take to sketch its chunk store."""
+SKETCH_EVERY = 6
+"""States with one sketch among them: what a host holds changes slowly."""
 _JITTER = 0.1
 _UP_STATES = frozenset({"serving", "draining"})
 
@@ -61,6 +68,8 @@ class HostStateDuty:
     :param publisher: None: nobody is told (there is no message transport), traffic is still
         measured.
     :param on_traffic: called with each measurement, for metrics.
+    :param on_load: called with each measurement of the data plane, for metrics; None: not known.
+    :param requests_max: ``[peer] requests_inflight_max`` of the data plane.
     :param clock: monotonic seconds.
     """
 
@@ -77,6 +86,8 @@ class HostStateDuty:
         coverage: Callable[[], Mapping[str, float]] = dict,
         publisher: Publisher | None = None,
         on_traffic: Callable[[ExtraTraffic], None] = lambda traffic: None,
+        on_load: Callable[[DataPlaneLoad | None], None] = lambda load: None,
+        requests_max: int = 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
@@ -87,8 +98,12 @@ class HostStateDuty:
         self._coverage = coverage
         self._publisher = publisher
         self._on_traffic = on_traffic
+        self._on_load = on_load
         self._clock = clock
         self._meter = TrafficMeter()
+        self._load_meter = LoadMeter(requests_max)
+        self._until_sketch = 0
+        self._is_sketch_missed = False
         self._traffic = ExtraTraffic()
         self._numbers = SequenceNumbers()
         self._listed = random.randrange(1 << 30)  # hosts begin at different images
@@ -163,8 +178,11 @@ class HostStateDuty:
             return None if self._is_stopping else self._facts
 
     def _tell(self, facts: _Facts) -> None:
-        self._traffic = self._measure(facts)
+        reading = self._read(facts)
+        self._traffic = self._measure(facts, reading)
+        load = self._load_meter.sample(reading) if isinstance(reading, Reading) else None
         self._on_traffic(self._traffic)
+        self._on_load(load)
         if self._publisher is None:
             return
         self._publisher.send(
@@ -179,28 +197,68 @@ class HostStateDuty:
                 link_bytes_per_s=self._traffic.link_bytes_per_s,
                 coverage=most_covered(self._covered(facts)),
                 images=self._list_some(facts.images),
+                moved_in=self._traffic.moved_in,
+                moved_out=self._traffic.moved_out,
+                load=load.load if load else None,
+                sketch=self._sketch(facts),
+                disk=load.disk if load else None,
             )
         )
 
-    def _measure(self, facts: _Facts) -> ExtraTraffic:
-        problem = None
-        moved: MovedBytes | None = None  # what is not up moves nothing
+    def _read(self, facts: _Facts) -> Reading | Exception | None:
+        """Return what the data plane says; None: it is not up. An error: it should, and does not.
+
+        The error is returned, since it is not to keep the interfaces from being looked at.
+        """
+        if not facts.is_up:
+            return None
         try:
-            if facts.is_up:
-                text = self._data_plane.call("metrics", call_timeout=METRICS_TIMEOUT)
-                moved = read_moved(str(text), is_origin_remote=self._is_origin_remote)
+            text = self._data_plane.call("metrics", call_timeout=METRICS_TIMEOUT)
+            found = data_plane_readings.read(str(text), is_origin_remote=self._is_origin_remote)
+            return found if found is not None else Reading()
+        except exception.AcstorError as error:
+            return error
+
+    def _measure(self, facts: _Facts, reading: Reading | Exception | None) -> ExtraTraffic:
+        problem = None
+        unknown = ExtraTraffic(link_bytes_per_s=self._traffic.link_bytes_per_s)
+        try:
+            if isinstance(reading, Exception):
+                raise reading
             found = self._interfaces.read(facts.peer_address)
             if not found:
                 problem = "no network interface to measure; name some in [agent] interfaces"
+            moved = reading.moved if reading is not None else None  # what is not up moves nothing
             return self._meter.sample(self._clock(), found, moved)
         except exception.UnavailableError:
-            # The next look says so; what moved meanwhile is not known.
-            return ExtraTraffic(link_bytes_per_s=self._traffic.link_bytes_per_s)
+            return unknown  # the next look says so; what moved meanwhile is not known
         except (exception.AcstorError, OSError) as error:
             problem = " ".join(str(error).split())
-            return ExtraTraffic(link_bytes_per_s=self._traffic.link_bytes_per_s)
+            return unknown
         finally:
             self._problem = problem
+
+    def _sketch(self, facts: _Facts) -> ChunkSketch | None:
+        """Return a sketch of the chunk store where one is due; the first with the first state."""
+        if not facts.is_up:
+            return None
+        self._until_sketch -= 1
+        if self._until_sketch >= 0:
+            return None
+        self._until_sketch = SKETCH_EVERY - 1
+        try:
+            found = self._data_plane.call(
+                "store.sketch", call_timeout=SKETCH_TIMEOUT, count=SKETCH_HASHES_MAX
+            )
+            sketch = ChunkSketch.from_message(found)
+        except exception.AcstorError as error:
+            # An older data plane has no such method; weights move without similarity then.
+            if not self._is_sketch_missed:
+                LOG.info("the chunk store of this host is not sketched: %s", error)
+            self._is_sketch_missed = True
+            return None
+        self._is_sketch_missed = False
+        return sketch
 
     def _covered(self, facts: _Facts) -> Mapping[str, float]:
         if not facts.is_up:

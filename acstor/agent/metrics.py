@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.agent.data_plane_readings import DataPlaneLoad
 from acstor.agent.states import AgentState
 from acstor.preload.promise import Promise
 from acstor.preload.states import PromiseState
@@ -31,7 +32,11 @@ PRELOADS_LATE = "acstor_agent_preloads_late"
 PRELOAD_REMAINING = "acstor_agent_preload_remaining_bytes"
 IMAGE_LINKS = "acstor_agent_image_links"
 EXTRA_TRAFFIC = "acstor_agent_extra_traffic_bytes_per_second"
+MOVED_TRAFFIC = "acstor_agent_moved_traffic_bytes_per_second"
 LINK_SPEED = "acstor_agent_link_bytes_per_second"
+DATA_PLANE_LOAD = "acstor_agent_data_plane_load"
+DISK_HEALTHY = "acstor_agent_disk_healthy"
+HIT_SHARE = "acstor_agent_hit_share"
 HOST_STATES = "acstor_agent_host_states"
 DECISION_TERM = "acstor_agent_decision_term"
 DECISION_SEQUENCE = "acstor_agent_decision_sequence"
@@ -54,7 +59,11 @@ ALL = (
     PRELOAD_REMAINING,
     IMAGE_LINKS,
     EXTRA_TRAFFIC,
+    MOVED_TRAFFIC,
     LINK_SPEED,
+    DATA_PLANE_LOAD,
+    DISK_HEALTHY,
+    HIT_SHARE,
     HOST_STATES,
     DECISION_TERM,
     DECISION_SEQUENCE,
@@ -107,6 +116,22 @@ class AgentMetrics:
             EXTRA_TRAFFIC, "Traffic of the host that ACStor did not cause, NaN: not known",
             ["direction"], registry=registry,
         )  # fmt: skip
+        self._moved_traffic = prometheus_client.Gauge(
+            MOVED_TRAFFIC, "What the data plane moved over the network, NaN: not known",
+            ["direction"], registry=registry,
+        )  # fmt: skip
+        self._data_plane_load = prometheus_client.Gauge(
+            DATA_PLANE_LOAD, "How busy the data plane is with its peers, 0 to 1, NaN: not known",
+            registry=registry,
+        )  # fmt: skip
+        self._disk_healthy = prometheus_client.Gauge(
+            DISK_HEALTHY, "Whether no access to the chunk store failed lately, NaN: not known",
+            registry=registry,
+        )  # fmt: skip
+        self._hit_share = prometheus_client.Gauge(
+            HIT_SHARE, "Share of the chunks that guests read lately, by where they came from",
+            ["tier"], registry=registry,
+        )  # fmt: skip
         self._link_speed = prometheus_client.Gauge(
             LINK_SPEED, "Speed of the host's links in one direction, NaN: not known",
             registry=registry,
@@ -142,6 +167,8 @@ class AgentMetrics:
         self.set_preloads([])
         self.set_decision(None)
         self.set_traffic(None, None, None)
+        self.set_moved(None, None)
+        self.set_load(None)
 
     def set_state(self, current: AgentState) -> None:
         """Note the state."""
@@ -169,6 +196,19 @@ class AgentMetrics:
             (self._link_speed, link),
         ):
             gauge.set(math.nan if rate is None else rate)
+
+    def set_moved(self, moved_in: float | None, moved_out: float | None) -> None:
+        """Note what the data plane moved, bytes per second; None: not known."""
+        for direction, rate in (("in", moved_in), ("out", moved_out)):
+            self._moved_traffic.labels(direction).set(math.nan if rate is None else rate)
+
+    def set_load(self, load: DataPlaneLoad | None) -> None:
+        """Note how the data plane was since it was last asked; None: not known."""
+        self._data_plane_load.set(load.load if load else math.nan)
+        self._disk_healthy.set(load.disk.is_healthy if load else math.nan)
+        self._hit_share.clear()
+        for tier, share in load.hits.items() if load else ():
+            self._hit_share.labels(tier).set(share)
 
     def set_links(self, counts: Mapping[str, int]) -> None:
         """Note the number of links in Nova's image cache by state."""

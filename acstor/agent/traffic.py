@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from prometheus_client.openmetrics import parser
-
-from acstor import exception
+from acstor.agent import interface_layers
+from acstor.agent.interface_layers import Layer
 
 LOG = logging.getLogger(__name__)
 
@@ -64,6 +63,9 @@ class ExtraTraffic:
     extra_out: float | None = None
     link_bytes_per_s: float | None = None
     """Of all interfaces that count, in one direction."""
+    moved_in: float | None = None
+    """What the data plane received over the network, as on the wire."""
+    moved_out: float | None = None
 
 
 class Interfaces(Protocol):
@@ -78,10 +80,11 @@ class Interfaces(Protocol):
 
 
 class NetlinkInterfaces:
-    """The kernel's interfaces, by rtnetlink.
+    """The kernel's interfaces, by rtnetlink; of layered ones the lowest, each once.
 
     :param names: which count. Empty: the one that has the peer address, or where none has it
-        (wildcards, address translation) those of the default routes.
+        (wildcards, address translation) those of the default routes. In either case what they
+        are on counts in their place (:mod:`acstor.agent.interface_layers`).
     :param link_speed: Mbit/s of each; None: what the interface says.
     """
 
@@ -97,15 +100,18 @@ class NetlinkInterfaces:
 
         try:
             with IPRoute() as netlink:
-                wanted = None if self._names else _indexes(netlink, peer_address)
+                asked = None if self._names else _indexes(netlink, peer_address)
                 links = list(netlink.get_links())
         except NetlinkError as error:
             raise OSError(f"network interfaces cannot be read: {error}") from error
+        if asked is None:
+            asked = {int(link["index"]) for link in links if _name(link) in self._names}
+        counted = interface_layers.lowest((_layer(link) for link in links), asked)
         found = []
         for link in links:
-            name, index = str(link.get_attr("IFLA_IFNAME")), int(link["index"])
+            name, index = _name(link), int(link["index"])
             stats = link.get_attr("IFLA_STATS64") or link.get_attr("IFLA_STATS")
-            if stats and (name in self._names if wanted is None else index in wanted):
+            if stats and index in counted:
                 speed = self._link_speed or reported_speed(name, index)
                 found.append(
                     InterfaceCounters(
@@ -141,7 +147,7 @@ class TrafficMeter:
         :param moved: by the data plane; a process that was restarted has counted from zero. None:
             it is not up, and has moved nothing.
         """
-        moved = self._moved if moved is None else moved
+        is_up, moved = moved is not None, self._moved if moved is None else moved
         present = {each.index: each for each in interfaces}
         seconds = None if self._at is None else now - self._at
         if seconds is not None and seconds < INTERVAL_MIN:
@@ -150,10 +156,14 @@ class TrafficMeter:
         if seconds is None:
             self._last = ExtraTraffic(link_bytes_per_s=link)
         else:
+            received = _since(moved, self._moved, "received")
+            sent = _since(moved, self._moved, "sent")
             self._last = ExtraTraffic(
-                self._rate(present, "received", seconds, _since(moved, self._moved, "received")),
-                self._rate(present, "sent", seconds, _since(moved, self._moved, "sent")),
+                self._rate(present, "received", seconds, received),
+                self._rate(present, "sent", seconds, sent),
                 link,
+                WIRE_SHARE * received / seconds if is_up else None,
+                WIRE_SHARE * sent / seconds if is_up else None,
             )
         self._at, self._interfaces, self._moved = now, present, moved
         return self._last
@@ -174,36 +184,6 @@ class TrafficMeter:
         if not known:
             return None
         return max(0.0, sum(known) - WIRE_SHARE * moved) / seconds
-
-
-def read_moved(metrics_text: str, *, is_origin_remote: bool) -> MovedBytes:
-    """Return what a data plane says it moved over the network.
-
-    :param metrics_text: its metrics, in the OpenMetrics format.
-    :param is_origin_remote: whether reads of the origin go over the network.
-    :raises InvalidError: when the text is malformed.
-    """
-    totals = dict.fromkeys(
-        (
-            "acstor_peer_fetch_bytes_total",
-            "acstor_serve_bytes_total",
-            "acstor_origin_bytes_total",
-        ),
-        0.0,
-    )
-    text = metrics_text.rstrip().removesuffix("# EOF").rstrip() + "\n# EOF\n"
-    try:
-        for family in parser.text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
-            for sample in family.samples:
-                if sample.name in totals:
-                    totals[sample.name] += sample.value
-    except (ValueError, KeyError, IndexError) as error:
-        raise exception.InvalidError(f"metrics of the data plane: {error}") from error
-    from_origin = totals["acstor_origin_bytes_total"] if is_origin_remote else 0.0
-    return MovedBytes(
-        received=totals["acstor_peer_fetch_bytes_total"] + from_origin,
-        sent=totals["acstor_serve_bytes_total"],
-    )
 
 
 def is_remote(origin_url: str, mounts: Callable[[], str] | None = None) -> bool:
@@ -245,7 +225,26 @@ def reported_speed(
     return speed if speed > 0 else None
 
 
-def _indexes(netlink: Any, peer_address: str | None) -> frozenset[int]:
+def _name(link: Any) -> str:
+    return str(link.get_attr("IFLA_IFNAME"))
+
+
+def _layer(link: Any) -> Layer:
+    kind = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND")
+    # The index of what is in another namespace means nothing in this one.
+    is_here = link.get_attr("IFLA_LINK_NETNSID") is None
+    lower, master = link.get_attr("IFLA_LINK"), link.get_attr("IFLA_MASTER")
+    if kind == "vxlan":  # it alone says so elsewhere
+        lower = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA", "IFLA_VXLAN_LINK")
+    return Layer(
+        int(link["index"]),
+        str(kind) if kind else None,
+        int(lower) if lower and is_here else None,
+        int(master) if master else None,
+    )
+
+
+def _indexes(netlink: Any, peer_address: str | None) -> set[int]:
     address = (peer_address or "").rpartition(":")[0].strip("[]")
     if address:
         found = {
@@ -254,14 +253,14 @@ def _indexes(netlink: Any, peer_address: str | None) -> frozenset[int]:
             if address in {each.get_attr("IFA_LOCAL"), each.get_attr("IFA_ADDRESS")}
         }
         if found:
-            return frozenset(found)
+            return found
     found = set()
     for route in netlink.get_default_routes():
         hops = route.get_attr("RTA_MULTIPATH") or ()
         found.update(int(hop["oif"]) for hop in hops)
         if route.get_attr("RTA_OIF"):
             found.add(int(route.get_attr("RTA_OIF")))
-    return frozenset(found)
+    return found
 
 
 def _difference(

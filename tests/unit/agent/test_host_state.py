@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from acstor import exception
 from acstor.admin.client import AdminClient
+from acstor.agent.data_plane_readings import DataPlaneLoad
 from acstor.agent.duty import Sight
-from acstor.agent.host_state import HostStateDuty
+from acstor.agent.host_state import SKETCH_EVERY, HostStateDuty
 from acstor.agent.membership import View
-from acstor.agent.traffic import ExtraTraffic, InterfaceCounters
+from acstor.agent.traffic import WIRE_SHARE, ExtraTraffic, InterfaceCounters
 from acstor.rpc import host_states
+from acstor.rpc.host_state_details import DiskHealth
 from acstor.rpc.host_states import HostState
 from tests.doubles.memory_data_plane import MemoryDataPlane
 from tests.fixtures.conditions import wait_for
@@ -68,6 +71,7 @@ class World:
     data_plane: MemoryDataPlane
     coverage: dict[str, float]
     traffic: list[ExtraTraffic]
+    loads: list[DataPlaneLoad | None]
     client: AdminClient
 
     def see(self, **changes: Any) -> Mapping[str, str]:
@@ -94,6 +98,7 @@ def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterat
         recorder, interfaces = Recorder(), Interfaces()
         coverage: dict[str, float] = {}
         traffic: list[ExtraTraffic] = []
+        loads: list[DataPlaneLoad | None] = []
         client = AdminClient(conf.dataplane.admin_socket)
         duty = HostStateDuty(
             "h1",
@@ -104,10 +109,13 @@ def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterat
             coverage=lambda: coverage,
             publisher=recorder,
             on_traffic=traffic.append,
+            on_load=loads.append,
             clock=clock,
         )
         duty.start()
-        world = World(duty, recorder, interfaces, clock, data_plane, coverage, traffic, client)
+        world = World(
+            duty, recorder, interfaces, clock, data_plane, coverage, traffic, loads, client
+        )
         made.append(world)
         return world
 
@@ -182,6 +190,56 @@ def test_extra_traffic_is_measured_between_two_states(make_world: MakeWorld) -> 
     assert world.told(2)[1].extra_in == 500.0
     assert world.traffic[-1] == world.duty.traffic
     assert world.duty.link_bytes_per_s() == 1e9
+
+
+def test_what_the_data_plane_moved_its_load_and_its_disk_are_told(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    world.see()
+    first = world.told(1)[0]
+    assert (first.moved_in, first.moved_out, first.load) == (None, None, 0.0)
+    assert first.disk == DiskHealth(is_healthy=True)
+    world.clock.now += 10
+    text = (
+        'acstor_peer_fetch_bytes_total 1000\nacstor_serves_total{outcome="overloaded"} 1\n'
+        'acstor_store_read_errors_total 2\nacstor_read_chunks_total{tier="peer"} 4\n'
+    )
+    monkeypatch.setattr(world.data_plane.runtime, "metrics_text", lambda: text)
+    world.see(is_draining=True)
+    second = world.told(2)[1]
+    assert second.moved_in == pytest.approx(WIRE_SHARE * 100)
+    assert (second.moved_out, second.load, second.disk) == (0.0, 1.0, DiskHealth(is_healthy=False))
+    assert world.loads[-1] == DataPlaneLoad(1.0, DiskHealth(is_healthy=False), {"peer": 1.0})
+    world.clock.now += 10
+    world.see(status=None)
+    third = world.told(3)[2]
+    assert (third.moved_in, third.load, third.disk) == (None, None, None)
+    assert world.loads[-1] is None
+
+
+def test_some_states_have_a_sketch(make_world: MakeWorld) -> None:
+    world = make_world(interval=0.01)
+    world.see()
+    states = world.told(SKETCH_EVERY + 1)
+    assert [state.sketch is not None for state in states[: SKETCH_EVERY + 1]] == [
+        True, *[False] * (SKETCH_EVERY - 1), True,
+    ]  # fmt: skip
+    HostState.from_message(states[0].to_message())
+
+
+def test_data_plane_that_knows_no_sketch_is_no_problem(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+
+    def refuse(count: int) -> dict[str, object]:
+        raise exception.UnsupportedError(f"sketch of {count}")
+
+    monkeypatch.setattr(world.data_plane.runtime, "store_sketch", refuse)
+    world.see()
+    assert world.told(1)[0].sketch is None
+    assert world.see() == {}
 
 
 def test_network_that_cannot_be_read_is_a_problem_and_makes_the_traffic_unknown(

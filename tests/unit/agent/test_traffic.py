@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroute2 import NetNS, netns
 
-from acstor import exception
 from acstor.agent import traffic
 from acstor.agent.traffic import (
     WIRE_SHARE,
@@ -19,22 +18,9 @@ from acstor.agent.traffic import (
     MovedBytes,
     NetlinkInterfaces,
     TrafficMeter,
-    read_moved,
 )
 
 LINK = 125e6  # 1 Gbit/s
-
-METRICS = """\
-# TYPE acstor_peer_fetch_bytes counter
-acstor_peer_fetch_bytes_total 1000
-# TYPE acstor_serve_bytes counter
-acstor_serve_bytes_total 300
-# TYPE acstor_origin_bytes counter
-acstor_origin_bytes_total 50
-# TYPE acstor_read_chunks counter
-acstor_read_chunks_total{tier="store"} 7
-# EOF
-"""
 
 
 def interface(
@@ -151,16 +137,6 @@ def test_rates_are_never_negative_whatever_the_counters_do(
         )
         for rate in (found.extra_in, found.extra_out):
             assert rate is None or rate >= 0.0
-
-
-@pytest.mark.parametrize(("is_remote", "received"), [(True, 1050.0), (False, 1000.0)])
-def test_bytes_moved_are_read_from_the_metrics(is_remote: bool, received: float) -> None:
-    assert read_moved(METRICS, is_origin_remote=is_remote) == MovedBytes(received, 300.0)
-
-
-def test_malformed_metrics_are_an_error() -> None:
-    with pytest.raises(exception.InvalidError, match="metrics of the data plane"):
-        read_moved("acstor_serve_bytes_total x y z{{\n", is_origin_remote=True)
 
 
 MOUNTS = """\
