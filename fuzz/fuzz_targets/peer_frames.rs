@@ -1,7 +1,9 @@
 //! Frames of the peer protocol: a stream of bytes taken apart as a connection does.
 #![no_main]
 
-use acstor_peer::frame::{Frame, FrameKind, GET_BODY_LEN, Get, Hello};
+use acstor_peer::frame::{
+    Frame, FrameKind, GET_BODY_LEN, Get, Hello, decode_held, decode_holds, encode_held, encode_holds,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,6 +23,15 @@ fuzz_target!(|bytes: &[u8]| {
                 let get = Get::decode(body);
                 assert_eq!(get.encode(frame.header.request_id), rest[..frame.wire_len()]);
                 let _ = get.request();
+            }
+            FrameKind::Holds => {
+                let digests = decode_holds(frame.body);
+                let again = encode_holds(&digests, frame.header.request_id).expect("1 to 120");
+                assert_eq!(again, rest[..frame.wire_len()]);
+            }
+            FrameKind::Held => {
+                let held = decode_held(frame.body, frame.body.len() * 8);
+                assert_eq!(encode_held(&held), frame.body);
             }
             FrameKind::Unknown(_) => {}
             _ => assert_eq!(frame.header.encode(), rest[..16]),

@@ -29,6 +29,8 @@ pub const HELLO_BODY_LEN_MIN: usize = 32;
 pub const HELLO_BODY_LEN_MAX: usize = 256;
 /// Most bytes of the body of a request that this build does not know and answers `Unsupported`.
 pub const UNKNOWN_BODY_LEN_MAX: usize = 4096;
+/// Most digests of one HOLDS: with them its body is one that a server without it still skips.
+pub const HOLDS_MAX: usize = 120;
 /// First bytes of a HELLO's body.
 pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
 
@@ -49,6 +51,10 @@ pub enum FrameKind {
     Status,
     /// Server to client: ask nothing more here, close when everything is answered.
     Goodbye,
+    /// Client to server, with [`crate::FEATURE_HOLDS`]: which of these chunks do you keep?
+    Holds,
+    /// Server to client: the answer to HOLDS.
+    Held,
     /// A kind of a newer version.
     Unknown(u8),
 }
@@ -64,6 +70,8 @@ impl FrameKind {
             FrameKind::Data => 5,
             FrameKind::Status => 6,
             FrameKind::Goodbye => 7,
+            FrameKind::Holds => 8,
+            FrameKind::Held => 9,
             FrameKind::Unknown(code) => code,
         }
     }
@@ -77,6 +85,8 @@ impl FrameKind {
             5 => FrameKind::Data,
             6 => FrameKind::Status,
             7 => FrameKind::Goodbye,
+            8 => FrameKind::Holds,
+            9 => FrameKind::Held,
             code => FrameKind::Unknown(code),
         }
     }
@@ -183,6 +193,11 @@ impl Header {
             FrameKind::Hello => (HELLO_BODY_LEN_MIN..=HELLO_BODY_LEN_MAX).contains(&length),
             FrameKind::Get => length == GET_BODY_LEN,
             FrameKind::Data => ChunkSize::new(body_len).is_some(),
+            FrameKind::Holds => {
+                length.is_multiple_of(DIGEST_LEN)
+                    && (1..=HOLDS_MAX).contains(&(length / DIGEST_LEN))
+            }
+            FrameKind::Held => (1..=held_len(HOLDS_MAX)).contains(&length),
             FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => {
                 length == 0
             }
@@ -343,6 +358,53 @@ impl Get {
             chunk_size,
         })
     }
+}
+
+/// Bytes of a digest in a HOLDS.
+const DIGEST_LEN: usize = 32;
+const _: () = assert!(HOLDS_MAX * DIGEST_LEN <= UNKNOWN_BODY_LEN_MAX);
+
+/// Bytes of the HELD that answers a HOLDS of `count` digests: a bit each.
+pub const fn held_len(count: usize) -> usize {
+    count.div_ceil(8)
+}
+
+/// Writes a HOLDS frame, header included; `None` for no digest or more than [`HOLDS_MAX`].
+pub fn encode_holds(digests: &[Digest], request_id: u64) -> Option<Vec<u8>> {
+    if digests.is_empty() || digests.len() > HOLDS_MAX {
+        return None;
+    }
+    let body_len = digests.len() * DIGEST_LEN;
+    let mut frame = Vec::with_capacity(HEADER_LEN + body_len);
+    frame.extend(Header::new(FrameKind::Holds, body_len as u32, request_id).encode());
+    for digest in digests {
+        frame.extend(digest.as_bytes());
+    }
+    Some(frame)
+}
+
+/// Reads a HOLDS's body.
+pub fn decode_holds(body: &[u8]) -> Vec<Digest> {
+    let (digests, _rest) = body.as_chunks::<DIGEST_LEN>();
+    digests.iter().map(|digest| Digest::from_bytes(*digest)).collect()
+}
+
+/// Returns the body of a HELD: bit `i % 8` (least significant first) of byte `i / 8` says whether the
+/// `i`-th chunk is kept.
+pub fn encode_held(held: &[bool]) -> Vec<u8> {
+    let mut body = vec![0; held_len(held.len())];
+    for (position, _) in held.iter().enumerate().filter(|(_, is_held)| **is_held) {
+        body[position / 8] |= 1 << (position % 8);
+    }
+    body
+}
+
+/// Reads a HELD's body for a HOLDS of `count` digests; a missing byte holds nothing.
+pub fn decode_held(body: &[u8], count: usize) -> Vec<bool> {
+    let bit = |position: usize| {
+        body.get(position / 8).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
+    };
+    (0..count).map(bit).collect()
 }
 
 /// A complete frame in a buffer.

@@ -1,7 +1,8 @@
 //! The peer protocol: chunks between hosts by digest.
 //!
 //! A host that needs a chunk asks the host that the ring names, over TCP with mutual TLS. The
-//! protocol can only read: a request names a digest and gets exactly that chunk's bytes or a status.
+//! protocol can only read: a request names a digest and gets exactly that chunk's bytes or a status,
+//! or names some and learns which of them are kept.
 //! Frames are length-prefixed ([`frame`]), requests are pipelined and answered in any order.
 //! [`PeerServer`] answers out of a [`ChunkServer`] (the read path); [`PeerClient`] keeps a pool of
 //! connections per peer, notices peers that are down, slow or broken, and reports a [`PeerError`] that
@@ -34,4 +35,4 @@ pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{PeerServer, ServerStats};
 pub use status::PeerStatus;
 pub use tls::{ServerTls, TlsFault};
-pub use version::{FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange};
+pub use version::{FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange};

@@ -40,4 +40,10 @@ pub trait ChunkServer: Send + Sync + 'static {
     /// Starts to answer `request`; what is not answered by `deadline` is answered
     /// [`PeerStatus::Expired`] by the caller.
     fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture;
+
+    /// Tells which chunks this host keeps and means to go on keeping; one answer per digest, in
+    /// order, from memory. A host that cannot tell keeps none.
+    fn holds(&self, digests: &[Digest]) -> Vec<bool> {
+        vec![false; digests.len()]
+    }
 }

@@ -11,8 +11,10 @@ pub const VERSION_1: u16 = 1;
 pub const VERSION_MIN: u16 = VERSION_1;
 /// Newest version that this build speaks.
 pub const VERSION_MAX: u16 = VERSION_1;
-/// Features that this build knows; none is defined for version 1.
-pub const FEATURES: u64 = 0;
+/// HOLDS and HELD: which of some chunks a host keeps.
+pub const FEATURE_HOLDS: u64 = 1;
+/// Features that this build knows.
+pub const FEATURES: u64 = FEATURE_HOLDS;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
-use acstor_peer::frame::{Frame, FrameKind, Get, Header, Hello};
-use acstor_peer::{ChunkRequest, PeerStatus, VERSION_MAX, VersionRange};
+use acstor_peer::frame::{
+    Frame, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held, encode_holds,
+};
+use acstor_peer::{ChunkRequest, FEATURE_HOLDS, FEATURES, PeerStatus, VERSION_MAX, VersionRange};
 use acstor_types::{ChunkSize, Digest, DiskId};
 
 fn golden() -> Vec<u8> {
@@ -49,6 +51,31 @@ fn frames() -> Vec<u8> {
     }
     bytes.extend_from_slice(&Header::new(FrameKind::Goodbye, 0, 0).encode());
     bytes
+}
+
+/// HOLDS of nine digests and its answer, as the feature adds them to version 1.
+fn holds_frames() -> Vec<u8> {
+    let digests: Vec<Digest> = (0..9u8).map(|number| Digest::of(&[number])).collect();
+    let mut bytes = encode_holds(&digests, 0x0000_0002_0000_0003).unwrap();
+    let held = encode_held(&[true, false, false, true, false, false, false, true, true]);
+    let header = Header::new(FrameKind::Held, held.len() as u32, 0x0000_0002_0000_0003);
+    bytes.extend_from_slice(&header.encode());
+    bytes.extend_from_slice(&held);
+    bytes
+}
+
+/// Another layout is another feature bit: keep this one as long as it is spoken.
+#[test]
+fn test_frames_of_holds_change_requires_another_feature() {
+    assert_eq!(FEATURES, FEATURE_HOLDS);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden/peer-frames-v1-holds.bin");
+    let golden = std::fs::read(path).unwrap();
+    assert_eq!(holds_frames(), golden);
+    let asked = Frame::decode(&golden).unwrap().unwrap();
+    assert_eq!(decode_holds(asked.body).len(), 9);
+    let held = Frame::decode(&golden[asked.wire_len()..]).unwrap().unwrap();
+    assert_eq!(decode_held(held.body, 9)[7..], [true, true]);
 }
 
 /// A change of a byte on the wire is a new version of the protocol: add it to `version.rs`, give it a

@@ -3,7 +3,8 @@
 
 use acstor_peer::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, HELLO_BODY_LEN_MAX,
-    HELLO_BODY_LEN_MIN, Header, Hello, UNKNOWN_BODY_LEN_MAX,
+    HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX, decode_held, decode_holds,
+    encode_held, encode_holds, held_len,
 };
 use acstor_peer::{PeerStatus, VersionRange};
 use acstor_types::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN};
@@ -24,7 +25,7 @@ fn header_bytes() -> impl Strategy<Value = [u8; HEADER_LEN]> {
     ];
     let flags = prop_oneof![4 => Just(0_u8), 1 => any::<u8>()];
     let status = prop_oneof![Just(0_u16), 0_u16..10, any::<u16>()];
-    (length, 0_u8..10, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
+    (length, 0_u8..12, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         bytes[4] = kind;
@@ -41,6 +42,8 @@ fn body_len_max(kind: FrameKind) -> usize {
         FrameKind::Get => GET_BODY_LEN,
         FrameKind::Data => CHUNK_SIZE_MAX as usize,
         FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => 0,
+        FrameKind::Holds => HOLDS_MAX * 32,
+        FrameKind::Held => held_len(HOLDS_MAX),
         FrameKind::Unknown(_) => UNKNOWN_BODY_LEN_MAX,
     }
 }
@@ -89,6 +92,20 @@ proptest! {
         prop_assert_eq!(Get::decode(frame.body.try_into().unwrap()), get);
         let size = acstor_types::ChunkSize::new(chunk_size);
         prop_assert_eq!(get.request().map(|request| request.chunk_size).ok(), size);
+    }
+
+    #[test]
+    fn proptest_holds_round_trips(
+        held in prop::collection::vec(any::<bool>(), 1..=HOLDS_MAX), id in any::<u64>(),
+    ) {
+        let digests: Vec<Digest> = (0..held.len()).map(|n| Digest::of(&n.to_le_bytes())).collect();
+        let bytes = encode_holds(&digests, id).unwrap();
+        let frame = Frame::decode(&bytes).unwrap().unwrap();
+        prop_assert_eq!(frame.header.request_id, id);
+        prop_assert_eq!(decode_holds(frame.body), digests);
+        let body = encode_held(&held);
+        prop_assert_eq!(body.len(), held_len(held.len()));
+        prop_assert_eq!(decode_held(&body, held.len()), held);
     }
 
     /// Fields that a later version appends to HELLO are skipped.

@@ -16,11 +16,11 @@ use super::connector::Greeted;
 use super::input::{Event, Input};
 use super::link::LinkStatus;
 use super::peer::Peer;
-use super::pending::{Answer, Pending, PendingTable, Submission};
+use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
-use crate::frame::{FrameKind, Get, Header};
+use crate::frame::{FrameKind, Get, Header, encode_holds};
 use crate::stream::Stream;
-use crate::{ClientLimits, CloseReason};
+use crate::{ClientLimits, CloseReason, FEATURE_HOLDS, FEATURES, PeerStatus};
 
 /// Events handled before new requests are sent.
 const EVENTS_PER_ROUND: usize = 16;
@@ -42,6 +42,8 @@ pub(super) struct Connection {
     is_detached: bool,
     pending: PendingTable,
     pending_max: usize,
+    /// What both sides know.
+    features: u64,
     input: Input,
     /// Frames that are not written yet.
     output: Vec<u8>,
@@ -87,6 +89,7 @@ impl Connection {
             is_detached: false,
             pending: PendingTable::default(),
             pending_max: REQUESTS_MAX.min(greeted.hello.requests_in_flight_max as usize),
+            features: FEATURES & greeted.hello.features,
             input: Input::new(peer.buffers()),
             output: Vec::new(),
             unflushed: false,
@@ -161,12 +164,22 @@ impl Connection {
         if submission.reply.is_closed() {
             return; // nobody waits any more
         }
-        let Submission { request, deadline, submitted, reply } = submission;
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        if matches!(submission.ask, Ask::Holds(_)) && self.features & FEATURE_HOLDS == 0 {
+            let _ = submission.reply.send(Err(PeerStatus::Unsupported));
+            return;
+        }
+        let (pending, ask) = submission.into_pending();
+        let left = pending.deadline.saturating_duration_since(Instant::now()).as_millis();
         let deadline_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
-        let chunk_size = request.chunk_size.as_u32();
-        let id = self.pending.insert(Pending { chunk_size, deadline, submitted, reply });
-        self.output.extend_from_slice(&Get::new(&request, deadline_ms).encode(id));
+        let id = self.pending.insert(pending);
+        match ask {
+            Ask::Chunk(request) => {
+                self.output.extend_from_slice(&Get::new(&request, deadline_ms).encode(id));
+            }
+            Ask::Holds(digests) => {
+                self.output.extend(encode_holds(&digests, id).unwrap_or_default())
+            }
+        }
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
@@ -218,7 +231,9 @@ impl Connection {
         }
         self.answers += 1;
         let is_late = pending.reply.send(answer).is_err();
-        self.peer.answered(pending.submitted.elapsed(), is_late);
+        if pending.expected.0 == FrameKind::Data {
+            self.peer.answered(pending.submitted.elapsed(), is_late);
+        }
         Ok(())
     }
 

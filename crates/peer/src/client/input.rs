@@ -92,7 +92,7 @@ impl Input {
         let header = Header::decode(head).map_err(CloseReason::Malformed)?;
         self.staging.drain(..HEADER_LEN);
         match header.kind {
-            FrameKind::Data => {
+            FrameKind::Data | FrameKind::Held => {
                 self.begin_payload(&header, pending)?;
                 self.take_event(pending)
             }
@@ -105,9 +105,11 @@ impl Input {
             }
             FrameKind::Pong => Ok(Some(Event::Pong)),
             FrameKind::Goodbye => Ok(Some(Event::Goodbye)),
-            FrameKind::Hello | FrameKind::Ping | FrameKind::Get | FrameKind::Unknown(_) => {
-                Err(CloseReason::Malformed(FrameError::Kind))
-            }
+            FrameKind::Hello
+            | FrameKind::Ping
+            | FrameKind::Get
+            | FrameKind::Holds
+            | FrameKind::Unknown(_) => Err(CloseReason::Malformed(FrameError::Kind)),
         }
     }
 
@@ -117,8 +119,8 @@ impl Input {
         header: &Header,
         pending: &PendingTable,
     ) -> Result<(), CloseReason> {
-        let expected = pending.get(header.request_id).map(|pending| pending.chunk_size);
-        if expected != Some(header.body_len) {
+        let expected = pending.get(header.request_id).map(|pending| pending.expected);
+        if expected != Some((header.kind, header.body_len)) {
             return Err(CloseReason::UnexpectedAnswer);
         }
         let len = header.body_len as usize;

@@ -16,12 +16,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
+use crate::frame::{HOLDS_MAX, decode_held};
 use crate::tls::TlsFiles;
-use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, Security};
+use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;
 use stats::CloseCounters;
@@ -106,6 +108,30 @@ impl PeerClient {
     ) -> Result<Bytes, PeerError> {
         let peer = self.peer(address)?;
         peer.fetch(request, deadline).await
+    }
+
+    /// Asks the peer at `address` which of some chunks it keeps and means to go on keeping; one answer
+    /// per digest, in order. At most [`HOLDS_MAX`](crate::frame::HOLDS_MAX) digests.
+    ///
+    /// # Errors
+    /// As [`PeerClient::fetch`]; [`PeerError::Refused`] with `Unsupported` for a peer of an older
+    /// release, with `Invalid` for a number of digests that cannot be asked for.
+    ///
+    /// # Panics
+    /// As [`PeerClient::fetch`].
+    pub async fn holds(
+        &self,
+        address: &str,
+        digests: &[Digest],
+        deadline: Instant,
+    ) -> Result<Vec<bool>, PeerError> {
+        if digests.is_empty() || digests.len() > HOLDS_MAX {
+            let status = PeerStatus::Invalid;
+            return Err(PeerError::Refused { address: address.to_owned(), status });
+        }
+        let peer = self.peer(address)?;
+        let held = peer.holds(digests.into(), deadline).await?;
+        Ok(decode_held(&held, digests.len()))
     }
 
     /// Returns the latency that 99 of 100 recent answers of the peer kept, answers that came too late

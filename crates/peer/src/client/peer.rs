@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
@@ -16,7 +17,7 @@ use super::connection::Connection;
 use super::connector::{Greeted, Target};
 use super::latency::LatencyHistogram;
 use super::link::{Link, LinkStatus};
-use super::pending::Submission;
+use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::peer_health::{Admission, Backoff, Breaker};
 use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth};
@@ -97,21 +98,26 @@ impl Peer {
         request: ChunkRequest,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        let outcome = self.try_fetch(request, deadline).await;
+        let outcome = self.ask(Ask::Chunk(request), deadline).await;
         self.counters.count_fetch(&outcome);
         outcome
     }
 
-    async fn try_fetch(
+    /// Asks which of some chunks the peer keeps, 1 to [`HOLDS_MAX`](crate::frame::HOLDS_MAX).
+    pub(super) async fn holds(
         self: &Arc<Self>,
-        request: ChunkRequest,
+        digests: Arc<[Digest]>,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
+        self.ask(Ask::Holds(digests), deadline).await
+    }
+
+    async fn ask(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<Bytes, PeerError> {
         let _slot = self.slot(deadline).await?;
         let link = self.link(deadline).await?;
         let (reply, answer) = oneshot::channel();
         let submitted = Instant::now();
-        let _load = link.submit(Submission { request, deadline, submitted, reply });
+        let _load = link.submit(Submission { ask, deadline, submitted, reply });
         match timeout_at(deadline, answer).await {
             Ok(Ok(Ok(chunk))) => Ok(chunk),
             Ok(Ok(Err(status))) => {

@@ -1,17 +1,39 @@
 //! The requests of one connection that wait for an answer, by request id.
 
+use std::sync::Arc;
+
+use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::frame::{FrameKind, held_len};
 use crate::{ChunkRequest, PeerStatus};
 
 /// A peer's answer.
 pub(super) type Answer = Result<Bytes, PeerStatus>;
 
+/// What a peer is asked.
+#[derive(Clone)]
+pub(super) enum Ask {
+    Chunk(ChunkRequest),
+    /// Which of these it keeps; 1 to [`crate::frame::HOLDS_MAX`].
+    Holds(Arc<[Digest]>),
+}
+
+impl Ask {
+    /// Kind and length of the only answer that is right.
+    fn expected(&self) -> (FrameKind, u32) {
+        match self {
+            Ask::Chunk(request) => (FrameKind::Data, request.chunk_size.as_u32()),
+            Ask::Holds(digests) => (FrameKind::Held, held_len(digests.len()) as u32),
+        }
+    }
+}
+
 /// A request on its way to a connection.
 pub(super) struct Submission {
-    pub(super) request: ChunkRequest,
+    pub(super) ask: Ask,
     pub(super) deadline: Instant,
     pub(super) submitted: Instant,
     pub(super) reply: oneshot::Sender<Answer>,
@@ -19,10 +41,19 @@ pub(super) struct Submission {
 
 /// A request that was sent.
 pub(super) struct Pending {
-    pub(super) chunk_size: u32,
+    /// Kind and length of the answer.
+    pub(super) expected: (FrameKind, u32),
     pub(super) deadline: Instant,
     pub(super) submitted: Instant,
     pub(super) reply: oneshot::Sender<Answer>,
+}
+
+impl Submission {
+    /// Returns what is remembered of the request, and the request.
+    pub(super) fn into_pending(self) -> (Pending, Ask) {
+        let Submission { ask, deadline, submitted, reply } = self;
+        (Pending { expected: ask.expected(), deadline, submitted, reply }, ask)
+    }
 }
 
 /// Requests by id. An id is a slot and the number of times that the slot was used, so that an answer
@@ -90,11 +121,12 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::time::Instant;
 
-    use super::{Pending, PendingTable};
+    use super::{FrameKind, Pending, PendingTable};
 
     fn pending(chunk_size: u32) -> Pending {
         let now = Instant::now();
-        Pending { chunk_size, deadline: now, submitted: now, reply: oneshot::channel().0 }
+        let expected = (FrameKind::Data, chunk_size);
+        Pending { expected, deadline: now, submitted: now, reply: oneshot::channel().0 }
     }
 
     proptest! {
@@ -115,7 +147,7 @@ mod tests {
                         let mut ids: Vec<u64> = model.keys().copied().collect();
                         ids.sort_unstable();
                         let id = ids[pick as usize % ids.len()];
-                        prop_assert_eq!(table.take(id).map(|p| p.chunk_size), model.remove(&id));
+                        prop_assert_eq!(table.take(id).map(|p| p.expected.1), model.remove(&id));
                         retired.push(id);
                     }
                     Some(pick) => prop_assert!(table.take(u64::from(pick)).is_none()),

@@ -24,6 +24,7 @@ use super::output::Output;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
+    decode_holds, encode_held,
 };
 use crate::stream::Stream;
 use crate::{ChunkRequest, CloseReason, PeerStatus};
@@ -238,6 +239,11 @@ impl Connection {
             let (header, wire_len) = (frame.header, frame.wire_len());
             let get = match header.kind {
                 FrameKind::Get => frame.body.first_chunk::<GET_BODY_LEN>().map(Get::decode),
+                FrameKind::Holds => {
+                    let held = self.shared.chunks.holds(&decode_holds(frame.body));
+                    self.output.push_held(header.request_id, encode_held(&held));
+                    None
+                }
                 _ => None,
             };
             self.handled += wire_len;
@@ -269,11 +275,13 @@ impl Connection {
             FrameKind::Ping => {
                 self.output.push_header(Header::new(FrameKind::Pong, 0, header.request_id));
             }
+            FrameKind::Holds => {} // answered from its body
             FrameKind::Unknown(_) => self.refuse(header.request_id, PeerStatus::Unsupported),
             FrameKind::Hello
             | FrameKind::Pong
             | FrameKind::Data
             | FrameKind::Status
+            | FrameKind::Held
             | FrameKind::Goodbye => return Err(CloseReason::Malformed(FrameError::Kind)),
         }
         Ok(())

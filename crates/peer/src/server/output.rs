@@ -46,6 +46,11 @@ impl Output {
         self.frames.push_back(Outgoing { header, payload: chunk, _permit: Some(permit) });
     }
 
+    pub(super) fn push_held(&mut self, request_id: u64, held: Vec<u8>) {
+        let header = Header::new(FrameKind::Held, held.len() as u32, request_id).encode();
+        self.frames.push_back(Outgoing { header, payload: held.into(), _permit: None });
+    }
+
     pub(super) fn push_status(&mut self, request_id: u64, status: PeerStatus) {
         self.push_header(Header::refusal(status, request_id));
     }
