@@ -34,4 +34,4 @@ pub use format::STORE_VERSION;
 pub use guard::ChunkGuard;
 pub use sketch::Sketch;
 pub use stats::StoreStats;
-pub use store::{ChunkStore, Inserted};
+pub use store::{ChunkStore, Cursor, Inserted};

@@ -31,6 +31,17 @@ pub enum Inserted {
     Refused,
 }
 
+/// How far a walk from the cold end of a store has come; the default is at the cold end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(Option<u32>);
+
+impl Cursor {
+    /// Whether the walk is at the cold end: at its beginning, or through.
+    pub fn is_at_cold_end(self) -> bool {
+        self.0.is_none()
+    }
+}
+
 /// The chunks that one host keeps on its disk. Cheap to clone; the lock on the directory is given
 /// up when the last clone and the last guard are dropped.
 ///
@@ -133,6 +144,28 @@ impl ChunkStore {
             self.core.policy.touch(slot);
         }
         self.core.release(slot);
+    }
+
+    /// Looks at up to `count` chunks from the cold end on; returns those that were not used lately and
+    /// are not pinned, and moves the cursor on. Empty for a policy that knows no cold end.
+    pub fn coldest(&self, cursor: &mut Cursor, count: usize) -> Vec<Digest> {
+        let (slots, next) = self.core.policy.coldest(cursor.0, count);
+        cursor.0 = next;
+        slots.into_iter().flat_map(|slot| self.core.digests_of(slot, 1)).collect()
+    }
+
+    /// Makes a chunk leave before all others, unless it is used before; nothing happens when the
+    /// store does not have it or it is pinned.
+    pub fn demote(&self, digest: &Digest) {
+        let Some((slot, _)) = self.core.find(digest) else { return };
+        self.core.policy.demote(slot);
+        self.core.release(slot);
+    }
+
+    /// As [`ChunkStore::likely_contains`], but not for a chunk that was demoted and not used since.
+    pub fn keeps(&self, digest: &Digest) -> bool {
+        let slot = self.core.index.read().find(digest.prefix_u64());
+        slot.is_some_and(|slot| !self.core.policy.is_demoted(slot))
     }
 
     /// Stores a chunk. Once this returns `New` the chunk survives a kill of the process.

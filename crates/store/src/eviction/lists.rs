@@ -84,6 +84,15 @@ impl Lists {
         Some(list)
     }
 
+    /// Returns up to `count` slots of `list` from the oldest on, after `after` where that is on it.
+    pub(crate) fn oldest(&self, list: u8, after: Option<u32>, count: usize) -> Vec<u32> {
+        let first = match after.filter(|slot| self.list_of(*slot) == Some(list)) {
+            Some(after) => self.newer(after),
+            None => self.back(list),
+        };
+        std::iter::successors(first, |slot| self.newer(*slot)).take(count).collect()
+    }
+
     /// Removes and returns the oldest slot of `list` that `reclaim` lets go.
     pub(crate) fn evict(&mut self, list: u8, reclaim: &mut Reclaim<'_>) -> Option<u32> {
         let mut candidate = self.back(list);

@@ -6,6 +6,7 @@ use super::lists::Lists;
 use super::{EvictionPolicy, Reclaim};
 
 const QUEUE: u8 = 0;
+const DEMOTED: u8 = 1;
 
 /// Least recently used.
 ///
@@ -20,7 +21,7 @@ pub struct Lru {
 impl Lru {
     /// Returns an empty queue for slots below `slot_count`.
     pub fn new(slot_count: u32) -> Lru {
-        Lru { lists: Mutex::new(Lists::new(slot_count, 1)) }
+        Lru { lists: Mutex::new(Lists::new(slot_count, 2)) }
     }
 }
 
@@ -41,7 +42,25 @@ impl EvictionPolicy for Lru {
     }
 
     fn evict(&self, reclaim: &mut Reclaim<'_>) -> Option<u32> {
-        self.lists.lock().evict(QUEUE, reclaim)
+        let mut lists = self.lists.lock();
+        lists.evict(DEMOTED, reclaim).or_else(|| lists.evict(QUEUE, reclaim))
+    }
+
+    fn coldest(&self, after: Option<u32>, count: usize) -> (Vec<u32>, Option<u32>) {
+        let slots = self.lists.lock().oldest(QUEUE, after, count);
+        let next = slots.last().copied();
+        (slots, next)
+    }
+
+    fn demote(&self, slot: u32) {
+        let mut lists = self.lists.lock();
+        if lists.list_of(slot).is_some() {
+            lists.push_front(DEMOTED, slot);
+        }
+    }
+
+    fn is_demoted(&self, slot: u32) -> bool {
+        self.lists.lock().list_of(slot) == Some(DEMOTED)
     }
 }
 

@@ -47,6 +47,22 @@ pub trait EvictionPolicy: Send + Sync + fmt::Debug {
     /// Gives up a slot: the first one, in the policy's order, that `reclaim` lets go. `None` when
     /// it let go none. `reclaim` must not call the policy.
     fn evict(&self, reclaim: &mut Reclaim<'_>) -> Option<u32>;
+
+    /// Looks at up to `count` slots from the cold end on, after the slot `after`; returns those that
+    /// were not used lately, and where to go on (`None`: at the cold end again). A policy that knows
+    /// no cold end returns nothing.
+    fn coldest(&self, _after: Option<u32>, _count: usize) -> (Vec<u32>, Option<u32>) {
+        (Vec::new(), None)
+    }
+
+    /// Makes a slot leave before all that are not demoted, unless it is used before; one that the
+    /// policy does not know is ignored.
+    fn demote(&self, _slot: u32) {}
+
+    /// Whether a slot is demoted and was not used since.
+    fn is_demoted(&self, _slot: u32) -> bool {
+        false
+    }
 }
 
 /// Takes a slot from its chunk unless it is in use just now; returns the digest prefix of the

@@ -10,6 +10,8 @@ use super::{EvictionPolicy, Reclaim};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
+/// Other hosts have these: they leave first.
+const DEMOTED: u8 = 2;
 /// The small queue has one in so many of the slots (the paper's 10 %).
 const SMALL_SHARE: u32 = 10;
 /// Uses are counted up to this (two bits).
@@ -49,7 +51,7 @@ impl S3Fifo {
         let main_slots = slot_count - slot_count / SMALL_SHARE;
         S3Fifo {
             queues: Mutex::new(Queues {
-                lists: Lists::new(slot_count, 2),
+                lists: Lists::new(slot_count, 3),
                 ghost: Ghost::new(main_slots),
             }),
             uses: (0..slot_count).map(|_| AtomicU8::new(0)).collect(),
@@ -94,6 +96,22 @@ impl S3Fifo {
         queues.lists.evict(MAIN, reclaim)
     }
 
+    /// Evicts a demoted chunk; those that were used since go to the main queue.
+    fn evict_demoted(&self, queues: &mut Queues, reclaim: &mut Reclaim<'_>) -> Option<u32> {
+        for _ in 0..queues.lists.len(DEMOTED) {
+            let slot = queues.lists.back(DEMOTED)?;
+            if self.uses(slot).load(Ordering::Relaxed) > 0 {
+                queues.lists.push_front(MAIN, slot);
+            } else if reclaim(slot).is_some() {
+                queues.lists.remove(slot);
+                return Some(slot);
+            } else {
+                queues.lists.push_front(DEMOTED, slot);
+            }
+        }
+        None
+    }
+
     fn uses(&self, slot: u32) -> &AtomicU8 {
         &self.uses[slot as usize]
     }
@@ -125,6 +143,9 @@ impl EvictionPolicy for S3Fifo {
 
     fn evict(&self, reclaim: &mut Reclaim<'_>) -> Option<u32> {
         let queues = &mut *self.queues.lock();
+        if let Some(slot) = self.evict_demoted(queues, reclaim) {
+            return Some(slot);
+        }
         let small = queues.lists.len(SMALL);
         let known = small + queues.lists.len(MAIN);
         if small >= (known / SMALL_SHARE).max(1)
@@ -133,6 +154,35 @@ impl EvictionPolicy for S3Fifo {
             return Some(slot);
         }
         self.evict_main(queues, reclaim).or_else(|| self.evict_small(queues, reclaim))
+    }
+
+    /// The small queue, whose chunks leave soonest, then the main one.
+    fn coldest(&self, after: Option<u32>, count: usize) -> (Vec<u32>, Option<u32>) {
+        let queues = self.queues.lock();
+        let is_in_main = after.is_some_and(|slot| queues.lists.list_of(slot) == Some(MAIN));
+        let mut slots = Vec::new();
+        if !is_in_main {
+            slots = queues.lists.oldest(SMALL, after, count);
+        }
+        let after = after.filter(|_| is_in_main);
+        slots.extend(queues.lists.oldest(MAIN, after, count - slots.len()));
+        let next = slots.last().copied();
+        drop(queues);
+        slots.retain(|slot| self.uses(*slot).load(Ordering::Relaxed) == 0);
+        (slots, next)
+    }
+
+    fn demote(&self, slot: u32) {
+        let queues = &mut *self.queues.lock();
+        if queues.lists.list_of(slot).is_some() {
+            self.uses(slot).store(0, Ordering::Relaxed);
+            queues.lists.push_front(DEMOTED, slot);
+        }
+    }
+
+    fn is_demoted(&self, slot: u32) -> bool {
+        self.queues.lock().lists.list_of(slot) == Some(DEMOTED)
+            && self.uses(slot).load(Ordering::Relaxed) == 0
     }
 }
 
@@ -202,5 +252,38 @@ mod tests {
             policy.admit(wanted, 0);
         }
         assert_eq!(policy.evict(&mut |_| None), None);
+    }
+
+    #[test]
+    fn demoted_chunk_leaves_first_unless_it_is_used() {
+        for policy in [&S3Fifo::new(20) as &dyn EvictionPolicy, &super::super::Lru::new(20)] {
+            (0..20).for_each(|slot| policy.admit(slot, 0));
+            [15, 12, 17].into_iter().for_each(|slot| policy.demote(slot));
+            policy.touch(12);
+            let demoted: Vec<u32> = (0..20).filter(|slot| policy.is_demoted(*slot)).collect();
+            assert_eq!(demoted, [15, 17], "{policy:?}");
+            let evict = || policy.evict(&mut |_| Some(0)).unwrap();
+            assert_eq!([evict(), evict()], [15, 17]);
+            assert_eq!(evict(), 0, "then as ever");
+            let rest: Vec<u32> = (0..17).map(|_| evict()).collect();
+            assert!(rest.contains(&12), "nothing is lost");
+            assert_eq!(policy.evict(&mut |_| Some(0)), None);
+        }
+    }
+
+    #[test]
+    fn walk_from_the_cold_end_meets_everything_once() {
+        for policy in [&S3Fifo::new(20) as &dyn EvictionPolicy, &super::super::Lru::new(20)] {
+            (0..20).for_each(|slot| policy.admit(slot, u64::from(slot) << 58));
+            let mut after = None;
+            let mut met = Vec::new();
+            loop {
+                let (slots, next) = policy.coldest(after, 7);
+                met.extend(slots);
+                let Some(next) = next else { break };
+                after = Some(next);
+            }
+            assert_eq!(met, (0..20).collect::<Vec<u32>>(), "{policy:?}");
+        }
     }
 }
