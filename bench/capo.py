@@ -44,6 +44,7 @@ from bench.capo_replay import Outcome, Setting
 from bench.comparison import Row, Series
 
 mpl.use("svg")
+mpl.rcParams["svg.fonttype"] = "none"  # letters as text, not as outlines
 
 NO_CACHE = "no cache"
 _COLOURS = {

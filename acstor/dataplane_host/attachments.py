@@ -164,8 +164,9 @@ class Attachments:
     def distance_threshold(self) -> int | None:
         """Return the hops that were given last, or None where none were or they are unreadable."""
         hops = _read_version_1(self._placement).get("distance_threshold")
-        is_valid = type(hops) is int and 0 <= hops <= protocol.DISTANCE_THRESHOLD_MAX
-        return hops if is_valid else None
+        if type(hops) is int and 0 <= hops <= protocol.DISTANCE_THRESHOLD_MAX:
+            return hops
+        return None
 
     def keep_distance_threshold(self, hops: int | None) -> None:
         """Keep the threshold as the one that was given last; None: none is."""

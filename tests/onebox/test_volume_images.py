@@ -41,9 +41,9 @@ def in_use(whole_box: RunningBox, tiny: Template) -> Iterator[str]:
         assert volumes.api.show("volumes", volume_id)["bootable"] == "true"
         with instances_of(whole_box) as instances:
             server = instances.boot(volume_id, tiny)
-            before = server.checked(boot=1)
+            first = server.checked(boot=1)
             yield volume_id
-            server.checked(after=before)
+            server.checked(after=first)
             assert not server.could_not_read()
 
 
