@@ -18,6 +18,7 @@ use crate::log::{LocalLog, LogConfig};
 use crate::map_state::Stream;
 use crate::memory_disk::MemoryDisk;
 use crate::range_set::RangeSet;
+use crate::record::RECORDS_OFFSET;
 use crate::recovery::{create_log, open_log};
 use crate::regions::RegionMap;
 
@@ -296,6 +297,42 @@ fn space_of_overwritten_data_comes_back() {
     assert!(made_room > 10, "{made_room}");
     let (bytes, live) = log.usage();
     assert!(bytes <= CONFIG.quota_bytes && live == (5 * 16) << 10, "{bytes} {live}");
+}
+
+#[test]
+fn space_comes_back_on_a_full_file_system() {
+    // Room for six segments where the quota has ten.
+    let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(6 * CONFIG.segment_bytes));
+    let log = new_log(&disk);
+    let data = [7; 16 << 10];
+    let mut made_room = 0;
+    for number in 0..200_u64 {
+        if log.write(number % 5 * 32, &data).is_err() {
+            assert!(log.make_room(VOLUME, 1).unwrap(), "nothing to free at write {number}");
+            made_room += 1;
+            log.write(number % 5 * 32, &data).unwrap();
+        }
+    }
+    assert!(made_room > 10, "{made_room}");
+}
+
+#[test]
+fn damaged_segment_is_told_once_and_left() {
+    let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+    let log = new_log(&disk);
+    let first = Arc::clone(&log.head.lock().segment);
+    let data = [7; 16 << 10];
+    for at in 0..5 {
+        log.write(at * 32, &data).unwrap();
+    }
+    assert!(first.number < log.head.lock().segment.number);
+    log.zero(32, 4 * 32).unwrap();
+    let nothing = [0; 64];
+    first.file.write_all_at(&mut [std::io::IoSlice::new(&nothing)], RECORDS_OFFSET).unwrap();
+    let error = log.reclaim_one(100).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert!(!log.reclaim_one(100).unwrap(), "it is not tried again");
+    assert_eq!(first.live(), data.len() as u64, "nothing of it was given up");
 }
 
 #[test]

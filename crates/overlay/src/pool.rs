@@ -106,6 +106,15 @@ impl LocalLog {
         })
     }
 
+    /// Whether the file system has room for one more segment, or one is ready that needs none.
+    pub(crate) fn can_make_segment(&self) -> bool {
+        let needed = self.config.segment_bytes.saturating_add(self.config.reserve_bytes);
+        self.pool.has_free()
+            || self.head.lock().spare.is_some()
+            // A file system that does not say is asked by making the segment.
+            || self.disk.space().map_or(true, |space| space.free_bytes >= needed)
+    }
+
     /// Makes room in the quota for another file: what is kept and still read cannot be used.
     fn keep_to_quota(&self) -> io::Result<()> {
         let segments = self.map.read().segments.len();

@@ -82,7 +82,8 @@ impl LocalLog {
     }
 
     fn has_room(&self) -> bool {
-        (self.map.read().segments.len() as u64) < self.segments_max() - 1
+        let is_in_quota = (self.map.read().segments.len() as u64) < self.segments_max() - 1;
+        is_in_quota && self.can_make_segment()
     }
 
     /// On a full file system what is kept ready is what a checkpoint can be written in.
@@ -99,12 +100,12 @@ impl LocalLog {
     }
 
     /// Empties the segment with the least alive, if that is at most `live_percent_max` of it.
-    fn reclaim_one(&self, live_percent_max: u64) -> Result<bool, OverlayError> {
+    pub(crate) fn reclaim_one(&self, live_percent_max: u64) -> Result<bool, OverlayError> {
         let head = self.head.lock().segment.number;
         let candidate = {
             let map = self.map.read();
-            let full = map.segments.values().filter(|s| s.number < head && s.live() > 0);
-            full.min_by_key(|segment| segment.live()).cloned()
+            let is_full = |s: &&Arc<Segment>| s.number < head && s.live() > 0 && !s.is_damaged();
+            map.segments.values().filter(is_full).min_by_key(|segment| segment.live()).cloned()
         };
         let Some(segment) = candidate else { return Ok(false) };
         if segment.live() * 100 > segment.size_bytes * live_percent_max {
@@ -113,6 +114,11 @@ impl LocalLog {
         match self.copy_live(&segment) {
             Ok(()) => Ok(segment.live() == 0),
             Err(OverlayError::NoSpace(_)) => Ok(false),
+            Err(error @ OverlayError::Corrupt(_)) => {
+                // What is damaged stays as it is; the next look takes another segment.
+                segment.set_damaged();
+                Err(error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -130,6 +136,9 @@ impl LocalLog {
                 self.copy_record(segment, &record, offset)?;
             }
             offset += record.payload_len();
+        }
+        if segment.live() > 0 {
+            return Err(damaged(segment, offset));
         }
         Ok(())
     }
@@ -155,10 +164,7 @@ impl LocalLog {
         let read = segment.file.read_exact_at(&mut payload, offset);
         read.map_err(|error| OverlayError::io("read a segment of the local log", error))?;
         if crc32fast::hash(&payload) != record.payload_crc {
-            return Err(OverlayError::Corrupt(format!(
-                "{name} of the local log is damaged at byte {offset}: check the disk",
-                name = Segment::file_name(segment.number)
-            )));
+            return Err(damaged(segment, offset));
         }
         // Writers wait while one record is copied, and no longer.
         let mut head = self.head.lock();
@@ -170,6 +176,13 @@ impl LocalLog {
         }
         Ok(())
     }
+}
+
+fn damaged(segment: &Segment, offset: u64) -> OverlayError {
+    let name = Segment::file_name(segment.number);
+    OverlayError::Corrupt(format!(
+        "{name} of the local log is damaged at byte {offset}: check the disk"
+    ))
 }
 
 pub(crate) fn append_error(error: AppendError) -> OverlayError {

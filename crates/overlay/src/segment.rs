@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 
@@ -20,19 +20,36 @@ pub(crate) struct Segment {
     pub(crate) is_written: bool,
     /// Bytes of payload that the extent map refers to.
     pub(crate) live_bytes: AtomicU64,
+    /// A record of it was found damaged: it is not reclaimed.
+    is_damaged: AtomicBool,
     mapping: Option<MmapRaw>,
 }
 
 impl Segment {
     pub(crate) fn new(number: u32, salt: u64, file: Arc<dyn LogFile>, size_bytes: u64) -> Segment {
         let mapping = file.map(size_bytes as usize);
-        let (is_written, live_bytes) = (false, AtomicU64::new(0));
-        Segment { number, salt, file, size_bytes, is_written, live_bytes, mapping }
+        Segment {
+            number,
+            salt,
+            file,
+            size_bytes,
+            is_written: false,
+            live_bytes: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+            mapping,
+        }
     }
 
     /// The same file as segment `number`, with another salt, and nothing alive.
     pub(crate) fn again(self, number: u32, salt: u64) -> Segment {
-        Segment { number, salt, is_written: true, live_bytes: AtomicU64::new(0), ..self }
+        Segment {
+            number,
+            salt,
+            is_written: true,
+            live_bytes: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+            ..self
+        }
     }
 
     /// Name of segment `number`'s file.
@@ -53,6 +70,14 @@ impl Segment {
     pub(crate) fn sub_live(&self, bytes: u64) {
         let before = self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "segment {} has less than nothing alive", self.number);
+    }
+
+    pub(crate) fn set_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
     }
 
     pub(crate) fn live(&self) -> u64 {
