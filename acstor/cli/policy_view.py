@@ -9,8 +9,9 @@ from typing import Any
 from cliff import columns
 
 from acstor import exception
-from acstor.cli.columns import Rate, Share
+from acstor.cli.columns import Fields, Rate, Share
 from acstor.dataplane import Ring, RingHost
+from acstor.policy import ceilometer_feed_traffic_file
 from acstor.policy.journal import read_records
 from acstor.policy.outcome import Explanation
 from acstor.ring.building import EQUAL_WEIGHT, next_ring, weighted
@@ -73,6 +74,26 @@ def last_decision_record(path: str) -> dict[str, Any]:
     raise exception.NotFoundError(
         f"there is no decision in the journal {path}",
         hint="run it on the controller whose policy service leads, or name a --journal",
+    )
+
+
+def instances_of(journal_path: str, host: str) -> Fields:
+    """Return who on a host causes its traffic, those of most first, as far as Ceilometer says.
+
+    :raises CorruptError: when what the policy service wrote is damaged.
+    """
+    rates = ceilometer_feed_traffic_file.read_beside(journal_path).get(host, [])
+    return Fields(
+        [
+            {
+                "instance": each.instance,
+                "name": each.name,
+                "project": each.project,
+                "received": round(each.received),
+                "sent": round(each.sent),
+            }
+            for each in rates
+        ]
     )
 
 

@@ -6,6 +6,7 @@ from oslo_config import cfg
 
 from acstor.conf import (
     agent,
+    ceilometer,
     coordination,
     dataplane,
     default,
@@ -36,6 +37,7 @@ MODULES: tuple[ModuleType, ...] = (
     image_links,
     preload,
     policy,
+    ceilometer,
     registration,
     registrar,
     glance,

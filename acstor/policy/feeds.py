@@ -4,6 +4,7 @@ import logging
 
 from oslo_config import cfg
 
+from acstor.policy import ceilometer_feed_assembly
 from acstor.policy.load_book import LoadBook
 from acstor.policy.service import Feed
 from acstor.policy.state_listener import StateListener
@@ -13,7 +14,10 @@ LOG = logging.getLogger(__name__)
 
 
 def build_feeds(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
-    """Return the feeds, by name."""
+    """Return the feeds, by name.
+
+    :raises ConfigurationError: when one is not configured as it needs.
+    """
     feeds: list[tuple[str, Feed]] = []
     if transport.is_configured(conf):
         transport.use_threads()
@@ -21,8 +25,10 @@ def build_feeds(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
             book, lambda: transport.open_transport(conf), f"{conf.host}-policy"
         )
         feeds.append(("message broker", listener))
+    feeds += ceilometer_feed_assembly.build(conf, book)
     if not feeds:
         LOG.warning(
-            "there is no feed: set [DEFAULT] transport_url, or nothing is known of any host"
+            "there is no feed: set [DEFAULT] transport_url, or [ceilometer] listen_address, "
+            "or nothing is known of any host"
         )
     return feeds

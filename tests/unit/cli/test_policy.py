@@ -135,6 +135,21 @@ def test_reasons_come_from_the_journal(run: Run, tmp_path: pathlib.Path) -> None
     assert "100 %" in run("explain")[1]
 
 
+def test_who_causes_the_traffic_of_a_host_is_told(run: Run, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "policy").mkdir()
+    shutil.copy(GOLDEN, tmp_path / "policy" / "journal.jsonl")
+    without = json.loads(run("explain", "h1", "-f", "json")[1])
+    assert without[0]["Instances"] == []
+    traffic = tmp_path / "policy" / "instance-traffic.json"
+    shutil.copy(GOLDEN.with_name("instance-traffic-v1.json"), traffic)
+    found = json.loads(run("explain", "h1", "-f", "json")[1])[0]["Instances"]
+    assert [(each["name"], each["sent"]) for each in found] == [("web", 3e6), ("", 0)]
+    assert "name=web" in run("explain", "h1")[1]
+    assert "Instances" not in run("explain")[1]
+    traffic.write_text("{}")
+    assert "instance-traffic.json" in run("explain", "h1")[2]
+
+
 def test_journal_is_replayed(run: Run, tmp_path: pathlib.Path) -> None:
     status, out, _ = run("replay", str(GOLDEN), "-f", "json")
     assert status == 0

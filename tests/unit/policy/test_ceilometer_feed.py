@@ -1,0 +1,213 @@
+"""The feed as a whole: what the service builds, what it makes of samples, either feed alone."""
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from acstor import exception
+from acstor.conf import loading
+from acstor.policy import ceilometer_feed_samples, ceilometer_feed_traffic_file
+from acstor.policy.ceilometer_feed import CeilometerSamples
+from acstor.policy.ceilometer_feed_bus import SampleEndpoint, SampleListener
+from acstor.policy.ceilometer_feed_http import SampleReceiver
+from acstor.policy.ceilometer_feed_instances import InstanceRate
+from acstor.policy.feeds import build_feeds
+from acstor.policy.load_book import CEILOMETER, DIRECT, LoadBook, Sample
+from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples, instance_sample
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
+RATES = {
+    "h1": [
+        InstanceRate("11111111-2222-4333-8444-555555555555", "web", "p1", 2e6, 3e6),
+        InstanceRate("22222222-2222-4333-8444-555555555555", "", "", 5.0, 0.0),
+    ]
+}
+
+
+class World:
+    """A book with a feed; samples are passed as they are."""
+
+    def __init__(self, tmp_path: pathlib.Path) -> None:
+        self.clock = Clock()
+        self.path = tmp_path / "policy" / "instance-traffic.json"
+        self.monotonic = Clock(0.0)
+        self.book = LoadBook(10.0, self.monotonic, self.clock)
+        self.samples = CeilometerSamples(self.book, str(self.path), self.clock)
+
+    def polled(self, at: float, received: int, sent: int = 0) -> None:
+        """Have a reading of h1 come."""
+        self.clock.now, self.monotonic.now = BOOT + at, at
+        self.samples.take(host_samples(at, [(received, sent)]), lambda sample: sample)  # type: ignore[arg-type, return-value]
+
+    def told(self, at: float, extra_in: float) -> None:
+        """Have the agent of h1 tell."""
+        self.clock.now, self.monotonic.now = BOOT + at, at
+        self.book.note(
+            Sample("h1", DIRECT, self.clock.now, extra_in, 0.0, link=125e6, sequence=int(at * 1000))
+        )
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> World:
+    return World(tmp_path)
+
+
+def test_ceilometer_alone_is_enough(world: World) -> None:
+    for at in (10, 20, 30):
+        world.polled(at, at * 1_000_000, at * 2_000_000)
+    found = world.book.collect(BOOT + 30)
+    assert (found.hosts["h1"].extra_in, found.hosts["h1"].extra_out) == (1e6, 2e6)
+    assert (found.hosts["h1"].link, found.missing) == (125e6, {})
+
+
+def test_direct_feed_alone_is_enough(world: World) -> None:
+    world.told(10, 3e6)
+    assert world.book.collect(BOOT + 10).hosts["h1"].extra_in == 3e6
+
+
+def test_direct_feed_has_precedence_while_it_is_fresh(world: World) -> None:
+    for at in (10, 20, 30, 40, 50, 60, 70):
+        if at <= 30:
+            world.told(at - 1, 3e6)
+        world.polled(at, at * 1_000_000)
+        if at == 30:
+            assert world.book.collect(BOOT + at).hosts["h1"].extra_in == 3e6
+    found = world.book.collect(BOOT + 70)  # the agent has been silent for 41 s
+    assert found.hosts["h1"].extra_in == 1e6
+
+
+def test_silent_ceilometer_changes_nothing_for_the_direct_feed(world: World) -> None:
+    world.polled(10, 0)
+    world.polled(20, 10_000_000)
+    for at in (100, 110):
+        world.told(at, 5e6)
+    assert world.book.collect(BOOT + 110).hosts["h1"].extra_in == 5e6
+
+
+def test_outcomes_are_counted(world: World) -> None:
+    world.polled(10, 0)
+    world.polled(20, 1)
+    world.polled(20, 1)
+    world.samples.take([{}], ceilometer_feed_samples.from_publisher)
+    world.samples.refuse("unauthenticated")
+    assert world.book.counts == {
+        (CEILOMETER, outcome): count
+        for outcome, count in {
+            "part": 2, "first": 1, "taken": 1, "old": 2, "malformed": 1, "unauthenticated": 1,
+        }.items()
+    }  # fmt: skip
+
+
+def test_absurd_rate_is_dropped_by_the_book(world: World) -> None:
+    world.polled(10, 0)
+    world.polled(20, 1_000_000_000_000_000)
+    assert world.book.counts[CEILOMETER, "absurd"] == 1
+    assert world.book.collect(BOOT + 20).hosts == {}
+
+
+def test_who_causes_the_traffic_is_written(world: World) -> None:
+    for at in (0, 10):
+        world.clock.now = BOOT + at
+        samples = [instance_sample(at, at * 700.0)]
+        world.samples.take(samples, lambda sample: sample)  # type: ignore[arg-type, return-value]
+    found = ceilometer_feed_traffic_file.read_beside(str(world.path.parent / "journal.jsonl"))
+    assert found == {"h1": [InstanceRate("i1", "name of i1", "project", 700.0, 0.0)]}
+
+
+def test_directory_that_cannot_be_written_is_no_fault(world: World) -> None:
+    world.path.parent.parent.joinpath("policy").write_text("a file")
+    for at in (0, 10):
+        world.clock.now = BOOT + at
+        found = world.samples.take([instance_sample(at, at)], lambda sample: sample)  # type: ignore[arg-type, return-value]
+    assert found == {"instance": 1}
+
+
+def test_instance_traffic_version_1_requires_update() -> None:
+    assert ceilometer_feed_traffic_file.VERSION == 1
+    golden = (GOLDEN / "instance-traffic-v1.json").read_bytes()
+    assert ceilometer_feed_traffic_file.encode(RATES, 5) == golden
+    assert ceilometer_feed_traffic_file.parse(golden) == RATES
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", exception.CorruptError), (b"[]", exception.CorruptError),
+        (b"{}", exception.CorruptError), (b'{"version":2}', exception.UnsupportedError),
+        (b'{"version":1,"hosts":[]}', exception.CorruptError),
+        (b'{"version":1,"hosts":{"h":[{"instance":1}]}}', exception.CorruptError),
+        (b'{"version":1,"hosts":{"h":[{"instance":"i","name":"","project":"","received":-1,'
+         b'"sent":0}]}}', exception.CorruptError),
+    ],
+)  # fmt: skip
+def test_other_content_is_refused(content: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ceilometer_feed_traffic_file.parse(content)
+
+
+def test_bus_takes_what_is_signed_and_nothing_else(world: World) -> None:
+    payload = json.loads((GOLDEN / "ceilometer-samples-bus-v1.json").read_text())
+    world.clock.now = 1795298401.0
+    endpoint = SampleEndpoint(world.samples, "secret")
+
+    def notify(found: Any) -> None:
+        endpoint.sample({}, "ceilometer.polling", "telemetry.polling", found, {})
+
+    notify(payload)
+    assert world.book.counts[CEILOMETER, "first"] == 3
+    forged = [{**message, "counter_volume": 1} for message in payload["samples"]]
+    notify({"samples": forged})
+    assert world.book.counts[CEILOMETER, "unsigned"] == len(forged)
+    unusable: tuple[Any, ...] = (None, [], {}, {"samples": None}, {"samples": 5})
+    for malformed in unusable:
+        notify(malformed)
+    assert world.book.counts[CEILOMETER, "malformed"] == 5
+
+
+def configuration(tmp_path: pathlib.Path, text: str) -> Any:
+    path = tmp_path / "acstor.conf"
+    path.write_text(f"[DEFAULT]\nhost = c1\nstate_path = {tmp_path}\n{text}")
+    return loading.load("test", ["--config-file", str(path)])
+
+
+def built(tmp_path: pathlib.Path, text: str) -> list[Any]:
+    feeds = build_feeds(configuration(tmp_path, text), LoadBook(10.0))
+    for _, feed in feeds:
+        if isinstance(feed, SampleReceiver):
+            feed.stop(5)
+    return [feed for _, feed in feeds]
+
+
+def test_nothing_of_ceilometer_is_heard_unless_asked_for(tmp_path: pathlib.Path) -> None:
+    assert built(tmp_path, "") == []
+
+
+def test_feeds_by_the_configuration(tmp_path: pathlib.Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("word\n")
+    receiver = "[ceilometer]\nlisten_address = 127.0.0.1\nlisten_port = 0\n"
+    assert [type(feed) for feed in built(tmp_path, receiver + "password = x\n")] == [SampleReceiver]
+    found = built(tmp_path, f"{receiver}password_file = {secret}\n")
+    assert [type(feed) for feed in found] == [SampleReceiver]
+    both = f"transport_url = fake://\n{receiver}password = x\n"
+    found = built(tmp_path, both + "notifications = true\ntelemetry_secret = s\n")
+    assert [type(feed) for feed in found[1:]] == [SampleReceiver, SampleListener]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listen_address = 127.0.0.1\n", "needs a password"),
+        ("listen_address = 127.0.0.1\npassword_file = /nonexistent\n", "cannot be read"),
+        ("listen_address = 127.0.0.1\npassword_file = /dev/null\n", "needs a password"),
+        ("listen_address = 127.0.0.1\npassword = x\ncert_file = /nonexistent\n", "cert_file"),
+        ("listen_address = 192.0.2.1\npassword = x\n", "cannot be listened on"),
+        ("notifications = true\n", "needs telemetry_secret"),
+        ("notifications = true\ntelemetry_secret = s\n", "no message transport"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    with pytest.raises(exception.ConfigurationError, match=words):
+        build_feeds(configuration(tmp_path, "[ceilometer]\n" + text), LoadBook(10.0))

@@ -1,0 +1,242 @@
+"""The receiver of Ceilometer's http publisher: who gets in, what it answers, what it bears."""
+
+import base64
+import contextlib
+import http.client
+import json
+import pathlib
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from acstor.policy.ceilometer_feed import CeilometerSamples
+from acstor.policy.ceilometer_feed_http import PATH, ReceiverSettings, SampleReceiver
+from acstor.policy.load_book import LoadBook
+from tests.fixtures.conditions import wait_for
+from tests.unit.policy.ceilometer_cases import Clock
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "ceilometer-samples-http-v1.json"
+AT = 1795298401.0  # a second after the golden samples
+USER, PASSWORD = "ceilometer", "päss:word"
+Answer = tuple[int, str]
+
+
+@pytest.fixture
+def book() -> LoadBook:
+    return LoadBook(10.0, posix_clock=Clock(AT))
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path, book: LoadBook) -> Iterator[Callable[..., SampleReceiver]]:
+    running: list[SampleReceiver] = []
+
+    def start(tls: ssl.SSLContext | None = None, **changes: Any) -> SampleReceiver:
+        settings = ReceiverSettings("127.0.0.1", 0, USER, PASSWORD, **changes)
+        samples = CeilometerSamples(book, str(tmp_path / "traffic.json"), Clock(AT))
+        receiver = SampleReceiver(settings, samples, tls)
+        receiver.start()
+        running.append(receiver)
+        return receiver
+
+    yield start
+    for receiver in running:
+        receiver.stop(10)
+
+
+@pytest.fixture
+def receiver(start: Callable[..., SampleReceiver]) -> SampleReceiver:
+    return start()
+
+
+def authorization(password: str = PASSWORD, user: str = USER) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def post(
+    receiver: SampleReceiver,
+    body: bytes | str,
+    headers: Mapping[str, str] | None = None,
+    path: str = PATH,
+    method: str = "POST",
+) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", receiver.port, timeout=20)
+    try:
+        connection.request(
+            method, path, body, dict(authorization() if headers is None else headers)
+        )
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_samples_are_taken_and_counted(receiver: SampleReceiver, book: LoadBook) -> None:
+    status, text = post(receiver, GOLDEN.read_bytes())
+    assert status == 200
+    assert json.loads(text) == {"samples": {"first": 3, "ignored": 1, "part": 3}}
+    assert book.counts["ceilometer", "part"] == 3
+    assert json.loads(post(receiver, GOLDEN.read_bytes())[1])["samples"] == {"ignored": 1, "old": 6}
+
+
+def test_single_sample_is_taken_as_well(receiver: SampleReceiver) -> None:
+    sample = json.loads(GOLDEN.read_text())[0]
+    assert post(receiver, json.dumps(sample))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {}, authorization("wrong"), authorization(user="root"), authorization(""),
+        {"Authorization": "Basic"}, {"Authorization": "Basic !!!"}, {"Authorization": "Basic ==="},
+        {"Authorization": authorization()["Authorization"].replace("Basic", "Bearer")},
+    ],
+)  # fmt: skip
+def test_nobody_gets_in_without_the_password(
+    receiver: SampleReceiver, book: LoadBook, headers: dict[str, str]
+) -> None:
+    status, text = post(receiver, GOLDEN.read_bytes(), headers)
+    assert status == 401
+    assert "[ceilometer] username and password" in text
+    assert PASSWORD not in text
+    assert book.counts == {("ceilometer", "unauthenticated"): 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"", 400, "no JSON"),
+        (b"\xff\xfe", 400, "no JSON"),
+        (b"[", 400, "no JSON"),
+        (b"[" * 100_000, 400, "no JSON"),
+        (b'[{"volume": NaN}]', 400, "NaN is no number"),
+        (b'[{"volume": ' + b"9" * 10_000 + b"}]", 400, "no JSON"),
+        (b"5", 400, "no list of samples"),
+        (b"[5]", 400, "no list of samples"),
+        (b'"text"', 400, "no list of samples"),
+        (b"[" + b"{}," * 20_000 + b"{}]", 413, "more than 20000 samples"),
+    ],
+)
+def test_bodies_of_nobodys_making_get_clear_words(
+    receiver: SampleReceiver, body: bytes, status: int, words: str
+) -> None:
+    found, text = post(receiver, body)
+    assert (found, words in text) == (status, True), text
+
+
+def test_malformed_samples_do_not_keep_others_out(receiver: SampleReceiver) -> None:
+    messages = [{}, {"name": "network.incoming.bytes"}, *json.loads(GOLDEN.read_text())]
+    status, text = post(receiver, json.dumps(messages))
+    assert status == 200
+    assert json.loads(text)["samples"]["malformed"] == 2
+    assert json.loads(text)["samples"]["first"] == 3
+
+
+def test_too_much_is_refused_before_it_is_read(
+    start: Callable[..., SampleReceiver], book: LoadBook
+) -> None:
+    receiver = start(body_max=1000)
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=20) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
+        connection.sendall(f"POST {PATH} HTTP/1.1\r\n{head}Content-Length: 1001\r\n\r\n".encode())
+        with connection.makefile("rb") as reader:
+            answer = reader.read().decode()
+    assert " 413 " in answer
+    assert "body_max" in answer
+    assert book.counts["ceilometer", "too-large"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 411), ({"Content-Length": "many"}, 400), ({"Content-Length": "-5"}, 400),
+        ({"Content-Length": "5", "Transfer-Encoding": "chunked"}, 411),
+        ({"Content-Length": "1" * 19}, 400),
+    ],
+)  # fmt: skip
+def test_length_is_needed(receiver: SampleReceiver, headers: dict[str, str], status: int) -> None:
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=20) as connection:
+        both = authorization() | headers
+        head = "".join(f"{name}: {value}\r\n" for name, value in both.items())
+        connection.sendall(f"POST {PATH} HTTP/1.1\r\n{head}\r\n".encode())
+        assert f" {status} " in connection.recv(1 << 16).decode()
+
+
+def test_other_paths_and_methods_are_refused(receiver: SampleReceiver) -> None:
+    assert post(receiver, "[]", path="/v2/samples")[0] == 404
+    status, text = post(receiver, "", method="GET")
+    assert (status, PATH in text) == (405, True)
+    assert post(receiver, "", method="DELETE")[0] == 501
+
+
+def test_client_that_dribbles_is_cut_off(
+    start: Callable[..., SampleReceiver], book: LoadBook
+) -> None:
+    """It sends something again and again, but not the whole in time."""
+    receiver = start(request_timeout=0.3)
+    stop = threading.Event()
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=20) as connection:
+        head = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
+        connection.sendall(f"POST {PATH} HTTP/1.1\r\n{head}Content-Length: 9999\r\n\r\n".encode())
+
+        def dribble() -> None:
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.05):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        try:
+            wait_for("a timeout", lambda: book.counts["ceilometer", "timeout"], 10)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+        finally:
+            stop.set()
+            thread.join(10)
+
+
+def test_silent_clients_hold_no_more_than_their_threads(
+    start: Callable[..., SampleReceiver], book: LoadBook
+) -> None:
+    receiver = start(connections_max=2, request_timeout=1.0)
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            address = ("127.0.0.1", receiver.port)
+            stack.enter_context(socket.create_connection(address, timeout=20))
+        wait_for("a refusal", lambda: _is_refused(receiver) and book.counts["ceilometer", "busy"])
+    wait_for("free threads", lambda: not _is_refused(receiver), 20)
+
+
+def _is_refused(receiver: SampleReceiver) -> bool:
+    try:
+        return post(receiver, "[]")[0] != 200
+    except (OSError, http.client.HTTPException):
+        return True
+
+
+def test_tls(start: Callable[..., SampleReceiver], tmp_path: pathlib.Path) -> None:
+    certificate, key = tmp_path / "receiver.pem", tmp_path / "receiver.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=test",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    receiver = start(context)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", receiver.port, timeout=20, context=trusting
+    )
+    connection.request("POST", PATH, GOLDEN.read_bytes(), authorization())
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert json.loads(answer.read())["samples"]["first"] == 3
+    connection.close()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        post(receiver, "[]")  # in the clear
