@@ -177,17 +177,23 @@ class _Handler(BaseHTTPRequestHandler):
                 self.request.close()  # the server closes the socket that this one was made of
 
     def do_POST(self) -> None:
+        refused: _RefusedError | None = None
+        outcomes: Mapping[str, int] | None = None
         try:
             outcomes = self._taken()
         except _RefusedError as error:
-            self.server.samples.refuse(error.kind)
-            self._answer(error.status, str(error) + "\n", "text/plain; charset=utf-8")
+            refused = error
         except TimeoutError:
-            self.server.samples.refuse("timeout")
             self.close_connection = True
-        else:
+        # Beyond the handlers: what is logged in them gets the exception's name as well.
+        if refused is not None:
+            self.server.samples.refuse(refused.kind)
+            self._answer(refused.status, f"{refused}\n", "text/plain; charset=utf-8")
+        elif outcomes is not None:
             text = json.dumps({"samples": dict(sorted(outcomes.items()))}) + "\n"
             self._answer(HTTPStatus.OK, text, "application/json")
+        else:
+            self.server.samples.refuse("timeout")
 
     def do_GET(self) -> None:
         self._answer(
