@@ -143,6 +143,7 @@ def test_real_bridge_tunnel_and_guests_count_once(namespace: tuple[str, Any]) ->
 
 
 @pytest.mark.root
+@pytest.mark.extended  # not every kernel that the tests run on has bonds
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")
 def test_real_bond_and_vlan_count_once(namespace: tuple[str, Any]) -> None:
     name, opened = namespace

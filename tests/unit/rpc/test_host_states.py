@@ -284,12 +284,15 @@ def test_every_listener_on_the_in_process_transport_hears_the_agent(
         for listener in listeners:
             assert listener.is_listening.wait(20)
         sender.start()
-        sender.send(HostState.from_message(message()))
+        state = HostState.from_message(message())
+
+        def heard_by(table: HostTable) -> HostState | None:
+            # The transport drops what comes before a listener's first look, as a broker does.
+            sender.send(state)
+            return table.get(state.host, 0.0)
+
         for table in tables:
-            heard = wait_for(
-                "it is heard", functools.partial(table.get, "compute-1.example.org", 0.0)
-            )
-            assert heard == HostState.from_message(message())
+            assert wait_for("it is heard", functools.partial(heard_by, table)) == state
     finally:
         sender.stop(10)
         for listener in listeners:
