@@ -31,6 +31,7 @@ from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import BIN
 
 pytestmark = [
+    pytest.mark.extended,  # compares rates read by several processes: wants an idle machine
     pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.skipif(not brokers.is_installed(), reason="needs rabbitmq-server"),
