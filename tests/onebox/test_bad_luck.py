@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import openstack.exceptions
 import pytest
+from keystoneauth1.exceptions import ConnectTimeout
 
 from acstor.testbed.onebox.configuration import endpoints
 from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
@@ -68,6 +69,15 @@ def test_message_broker_down_guests_go_on(
     finally:
         box.controller.start("rabbitmq")
     box.wait_settled()
+
+    def console_answers() -> bool:
+        try:
+            server.console()
+        except (ConnectTimeout, openstack.exceptions.HttpException):
+            return False  # the API's own connection to the broker is not up again, or it waits
+        return True
+
+    wait_for("Nova's API reaches nova-compute again", console_answers, 300, 1.0)
     later = server.checked(after=before)
     server.checked(after=later)
     assert not server.could_not_read()
