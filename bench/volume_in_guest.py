@@ -23,7 +23,6 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
 import time
@@ -161,16 +160,7 @@ def rows_of(what: str, shape: Shape, figures: Mapping[str, Sequence[GuestFigure]
 
 
 def main() -> int:
-    parser = comparison.arguments(__doc__ or "")
-    parser.add_argument("--only", help="figures whose name contains this")
-    parser.add_argument(
-        "--seconds", type=int, default=SECONDS, help="of a run of fio (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--directory", type=pathlib.Path, default=pathlib.Path("/var/tmp"),
-        help="where everything lies: on the disk to measure (default: %(default)s)",
-    )  # fmt: skip
-    options = parser.parse_args()
+    options = volumes.arguments(__doc__ or "", SECONDS).parse_args()
     image = build_exerciser(GUESTS)
     chosen = accelerator.choose(image.kernel, GUESTS)
     rows: list[Row] = []
@@ -186,9 +176,7 @@ def main() -> int:
             if options.only and options.only not in what:
                 continue
             figures = measured(machine, pid, shape, options.runs, options.seconds)
-            for name, values in figures.items():
-                rate = statistics.median(figure.per_second for figure in values)
-                print(f"{what:38} {name:16} {rate:12,.0f} /s", file=sys.stderr)
+            volumes.print_medians(what, figures)
             rows += rows_of(what, shape, figures)
     title = f"Volumes in a guest ({chosen.name}, one processor)"
     comparison.report(title, rows, options.json)

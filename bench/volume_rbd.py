@@ -15,9 +15,9 @@ command: ``python -m bench.volume_rbd [--json FILE]``.
 """
 
 import contextlib
+import functools
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from acstor.testbed import processes
 from bench import comparison, served_disk, volumes
 from bench.ceph_node import POOL, CephNode, ceph_node
-from bench.comparison import Row, Series
+from bench.comparison import Row
 from bench.nbd import Figure, Server
 from bench.volumes import LOCAL, QCOW2, SECONDS, SIZE, THROUGH, Shape
 
@@ -107,13 +107,8 @@ def measured(
 def rows_of(what: str, shape: Shape, figures: Mapping[str, Sequence[Figure]]) -> list[Row]:
     """Return the figures of a shape beside RBD with and without cache, and the better server."""
 
-    def rates(name: str) -> Series:
-        return Series(name, "/s", [figure.per_second for figure in figures[name]])
-
-    def times(name: str) -> Series:
-        # A clock tick is 10 ms: no run is without one.
-        return Series(name, "us", [max(figure.cpu_us, 0.01) for figure in figures[name]])
-
+    rates = functools.partial(volumes.rates_of, figures)
+    times = functools.partial(volumes.times_of, figures)
     best = max(("nbdkit", "qemu-nbd"), key=lambda name: rates(name).median)
     rows = []
     for ours in shape.ours:
@@ -125,16 +120,7 @@ def rows_of(what: str, shape: Shape, figures: Mapping[str, Sequence[Figure]]) ->
 
 
 def main() -> int:
-    parser = comparison.arguments(__doc__ or "")
-    parser.add_argument("--only", help="figures whose name contains this")
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="of a run of fio (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--directory", type=pathlib.Path, default=pathlib.Path("/var/tmp"),
-        help="where everything lies: on the disk to measure (default: %(default)s)",
-    )  # fmt: skip
-    options = parser.parse_args()
+    options = volumes.arguments(__doc__ or "", SECONDS).parse_args()
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         base = tempfile.TemporaryDirectory(dir=options.directory, prefix="acr-")
@@ -150,9 +136,7 @@ def main() -> int:
             if options.only and options.only not in what:
                 continue
             figures = measured(servers, disks, shape, options.runs, options.seconds)
-            for name, values in figures.items():
-                rate = statistics.median(figure.per_second for figure in values)
-                print(f"{what:38} {name:16} {rate:12,.0f} /s", file=sys.stderr)
+            volumes.print_medians(what, figures)
             rows += rows_of(what, shape, figures)
         title = f"Volumes and RBD of Ceph {node.version()} on one node"
     comparison.report(title, rows, options.json)

@@ -20,8 +20,10 @@ request is given too: it says most of what a ratio comes from.
 Needs root, fio, nbdkit and qemu-utils. One command: ``python -m bench.volumes [--json FILE]``.
 """
 
+import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -31,6 +33,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from acstor.testbed import processes
 from acstor.volumes.durability import Durability, DurabilityClass
@@ -222,16 +225,22 @@ def measured(
     return figures
 
 
+def rates_of(figures: Mapping[str, Sequence[Figure]], name: str) -> Series:
+    """Return the requests per second that one of the compared reached."""
+    return Series(name, "/s", [figure.per_second for figure in figures[name]])
+
+
+def times_of(figures: Mapping[str, Sequence[Figure]], name: str) -> Series:
+    """Return the processor time for a request that one of the compared took, us."""
+    # A clock tick is 10 ms: no run is without one.
+    return Series(name, "us", [max(figure.cpu_us, 0.01) for figure in figures[name]])
+
+
 def rows_of(what: str, shape: Shape, figures: Mapping[str, Sequence[Figure]]) -> list[Row]:
     """Return the figures of a shape: beside the best with a raw file; with fsync beside qcow2."""
 
-    def rates(name: str) -> Series:
-        return Series(name, "/s", [figure.per_second for figure in figures[name]])
-
-    def times(name: str) -> Series:
-        # A clock tick is 10 ms: no run is without one.
-        return Series(name, "us", [max(figure.cpu_us, 0.01) for figure in figures[name]])
-
+    rates = functools.partial(rates_of, figures)
+    times = functools.partial(times_of, figures)
     raw = [name for name in figures if not name.startswith("acstor") and name != QCOW2]
     best = max(raw, key=lambda name: rates(name).median)
     rows = []
@@ -247,17 +256,41 @@ def rows_of(what: str, shape: Shape, figures: Mapping[str, Sequence[Figure]]) ->
     return rows
 
 
-def main() -> int:
-    parser = comparison.arguments(__doc__ or "")
+class Rated(Protocol):
+    """A figure of any of these benchmarks."""
+
+    @property
+    def per_second(self) -> float:
+        """Requests per second."""
+
+
+def arguments(description: str, seconds: float) -> argparse.ArgumentParser:
+    """Return the options of a benchmark of volumes.
+
+    :param seconds: of a run of fio, where nothing else is said; what is given is of its type.
+    """
+    parser = comparison.arguments(description)
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="of a run of fio (default: %(default)s)"
-    )
+        "--seconds", type=type(seconds), default=seconds,
+        help="of a run of fio (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--directory", type=pathlib.Path, default=pathlib.Path("/var/tmp"),
         help="where everything lies: on the disk to measure (default: %(default)s)",
     )  # fmt: skip
-    options = parser.parse_args()
+    return parser
+
+
+def print_medians(what: str, figures: Mapping[str, Sequence[Rated]]) -> None:
+    """Print the figures of a shape while others are measured still."""
+    for name, values in figures.items():
+        rate = statistics.median(figure.per_second for figure in values)
+        print(f"{what:38} {name:16} {rate:12,.0f} /s", file=sys.stderr)
+
+
+def main() -> int:
+    options = arguments(__doc__ or "", SECONDS).parse_args()
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         base = tempfile.TemporaryDirectory(dir=options.directory, prefix="acstor-bench-")
@@ -268,9 +301,7 @@ def main() -> int:
             if options.only and options.only not in what:
                 continue
             figures = measured(servers, shape, options.runs, options.seconds)
-            for name, values in figures.items():
-                rate = statistics.median(figure.per_second for figure in values)
-                print(f"{what:38} {name:16} {rate:12,.0f} /s", file=sys.stderr)
+            print_medians(what, figures)
             if host.dataplane_pid() != servers[LOCAL].pid:
                 raise SystemExit(f"the data plane has ended: {host.log()}")
             rows += rows_of(what, shape, figures)
