@@ -10,130 +10,24 @@ Layout of ``[volumes] directory``, each file complete or absent::
 """
 
 import contextlib
-import dataclasses
-import json
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from acstor import exception
 from acstor.atomic_file import sync_directory
+from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume, is_volume_id
 
-FORMAT_VERSION = 1
-"""Of ``volume.json``."""
-STANDBY_VERSION = 1
-"""Of ``standby.json``."""
 FILE_BYTES_MAX = 64 << 20
 """Largest file that is read, bytes."""
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_DIGEST = re.compile("[0-9a-f]{64}")
 _ARRIVING = "arriving-"
 _KEPT = "volume.json"
 _STANDBY = "standby.json"
 
-
-@dataclasses.dataclass(frozen=True)
-class KeptVolume:
-    """What a volume was opened with; the fields of ``volume.json``, beside ``version``."""
-
-    volume: str
-    epoch: int
-    """Of this host as the owner."""
-    next: int
-    """First sequence number of this epoch's log objects that manifest and logs do not hold."""
-    size_bytes: int
-    manifest: str | None
-    """Digest of the manifest below the log, 64 hexadecimal digits; None: zeros."""
-    logs: Sequence[Mapping[str, Any]]
-    """Log objects over the manifest that others wrote, as in the volume's record."""
-    durability: Mapping[str, Any]
-    """As in the volume's record."""
-    iops: int = 0
-    """0: no limit."""
-    bytes_per_s: int = 0
-    """0: no limit."""
-
-    def encode(self) -> bytes:
-        """Return the content of ``volume.json``."""
-        fields = {"version": FORMAT_VERSION, **dataclasses.asdict(self)}
-        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, content: bytes) -> "KeptVolume":
-        """Return what ``volume.json`` says.
-
-        :raises CorruptError: when it is malformed or of another version.
-        """
-        try:
-            fields = json.loads(content)
-            if fields.pop("version") != FORMAT_VERSION:
-                raise ValueError("another version")
-            kept = cls(**fields)
-            _check(kept)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise exception.CorruptError(
-                f"what was kept of a volume is malformed: {error}",
-                hint="close the volume with force; what was not pushed of it is lost",
-            ) from error
-        return kept
-
-
-@dataclasses.dataclass(frozen=True)
-class KeptStandby:
-    """What a host keeps of a volume that another one owns; ``standby.json``, beside ``version``."""
-
-    volume: str
-    size_bytes: int
-
-    def encode(self) -> bytes:
-        """Return the content of ``standby.json``."""
-        fields = {"version": STANDBY_VERSION, **dataclasses.asdict(self)}
-        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, content: bytes) -> "KeptStandby":
-        """Return what ``standby.json`` says.
-
-        :raises CorruptError: when it is malformed or of another version.
-        """
-        try:
-            fields = json.loads(content)
-            if fields.pop("version") != STANDBY_VERSION:
-                raise ValueError("another version")
-            kept = cls(**fields)
-            if not isinstance(kept.volume, str) or not isinstance(kept.size_bytes, int):
-                raise ValueError("a field is of a wrong type")
-            if not 0 < kept.size_bytes <= _SIZE_MAX or kept.size_bytes % _SECTOR_SIZE:
-                raise ValueError("no size of a disk")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise exception.CorruptError(
-                f"what was kept of a standby is malformed: {error}",
-                hint="close the volume with force; nothing is lost: its owner has all of it",
-            ) from error
-        return kept
-
-
-_SIZE_MAX = 1 << 62
-_SECTOR_SIZE = 512
-
-
-def _check(kept: KeptVolume) -> None:
-    numbers = [kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
-    for log in kept.logs:
-        numbers += [log["epoch"], log["first"], log["last"]]
-    volumes = [kept.volume, *(log["volume"] for log in kept.logs)]
-    is_sound = (
-        all(isinstance(number, int) and number >= 0 for number in numbers)
-        and all(isinstance(volume, str) and _UUID.fullmatch(volume) for volume in volumes)
-        and isinstance(kept.durability, dict)
-        and (kept.manifest is None or _DIGEST.fullmatch(kept.manifest) is not None)
-    )
-    if not is_sound:
-        raise ValueError("a field is of a wrong type or range")
+_Kept = TypeVar("_Kept", KeptVolume, KeptStandby)
 
 
 class VolumeFiles:
@@ -158,7 +52,7 @@ class VolumeFiles:
         if not os.path.isdir(self._directory):
             return found
         for volume in sorted(os.listdir(self._directory)):
-            if _UUID.fullmatch(volume) is None:
+            if not is_volume_id(volume):
                 continue
             try:
                 # While ownership changes both are there for a moment: to follow is always safe.
@@ -178,30 +72,14 @@ class VolumeFiles:
 
         :raises CorruptError: when that is malformed.
         """
-        path = os.path.join(self.directory(volume), _KEPT)
-        try:
-            with open(path, "rb") as source:
-                kept = KeptVolume.decode(source.read(FILE_BYTES_MAX))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if kept.volume != volume:
-            raise exception.CorruptError(f"{path} is of volume {kept.volume}")
-        return kept
+        return self._read(volume, _KEPT, KeptVolume.decode)
 
     def find_standby(self, volume: str) -> KeptStandby | None:
         """Return what was kept of a volume whose standby this host is, or None.
 
         :raises CorruptError: when that is malformed.
         """
-        path = os.path.join(self.directory(volume), _STANDBY)
-        try:
-            with open(path, "rb") as source:
-                kept = KeptStandby.decode(source.read(FILE_BYTES_MAX))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if kept.volume != volume:
-            raise exception.CorruptError(f"{path} is of volume {kept.volume}")
-        return kept
+        return self._read(volume, _STANDBY, KeptStandby.decode)
 
     def directory(self, volume: str) -> str:
         """Return the directory of a volume."""
@@ -262,6 +140,17 @@ class VolumeFiles:
         self._forget(volume, _STANDBY)
         self._forget(volume, _KEPT)
         shutil.rmtree(self.directory(volume), ignore_errors=True)
+
+    def _read(self, volume: str, name: str, decode: Callable[[bytes], _Kept]) -> _Kept | None:
+        path = os.path.join(self.directory(volume), name)
+        try:
+            with open(path, "rb") as source:
+                kept = decode(source.read(FILE_BYTES_MAX))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if kept.volume != volume:
+            raise exception.CorruptError(f"{path} is of volume {kept.volume}")
+        return kept
 
     def _make_directory(self, volume: str) -> str:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)

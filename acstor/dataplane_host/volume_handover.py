@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.admin.protocol import VolumeState
+from acstor.dataplane_host.kept_volume import KeptStandby
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptStandby
 from acstor.dataplane_host.volume_lifecycle import VolumeLifecycle
 from acstor.dataplane_host.volume_states import VolumeEvent
 

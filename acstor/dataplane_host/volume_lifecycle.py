@@ -12,8 +12,8 @@ from acstor import exception
 from acstor.admin.protocol import VolumeRole, VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host import descriptors, volume_sockets
+from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptStandby, KeptVolume
 from acstor.dataplane_host.volume_owner import Sealed, limits_of
 from acstor.dataplane_host.volume_runtime import VolumeSpec
 from acstor.dataplane_host.volume_states import VolumeEvent

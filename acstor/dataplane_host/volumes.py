@@ -15,8 +15,8 @@ from typing import Any
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
+from acstor.dataplane_host.kept_volume import KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptVolume
 from acstor.dataplane_host.volume_handover import VolumeHandover
 from acstor.dataplane_host.volume_states import VolumeEvent
 

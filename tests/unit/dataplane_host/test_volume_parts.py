@@ -11,11 +11,12 @@ import pytest
 
 from acstor import exception
 from acstor.admin.protocol import VolumeState
-from acstor.dataplane_host import volume_files, volume_states
+from acstor.dataplane_host import kept_volume, volume_states
 from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.groups import group_id
+from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_files import KeptStandby, KeptVolume, VolumeFiles
+from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_sockets import VolumeSockets, descriptor_name
 from acstor.dataplane_host.volume_states import TRANSITIONS, VolumeEvent, next_state
 from acstor.states import IllegalTransitionError
@@ -43,7 +44,7 @@ KEPT = KeptVolume(
 
 
 def test_kept_volume_version_requires_update() -> None:
-    assert volume_files.FORMAT_VERSION == 1
+    assert kept_volume.FORMAT_VERSION == 1
     assert KEPT.encode() == GOLDEN.read_bytes()
     assert KeptVolume.decode(GOLDEN.read_bytes()) == KEPT
 
@@ -69,7 +70,7 @@ def test_malformed_state_is_refused(before: bytes, after: bytes) -> None:
 
 
 def test_kept_standby_version_requires_update() -> None:
-    assert volume_files.STANDBY_VERSION == 1
+    assert kept_volume.STANDBY_VERSION == 1
     assert STANDBY.encode() == STANDBY_GOLDEN.read_bytes()
     assert KeptStandby.decode(STANDBY_GOLDEN.read_bytes()) == STANDBY
 
