@@ -1,4 +1,4 @@
-"""What the data plane keeps of one volume: ``volume.json`` as its owner, ``standby.json`` otherwise.
+"""What is kept of one volume: ``volume.json`` by its owner, ``standby.json`` by its standby.
 
 The page is ``doc/source/reference/formats/volume-kept.rst``.
 """
