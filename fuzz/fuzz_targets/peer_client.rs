@@ -1,5 +1,5 @@
 //! A peer client whose server answers anything at all: the fetch ends by its deadline, with exactly
-//! as many bytes as it asked for or an error.
+//! as many bytes as it asked for or an error, compressed answers included.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -53,6 +53,7 @@ fuzz_target!(|input: &[u8]| {
             disk_id: DiskId::from_bytes([2; 16]),
             chunk_index: 3,
             chunk_size: ChunkSize::new(4096).expect("a chunk size"),
+            accepts_compressed: mode & 2 != 0,
         };
         let deadline = Instant::now() + DEADLINE;
         let fetch = timeout(2 * DEADLINE, client.fetch(address, request, deadline));

@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
             FrameKind::Get => {
                 let body = frame.body.first_chunk::<GET_BODY_LEN>().expect("the length of a GET");
-                let get = Get::decode(body);
+                let get = Get::decode(body, frame.header.flags);
                 assert_eq!(get.encode(frame.header.request_id), rest[..frame.wire_len()]);
                 let _ = get.request();
             }

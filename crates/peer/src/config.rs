@@ -51,6 +51,10 @@ pub struct ServerLimits {
     pub write_timeout: Duration,
     /// Longest deadline that a request may ask for; longer ones are cut.
     pub deadline_max: Duration,
+    /// Chunks compressed at a time for peers that welcome it; 0: none.
+    pub compressions_max: usize,
+    /// Bytes of the chunks that are compressed or wait for it; what is beyond goes out as it is.
+    pub compression_bytes_max: u64,
 }
 
 impl Default for ServerLimits {
@@ -66,6 +70,8 @@ impl Default for ServerLimits {
             read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(10),
             deadline_max: Duration::from_secs(60),
+            compressions_max: 2,
+            compression_bytes_max: 4 << 20,
         }
     }
 }
@@ -154,7 +160,9 @@ impl ServerLimits {
         duration("idle_timeout", self.idle_timeout)?;
         duration("read_timeout", self.read_timeout)?;
         duration("write_timeout", self.write_timeout)?;
-        duration("deadline_max", self.deadline_max)
+        duration("deadline_max", self.deadline_max)?;
+        count("compressions_max", self.compressions_max as u64, 0, 64)?;
+        count("compression_bytes_max", self.compression_bytes_max, chunk, 1 << 28)
     }
 }
 

@@ -71,6 +71,12 @@ pub enum PeerError {
         /// The peer, `ip:port`.
         address: String,
     },
+    /// The peer sent a compressed answer that is none of the chunk's size; like wrong content.
+    #[error("peer {address} sent a compressed chunk that does not decompress")]
+    Corrupt {
+        /// The peer, `ip:port`.
+        address: String,
+    },
     /// Too many fetches wait for this peer already.
     #[error("{waiting} fetches wait for peer {address} already")]
     Busy {
@@ -123,6 +129,7 @@ impl PeerError {
         match self {
             PeerError::Refused { status, .. } => status.kind(),
             PeerError::Busy { .. } => ErrorKind::Overloaded,
+            PeerError::Corrupt { .. } => ErrorKind::Corrupt,
             PeerError::Version { .. } => ErrorKind::Unsupported,
             PeerError::Address { .. } | PeerError::Limit { .. } | PeerError::TlsFile { .. } => {
                 ErrorKind::Invalid

@@ -4,14 +4,14 @@
 //!   0        4      5       6        8                16
 //!   +--------+------+-------+--------+----------------+------------------
 //!   | length | kind | flags | status | request id     | body: length bytes
-//!   | u32    | u8   | u8 =0 | u16    | u64            |
+//!   | u32    | u8   | u8    | u16    | u64            |
 //!   +--------+------+-------+--------+----------------+------------------
 //! ```
 //!
 //! Pure: no I/O, no allocation. A decoder says how many bytes a frame has before anything is
 //! reserved for them, and refuses lengths that its kind cannot have. The layout of HELLO is
 //! frozen for all versions; later versions may append fields to its body, which older ones skip.
-//! Described in `reference/protocols/peer`; golden file `tests/golden/peer-frames-v1.bin`.
+//! Described in `reference/protocols/peer`; golden files `tests/golden/peer-frames-v1*.bin`.
 
 use acstor_types::{ChunkSize, Digest, DiskId, limits};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -31,6 +31,10 @@ pub const HELLO_BODY_LEN_MAX: usize = 256;
 pub const UNKNOWN_BODY_LEN_MAX: usize = 4096;
 /// Most digests of one HOLDS: with them its body is one that a server without it still skips.
 pub const HOLDS_MAX: usize = 120;
+/// Bytes of a COMPRESSED's body before the LZ4 block: the chunk's size.
+pub const COMPRESSED_PREFIX_LEN: usize = 4;
+/// Flag of a GET, with [`crate::FEATURE_COMPRESSED`]: the answer may be COMPRESSED.
+pub const FLAG_COMPRESSED_WELCOME: u8 = 1;
 /// First bytes of a HELLO's body.
 pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
 
@@ -55,6 +59,8 @@ pub enum FrameKind {
     Holds,
     /// Server to client: the answer to HOLDS.
     Held,
+    /// Server to client, to a GET with [`FLAG_COMPRESSED_WELCOME`]: the chunk, compressed.
+    Compressed,
     /// A kind of a newer version.
     Unknown(u8),
 }
@@ -72,6 +78,7 @@ impl FrameKind {
             FrameKind::Goodbye => 7,
             FrameKind::Holds => 8,
             FrameKind::Held => 9,
+            FrameKind::Compressed => 10,
             FrameKind::Unknown(code) => code,
         }
     }
@@ -87,6 +94,7 @@ impl FrameKind {
             7 => FrameKind::Goodbye,
             8 => FrameKind::Holds,
             9 => FrameKind::Held,
+            10 => FrameKind::Compressed,
             code => FrameKind::Unknown(code),
         }
     }
@@ -151,6 +159,8 @@ pub struct Header {
     pub kind: FrameKind,
     /// Bytes of the body; within the limits of the kind.
     pub body_len: u32,
+    /// What the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`], else none.
+    pub flags: u8,
     /// The refusal of a STATUS frame.
     pub status: Option<PeerStatus>,
     /// Chosen by the client, repeated in the answer.
@@ -160,12 +170,13 @@ pub struct Header {
 impl Header {
     /// Returns the header of a frame.
     pub const fn new(kind: FrameKind, body_len: u32, request_id: u64) -> Header {
-        Header { kind, body_len, status: None, request_id }
+        Header { kind, body_len, flags: 0, status: None, request_id }
     }
 
     /// Returns the header of a refusal.
     pub const fn refusal(status: PeerStatus, request_id: u64) -> Header {
-        Header { kind: FrameKind::Status, body_len: 0, status: Some(status), request_id }
+        let header = Header::new(FrameKind::Status, 0, request_id);
+        Header { status: Some(status), ..header }
     }
 
     /// Writes the header.
@@ -173,7 +184,7 @@ impl Header {
         let raw = RawHeader {
             body_len: U32::new(self.body_len),
             kind: self.kind.code(),
-            flags: 0,
+            flags: self.flags,
             status: U16::new(self.status.map_or(0, PeerStatus::code)),
             request_id: U64::new(self.request_id),
         };
@@ -198,6 +209,9 @@ impl Header {
                     && (1..=HOLDS_MAX).contains(&(length / DIGEST_LEN))
             }
             FrameKind::Held => (1..=held_len(HOLDS_MAX)).contains(&length),
+            FrameKind::Compressed => (COMPRESSED_PREFIX_LEN + 1
+                ..=compressed_len_max(limits::CHUNK_SIZE_MAX as usize))
+                .contains(&length),
             FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => {
                 length == 0
             }
@@ -209,10 +223,18 @@ impl Header {
         let status = PeerStatus::from_code(raw.status.get());
         // A kind of a newer version may use flags and status as it likes.
         let is_unknown = matches!(kind, FrameKind::Unknown(_));
-        if !is_unknown && (raw.flags != 0 || status.is_some() != (kind == FrameKind::Status)) {
+        let flags = if kind == FrameKind::Get { FLAG_COMPRESSED_WELCOME } else { 0 };
+        let has_reserved = raw.flags & !flags != 0;
+        if !is_unknown && (has_reserved || status.is_some() != (kind == FrameKind::Status)) {
             return Err(FrameError::Reserved);
         }
-        Ok(Header { kind, body_len, status, request_id: raw.request_id.get() })
+        Ok(Header {
+            kind,
+            body_len,
+            flags: raw.flags & flags,
+            status,
+            request_id: raw.request_id.get(),
+        })
     }
 }
 
@@ -296,6 +318,8 @@ pub struct Get {
     pub chunk_size: u32,
     /// Time that the requester still waits, milliseconds.
     pub deadline_ms: u32,
+    /// Whether the answer may be COMPRESSED; a flag of the header.
+    pub accepts_compressed: bool,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -317,6 +341,7 @@ impl Get {
             chunk_index: request.chunk_index,
             chunk_size: request.chunk_size.as_u32(),
             deadline_ms,
+            accepts_compressed: request.accepts_compressed,
         }
     }
 
@@ -330,11 +355,13 @@ impl Get {
             deadline_ms: U32::new(self.deadline_ms),
         };
         let body: [u8; GET_BODY_LEN] = zerocopy::transmute!(raw);
-        joined(&Header::new(FrameKind::Get, GET_BODY_LEN as u32, request_id), &body)
+        let flags = if self.accepts_compressed { FLAG_COMPRESSED_WELCOME } else { 0 };
+        let header = Header::new(FrameKind::Get, GET_BODY_LEN as u32, request_id);
+        joined(&Header { flags, ..header }, &body)
     }
 
-    /// Reads a GET's body.
-    pub fn decode(body: &[u8; GET_BODY_LEN]) -> Get {
+    /// Reads a GET's body; `flags` are those of its header.
+    pub fn decode(body: &[u8; GET_BODY_LEN], flags: u8) -> Get {
         let raw: RawGet = zerocopy::transmute!(*body);
         Get {
             digest: Digest::from_bytes(raw.digest),
@@ -342,6 +369,7 @@ impl Get {
             chunk_index: raw.chunk_index.get(),
             chunk_size: raw.chunk_size.get(),
             deadline_ms: raw.deadline_ms.get(),
+            accepts_compressed: flags & FLAG_COMPRESSED_WELCOME != 0,
         }
     }
 
@@ -356,8 +384,14 @@ impl Get {
             disk_id: self.disk_id,
             chunk_index: self.chunk_index,
             chunk_size,
+            accepts_compressed: self.accepts_compressed,
         })
     }
+}
+
+/// Most bytes of the body of a COMPRESSED for a chunk: at least an eighth less than the chunk.
+pub const fn compressed_len_max(chunk_size: usize) -> usize {
+    chunk_size - chunk_size / 8
 }
 
 /// Bytes of a digest in a HOLDS.

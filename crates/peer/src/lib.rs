@@ -13,6 +13,7 @@
 
 mod client;
 mod close_reason;
+mod compression;
 mod config;
 mod connection_state;
 mod error;
@@ -32,7 +33,9 @@ pub use connection_state::{ConnectionEvent, ConnectionState, InvalidTransition, 
 pub use error::PeerError;
 pub use peer_health::{HEALTH_TRANSITIONS, HealthEvent, PeerHealth};
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
-pub use server::{PeerServer, ServerStats};
+pub use server::{CompressionStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
 pub use tls::{ServerTls, TlsFault};
-pub use version::{FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange};
+pub use version::{
+    FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
+};

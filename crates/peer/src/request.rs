@@ -25,6 +25,8 @@ pub struct ChunkRequest {
     pub chunk_index: u64,
     /// The chunk's size; an answer of another size is a protocol violation.
     pub chunk_size: ChunkSize,
+    /// Whether the peer may compress its answer: saves bytes on a full link, and costs time on a fast one.
+    pub accepts_compressed: bool,
 }
 
 /// The answer to a request: exactly `chunk_size` bytes, or the reason why not.

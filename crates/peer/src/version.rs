@@ -13,8 +13,10 @@ pub const VERSION_MIN: u16 = VERSION_1;
 pub const VERSION_MAX: u16 = VERSION_1;
 /// HOLDS and HELD: which of some chunks a host keeps.
 pub const FEATURE_HOLDS: u64 = 1;
+/// A flag of GET that welcomes a compressed answer, and COMPRESSED.
+pub const FEATURE_COMPRESSED: u64 = 2;
 /// Features that this build knows.
-pub const FEATURES: u64 = FEATURE_HOLDS;
+pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

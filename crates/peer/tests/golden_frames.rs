@@ -1,18 +1,29 @@
-//! The frames of version 1, byte by byte.
+//! The frames of version 1 and of its features, byte by byte.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
 
 use std::path::PathBuf;
 
 use acstor_peer::frame::{
     Frame, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held, encode_holds,
 };
-use acstor_peer::{ChunkRequest, FEATURE_HOLDS, FEATURES, PeerStatus, VERSION_MAX, VersionRange};
+use acstor_peer::{
+    ChunkRequest, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus, Security, VERSION_MAX,
+    VersionRange,
+};
 use acstor_types::{ChunkSize, Digest, DiskId};
 
+use support::scripted::{Scripted, scripted};
+use support::{client, config, later};
+
+fn golden_file(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
 fn golden() -> Vec<u8> {
-    let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/peer-frames-v1.bin");
-    std::fs::read(path).unwrap()
+    golden_file("peer-frames-v1.bin")
 }
 
 fn hello() -> Hello {
@@ -33,6 +44,7 @@ fn get() -> Get {
         ),
         chunk_index: 0x0102_0304_0506,
         chunk_size: ChunkSize::new(4096).unwrap(),
+        accepts_compressed: false,
     };
     Get::new(&request, 30_000)
 }
@@ -67,15 +79,45 @@ fn holds_frames() -> Vec<u8> {
 /// Another layout is another feature bit: keep this one as long as it is spoken.
 #[test]
 fn test_frames_of_holds_change_requires_another_feature() {
-    assert_eq!(FEATURES, FEATURE_HOLDS);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/golden/peer-frames-v1-holds.bin");
-    let golden = std::fs::read(path).unwrap();
+    assert_eq!(FEATURES, FEATURE_HOLDS | FEATURE_COMPRESSED);
+    let golden = golden_file("peer-frames-v1-holds.bin");
     assert_eq!(holds_frames(), golden);
     let asked = Frame::decode(&golden).unwrap().unwrap();
     assert_eq!(decode_holds(asked.body).len(), 9);
     let held = Frame::decode(&golden[asked.wire_len()..]).unwrap().unwrap();
     assert_eq!(decode_held(held.body, 9)[7..], [true, true]);
+}
+
+/// A GET that welcomes a compressed answer, and the answer, as the feature adds them to version 1. LZ4
+/// has many blocks for one chunk: what is kept is that this one is read.
+#[tokio::test]
+async fn test_frames_of_compressed_change_requires_another_feature() {
+    let golden = golden_file("peer-frames-v1-compressed.bin");
+    let asked = Frame::decode(&golden).unwrap().unwrap();
+    let request_id = asked.header.request_id;
+    let welcome = Get { accepts_compressed: true, ..get() };
+    assert_eq!(welcome.encode(request_id), golden[..asked.wire_len()]);
+    assert_eq!(Get::decode(asked.body.try_into().unwrap(), asked.header.flags), welcome);
+    let answer = Frame::decode(&golden[asked.wire_len()..]).unwrap().unwrap();
+    let header = Header::new(FrameKind::Compressed, answer.body.len() as u32, request_id);
+    assert_eq!(answer.header, header);
+    assert_eq!(asked.wire_len() + answer.wire_len(), golden.len());
+
+    let body = answer.body.to_vec();
+    let address = scripted(move |mut peer: Scripted| {
+        let body = body.clone();
+        async move {
+            peer.greet().await;
+            let id = peer.read_get().await;
+            let header = Header::new(FrameKind::Compressed, body.len() as u32, id);
+            peer.send(&[&header.encode()[..], &body].concat()).await;
+            peer.read_to_end().await;
+        }
+    })
+    .await;
+    let client = client(&config(Security::Plain));
+    let chunk = client.fetch(&address, welcome.request().unwrap(), later()).await.unwrap();
+    assert_eq!(chunk, b"abcd".repeat(1024));
 }
 
 /// A change of a byte on the wire is a new version of the protocol: add it to `version.rs`, give it a
@@ -94,7 +136,7 @@ fn test_decode_golden_frames_returns_what_was_encoded() {
     while let Some(frame) = Frame::decode(rest).unwrap() {
         match frame.header.kind {
             FrameKind::Hello => assert_eq!(Hello::decode(frame.body), Ok(hello())),
-            FrameKind::Get => assert_eq!(Get::decode(frame.body.try_into().unwrap()), get()),
+            FrameKind::Get => assert_eq!(Get::decode(frame.body.try_into().unwrap(), 0), get()),
             FrameKind::Data => assert_eq!(frame.body, [0xa5; 4096]),
             FrameKind::Status => {
                 let code = frame.header.status.unwrap().code();

@@ -3,8 +3,8 @@
 
 use acstor_peer::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, HELLO_BODY_LEN_MAX,
-    HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX, decode_held, decode_holds,
-    encode_held, encode_holds, held_len,
+    HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX, compressed_len_max,
+    decode_held, decode_holds, encode_held, encode_holds, held_len,
 };
 use acstor_peer::{PeerStatus, VersionRange};
 use acstor_types::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN};
@@ -44,6 +44,7 @@ fn body_len_max(kind: FrameKind) -> usize {
         FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => 0,
         FrameKind::Holds => HOLDS_MAX * 32,
         FrameKind::Held => held_len(HOLDS_MAX),
+        FrameKind::Compressed => compressed_len_max(CHUNK_SIZE_MAX as usize),
         FrameKind::Unknown(_) => UNKNOWN_BODY_LEN_MAX,
     }
 }
@@ -78,6 +79,7 @@ proptest! {
     fn proptest_get_round_trips(
         digest in any::<[u8; 32]>(), disk in any::<[u8; 16]>(), chunk_index in any::<u64>(),
         chunk_size in any::<u32>(), deadline_ms in any::<u32>(), id in any::<u64>(),
+        accepts_compressed in any::<bool>(),
     ) {
         let get = Get {
             digest: Digest::from_bytes(digest),
@@ -85,11 +87,12 @@ proptest! {
             chunk_index,
             chunk_size,
             deadline_ms,
+            accepts_compressed,
         };
         let bytes = get.encode(id);
         let frame = Frame::decode(&bytes).unwrap().unwrap();
         prop_assert_eq!(frame.header.request_id, id);
-        prop_assert_eq!(Get::decode(frame.body.try_into().unwrap()), get);
+        prop_assert_eq!(Get::decode(frame.body.try_into().unwrap(), frame.header.flags), get);
         let size = acstor_types::ChunkSize::new(chunk_size);
         prop_assert_eq!(get.request().map(|request| request.chunk_size).ok(), size);
     }
@@ -134,6 +137,7 @@ proptest! {
             chunk_index: 3,
             chunk_size: 4096,
             deadline_ms: 5,
+            accepts_compressed: true,
         };
         let bytes = get.encode(9);
         prop_assert_eq!(Frame::decode(&bytes[..cut]), Ok(None));

@@ -64,6 +64,7 @@ impl Sources {
             disk_id: want.disk,
             chunk_index: hint,
             chunk_size: want.chunk_size,
+            accepts_compressed: false,
         };
         let underway = health.delay.begin(Instant::now());
         let fetch = self.peers.fetch(&candidate.address, request, deadline);
@@ -76,7 +77,10 @@ impl Sources {
                 underway.answered();
                 self.verify_peer(&candidate, &want, tier, bytes, started.elapsed())
             }
-            Err(error) => Err(self.peer_failed(&candidate, &error, started.elapsed())),
+            Err(error) => {
+                let allowed = deadline.saturating_duration_since(started);
+                Err(self.peer_failed(&candidate, &error, (started.elapsed(), allowed)))
+            }
         }
     }
 
@@ -90,6 +94,7 @@ impl Sources {
             disk_id: want.disk,
             chunk_index: want.index,
             chunk_size: want.chunk_size,
+            accepts_compressed: false,
         };
         let deadline = Instant::now() + self.config.peer_deadline;
         let underway = health.delay.begin(Instant::now());
@@ -147,7 +152,7 @@ impl Sources {
         &self,
         candidate: &Candidate,
         error: &PeerError,
-        time: Duration,
+        (time, allowed): (Duration, Duration),
     ) -> AttemptFailure {
         let health = &candidate.health;
         let (outcome, failure) = match error {
@@ -157,9 +162,14 @@ impl Sources {
             }
             // This host's own bound on what it asks of the peer.
             PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
+            PeerError::Corrupt { .. } => {
+                health.lied(Instant::now(), self.config.lie_penalty);
+                tracing::error!("{error}; it is not asked for a while");
+                (PeerFetch::Lie, AttemptFailure::Next)
+            }
             PeerError::Deadline { .. } => {
                 // A fetch that the read's own deadline cut short says nothing of the peer.
-                if time >= self.config.peer_deadline.mul_f32(0.9) {
+                if time >= allowed.max(self.config.peer_deadline).mul_f32(0.9) {
                     health.failed(Instant::now());
                 }
                 (PeerFetch::Timeout, AttemptFailure::Next)

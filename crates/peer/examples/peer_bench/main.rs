@@ -14,6 +14,8 @@
 //!   --chunk-size BYTES  client: (default 65536)
 //!   --seconds S         client: after a tenth of it to warm up (default 2)
 //!   --threads N         threads of the runtime (default 2)
+//!   --content FILE      server: its chunks are those of the file, not one (default: one)
+//!   --compressed WISH   client: welcome or no (default no)
 //! ```
 
 mod bare;

@@ -35,6 +35,8 @@ pub struct Options {
     pub chunk_size: u32,
     pub duration: Duration,
     pub threads: usize,
+    pub content: Option<PathBuf>,
+    pub is_compressed_welcome: bool,
 }
 
 impl Default for Options {
@@ -48,6 +50,8 @@ impl Default for Options {
             chunk_size: 64 << 10,
             duration: Duration::from_secs(2),
             threads: 2,
+            content: None,
+            is_compressed_welcome: false,
         }
     }
 }
@@ -70,6 +74,14 @@ impl Options {
                     }
                 }
                 "--certificates" => options.certificates = value.into(),
+                "--content" => options.content = Some(value.into()),
+                "--compressed" => {
+                    options.is_compressed_welcome = match value.as_str() {
+                        "welcome" => true,
+                        "no" => false,
+                        other => return Err(format!("--compressed is welcome or no, not {other}")),
+                    }
+                }
                 "--connections" => options.connections = value.parse().map_err(bad)?,
                 "--depth" => options.depth = value.parse().map_err(bad)?,
                 "--chunk-size" => options.chunk_size = value.parse().map_err(bad)?,

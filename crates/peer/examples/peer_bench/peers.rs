@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use acstor_peer::{
@@ -20,12 +21,32 @@ use crate::options::{Mode, Options};
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Answers every request from one buffer.
-struct OneBuffer(Bytes);
+struct OneBuffer {
+    content: Bytes,
+    /// Whether the content is a row of chunks; else each request gets its beginning.
+    is_row: bool,
+}
+
+impl OneBuffer {
+    fn new(options: &Options) -> Result<OneBuffer, Box<dyn Error>> {
+        let Some(path) = &options.content else {
+            let content = Bytes::from(vec![0x5a; CHUNK_SIZE_MAX as usize]);
+            return Ok(OneBuffer { content, is_row: false });
+        };
+        let content = Bytes::from(std::fs::read(path)?);
+        if content.len() < CHUNK_SIZE_MAX as usize {
+            return Err(format!("{}: less than {CHUNK_SIZE_MAX} bytes", path.display()).into());
+        }
+        Ok(OneBuffer { content, is_row: true })
+    }
+}
 
 impl ChunkServer for OneBuffer {
     fn serve(&self, request: ChunkRequest, _deadline: tokio::time::Instant) -> ServeFuture {
-        let chunk = self.0.slice(..request.chunk_size.bytes());
-        Box::pin(std::future::ready(Ok(chunk)))
+        let size = request.chunk_size.bytes();
+        let chunks = if self.is_row { self.content.len() / size } else { 1 };
+        let start = (request.chunk_index % chunks as u64) as usize * size;
+        Box::pin(std::future::ready(Ok(self.content.slice(start..start + size))))
     }
 }
 
@@ -42,7 +63,7 @@ fn config(options: &Options) -> PeerConfig {
 
 /// Starts a server.
 pub fn serve(listener: TcpListener, options: &Options) -> Result<PeerServer, Box<dyn Error>> {
-    let chunks = OneBuffer(Bytes::from(vec![0x5a; CHUNK_SIZE_MAX as usize]));
+    let chunks = OneBuffer::new(options)?;
     Ok(PeerServer::start(listener, Arc::new(chunks), &config(options))?)
 }
 
@@ -54,12 +75,20 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
         disk_id: DiskId::from_bytes([0; 16]),
         chunk_index: 0,
         chunk_size: ChunkSize::new(options.chunk_size).ok_or("no such chunk size")?,
+        accepts_compressed: options.is_compressed_welcome,
     };
+    let next = Arc::new(AtomicU64::new(0));
     let schedule = Schedule::starting_now(options);
     let (began, cpu) = (Instant::now(), cpu_seconds()?);
     let mut tasks = JoinSet::new();
     for _ in 0..options.connections * options.depth {
-        tasks.spawn(ask(client.clone(), options.address.clone(), request, schedule));
+        tasks.spawn(ask(
+            client.clone(),
+            options.address.clone(),
+            request,
+            Arc::clone(&next),
+            schedule,
+        ));
     }
     let mut latencies = Vec::new();
     while let Some(finished) = tasks.join_next().await {
@@ -74,7 +103,8 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
 async fn ask(
     client: PeerClient,
     address: String,
-    request: ChunkRequest,
+    mut request: ChunkRequest,
+    next: Arc<AtomicU64>,
     schedule: Schedule,
 ) -> Result<Vec<Duration>, acstor_peer::PeerError> {
     let mut latencies = Vec::new();
@@ -83,6 +113,7 @@ async fn ask(
         if began >= schedule.end {
             return Ok(latencies);
         }
+        request.chunk_index = next.fetch_add(1, Ordering::Relaxed);
         client.fetch(&address, request, tokio::time::Instant::now() + DEADLINE).await?;
         if schedule.counts(began) {
             latencies.push(began.elapsed());

@@ -20,7 +20,7 @@ use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameKind, Get, Header, encode_holds};
 use crate::stream::Stream;
-use crate::{ClientLimits, CloseReason, FEATURE_HOLDS, FEATURES, PeerStatus};
+use crate::{ClientLimits, CloseReason, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus};
 
 /// Events handled before new requests are sent.
 const EVENTS_PER_ROUND: usize = 16;
@@ -160,13 +160,16 @@ impl Connection {
         progressed
     }
 
-    fn send(&mut self, submission: Submission) {
+    fn send(&mut self, mut submission: Submission) {
         if submission.reply.is_closed() {
             return; // nobody waits any more
         }
         if matches!(submission.ask, Ask::Holds(_)) && self.features & FEATURE_HOLDS == 0 {
             let _ = submission.reply.send(Err(PeerStatus::Unsupported));
             return;
+        }
+        if let Ask::Chunk(request) = &mut submission.ask {
+            request.accepts_compressed &= self.features & FEATURE_COMPRESSED != 0;
         }
         let (pending, ask) = submission.into_pending();
         let left = pending.deadline.saturating_duration_since(Instant::now()).as_millis();

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use super::buffers::BufferPool;
 use super::pending::{Answer, PendingTable};
+use crate::compression::WireChunk;
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header};
 use crate::stream::Stream;
 use crate::{CloseReason, PeerStatus};
@@ -27,9 +28,10 @@ pub(super) enum Event {
     Goodbye,
 }
 
-/// A chunk of which a part came.
+/// An answer of which a part came.
 struct Payload {
     request_id: u64,
+    kind: FrameKind,
     bytes: Vec<u8>,
     len: usize,
 }
@@ -78,10 +80,12 @@ impl Input {
     /// Returns an event that can be had from the bytes at hand.
     fn take_event(&mut self, pending: &PendingTable) -> Result<Option<Event>, CloseReason> {
         if let Some(payload) = self.payload.take_if(|payload| payload.missing() == 0) {
-            return Ok(Some(Event::Answer(
-                payload.request_id,
-                Ok(self.buffers.share(payload.bytes)),
-            )));
+            let bytes = self.buffers.share(payload.bytes);
+            let answer = match payload.kind {
+                FrameKind::Compressed => WireChunk::Compressed(bytes),
+                _ => WireChunk::Plain(bytes),
+            };
+            return Ok(Some(Event::Answer(payload.request_id, Ok(answer))));
         }
         if self.payload.is_some() {
             return Ok(None);
@@ -92,7 +96,7 @@ impl Input {
         let header = Header::decode(head).map_err(CloseReason::Malformed)?;
         self.staging.drain(..HEADER_LEN);
         match header.kind {
-            FrameKind::Data | FrameKind::Held => {
+            FrameKind::Data | FrameKind::Held | FrameKind::Compressed => {
                 self.begin_payload(&header, pending)?;
                 self.take_event(pending)
             }
@@ -113,22 +117,23 @@ impl Input {
         }
     }
 
-    /// Reserves the buffer of a chunk, after its size was found to be the one that was asked for.
+    /// Reserves the buffer of an answer, after its size was found to be one that may come.
     fn begin_payload(
         &mut self,
         header: &Header,
         pending: &PendingTable,
     ) -> Result<(), CloseReason> {
-        let expected = pending.get(header.request_id).map(|pending| pending.expected);
-        if expected != Some((header.kind, header.body_len)) {
-            return Err(CloseReason::UnexpectedAnswer);
-        }
+        let asked = pending.get(header.request_id);
+        let asked = asked.filter(|pending| pending.allows(header.kind, header.body_len));
+        let Some(pending) = asked else { return Err(CloseReason::UnexpectedAnswer) };
         let len = header.body_len as usize;
-        let mut bytes = self.buffers.take(len);
+        // What is compressed gets a buffer as long as the chunk: those can be used again.
+        let mut bytes = self.buffers.take(pending.expected.1 as usize);
         let at_hand = self.staging.len().min(len);
         bytes.extend_from_slice(&self.staging[..at_hand]);
         self.staging.drain(..at_hand);
-        self.payload = Some(Payload { request_id: header.request_id, bytes, len });
+        let Header { kind, request_id, .. } = *header;
+        self.payload = Some(Payload { request_id, kind, bytes, len });
         Ok(())
     }
 

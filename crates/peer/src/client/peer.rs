@@ -19,6 +19,7 @@ use super::latency::LatencyHistogram;
 use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
+use crate::compression::{self, WireChunk};
 use crate::peer_health::{Admission, Backoff, Breaker};
 use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth};
 
@@ -98,9 +99,23 @@ impl Peer {
         request: ChunkRequest,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        let outcome = self.ask(Ask::Chunk(request), deadline).await;
+        let outcome = match self.ask(Ask::Chunk(request), deadline).await {
+            Ok(WireChunk::Plain(chunk)) => Ok(chunk),
+            Ok(WireChunk::Compressed(body)) => self.decompress(&body, request.chunk_size.bytes()),
+            Err(error) => Err(error),
+        };
         self.counters.count_fetch(&outcome);
         outcome
+    }
+
+    /// Decompresses in the task of the fetch, so that it holds up no other answer of the connection.
+    fn decompress(&self, body: &[u8], chunk_size: usize) -> Result<Bytes, PeerError> {
+        let mut chunk = self.client.buffers.take(chunk_size);
+        chunk.resize(chunk_size, 0);
+        compression::decompress(body, &mut chunk)
+            .map_err(|_| PeerError::Corrupt { address: self.address.clone() })?;
+        self.counters.count_compressed(chunk_size - body.len());
+        Ok(self.client.buffers.share(chunk))
     }
 
     /// Asks which of some chunks the peer keeps, 1 to [`HOLDS_MAX`](crate::frame::HOLDS_MAX).
@@ -109,17 +124,21 @@ impl Peer {
         digests: Arc<[Digest]>,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        self.ask(Ask::Holds(digests), deadline).await
+        match self.ask(Ask::Holds(digests), deadline).await? {
+            WireChunk::Plain(held) => Ok(held),
+            // Never: only a chunk may be answered so.
+            WireChunk::Compressed(_) => Err(PeerError::Corrupt { address: self.address.clone() }),
+        }
     }
 
-    async fn ask(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<Bytes, PeerError> {
+    async fn ask(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<WireChunk, PeerError> {
         let _slot = self.slot(deadline).await?;
         let link = self.link(deadline).await?;
         let (reply, answer) = oneshot::channel();
         let submitted = Instant::now();
         let _load = link.submit(Submission { ask, deadline, submitted, reply });
         match timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(chunk))) => Ok(chunk),
+            Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(status))) => {
                 Err(PeerError::Refused { address: self.address.clone(), status })
             }
@@ -350,6 +369,8 @@ impl Peer {
             connect_failures: get(&self.counters.connect_failures),
             chunks: get(&self.counters.chunks),
             bytes: get(&self.counters.bytes),
+            compressed_chunks: get(&self.counters.compressed_chunks),
+            bytes_saved: get(&self.counters.bytes_saved),
             errors: self.counters.errors(),
             late_answers: get(&self.counters.late_answers),
             latency_p99: self.latency_p99(),

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use acstor_types::Digest;
-use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::frame::{FrameKind, held_len};
+use crate::compression::WireChunk;
+use crate::frame::{FrameKind, compressed_len_max, held_len};
 use crate::{ChunkRequest, PeerStatus};
 
-/// A peer's answer.
-pub(super) type Answer = Result<Bytes, PeerStatus>;
+/// A peer's answer, the body of HELD as a plain one.
+pub(super) type Answer = Result<WireChunk, PeerStatus>;
 
 /// What a peer is asked.
 #[derive(Clone)]
@@ -43,6 +43,8 @@ pub(super) struct Submission {
 pub(super) struct Pending {
     /// Kind and length of the answer.
     pub(super) expected: (FrameKind, u32),
+    /// Whether the answer may be COMPRESSED instead.
+    pub(super) accepts_compressed: bool,
     pub(super) deadline: Instant,
     pub(super) submitted: Instant,
     pub(super) reply: oneshot::Sender<Answer>,
@@ -52,7 +54,22 @@ impl Submission {
     /// Returns what is remembered of the request, and the request.
     pub(super) fn into_pending(self) -> (Pending, Ask) {
         let Submission { ask, deadline, submitted, reply } = self;
-        (Pending { expected: ask.expected(), deadline, submitted, reply }, ask)
+        let expected = ask.expected();
+        let accepts_compressed = matches!(&ask, Ask::Chunk(request) if request.accepts_compressed);
+        (Pending { expected, accepts_compressed, deadline, submitted, reply }, ask)
+    }
+}
+
+impl Pending {
+    /// Whether an answer of `kind` may have a body of `len` bytes.
+    pub(super) fn allows(&self, kind: FrameKind, len: u32) -> bool {
+        let chunk_size = self.expected.1;
+        match kind {
+            FrameKind::Compressed => {
+                self.accepts_compressed && len as usize <= compressed_len_max(chunk_size as usize)
+            }
+            _ => self.expected == (kind, len),
+        }
     }
 }
 
@@ -126,7 +143,8 @@ mod tests {
     fn pending(chunk_size: u32) -> Pending {
         let now = Instant::now();
         let expected = (FrameKind::Data, chunk_size);
-        Pending { expected, deadline: now, submitted: now, reply: oneshot::channel().0 }
+        let reply = oneshot::channel().0;
+        Pending { expected, accepts_compressed: false, deadline: now, submitted: now, reply }
     }
 
     proptest! {

@@ -41,8 +41,12 @@ pub struct PeerStats {
     pub connect_failures: u64,
     /// Chunks fetched.
     pub chunks: u64,
-    /// Bytes of those chunks.
+    /// Bytes of those chunks, decompressed.
     pub bytes: u64,
+    /// Chunks that came compressed.
+    pub compressed_chunks: u64,
+    /// Bytes that compression took off them on the wire.
+    pub bytes_saved: u64,
     /// Fetches that failed, by kind; every kind is listed.
     pub errors: Vec<(ErrorKind, u64)>,
     /// Answers to fetches that nobody waited for any more; discarded.
@@ -65,6 +69,8 @@ pub(super) struct PeerCounters {
     pub(super) connect_failures: AtomicU64,
     pub(super) chunks: AtomicU64,
     pub(super) bytes: AtomicU64,
+    pub(super) compressed_chunks: AtomicU64,
+    pub(super) bytes_saved: AtomicU64,
     pub(super) late_answers: AtomicU64,
     errors: [AtomicU64; ErrorKind::ALL.len()],
 }
@@ -83,6 +89,11 @@ impl PeerCounters {
                 }
             }
         }
+    }
+
+    pub(super) fn count_compressed(&self, bytes_saved: usize) {
+        add(&self.compressed_chunks, 1);
+        add(&self.bytes_saved, bytes_saved as u64);
     }
 
     pub(super) fn errors(&self) -> Vec<(ErrorKind, u64)> {

@@ -59,6 +59,11 @@ impl Budget {
 }
 
 impl Permit {
+    /// Bytes of the chunk that was asked for.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Admits a request for `bytes` bytes, or returns `None` when it must be refused.
     pub(super) fn take(
         server: &Arc<Budget>,

@@ -21,6 +21,7 @@ use super::Shared;
 use super::admission::{Budget, Permit};
 use super::greeting::Greeted;
 use super::output::Output;
+use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
@@ -40,7 +41,7 @@ const ROUNDS_PER_POLL: usize = 16;
 /// refusals to a peer that asks without reading.
 const OUTPUT_FRAMES_MAX: usize = 1024;
 
-type Answer = (u64, Permit, Result<Bytes, PeerStatus>);
+type Answer = (u64, Permit, Result<WireChunk, PeerStatus>);
 
 /// A connection after HELLO.
 pub(super) struct Connection {
@@ -238,7 +239,10 @@ impl Connection {
             let Some(frame) = frame else { break };
             let (header, wire_len) = (frame.header, frame.wire_len());
             let get = match header.kind {
-                FrameKind::Get => frame.body.first_chunk::<GET_BODY_LEN>().map(Get::decode),
+                FrameKind::Get => {
+                    let body = frame.body.first_chunk::<GET_BODY_LEN>();
+                    body.map(|body| Get::decode(body, header.flags))
+                }
                 FrameKind::Holds => {
                     let held = self.shared.chunks.holds(&decode_holds(frame.body));
                     self.output.push_held(header.request_id, encode_held(&held));
@@ -282,6 +286,7 @@ impl Connection {
             | FrameKind::Data
             | FrameKind::Status
             | FrameKind::Held
+            | FrameKind::Compressed
             | FrameKind::Goodbye => return Err(CloseReason::Malformed(FrameError::Kind)),
         }
         Ok(())
@@ -303,26 +308,51 @@ impl Connection {
         let asked = std::time::Duration::from_millis(get.deadline_ms.into());
         let deadline = Instant::now() + asked.min(self.shared.limits.deadline_max);
         let mut answer = self.shared.chunks.serve(request, deadline);
-        match answer.as_mut().poll(cx) {
+        match answer.as_mut().poll(cx).map(|answer| checked(answer, &request)) {
+            Poll::Ready(Ok(chunk)) if request.accepts_compressed => {
+                let answer = async move { Ok(chunk) };
+                self.answer_later(request_id, permit, request, deadline, answer);
+            }
             Poll::Ready(answer) => {
-                let answer = checked(answer, &request);
-                self.push_answer(request_id, permit, answer);
+                self.push_answer(request_id, permit, answer.map(WireChunk::Plain));
             }
-            Poll::Pending => {
-                let task = self.waiting.spawn(async move {
-                    let in_time = tokio::time::timeout_at(deadline, answer).await;
-                    let answer = in_time.unwrap_or(Err(PeerStatus::Expired));
-                    (request_id, permit, checked(answer, &request))
-                });
-                self.waiting_ids.insert(task.id(), request_id);
-            }
+            Poll::Pending => self.answer_later(request_id, permit, request, deadline, answer),
         }
     }
 
-    fn push_answer(&mut self, request_id: u64, permit: Permit, answer: Result<Bytes, PeerStatus>) {
+    /// Waits for the answer in a task of its own, and there compresses it where that is welcome.
+    fn answer_later(
+        &mut self,
+        request_id: u64,
+        permit: Permit,
+        request: ChunkRequest,
+        deadline: Instant,
+        answer: impl Future<Output = Result<Bytes, PeerStatus>> + Send + 'static,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let prepared = async move {
+            let chunk = checked(answer.await, &request)?;
+            Ok(match request.accepts_compressed {
+                true => shared.compressor.offer(chunk).await,
+                false => WireChunk::Plain(chunk),
+            })
+        };
+        let task = self.waiting.spawn(async move {
+            let in_time = tokio::time::timeout_at(deadline, prepared).await;
+            (request_id, permit, in_time.unwrap_or(Err(PeerStatus::Expired)))
+        });
+        self.waiting_ids.insert(task.id(), request_id);
+    }
+
+    fn push_answer(
+        &mut self,
+        request_id: u64,
+        permit: Permit,
+        answer: Result<WireChunk, PeerStatus>,
+    ) {
         match answer {
             Ok(chunk) => {
-                self.shared.counters.count_chunk(chunk.len());
+                self.shared.counters.count_chunk(permit.bytes(), chunk.wire_len());
                 self.output.push_chunk(request_id, chunk, permit);
             }
             Err(status) => self.refuse(request_id, status),

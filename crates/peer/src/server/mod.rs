@@ -2,6 +2,7 @@
 //! requests out of a [`ChunkServer`] within its limits.
 
 mod admission;
+mod compressor;
 mod connection;
 mod greeting;
 mod output;
@@ -16,11 +17,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+pub use compressor::CompressionStats;
 pub use stats::ServerStats;
 
 use crate::tls::TlsFiles;
 use crate::{ChunkServer, CloseReason, PeerConfig, PeerError, Security, ServerLimits};
 use admission::Budget;
+use compressor::Compressor;
 use connection::Connection;
 use stats::{Counters, add};
 
@@ -44,6 +47,7 @@ struct Shared {
     limits: ServerLimits,
     tls: Option<TlsFiles>,
     budget: Arc<Budget>,
+    compressor: Compressor,
     counters: Counters,
 }
 
@@ -76,6 +80,7 @@ impl PeerServer {
             chunks,
             tls,
             budget: Budget::new(limits.requests_in_flight_max, limits.bytes_in_flight_max),
+            compressor: Compressor::new(&limits),
             counters: Counters::new(),
             limits,
         });
@@ -92,7 +97,8 @@ impl PeerServer {
     /// Counters since the start, and what is in flight.
     pub fn stats(&self) -> ServerStats {
         let budget = &self.shared.budget;
-        self.shared.counters.snapshot(budget.requests(), budget.bytes())
+        let compression = self.shared.compressor.stats();
+        self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression)
     }
 
     /// Reads the TLS files again if they changed; without this call that happens within seconds when

@@ -10,6 +10,7 @@ use tokio::io::AsyncWrite;
 
 use super::admission::Permit;
 use crate::PeerStatus;
+use crate::compression::WireChunk;
 use crate::frame::{FrameKind, HEADER_LEN, Header};
 use crate::stream::Stream;
 
@@ -41,9 +42,13 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn push_chunk(&mut self, request_id: u64, chunk: Bytes, permit: Permit) {
-        let header = Header::new(FrameKind::Data, chunk.len() as u32, request_id).encode();
-        self.frames.push_back(Outgoing { header, payload: chunk, _permit: Some(permit) });
+    pub(super) fn push_chunk(&mut self, request_id: u64, chunk: WireChunk, permit: Permit) {
+        let (kind, payload) = match chunk {
+            WireChunk::Plain(chunk) => (FrameKind::Data, chunk),
+            WireChunk::Compressed(body) => (FrameKind::Compressed, body),
+        };
+        let header = Header::new(kind, payload.len() as u32, request_id).encode();
+        self.frames.push_back(Outgoing { header, payload, _permit: Some(permit) });
     }
 
     pub(super) fn push_held(&mut self, request_id: u64, held: Vec<u8>) {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::CompressionStats;
 use crate::{CloseReason, PeerStatus};
 
 /// Counters of a server since its start, and what is in flight now.
@@ -19,8 +20,12 @@ pub struct ServerStats {
     pub requests: u64,
     /// Chunks sent (handed to the stream whole).
     pub chunks_sent: u64,
-    /// Bytes of those chunks.
+    /// Bytes of those chunks, as they are in the store.
     pub bytes_sent: u64,
+    /// Bytes that compression took off them.
+    pub bytes_saved: u64,
+    /// What became of answers for which compression was welcome.
+    pub compression: CompressionStats,
     /// Refusals sent, by status; every status of version 1 is listed.
     pub refusals: Vec<(PeerStatus, u64)>,
     /// Requests in flight now.
@@ -49,6 +54,7 @@ pub(super) struct Counters {
     pub(super) requests: AtomicU64,
     pub(super) chunks: AtomicU64,
     pub(super) bytes: AtomicU64,
+    pub(super) saved: AtomicU64,
     closed: [AtomicU64; CloseReason::COUNT],
     refusals: [AtomicU64; PeerStatus::ALL.len()],
 }
@@ -62,6 +68,7 @@ impl Counters {
             requests: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
             closed: std::array::from_fn(|_| AtomicU64::new(0)),
             refusals: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -77,12 +84,19 @@ impl Counters {
         }
     }
 
-    pub(super) fn count_chunk(&self, bytes: usize) {
+    /// Counts a chunk of `bytes` bytes of which `sent` go over the wire.
+    pub(super) fn count_chunk(&self, bytes: u64, sent: usize) {
         add(&self.chunks, 1);
-        add(&self.bytes, bytes as u64);
+        add(&self.bytes, bytes);
+        add(&self.saved, bytes.saturating_sub(sent as u64));
     }
 
-    pub(super) fn snapshot(&self, requests_in_flight: usize, bytes_in_flight: u64) -> ServerStats {
+    pub(super) fn snapshot(
+        &self,
+        requests_in_flight: usize,
+        bytes_in_flight: u64,
+        compression: CompressionStats,
+    ) -> ServerStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ServerStats {
             connections_accepted: get(&self.accepted),
@@ -92,6 +106,8 @@ impl Counters {
             requests: get(&self.requests),
             chunks_sent: get(&self.chunks),
             bytes_sent: get(&self.bytes),
+            bytes_saved: get(&self.saved),
+            compression,
             refusals: PeerStatus::ALL.into_iter().zip(self.refusals.iter().map(get)).collect(),
             requests_in_flight: requests_in_flight as u64,
             bytes_in_flight,

@@ -32,6 +32,7 @@ pub fn request(index: u64, chunk_size: ChunkSize) -> ChunkRequest {
         disk_id: DiskId::from_bytes([7; 16]),
         chunk_index: index,
         chunk_size,
+        accepts_compressed: false,
     }
 }
 

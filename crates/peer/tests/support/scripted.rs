@@ -83,7 +83,7 @@ impl Scripted {
     /// Reads a GET; returns its request id and the chunk's index.
     pub async fn read_get_of_chunk(&mut self) -> (u64, u64) {
         let (header, body) = self.read_frame().await.unwrap();
-        let get = Get::decode(body.first_chunk::<GET_BODY_LEN>().unwrap());
+        let get = Get::decode(body.first_chunk::<GET_BODY_LEN>().unwrap(), header.flags);
         (header.request_id, get.chunk_index)
     }
 

@@ -19,6 +19,7 @@ fn request(image: &Image, index: usize) -> ChunkRequest {
         disk_id: image.id(),
         chunk_index: index as u64,
         chunk_size: image.manifest.chunk_size(),
+        accepts_compressed: false,
     }
 }
 
