@@ -8,6 +8,7 @@ import ssl
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.conf import loading
 from acstor.policy.ceilometer_feed import CeilometerSamples
 from acstor.policy.ceilometer_feed_bus import SampleListener
 from acstor.policy.ceilometer_feed_http import ReceiverSettings, SampleReceiver
@@ -72,7 +73,8 @@ def _listener(conf: cfg.ConfigOpts, samples: CeilometerSamples) -> SampleListene
             "[ceilometer] notifications needs telemetry_secret",
             hint="set it to [publisher] telemetry_secret of Ceilometer",
         )
-    transport.require(conf)
+    if not loading.is_written(conf, "oslo_messaging_notifications", "transport_url"):
+        transport.require(conf)
     return SampleListener(
         samples,
         lambda: transport.open_notification_transport(conf),

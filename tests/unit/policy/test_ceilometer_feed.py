@@ -196,6 +196,12 @@ def test_feeds_by_the_configuration(tmp_path: pathlib.Path) -> None:
     assert [type(feed) for feed in found[1:]] == [SampleReceiver, SampleListener]
 
 
+def test_bus_of_ceilometer_alone_needs_no_other_broker(tmp_path: pathlib.Path) -> None:
+    text = "[ceilometer]\nnotifications = true\ntelemetry_secret = s\n"
+    text += "[oslo_messaging_notifications]\ntransport_url = fake://\n"
+    assert [type(feed) for feed in built(tmp_path, text)] == [SampleListener]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -15,6 +15,9 @@ VOLUME_SOCKETS = "/run/acstor/nbd"
 GUEST_GROUP = "libvirt-qemu"
 PEER_PORT = 7420
 METRICS_PORT = 9471
+#: Mbit/s that a host's link is taken to have: little enough for a test to fill it. What the hosts'
+#: virtual interfaces say of themselves, 10 Gbit/s, is more than this machine has to give.
+LINK_SPEED = 100
 
 
 def acstor_controller(shared: str, *, tls: bool) -> Configuration:
@@ -68,6 +71,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
             "ring_settle_delay": "2",
             "metrics_address": address,
             "metrics_port": str(METRICS_PORT),
+            "link_speed": str(LINK_SPEED),
         },
     }
 
