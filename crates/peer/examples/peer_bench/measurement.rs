@@ -45,6 +45,8 @@ pub struct Measured {
     wall: Duration,
     cpu_seconds: f64,
     connections: usize,
+    /// What compression took off the bytes of all chunks, those of the warming up included.
+    saved_share: f64,
 }
 
 impl Measured {
@@ -55,7 +57,12 @@ impl Measured {
         connections: usize,
     ) -> Measured {
         latencies.sort_unstable();
-        Measured { latencies, wall, cpu_seconds, connections }
+        Measured { latencies, wall, cpu_seconds, connections, saved_share: 0.0 }
+    }
+
+    /// Notes what compression took off the bytes.
+    pub fn with_saved_share(self, saved_share: f64) -> Measured {
+        Measured { saved_share, ..self }
     }
 
     fn quantile_us(&self, per_cent: usize) -> f64 {
@@ -74,6 +81,7 @@ impl Measured {
             "depth": options.depth,
             "requests": self.latencies.len(),
             "bytes": bytes,
+            "saved_share": self.saved_share,
             "p50_us": self.quantile_us(50),
             "p99_us": self.quantile_us(99),
             "throughput_mb_s": bytes / self.wall.as_secs_f64() / 1e6,

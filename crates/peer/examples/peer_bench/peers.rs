@@ -96,8 +96,11 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
     }
     let wall = began.elapsed() - options.duration / 10;
     let cpu = cpu_seconds()? - cpu;
-    let connections = client.stats().peers.iter().map(|peer| peer.connections).sum();
-    Ok(Measured::new(latencies, wall, cpu, connections))
+    let stats = client.stats();
+    let connections = stats.peers.iter().map(|peer| peer.connections).sum();
+    let fetched: u64 = stats.peers.iter().map(|peer| peer.bytes).sum();
+    let saved_share = stats.bytes_saved as f64 / fetched.max(1) as f64;
+    Ok(Measured::new(latencies, wall, cpu, connections).with_saved_share(saved_share))
 }
 
 async fn ask(

@@ -26,8 +26,8 @@ use crate::tls::TlsFiles;
 use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;
-use stats::CloseCounters;
 pub use stats::{ClientStats, PeerStats};
+use stats::{CloseCounters, CompressionCounters, add, get};
 
 /// Fetches chunks from peers. Clones share the connections; when the last clone is dropped, or at
 /// [`PeerClient::shutdown`], the connections end as soon as what was sent is answered.
@@ -54,10 +54,16 @@ struct ClientShared {
     /// Ring names by address.
     host_names: RwLock<HashMap<String, String>>,
     closed: CloseCounters,
+    compression: CompressionCounters,
     buffers: Arc<BufferPool>,
 }
 
 impl ClientShared {
+    fn count_compressed(&self, bytes_saved: usize) {
+        add(&self.compression.chunks, 1);
+        add(&self.compression.bytes_saved, bytes_saved as u64);
+    }
+
     fn host_name(&self, address: &str) -> Option<String> {
         self.host_names.read().get(address).cloned()
     }
@@ -80,6 +86,7 @@ impl PeerClient {
             tls,
             host_names: RwLock::default(),
             closed: CloseCounters::new(),
+            compression: CompressionCounters::default(),
             buffers: Arc::default(),
         });
         Ok(PeerClient { peers: Arc::new(Peers { shared, by_address: RwLock::default() }) })
@@ -171,7 +178,13 @@ impl PeerClient {
         let known = self.peers.by_address.read();
         let mut peers: Vec<_> = known.peers.values().map(|peer| peer.stats()).collect();
         peers.sort_by(|a, b| a.address.cmp(&b.address));
-        ClientStats { peers, connections_closed: self.peers.shared.closed.snapshot() }
+        let shared = &self.peers.shared;
+        ClientStats {
+            peers,
+            compressed_chunks: get(&shared.compression.chunks),
+            bytes_saved: get(&shared.compression.bytes_saved),
+            connections_closed: shared.closed.snapshot(),
+        }
     }
 
     /// Reads the TLS files again if they changed; without this call that happens within seconds when

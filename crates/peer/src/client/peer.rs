@@ -114,7 +114,7 @@ impl Peer {
         chunk.resize(chunk_size, 0);
         compression::decompress(body, &mut chunk)
             .map_err(|_| PeerError::Corrupt { address: self.address.clone() })?;
-        self.counters.count_compressed(chunk_size - body.len());
+        self.client.count_compressed(chunk_size - body.len());
         Ok(self.client.buffers.share(chunk))
     }
 
@@ -369,8 +369,6 @@ impl Peer {
             connect_failures: get(&self.counters.connect_failures),
             chunks: get(&self.counters.chunks),
             bytes: get(&self.counters.bytes),
-            compressed_chunks: get(&self.counters.compressed_chunks),
-            bytes_saved: get(&self.counters.bytes_saved),
             errors: self.counters.errors(),
             late_answers: get(&self.counters.late_answers),
             latency_p99: self.latency_p99(),

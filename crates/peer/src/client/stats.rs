@@ -13,6 +13,10 @@ use crate::{CloseReason, PeerError, PeerHealth};
 pub struct ClientStats {
     /// Each peer that is known now.
     pub peers: Vec<PeerStats>,
+    /// Chunks that came compressed, from peers that are forgotten too.
+    pub compressed_chunks: u64,
+    /// Bytes that compression took off them on the wire.
+    pub bytes_saved: u64,
     /// Connections that ended, by reason; every reason is listed.
     pub connections_closed: Vec<(CloseReason, u64)>,
 }
@@ -43,10 +47,6 @@ pub struct PeerStats {
     pub chunks: u64,
     /// Bytes of those chunks, decompressed.
     pub bytes: u64,
-    /// Chunks that came compressed.
-    pub compressed_chunks: u64,
-    /// Bytes that compression took off them on the wire.
-    pub bytes_saved: u64,
     /// Fetches that failed, by kind; every kind is listed.
     pub errors: Vec<(ErrorKind, u64)>,
     /// Answers to fetches that nobody waited for any more; discarded.
@@ -69,8 +69,6 @@ pub(super) struct PeerCounters {
     pub(super) connect_failures: AtomicU64,
     pub(super) chunks: AtomicU64,
     pub(super) bytes: AtomicU64,
-    pub(super) compressed_chunks: AtomicU64,
-    pub(super) bytes_saved: AtomicU64,
     pub(super) late_answers: AtomicU64,
     errors: [AtomicU64; ErrorKind::ALL.len()],
 }
@@ -91,14 +89,16 @@ impl PeerCounters {
         }
     }
 
-    pub(super) fn count_compressed(&self, bytes_saved: usize) {
-        add(&self.compressed_chunks, 1);
-        add(&self.bytes_saved, bytes_saved as u64);
-    }
-
     pub(super) fn errors(&self) -> Vec<(ErrorKind, u64)> {
         ErrorKind::ALL.into_iter().zip(self.errors.iter().map(get)).collect()
     }
+}
+
+/// What compression did, all peers.
+#[derive(Debug, Default)]
+pub(super) struct CompressionCounters {
+    pub(super) chunks: AtomicU64,
+    pub(super) bytes_saved: AtomicU64,
 }
 
 /// Reasons why connections ended.

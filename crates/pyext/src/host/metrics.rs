@@ -60,6 +60,26 @@ impl Collector for PartsCollector {
                 "Bytes of chunks sent to peers",
                 server.bytes_sent,
             )?;
+            counter(
+                &mut encoder,
+                "acstor_peer_server_saved_bytes",
+                "Bytes that compression took off what was sent to peers",
+                server.bytes_saved,
+            )?;
+            let compression = server.compression;
+            labelled(
+                &mut encoder,
+                "acstor_peer_server_compressions",
+                "Chunks that peers would take compressed",
+                "outcome",
+                [
+                    ("compressed", compression.compressed),
+                    ("incompressible", compression.incompressible),
+                    ("busy", compression.busy),
+                ]
+                .into_iter()
+                .map(|(outcome, count)| (outcome.to_owned(), count)),
+            )?;
             labelled(
                 &mut encoder,
                 "acstor_peer_server_refusals",
@@ -79,6 +99,18 @@ impl Collector for PartsCollector {
             )?;
         }
         let client = self.0.peer_client.stats();
+        counter(
+            &mut encoder,
+            "acstor_peer_client_compressed_chunks",
+            "Chunks that peers sent compressed",
+            client.compressed_chunks,
+        )?;
+        counter(
+            &mut encoder,
+            "acstor_peer_client_saved_bytes",
+            "Bytes that compression took off what peers sent",
+            client.bytes_saved,
+        )?;
         labelled(
             &mut encoder,
             "acstor_peer_client_bytes",
