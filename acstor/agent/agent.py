@@ -7,7 +7,6 @@ a look incomplete, never wrong: what the data plane has, it keeps.
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from acstor.agent.pinning import Pinner
 from acstor.agent.ring_following import RingFollower
 from acstor.agent.ring_publication import RingPublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
+from acstor.alarm import Alarm
 from acstor.origin.base import Origin
 from acstor.ring.decision import DecisionReference
 from acstor.ring.published_ring import RingReference
@@ -40,6 +40,10 @@ ORIGIN_DEADLINE = 5.0
 """Seconds for which one call of the origin is repeated; the next look is the longer retry."""
 STATUS_TIMEOUT = 5.0
 STOP_TIMEOUT = 5.0
+LOOK_SPREAD = 0.001
+"""Seconds per member over which looks are spread that one announcement asks all hosts for."""
+LOOK_SPREAD_MAX = 1.0
+"""Seconds over which they are spread at most."""
 _JITTER = 0.1
 _WAIT_MIN = 0.05
 
@@ -85,8 +89,9 @@ class Agent:
         self._clock = clock
         self._directory = f"{conf.state_path}/agent"
         self._data_plane = AdminClient(conf.dataplane.admin_socket)
-        self._wake = threading.Event()
+        self._alarm = Alarm()
         self._is_stopping = False
+        self._generation = 0
         self._membership = Membership(
             CoordinationSettings(
                 conf.coordination.backend_url,
@@ -132,12 +137,27 @@ class Agent:
 
     def look_soon(self) -> None:
         """Have the next look now; may be called from any thread."""
-        self._wake.set()
+        self._alarm.ask()
+
+    def hear_ring(self, generation: int) -> None:
+        """Look soon, for another agent published that generation; from any thread."""
+        if generation > self._generation:
+            self._alarm.ask(within=self._look_spread())
+
+    def hear_decision(self, concerns_all: bool) -> None:
+        """Look if there is anything to do about a new decision; from any thread.
+
+        :param concerns_all: whether it changes more than the ring, which one host publishes.
+        """
+        if self._membership.view.is_publisher:
+            self._alarm.ask()
+        elif concerns_all:
+            self._alarm.ask(within=self._look_spread())
 
     def stop(self) -> None:
         """End :meth:`run` soon; may be called from a signal handler."""
         self._is_stopping = True
-        self._wake.set()
+        self._alarm.end()
 
     def run(self) -> None:
         """Look again and again until stopped.
@@ -151,14 +171,14 @@ class Agent:
             duty.start()
         try:
             while not self._is_stopping:
-                self._wake.clear()
+                self._alarm.begin()
                 try:
                     self.look()
                 except Exception:
                     # A fault of one look is not to take the host out of the group.
                     LOG.exception("a look failed")
                     self._metrics.looks.labels("failed").inc()
-                self._wake.wait(self._seconds_to_next_look())
+                self._alarm.wait(self._seconds_to_next_look())
         finally:
             self._move(AgentEvent.STOP)
             for duty in reversed(self._duties):
@@ -395,7 +415,8 @@ class Agent:
         metrics = self._metrics
         metrics.looks.labels("incomplete" if problems else "complete").inc()
         metrics.members.set(len(view.members))
-        metrics.used_generation.set(generation or 0)
+        self._generation = generation or 0
+        metrics.used_generation.set(self._generation)
         metrics.up.labels("data_plane").set(is_up)
         metrics.up.labels("origin").set("origin" not in problems)
         metrics.up.labels("coordination").set(view.is_current)
@@ -406,7 +427,10 @@ class Agent:
             LOG.info("agent is %s", self._state.value)
             self._metrics.set_state(self._state)
             if AgentState.DRAINING in {former, self._state}:
-                self._wake.set()  # the others are to know at once
+                self._alarm.ask()  # the others are to know at once
+
+    def _look_spread(self) -> float:
+        return min(LOOK_SPREAD_MAX, LOOK_SPREAD * len(self._membership.view.members))
 
     def _seconds_to_next_look(self) -> float:
         interval = self._conf.agent.interval * random.uniform(1 - _JITTER, 1 + _JITTER)

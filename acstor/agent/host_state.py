@@ -31,6 +31,8 @@ SKETCH_TIMEOUT = 5.0
 SKETCH_EVERY = 6
 """States with one sketch among them: what a host holds changes slowly."""
 _JITTER = 0.1
+"""Part of the interval by which a state may come sooner; never later, for the policy waits for two
+of them."""
 _UP_STATES = frozenset({"serving", "draining"})
 
 
@@ -170,7 +172,7 @@ class HostStateDuty:
 
     def _next(self) -> _Facts | None:
         """Return what to tell now; wait until there is something. None: stop."""
-        pause = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        pause = self._interval * random.uniform(1 - _JITTER, 1)
         with self._condition:
             self._condition.wait_for(lambda: self._is_due or self._is_stopping, pause)
             self._condition.wait_for(lambda: self._facts is not None or self._is_stopping)

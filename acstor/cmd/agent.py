@@ -30,7 +30,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.metrics_endpoint import MetricsEndpoint
     from acstor.origin.opening import open_origin
     from acstor.rpc import transport
-    from acstor.rpc.agent_server import AgentServer, RingEndpoint
+    from acstor.rpc.agent_server import AgentServer, AnnouncementEndpoint
     from acstor.rpc.announcements import Announcements
 
     metrics = AgentMetrics()
@@ -70,8 +70,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
     if transport.is_configured(conf):
         messages = Announcements(conf)
         messages.start()
-        ring = RingEndpoint(lambda _: agent.look_soon())
-        server = AgentServer(conf, conf.host, [ring, *duties.endpoints(conf, built)])
+        announced = AnnouncementEndpoint(agent.hear_ring, agent.hear_decision)
+        server = AgentServer(conf, conf.host, [announced, *duties.endpoints(conf, built)])
         server.start()
     endpoint.start()
     LOG.info("metrics at http://%s/metrics", endpoint.address)

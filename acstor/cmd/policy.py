@@ -40,8 +40,9 @@ def _run(conf: cfg.ConfigOpts) -> int:
         book=book,
         feeds=build_feeds(conf, book),
         metrics=metrics,
-        # Agents take any announcement of a ring as a hint to look: at the decision as well.
-        announce=lambda: messages.announce_ring(0) if messages is not None else None,
+        announce=lambda concerns_all: (
+            messages.announce_decision(concerns_all=concerns_all) if messages is not None else None
+        ),
     )
     endpoint = MetricsEndpoint(
         conf.policy.metrics_address,

@@ -29,7 +29,10 @@ class HostLoad:
     load: float | None = None
     """Of the data plane, 0 to 1; None: not known."""
     age: int = 0
-    """Collections since it was measured; 0: since the last one."""
+    """Collection intervals since it was measured; 0: since the last collection."""
+    streak: int | None = None
+    """Collection intervals for which what the host told has shown overload, without a gap; None:
+    nobody counted."""
 
     def __post_init__(self) -> None:
         for name in ("extra_in", "extra_out", "moved_in", "moved_out", "link"):
@@ -56,9 +59,10 @@ class HostLoad:
 
     def to_json(self) -> list[Any]:
         """Return plain JSON types, for journals."""
+        counted = [] if self.streak is None else [self.streak]
         return [
             self.extra_in, self.extra_out, self.moved_in, self.moved_out,
-            self.link, self.load, self.age,
+            self.link, self.load, self.age, *counted,
         ]  # fmt: skip
 
     @classmethod

@@ -3,6 +3,10 @@
 Thread-safe. Feeds note samples as they come; late, doubled, absurd ones are dropped or clamped, and
 counted. Hosts' clocks are not trusted: an order is kept by sequence numbers where a feed has them,
 and a time stamp only serves to tell an old sample from a new one of the same source.
+
+A book that is told what overload is (:meth:`LoadBook.watch`) counts the samples in a row that show
+it. So the trigger goes by what hosts measured one time after the other, not by which of it fell
+between two collections, and who waits for it is told at once.
 """
 
 import collections
@@ -28,11 +32,14 @@ FUTURE_MAX = 300.0
 FASTEST_LINK = 1e12
 """Bytes per second beyond which a link speed is a fault."""
 CARRY = 3
-"""Collections for which a silent host keeps its last load; then its weight is frozen."""
+"""Intervals for which a silent host keeps its last load; then its weight is frozen."""
 SAMPLES_MAX = 64
 """Samples of a host between two collections that are remembered."""
 FORGET = 360
-"""Collections after which a silent host is forgotten."""
+"""Intervals after which a silent host is forgotten."""
+ROW_SLACK = 0.3
+"""Part of an interval by which samples may come too close to each other to count as full ones:
+hosts measure a little more often than once an interval, and messages are not equally fast."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,10 @@ class _Entry:
     noted_at: float  # by the clock of this process
     unseen: list[Sample] = dataclasses.field(default_factory=list)
     """Samples since the last collection, oldest first."""
+    row: int = 0
+    """Samples in a row that showed overload."""
+    row_from: float = 0.0
+    """When the sample before the row was noted: since then the load that the row shows."""
 
 
 @dataclass
@@ -71,8 +82,18 @@ class _Host:
     link: float | None = None
     moved: tuple[float, float] = (0.0, 0.0)
     last: HostLoad | None = None
-    silent_for: int = 0
+    collected_at: float | None = None
+    """When a collection last found a new sample of it, by the clock of this process."""
     sketch: Sketch | None = None
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """What :meth:`LoadBook.watch` was told."""
+
+    is_overloaded: Callable[[HostLoad], bool]
+    successive: int
+    on_lasting: Callable[[], None]
 
 
 class LoadBook:
@@ -94,15 +115,41 @@ class LoadBook:
         self._posix_clock = posix_clock
         self._lock = threading.Lock()  # of the two below
         self._hosts: dict[str, _Host] = {}
+        self._watch: _Watch | None = None
         self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
         """By (source, what became of it): ``taken``, ``clamped``, ``old``, ``future``,
         ``absurd``, ``full``."""
 
+    def watch(
+        self,
+        is_overloaded: Callable[[HostLoad], bool],
+        successive: int,
+        on_lasting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """From now on count samples in a row that show overload, for :attr:`HostLoad.streak`.
+
+        A row is as long as the whole intervals that it covers, and has no more of them than
+        samples: those that come sooner lengthen it by less, a rare one by no more than one.
+
+        :param on_lasting: called, by whoever notes a sample, when a row has become ``successive``
+            long.
+        """
+        with self._lock:
+            self._watch = _Watch(is_overloaded, successive, on_lasting)
+
     def note(self, sample: Sample) -> str:
         """Note a sample; return what became of it (see :attr:`counts`)."""
+        on_lasting: Callable[[], None] | None = None
         with self._lock:
+            former = self._streak_of(sample)
             outcome = self._note(sample)
             self.counts[sample.source, outcome] += 1
+            if self._watch is not None and former < self._watch.successive <= self._streak_of(
+                sample
+            ):
+                on_lasting = self._watch.on_lasting
+        if on_lasting is not None:
+            on_lasting()
         return outcome
 
     def count(self, source: str, outcome: str) -> None:
@@ -134,8 +181,9 @@ class LoadBook:
     def collect(self, at: float) -> Collection:
         """Return how busy the hosts are: the mean of the samples since the last collection.
 
-        A host without a new sample keeps its load for :data:`CARRY` collections; after that, or
-        when it is down or drains, it is missing.
+        While a row of overload goes on, of those that are in it. A host without a new sample keeps
+        its load for :data:`CARRY` intervals; after that, or when it is down or drains, it is
+        missing. May be called as often as one likes: silence is measured by the clock.
 
         :param at: POSIX time, seconds.
         """
@@ -146,24 +194,47 @@ class LoadBook:
                 host = self._hosts[name]
                 entry = self._chosen(host)
                 unseen, entry.unseen = entry.unseen, []
-                is_new = bool(unseen)
-                host.silent_for = 0 if is_new else host.silent_for + 1
-                if host.silent_for > FORGET:
+                age = self._age(host, entry, is_new=bool(unseen))
+                if age > FORGET:
                     del self._hosts[name]
-                elif host.silent_for > CARRY:
+                elif age > CARRY:
                     missing[name] = "silent"
                 elif entry.sample.is_draining:
                     missing[name] = "draining"
                 elif not entry.sample.is_up:
                     missing[name] = "down"
                 else:
-                    load = self._load_of(host, unseen) if is_new else host.last
+                    in_row = unseen[-entry.row :] if entry.row else unseen
+                    load = _load_of(host, in_row) if unseen else host.last
                     if load is None:
                         missing[name] = "silent"  # nothing is measured yet
                     else:
-                        host.last = load
-                        loads[name] = dataclasses.replace(load, age=host.silent_for)
+                        host.last, host.moved = load, (load.moved_in, load.moved_out)
+                        streak = None if self._watch is None else self._streak(entry)
+                        loads[name] = dataclasses.replace(load, age=age, streak=streak)
         return Collection(at, loads, missing)
+
+    def _age(self, host: _Host, entry: _Entry, *, is_new: bool) -> int:
+        """Return the intervals for which a host has been silent, 0 where there is a new sample."""
+        now = self._clock()
+        if is_new or host.collected_at is None:
+            host.collected_at = now
+            return 0
+        quiet = now - max(host.collected_at, entry.noted_at)
+        return max(1, math.floor(quiet / self._interval + ROW_SLACK))
+
+    def _streak(self, entry: _Entry) -> int:
+        """Return how long the row of overload of a host is, in intervals."""
+        if not entry.row:
+            return 0
+        covered = (entry.noted_at - entry.row_from) / self._interval
+        return max(1, min(entry.row, math.floor(covered + ROW_SLACK)))
+
+    def _streak_of(self, sample: Sample) -> int:
+        """Return the same of the host and source of a sample, as it is now."""
+        host = self._hosts.get(sample.host) if self._watch is not None else None
+        entry = host.entries.get(sample.source) if host is not None else None
+        return self._streak(entry) if entry is not None else 0
 
     def _chosen(self, host: _Host) -> _Entry:
         """Return what to go by: the direct feed while it is fresh, else the newest."""
@@ -172,26 +243,6 @@ class LoadBook:
         if direct is not None and direct.noted_at >= fresh:
             return direct
         return max(host.entries.values(), key=lambda entry: entry.noted_at)
-
-    def _load_of(self, host: _Host, unseen: Sequence[Sample]) -> HostLoad | None:
-        """Return the mean of the samples since the last collection.
-
-        Not the newest: a calm one between two busy ones must be seen, or load that comes and goes
-        faster than collections do would look like one that lasts.
-        """
-        extra_in, extra_out = _mean(unseen, "extra_in"), _mean(unseen, "extra_out")
-        if extra_in is None and extra_out is None:
-            return host.last
-        moved_in, moved_out = _mean(unseen, "moved_in"), _mean(unseen, "moved_out")
-        if moved_in is not None or moved_out is not None:
-            host.moved = (moved_in or 0.0, moved_out or 0.0)
-        return HostLoad(
-            extra_in or 0.0,
-            extra_out or 0.0,
-            *host.moved,
-            host.link or DEFAULT_LINK,
-            unseen[-1].load,
-        )
 
     def _note(self, sample: Sample) -> str:
         # Where there are sequence numbers the time stamp does not matter, but it must be one.
@@ -213,10 +264,20 @@ class LoadBook:
         host.link = sample.link or host.link
         clamped = _clamped(sample, link)
         unseen = former.unseen if former else []
-        host.entries[sample.source] = _Entry(
-            clamped, self._clock(), [*unseen[1 - SAMPLES_MAX :], clamped]
-        )
+        entry = _Entry(clamped, self._clock(), [*unseen[1 - SAMPLES_MAX :], clamped])
+        if self._watch is not None and _shows_overload(self._watch, host, clamped):
+            self._lengthen_row(entry, former)
+        host.entries[sample.source] = entry
         return "taken" if clamped == sample else "clamped"
+
+    def _lengthen_row(self, entry: _Entry, former: _Entry | None) -> None:
+        # A gap ends a row: what was between is not known.
+        latest = entry.noted_at - (CARRY + 1) * self._interval
+        if former is not None and former.row and former.noted_at >= latest:
+            entry.row, entry.row_from = former.row + 1, former.row_from
+        else:
+            before = former.noted_at if former is not None else -math.inf
+            entry.row, entry.row_from = 1, max(before, entry.noted_at - self._interval)
 
     def _is_old(self, sample: Sample, former: _Entry) -> bool:
         if self._clock() - former.noted_at > CARRY * self._interval:
@@ -224,6 +285,31 @@ class LoadBook:
         if sample.sequence is not None and former.sample.sequence is not None:
             return sample.sequence <= former.sample.sequence
         return sample.at <= former.sample.at
+
+
+def _shows_overload(watch: _Watch, host: _Host, sample: Sample) -> bool:
+    is_told = sample.extra_in is not None or sample.extra_out is not None
+    if not is_told or sample.is_draining or not sample.is_up:
+        return False
+    load = _load_of(host, [sample])
+    return load is not None and watch.is_overloaded(load)
+
+
+def _load_of(host: _Host, samples: Sequence[Sample]) -> HostLoad | None:
+    """Return the mean of some samples of a host.
+
+    Not the newest of those since the last collection: a calm one between two busy ones must be
+    seen, or load that comes and goes faster than collections do would look like one that lasts.
+    """
+    extra_in, extra_out = _mean(samples, "extra_in"), _mean(samples, "extra_out")
+    if extra_in is None and extra_out is None:
+        return host.last
+    moved_in, moved_out = _mean(samples, "moved_in"), _mean(samples, "moved_out")
+    is_moved_known = moved_in is not None or moved_out is not None
+    moved = (moved_in or 0.0, moved_out or 0.0) if is_moved_known else host.moved
+    return HostLoad(
+        extra_in or 0.0, extra_out or 0.0, *moved, host.link or DEFAULT_LINK, samples[-1].load
+    )
 
 
 def _mean(samples: Sequence[Sample], name: str) -> float | None:

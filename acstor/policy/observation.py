@@ -35,14 +35,19 @@ class Observation:
         """Return the loads with the mean extra traffic of each host's last samples.
 
         As many as there are without a jump, at least ``least``: so that noise has little effect,
-        and a change of the load has its full one at once.
+        and a change of the load has its full one at once. Of an overloaded host at least those
+        that show it: what it carried before is over.
         """
         if least not in self._means:
             self._means[least] = {
-                name: _averaged(load, self.memory.hosts[name].history, least)
+                name: _averaged(load, self.memory.hosts[name].history, self._least(name, least))
                 for name, load in self.loads.items()
             }
         return self._means[least]
+
+    def _least(self, name: str, least: int) -> int:
+        streak = self.memory.hosts[name].streak
+        return min(least, streak) if name in self.overloaded and streak else least
 
 
 def is_overloaded(load: HostLoad, settings: PolicySettings) -> bool:
@@ -82,6 +87,8 @@ def observe(
         streak, history = former.streak, former.history
         if is_new:
             streak = streak + 1 if name in overloaded else 0
+            if load.streak is not None and settings.forecast == "none":
+                streak = load.streak if name in overloaded else 0
             history = (*history, (load.extra_in, load.extra_out))[-kept:]
         hosts[name] = HostMemory(streak, history, series_in, series_out)
     for name in collection.missing:

@@ -6,9 +6,9 @@ overloaded for how long.
 """
 
 import logging
+import math
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -17,6 +17,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.membership import CoordinationSettings
+from acstor.alarm import Alarm
 from acstor.dataplane import RingHost
 from acstor.leadership import Leadership
 from acstor.origin.base import Origin
@@ -25,6 +26,7 @@ from acstor.policy.collection import Collection
 from acstor.policy.journal import Inputs, Journal, decision_record
 from acstor.policy.load_book import LoadBook
 from acstor.policy.metrics import PolicyMetrics
+from acstor.policy.observation import is_overloaded
 from acstor.policy.office import Office
 from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins, read_pins
@@ -37,6 +39,8 @@ LOG = logging.getLogger(__name__)
 STOP_TIMEOUT = 10.0
 ROLE = "policy"
 """What the lock is named after."""
+EARLY_AFTER = 0.25
+"""Part of the interval that is between two collections at least, however urgent the second is."""
 PATIENCE = 3
 """Intervals for which a deposed service holds the lock before it claims the office again."""
 
@@ -70,7 +74,8 @@ class PolicyService:
     :param conf: checked configuration.
     :param open_origin: opens the origin; tried again until it succeeds.
     :param feeds: by name; they note what they hear in ``book``.
-    :param announce: has the agents look now, rather than when they would.
+    :param announce: has agents look now, rather than when they would: all, or the one that
+        publishes rings.
     :param clock: seconds since the epoch.
     :raises ConfigurationError: when the configuration names a plug-in that there is not, or a
         topology file that is not readable.
@@ -84,7 +89,7 @@ class PolicyService:
         book: LoadBook,
         feeds: Sequence[tuple[str, Feed]] = (),
         metrics: PolicyMetrics,
-        announce: Callable[[], None] = lambda: None,
+        announce: Callable[[bool], None] = lambda concerns_all: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._conf = conf
@@ -110,8 +115,14 @@ class PolicyService:
         self._owners: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
         self._said: str | None = None
-        self._wake = threading.Event()
+        self._alarm = Alarm()
         self._is_stopping = False
+        self._collected_at = time.monotonic()
+        self._is_overload_heard = False
+        settings = self._maker.settings
+        book.watch(
+            lambda load: is_overloaded(load, settings), settings.successive, self._hear_overload
+        )
         self._leadership = Leadership(
             CoordinationSettings(
                 conf.coordination.backend_url,
@@ -121,7 +132,7 @@ class PolicyService:
             ),
             ROLE,
             f"policy-{self.name}",
-            self._wake.set,
+            self._alarm.ask,
         )
 
     @property
@@ -140,12 +151,12 @@ class PolicyService:
 
     def look_soon(self) -> None:
         """Look at pins, decision and office now; may be called from any thread."""
-        self._wake.set()
+        self._alarm.ask()
 
     def stop(self) -> None:
         """End :meth:`run` soon; may be called from a signal handler."""
         self._is_stopping = True
-        self._wake.set()
+        self._alarm.end()
 
     def run(self) -> None:
         """Work until stopped."""
@@ -155,17 +166,21 @@ class PolicyService:
         due = time.monotonic() + self._interval
         try:
             while not self._is_stopping:
-                self._wake.clear()
+                self._alarm.begin()
                 try:
-                    if time.monotonic() >= due:
-                        due = max(due + self._interval, time.monotonic() + self._interval / 2)
-                        self.step()
+                    now = time.monotonic()
+                    if now >= due:
+                        due = max(due + self._interval, now + self._interval / 2)
+                        self._collect(now)
+                    elif now >= self._early_due():
+                        due = now + self._interval
+                        self._collect(now)
                     else:
                         self.look()
                 except Exception:
                     # A fault of one collection is not to end the service.
                     LOG.exception("a collection failed")
-                self._wake.wait(max(0.0, due - time.monotonic()))
+                self._alarm.wait(max(0.0, min(due, self._early_due()) - time.monotonic()))
         finally:
             if self._opened is not None:
                 self._opened.office.stop()
@@ -175,6 +190,22 @@ class PolicyService:
             self._leadership.stop(STOP_TIMEOUT)
             if self._opened is not None:
                 self._opened.origin.close()
+
+    def _collect(self, now: float) -> None:
+        self._collected_at, self._is_overload_heard = now, False
+        self.step()
+
+    def _hear_overload(self) -> None:
+        """Have a collection at once: a host has been overloaded for long enough."""
+        self._is_overload_heard = True
+        self._alarm.ask()
+
+    def _early_due(self) -> float:
+        """Return when a collection before its time is due, by the monotonic clock."""
+        # What is counted in collections, as the cool-down, is not to be over sooner.
+        if not self._is_overload_heard or self._maker.memory.cool_down:
+            return math.inf
+        return float(self._collected_at + EARLY_AFTER * self._interval)
 
     def look(self) -> None:
         """See who leads and what is in force; decide nothing. Raises nothing."""
@@ -270,7 +301,7 @@ class PolicyService:
             problems, {"kind": "published", "term": written.term, "sequence": written.sequence}
         )
         self._metrics.note_decision(outcome)
-        self._announce()
+        self._announce(written.threshold != (previous.threshold if previous else None))
         LOG.info(
             "decision %d of term %d, %s: %.1f %% of the ring moves, threshold %s",
             written.sequence,

@@ -20,13 +20,14 @@ EXCHANGE = "openstack"
 ``cinder``. It is what control_exchange is where nobody sets it."""
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
-VERSION = "1.2"
+VERSION = "1.3"
 """1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
 1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
-volume_set_limits."""
+volume_set_limits. 1.3: decision_published."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
 VOLUME_VERSION = "1.2"
+DECISION_VERSION = "1.3"
 
 
 def version_of(method: str) -> str:
@@ -34,23 +35,37 @@ def version_of(method: str) -> str:
 
     A caller asks for no newer one, so that hosts which are not upgraded yet still answer.
     """
-    return PRELOAD_VERSION if method.startswith("preload_") else VERSION
+    if method.startswith("preload_"):
+        return PRELOAD_VERSION
+    return VOLUME_VERSION if method.startswith("volume_") else VERSION
 
 
-class RingEndpoint:
-    """Takes announcements of rings.
+class AnnouncementEndpoint:
+    """Takes announcements: casts, so that nobody hears of an error.
 
-    :param on_ring: called with the generation that somebody published.
+    :param on_ring: called with the generation that another agent published.
+    :param on_decision: called when a policy service decided; takes whether that concerns every
+        host, not only the one that publishes rings.
     """
 
-    def __init__(self, on_ring: Callable[[int], None]) -> None:
-        self.target = make_target(RING_VERSION)
+    def __init__(
+        self,
+        on_ring: Callable[[int], None],
+        on_decision: Callable[[bool], None] = lambda concerns_all: None,
+    ) -> None:
+        self.target = make_target(DECISION_VERSION)
         self._on_ring = on_ring
+        self._on_decision = on_decision
 
     def ring_published(self, context: dict[str, Any], generation: object = None) -> None:
-        """Take the announcement of another agent (a cast: nobody hears of an error)."""
+        """Take the announcement of a ring."""
         if isinstance(generation, int) and not isinstance(generation, bool):
             self._on_ring(generation)
+
+    def decision_published(self, context: dict[str, Any], concerns_all: object = None) -> None:
+        """Take the announcement of a decision."""
+        if isinstance(concerns_all, bool):
+            self._on_decision(concerns_all)
 
 
 def make_target(version: str) -> Any:

@@ -9,12 +9,13 @@ import logging
 import queue
 import random
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
 
 from acstor.rpc import transport
-from acstor.rpc.agent_server import EXCHANGE, NAMESPACE, RING_VERSION, TOPIC
+from acstor.rpc.agent_server import DECISION_VERSION, EXCHANGE, NAMESPACE, RING_VERSION, TOPIC
 
 LOG = logging.getLogger(__name__)
 
@@ -24,12 +25,22 @@ RECONNECT_DELAY_MAX = 30.0
 _SEND_TIMEOUT = 5.0
 
 
+@dataclass(frozen=True)
+class _Announcement:
+    """One cast to all agents."""
+
+    method: str
+    version: str
+    """That an agent must have to know the method."""
+    arguments: dict[str, Any]
+
+
 class Announcements:
-    """Sends announcements on a thread of its own; :class:`.RingEndpoint` receives them."""
+    """Sends announcements on a thread of its own; :class:`.AnnouncementEndpoint` takes them."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._waiting: queue.Queue[int | None] = queue.Queue()
+        self._waiting: queue.Queue[_Announcement | None] = queue.Queue()
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="announcements", daemon=True)
 
@@ -39,10 +50,16 @@ class Announcements:
 
     def announce_ring(self, generation: int) -> None:
         """Tell all agents that a ring was published; never waits."""
-        while self._waiting.qsize() >= WAITING_MAX:
-            with contextlib.suppress(queue.Empty):
-                self._waiting.get_nowait()
-        self._waiting.put(generation)
+        self._announce(_Announcement("ring_published", RING_VERSION, {"generation": generation}))
+
+    def announce_decision(self, *, concerns_all: bool) -> None:
+        """Tell the agents that a decision is in force; never waits.
+
+        :param concerns_all: whether it changes something on every host, not only the ring.
+        """
+        self._announce(
+            _Announcement("decision_published", DECISION_VERSION, {"concerns_all": concerns_all})
+        )
 
     def stop(self, timeout: float) -> None:
         """Stop within ``timeout`` seconds."""
@@ -50,6 +67,12 @@ class Announcements:
         self._waiting.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout)
+
+    def _announce(self, announcement: _Announcement) -> None:
+        while self._waiting.qsize() >= WAITING_MAX:
+            with contextlib.suppress(queue.Empty):
+                self._waiting.get_nowait()
+        self._waiting.put(announcement)
 
     def _run(self) -> None:
         failures = 0
@@ -71,12 +94,11 @@ class Announcements:
 
         client = oslo_messaging.get_rpc_client(
             opened,
-            oslo_messaging.Target(
-                exchange=EXCHANGE, topic=TOPIC, namespace=NAMESPACE, version=RING_VERSION
-            ),
+            oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC, namespace=NAMESPACE),
             timeout=_SEND_TIMEOUT,
             retry=0,
         )
-        while (generation := self._waiting.get()) is not None:
-            client.prepare(fanout=True).cast({}, "ring_published", generation=generation)
-            LOG.debug("announced ring generation %d", generation)
+        while (waiting := self._waiting.get()) is not None:
+            prepared = client.prepare(fanout=True, version=waiting.version)
+            prepared.cast({}, waiting.method, **waiting.arguments)
+            LOG.debug("announced: %s %s", waiting.method, waiting.arguments)

@@ -11,7 +11,13 @@ from acstor import exception
 from acstor.conf import loading
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
-from acstor.rpc.agent_server import VERSION, AgentServer, RingEndpoint, answered, make_target
+from acstor.rpc.agent_server import (
+    VERSION,
+    AgentServer,
+    AnnouncementEndpoint,
+    answered,
+    make_target,
+)
 from acstor.rpc.announcements import Announcements
 from tests.fixtures import broker as brokers
 from tests.fixtures.broker import Broker
@@ -56,7 +62,7 @@ def test_broker_that_was_down_and_that_goes_away_is_found_again(
     stopped_broker: Broker, conf: cfg.ConfigOpts
 ) -> None:
     broker, rings = stopped_broker, list[int]()
-    server = AgentServer(conf, "h1", [RingEndpoint(rings.append), _Greeter()])
+    server = AgentServer(conf, "h1", [AnnouncementEndpoint(rings.append), _Greeter()])
     announcements = Announcements(conf)
     server.start()
     announcements.start()

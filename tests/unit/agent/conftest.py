@@ -52,7 +52,11 @@ class HostUnderTest:
     """A host: configuration, data plane in memory, an agent whose looks the test makes."""
 
     def __init__(
-        self, conf: cfg.ConfigOpts, origin: FaultyOrigin, clock: Clock, announced: list[int]
+        self,
+        conf: cfg.ConfigOpts,
+        origin: FaultyOrigin,
+        clock: Callable[[], float],
+        announced: list[int],
     ) -> None:
         self.conf = conf
         self.origin = origin

@@ -2,10 +2,14 @@
 
 import dataclasses
 import json
+import math
 import threading
+import time
 import uuid
+from collections.abc import Callable
 
 import pytest
+from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.agent import Agent
@@ -26,7 +30,7 @@ from acstor.repository.image_record import ImageRecord
 from acstor.ring.decision import DECISION_REF, Decision, replace_decision
 from acstor.ring.published_ring import RING_REF, read_ring
 from acstor.states import IllegalTransitionError
-from tests.doubles.memory_runtime import CHUNK_SIZE, make_manifest
+from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
 from tests.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest
 
@@ -435,3 +439,87 @@ def test_malformed_decision_is_told_and_changes_nothing(host: HostUnderTest, clo
     after = read_ring(host.origin)
     assert after is not None
     assert [each.weight for each in after.ring.hosts] == [100]
+
+
+def test_announcements_that_concern_others_are_not_looked_at(
+    host: HostUnderTest, clock: Clock
+) -> None:
+    host.data_plane.start()
+    be_publisher(host, clock)
+    agent, alarm = host.agent, host.agent._alarm
+    member = agent._membership._wanted
+    assert member is not None
+    view = View({"h1": member}, is_current=True)
+    agent._membership._view = view
+    agent.hear_ring(1)  # the one that it has
+    agent.hear_decision(concerns_all=False)
+    assert math.isinf(alarm._asked_for)
+    hear: list[Callable[[], None]] = [
+        lambda: agent.hear_ring(2),
+        lambda: agent.hear_decision(concerns_all=True),
+    ]
+    for each in hear:
+        each()
+        assert not math.isinf(alarm._asked_for)
+        alarm.begin()
+    agent._membership._view = dataclasses.replace(view, is_publisher=True)
+    agent.hear_decision(concerns_all=False)
+    assert not math.isinf(alarm._asked_for)
+
+
+def test_decision_and_ring_that_are_announced_are_looked_at_at_once(
+    make_conf: Callable[..., cfg.ConfigOpts], origin: FaultyOrigin
+) -> None:
+    """With an hour between looks: announcements alone take a decision to the data planes."""
+    MemoryRuntime.locked_stores.clear()
+    hosts: list[HostUnderTest] = []
+
+    def announce(generation: int) -> None:
+        for each in hosts:
+            each.agent.hear_ring(generation)
+
+    for name in ("h1", "h2"):
+        conf = make_conf(name, interval=3600, ring_settle_delay=0)
+        host = HostUnderTest(conf, origin, time.monotonic, [])
+        host.agent._announce_ring = announce
+        hosts.append(host)
+    runtimes = [host.data_plane.start() for host in hosts]
+    threads = [threading.Thread(target=host.agent.run) for host in hosts]
+    for thread in threads:
+        thread.start()
+    try:
+
+        def generations() -> set[object]:
+            return {runtime.ring["generation"] if runtime.ring else 0 for runtime in runtimes}
+
+        def settled() -> bool:
+            for host in hosts:
+                host.agent.look_soon()
+            published = read_ring(origin)
+            return (
+                published is not None
+                and len(published.ring.hosts) == 2
+                and generations() == {published.ring.generation}
+            )
+
+        wait_for("a ring of both", settled, interval=0.05)
+        (publisher,) = [host for host in hosts if host.agent.membership_view.is_publisher]
+        (follower,) = [host for host in hosts if host is not publisher]
+        before = generations()
+        replace_decision(origin, None, Decision(1, 1, "p", 0, "equation1", {"h1": 5000}, 5))
+        publisher.agent.hear_decision(concerns_all=False)
+        wait_for(
+            "both follow the ring", lambda: len(generations()) == 1 and generations() != before
+        )
+        follower.agent.hear_decision(concerns_all=True)
+        wait_for(
+            "the threshold",
+            lambda: [runtime.status()["distance_threshold"] for runtime in runtimes] == [5, 5],
+        )
+    finally:
+        for host in hosts:
+            host.agent.stop()
+        for thread in threads:
+            thread.join(20)
+        for host in hosts:
+            host.data_plane.stop()

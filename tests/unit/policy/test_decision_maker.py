@@ -71,6 +71,28 @@ def test_overload_has_to_last_for_two_collections() -> None:
     assert policy.see(hosts(8, h0=0.9)).reason is Reason.COOLING_DOWN
 
 
+def test_row_that_a_feed_counted_has_precedence() -> None:
+    """Collections may come sooner, or fall between reports; the reports tell how long it lasts."""
+    maker = DecisionMaker(PolicySettings())
+
+    def see(streak: int, share: float = 0.9) -> Outcome:
+        loads = {name: HostLoad(0.0, 0.1 * LINK, link=LINK, streak=0) for name in ("h1", "h2")}
+        loads["h0"] = HostLoad(0.0, share * LINK, link=LINK, streak=streak)
+        return maker.decide(Collection(10.0, loads), None)
+
+    assert [see(1).reason for _ in range(4)] == [Reason.WAITING] * 4
+    assert see(2, share=0.5).reason is Reason.NOT_OVERLOADED  # its link is busy no more
+    assert see(2).reason is Reason.OVERLOAD
+
+
+def test_hosts_whose_load_began_a_report_later_are_relieved_in_the_same_step() -> None:
+    policy = Policy(PolicySettings(weights="headroom"))
+    policy.see(hosts(8))
+    policy.see(hosts(8, h0=0.9))
+    policy.see(hosts(8, h0=0.9, h1=0.9))
+    assert policy.weight("h0") == policy.weight("h1") < 2000
+
+
 def test_sample_that_was_seen_before_does_not_count_again() -> None:
     policy = Policy()
     policy.see(hosts(8, h0=0.9))

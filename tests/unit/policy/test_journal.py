@@ -63,6 +63,11 @@ def test_other_outcome_is_told() -> None:
     assert "no decision now" in replay(record).differences[0]
 
 
+def test_loads_are_read_with_and_without_what_feeds_counted() -> None:
+    for load in (HostLoad(1.0, 2.0), HostLoad(1.0, 2.0, link=LINK, age=1, streak=3)):
+        assert HostLoad.from_json(json.loads(json.dumps(load.to_json()))) == load
+
+
 @pytest.mark.parametrize("part", ["inputs", "decision", "at_ms"])
 def test_malformed_record_is_refused(part: str) -> None:
     malformed: tuple[Any, ...] = (None, "x", {}, [])

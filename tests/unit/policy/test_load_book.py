@@ -127,17 +127,28 @@ def test_rates_somewhat_above_the_link_are_clamped(book: LoadBook) -> None:
 
 
 def test_silent_host_keeps_its_load_for_a_while_and_is_never_taken_to_be_idle(
-    book: LoadBook,
+    book: LoadBook, clock: Clock
 ) -> None:
     book.note(sample())
     for age in range(CARRY + 1):
         load = book.collect(5.0).hosts["h1"]
         assert (load.age, load.extra_out) == (age, 2e6)
+        clock.now += INTERVAL
     for _ in range(FORGET - CARRY):
         collection = book.collect(5.0)
         assert collection.hosts == {}
         assert collection.missing == {"h1": "silent"}
+        clock.now += INTERVAL
     assert book.collect(5.0).missing == {}
+
+
+def test_collections_in_a_hurry_make_no_host_silent(book: LoadBook, clock: Clock) -> None:
+    book.note(sample())
+    assert book.collect(5.0).hosts["h1"].age == 0
+    for _ in range(10 * CARRY):
+        assert book.collect(5.0).hosts["h1"].age == 1
+    clock.now += (CARRY + 1) * INTERVAL
+    assert book.collect(5.0).missing == {"h1": "silent"}
 
 
 def test_hosts_that_drain_or_are_down_are_missing(book: LoadBook) -> None:
@@ -171,6 +182,104 @@ def test_sketches_of_known_hosts_are_kept(book: LoadBook) -> None:
     assert book.sketches() == {}
     book.note_sketch("h1", Sketch(1, (5,)))
     assert book.sketches() == {"h1": Sketch(1, (5,))}
+
+
+class Watched:
+    """A book that watches for 80 % of the link, and a host that tells how busy it is."""
+
+    def __init__(self, book: LoadBook, clock: Clock) -> None:
+        self.book, self.clock = book, clock
+        self.sequence = self.heard = 0
+        book.watch(lambda load: load.utilisation >= 0.8, 2, self.hear)
+
+    def hear(self) -> None:
+        self.heard += 1
+
+    def tell(self, share: float | None, after: float = INTERVAL, host: str = "h1") -> int | None:
+        """Return the streak after a sample that comes so many seconds after the one before."""
+        self.clock.now += after
+        self.sequence += 1
+        extra = None if share is None else share * LINK
+        self.book.note(sample(self.sequence, host, extra_in=0.0, extra_out=extra))
+        return self.book.collect(5.0).hosts[host].streak
+
+
+@pytest.fixture
+def watched(book: LoadBook, clock: Clock) -> Watched:
+    return Watched(book, clock)
+
+
+def test_book_that_is_not_watched_counts_nothing(book: LoadBook) -> None:
+    book.note(sample(extra_out=LINK))
+    assert book.collect(5.0).hosts["h1"].streak is None
+
+
+def test_second_busy_sample_in_a_row_is_told_at_once_and_once(watched: Watched) -> None:
+    assert [watched.tell(share) for share in (0.1, 0.9, 0.1, 0.9)] == [0, 1, 0, 1]
+    assert watched.heard == 0
+    assert [watched.tell(0.9, 0.9 * INTERVAL) for _ in range(3)] == [2, 3, 4]
+    assert watched.heard == 1
+    assert [watched.tell(share) for share in (0.1, 0.9, 0.9)] == [0, 1, 2]
+    assert watched.heard == 2
+
+
+def test_row_covers_time_however_often_samples_come(watched: Watched) -> None:
+    watched.tell(0.1)
+    assert [watched.tell(0.9, 0.25 * INTERVAL) for _ in range(8)] == [1, 1, 1, 1, 1, 1, 2, 2]
+    watched.tell(0.1)
+    assert [watched.tell(0.9, 2 * INTERVAL) for _ in range(3)] == [1, 2, 3]  # rare ones count once
+    watched.tell(0.1)
+    watched.tell(0.9)
+    assert watched.tell(0.9, (CARRY + 2) * INTERVAL) == 1  # what was between is not known
+
+
+def test_backlog_of_samples_is_no_row_that_lasts(watched: Watched) -> None:
+    """As when a service was paused: what it hears then was measured, but not now."""
+    watched.tell(0.1)
+    watched.tell(0.9, CARRY * INTERVAL)
+    assert watched.tell(0.1, 0.0) == 0
+    assert watched.tell(0.9, 0.1) == watched.tell(0.9, 0.1) == 1
+    assert watched.heard == 0
+
+
+def test_samples_of_a_row_are_not_mixed_with_what_was_before(
+    book: LoadBook, watched: Watched, clock: Clock
+) -> None:
+    for sequence, share in ((1, 0.1), (2, 0.9)):
+        book.note(sample(sequence, extra_out=share * LINK))
+        clock.now += 0.9 * INTERVAL
+    load = book.collect(5.0).hosts["h1"]
+    assert (load.extra_out, load.streak) == (0.9 * LINK, 1)
+
+
+def test_hosts_that_tell_nothing_or_drain_have_no_row(book: LoadBook, watched: Watched) -> None:
+    watched.tell(0.9)
+    assert watched.tell(None) == 0
+    book.note(sample(99, "h2", extra_out=LINK, is_draining=True))
+    book.note(sample(100, "h2", extra_out=LINK))
+    assert book.collect(5.0).hosts["h2"].streak == 1
+
+
+@given(
+    st.floats(0.2, 2.0), st.floats(0.0, 1.0), st.lists(st.floats(0.9, 1.0), min_size=8, max_size=30)
+)
+def test_no_square_wave_below_the_trigger_gives_two_busy_samples_in_a_row(
+    period: float, phase: float, gaps: list[float]
+) -> None:
+    """Busy half of the time, periods in intervals up to the trigger's two, whatever the phase."""
+    clock = Clock()
+    watched = Watched(LoadBook(INTERVAL, clock, clock), clock)
+
+    def busy(until: float) -> float:
+        """Return for how long the link was full, from 0 until a time in intervals."""
+        whole, rest = divmod(until / period + phase, 1.0)
+        return (whole / 2 + min(rest, 0.5)) * period
+
+    at = 0.0
+    for gap in gaps:
+        watched.tell(min(1.0, (busy(at + gap) - busy(at)) / gap), gap * INTERVAL)
+        at += gap
+    assert watched.heard == 0
 
 
 ANY = st.none() | st.floats() | st.just(-1.0)

@@ -1,5 +1,6 @@
 """A policy service's steps: what it does when neighbours fail, with everything else real."""
 
+import math
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from acstor.ring.published_ring import RingReference
 from tests.fixtures.conditions import wait_for
 
 LINK = 125e6
+INTERVAL = 10.0
 
 
 class Deployment:
@@ -34,7 +36,8 @@ class Deployment:
         self.origin = origin
         self.sequence = 0
         self.services: list[tuple[PolicyService, LoadBook, PolicyMetrics]] = []
-        self.announced = 0
+        self.announced: list[bool] = []
+        self.now = 1000.0
 
     def add(self) -> PolicyService:
         number = len(self.services)
@@ -45,21 +48,19 @@ class Deployment:
             "heartbeat_interval = 0.1\n[policy]\ninterval = 10\n"
         )
         conf: cfg.ConfigOpts = loading.load("acstor-policy", ["--config-file", str(config)])
-        book, metrics = LoadBook(10.0), PolicyMetrics()
+        book, metrics = LoadBook(INTERVAL, lambda: self.now), PolicyMetrics()
         service = PolicyService(
             conf, open_origin=lambda: self.origin, book=book, metrics=metrics,
-            announce=self._announce,
+            announce=self.announced.append,
         )  # fmt: skip
         self.services.append((service, book, metrics))
         service._leadership.start()
         return service
 
-    def _announce(self) -> None:
-        self.announced += 1
-
     def see(self, *, busy: float = 0.9) -> None:
         """Have all services hear of four hosts, one of them busy, and take a step."""
         self.sequence += 1
+        self.now += INTERVAL
         for service, book, _ in self.services:
             for number in range(4):
                 extra = busy * LINK if number == 0 else 1e6
@@ -112,7 +113,7 @@ def test_leader_publishes_journals_and_announces(
     recorded, published = deployment.journal()
     assert (recorded["kind"], published["kind"]) == ("decision", "published")
     assert replay(recorded).differences == []
-    assert deployment.announced == 1
+    assert deployment.announced == [False]  # only who publishes rings has to look
     metrics = deployment.services[0][2].text()
     assert 'acstor_policy_state{state="leading"} 1.0' in metrics
     assert 'acstor_policy_decisions_total{reason="overload"} 1.0' in metrics
@@ -263,37 +264,77 @@ def test_journal_that_cannot_be_written_stops_nothing(
     assert decision.weights["h0"] < 3000
 
 
+class Running:
+    """A service that runs on a thread, and three hosts of which one is busy."""
+
+    def __init__(self, deployment: Deployment, interval: float) -> None:
+        config = deployment.path / "run.conf"
+        config.write_text(
+            f"[DEFAULT]\nhost = c9\nstate_path = {deployment.path}/run\n"
+            f"[coordination]\nbackend_url = file://{deployment.path}/coordination\n"
+            f"heartbeat_interval = 0.1\n[policy]\ninterval = {interval}\n"
+        )
+        conf = loading.load("acstor-policy", ["--config-file", str(config)])
+        self.now = 0.0
+        self.book = LoadBook(interval, lambda: self.now)
+        self.service = PolicyService(
+            conf, open_origin=lambda: deployment.origin, book=self.book, metrics=PolicyMetrics()
+        )
+        self._sequence = 0
+        self._thread = threading.Thread(target=self.service.run)
+
+    def __enter__(self) -> "Running":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.service.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        assert self.service.state is PolicyState.STOPPED
+
+    def tell(self, seconds: float, share: float = 0.9) -> None:
+        """Have the hosts tell how they are, some seconds after they last did."""
+        self.now += seconds
+        self._sequence += 1
+        for name, extra in (("h0", share * LINK), ("h1", 0.0), ("h2", 0.0)):
+            self.book.note(
+                Sample(name, DIRECT, 0.0, 0.0, extra, link=LINK, sequence=self._sequence)
+            )
+
+
+def is_relieved(deployment: Deployment) -> bool:
+    decision = deployment.in_force()
+    return decision is not None and bool(decision.weights) and decision.weights["h0"] < 3000
+
+
 def test_run_claims_decides_and_ends(deployment: Deployment) -> None:
-    config = deployment.path / "run.conf"
-    config.write_text(
-        f"[DEFAULT]\nhost = c9\nstate_path = {deployment.path}/run\n"
-        f"[coordination]\nbackend_url = file://{deployment.path}/coordination\n"
-        "heartbeat_interval = 0.1\n[policy]\ninterval = 0.1\n"
-    )
-    conf = loading.load("acstor-policy", ["--config-file", str(config)])
-    book = LoadBook(0.1)
-    service = PolicyService(
-        conf, open_origin=lambda: deployment.origin, book=book, metrics=PolicyMetrics()
-    )
-    runner = threading.Thread(target=service.run)
-    runner.start()
-    try:
-        sequence = 0
+    with Running(deployment, 0.1) as running:
 
-        def relieved() -> bool:
-            nonlocal sequence
-            sequence += 1
-            for name, extra in (("h0", 0.9 * LINK), ("h1", 0.0), ("h2", 0.0)):
-                book.note(Sample(name, DIRECT, 0.0, 0.0, extra, link=LINK, sequence=sequence))
-            decision = deployment.in_force()
-            return decision is not None and bool(decision.weights)
+        def told() -> bool:
+            running.tell(0.1)
+            return is_relieved(deployment)
 
-        wait_for("a decision", relieved, interval=0.02)
-    finally:
-        service.stop()
-        runner.join(20)
-    assert not runner.is_alive()
-    assert service.state is PolicyState.STOPPED
+        wait_for("a decision", told, interval=0.02)
+
+
+def test_second_report_of_overload_is_decided_on_at_once(deployment: Deployment) -> None:
+    """An hour before the next collection is due."""
+    with Running(deployment, 3600.0) as running:
+        service = running.service
+        wait_for("it leads", lambda: service.state is PolicyState.LEADING)
+        service._collected_at -= 3600.0  # the last collection is a while ago
+        running.tell(3600.0, 0.1)
+        running.tell(3600.0)
+        assert math.isinf(service._early_due()), "once is not enough"
+        running.tell(3600.0)
+        wait_for("a decision", lambda: is_relieved(deployment))
+        assert service._maker.memory.cool_down == 2
+        former = deployment.in_force()
+        for share in (0.1, 0.9, 0.9):
+            running.tell(3600.0, share)
+        assert math.isinf(service._early_due()), "cool-downs last as long as they should"
+        assert deployment.in_force() == former
 
 
 def test_topology_is_required_where_it_is_needed(tmp_path: pathlib.Path) -> None:

@@ -2,7 +2,7 @@
 
 from oslo_config import cfg
 
-from acstor.rpc.agent_server import RingEndpoint
+from acstor.rpc.agent_server import AnnouncementEndpoint
 from acstor.rpc.announcements import WAITING_MAX, Announcements
 from tests.fixtures.conditions import wait_for
 from tests.unit.rpc.conftest import Listen
@@ -11,8 +11,8 @@ from tests.unit.rpc.conftest import Listen
 def test_every_agent_hears_a_ring(conf: cfg.ConfigOpts, listen: Listen) -> None:
     first: list[int] = []
     second: list[int] = []
-    listen("h1", RingEndpoint(first.append))
-    listen("h2", RingEndpoint(second.append))
+    listen("h1", AnnouncementEndpoint(first.append))
+    listen("h2", AnnouncementEndpoint(second.append))
     announcements = Announcements(conf)
     announcements.start()
     try:
@@ -22,13 +22,32 @@ def test_every_agent_hears_a_ring(conf: cfg.ConfigOpts, listen: Listen) -> None:
         announcements.stop(10)
 
 
+def test_decisions_are_heard_in_their_turn(conf: cfg.ConfigOpts, listen: Listen) -> None:
+    rings: list[int] = []
+    decisions: list[bool] = []
+    listen("h1", AnnouncementEndpoint(rings.append, decisions.append))
+    announcements = Announcements(conf)
+    announcements.start()
+    try:
+        announcements.announce_decision(concerns_all=False)
+        announcements.announce_decision(concerns_all=True)
+        announcements.announce_ring(8)
+        wait_for("all were heard", lambda: rings == [8] and decisions == [False, True])
+    finally:
+        announcements.stop(10)
+
+
 def test_malformed_announcement_is_ignored() -> None:
     heard: list[int] = []
-    endpoint = RingEndpoint(heard.append)
+    endpoint = AnnouncementEndpoint(heard.append)
     for generation in ("7", None, True, [1]):
         endpoint.ring_published({}, generation)
     endpoint.ring_published({})
-    assert heard == []
+    decided: list[bool] = []
+    endpoint = AnnouncementEndpoint(heard.append, decided.append)
+    for concerns_all in (1, "true", None):
+        endpoint.decision_published({}, concerns_all)
+    assert heard == decided == []
 
 
 def test_announcing_without_a_broker_neither_waits_nor_piles_up(conf: cfg.ConfigOpts) -> None:
@@ -36,4 +55,6 @@ def test_announcing_without_a_broker_neither_waits_nor_piles_up(conf: cfg.Config
     for generation in range(10 * WAITING_MAX):
         lonely.announce_ring(generation)
     assert lonely._waiting.qsize() == WAITING_MAX
-    assert lonely._waiting.get() == 9 * WAITING_MAX
+    oldest = lonely._waiting.get()
+    assert oldest is not None
+    assert oldest.arguments == {"generation": 9 * WAITING_MAX}
