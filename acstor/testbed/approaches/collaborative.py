@@ -36,11 +36,21 @@ class Collaborative(base.Approach):
 
     overrides: ClassVar[Configuration] = {}
 
-    def __init__(self, testbed: Testbed, image: GuestImage) -> None:
+    def __init__(
+        self, testbed: Testbed, image: GuestImage, options: Configuration | None = None
+    ) -> None:
+        """Start nothing yet.
+
+        :param options: of all hosts, by group; those that make the approach what it is go first.
+        """
         super().__init__(testbed, image)
         self.repository = origin_repository.OriginRepository(
             testbed, image.disk, image.directory.name
         )
+        self._options = {
+            group: {**(options or {}).get(group, {}), **self.overrides.get(group, {})}
+            for group in {**(options or {}), **self.overrides}
+        }
         self.hosts: dict[str, HostProcesses] = {}
         self._tiers: dict[str, base.TierBytes] = {}
         self._tiers_before: dict[str, base.TierBytes] = {}
@@ -69,7 +79,7 @@ class Collaborative(base.Approach):
     def _make_hosts(self) -> None:
         for host in self.testbed.hosts:
             self.hosts[host.name] = HostProcesses(
-                self.testbed, host, self.name, self.repository.url, self.overrides
+                self.testbed, host, self.name, self.repository.url, self._options
             )
 
     def _start_ledgers(self) -> None:

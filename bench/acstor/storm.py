@@ -1,0 +1,275 @@
+"""One storm: an approach started cold, extra traffic, all guests, everything that is counted."""
+
+import json
+import pathlib
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from acstor.exception import AcstorError
+from acstor.origin.opening import open_origin
+from acstor.policy.journal import read_records
+from acstor.ring.published_ring import RingReference
+from acstor.testbed import processes
+from acstor.testbed.network import LinkBytes
+from acstor.testbed.processes import RunningProcess
+from acstor.testbed.testbed import Testbed
+from bench.acstor import approaches, extra_traffic, guests
+from bench.acstor.approaches import ControlledAcstor, StormApproach
+from bench.acstor.extra_traffic import Plan
+from bench.acstor.guests import Crowd, Guest, GuestResult
+from bench.acstor.images import Images
+from bench.acstor.processor import ProcessorTime
+from bench.acstor.result import Generation, StormResult, Traffic
+from bench.acstor.settings import ROOT, EvaluationSettings
+from sim.traffic import cv_of
+
+SAMPLE_S = 0.5
+SETTLE_S = 3.0
+"""Seconds of extra traffic before the guests of an approach that does not adapt."""
+READY_TIMEOUT_S = 30.0
+SPARE_S = 60.0
+"""Seconds for which extra traffic may go on after the guests' deadline."""
+OnDone = Callable[[int, int], None]
+"""Takes the number of guests that are done and that of all."""
+
+
+class Storm:
+    """Runs one approach once."""
+
+    def __init__(
+        self, testbed: Testbed, images: Images, settings: EvaluationSettings, name: str
+    ) -> None:
+        self._testbed = testbed
+        self._images = images
+        self._settings = settings
+        self._name = name
+        self._approach: StormApproach = approaches.make(name, testbed, images.image, settings)
+        self._directory = testbed.run.directory("storms", f"{name}-{time.time_ns()}")
+        self._traffic: RunningProcess | None = None
+        self._samples: list[tuple[float, dict[str, LinkBytes]]] = []
+        self._generations: list[Generation] = []
+        self._rings: RingReference | None = None
+        self._former: Any = None
+        self._began = 0.0
+
+    def run(self, on_done: OnDone = lambda done, total: None) -> StormResult:
+        """Start everything, wait for the guests, count, stop everything.
+
+        :raises TestbedError: when a server does not start.
+        """
+        try:
+            self._approach.start()
+            traffic = self._start_traffic()
+            crowd = self._crowd()
+            busy_before, counted_before = ProcessorTime.now(), self._testbed.network.counters()
+            started = time.monotonic()
+            found = self._run_guests(crowd, started, on_done)
+            elapsed = time.monotonic() - started
+            idle = ProcessorTime.now().idle_share_since(busy_before)
+            counted = self._testbed.network.counters()
+            self._approach.measure()
+            report = self._stop_traffic()
+            control, decisions = self._stop_control()
+        finally:
+            self._stop_traffic()
+            self._approach.stop()
+        kept = self._approach.kept
+        return StormResult(
+            approach=self._name,
+            guests=found,
+            deadline_s=self._settings.deadline,
+            elapsed_s=elapsed,
+            origin_sent=(counted["origin"] - counted_before["origin"]).sent,
+            origin_chunk_bytes=kept.origin_chunk_bytes,
+            union_bytes=kept.union_bytes,
+            processor_idle=idle,
+            cv_series=self._cv_series(started),
+            traffic=traffic if report is None else _reported(traffic, report),
+            counters=self._approach.counters,
+            control=control,
+            decisions=decisions,
+            generations=self._generations,
+        )
+
+    # Extra traffic
+
+    def _start_traffic(self) -> Traffic:
+        """Start it, wait as long as the approach may need to adapt, and count meanwhile."""
+        settings, hosts = self._settings, self._testbed.hosts
+        drawn = extra_traffic.draw(
+            settings.hosts,
+            settings.mean_bytes_per_s,
+            settings.cv,
+            settings.rate.bytes_per_s,
+            settings.flows_per_host,
+            settings.seed,
+        )
+        is_adaptive = isinstance(self._approach.kept, ControlledAcstor)
+        self._began = time.monotonic()
+        if is_adaptive:
+            self._watch_rings()
+        if len(drawn.rate):
+            plan = Plan(
+                [extra_traffic.Host(host.namespace, host.address) for host in hosts],
+                extra_traffic.as_flows(drawn, settings.udp_share),
+                settings.warm_up + settings.deadline + SPARE_S,
+            )
+            path = self._directory / "traffic.json"
+            plan.save(path)
+            self._traffic = self._spawn("traffic", "bench.acstor.extra_traffic", path)
+            sending = self._traffic
+            processes.wait_until(
+                lambda: b"sending" in sending.log_path.read_bytes(),
+                "extra traffic is sent",
+                timeout_s=READY_TIMEOUT_S,
+                processes=[sending],
+            )
+            self._began = time.monotonic()
+        self._sample_until(self._began + (settings.warm_up if is_adaptive else SETTLE_S))
+        wanted = drawn.host_traffic(settings.hosts)
+        measured = self._rates(0, len(self._samples) - 1)
+        return Traffic(float(wanted.mean()), cv_of(wanted), float(measured.mean()), cv_of(measured))
+
+    def _stop_traffic(self) -> dict[str, Any] | None:
+        if self._traffic is None:
+            return None
+        process, self._traffic = self._traffic, None
+        self._testbed.table.stop(process)
+        return last_line(process)
+
+    # Guests
+
+    def _crowd(self) -> Crowd:
+        """Return the guests, host by host as they are in the simulator; images at random."""
+        settings, hosts = self._settings, self._testbed.hosts
+        draw = random.Random(settings.seed)
+        listed = []
+        for number in range(settings.hosts * settings.guests_per_host):
+            host = hosts[number % settings.hosts]
+            image = draw.randrange(settings.images)
+            listed.append(
+                Guest(
+                    f"{host.name}-g{number // settings.hosts}",
+                    host.name,
+                    str(self._images.traces[image]),
+                    str(self._approach.file(host)),
+                    draw.uniform(0, settings.stagger),
+                )
+            )
+        return Crowd(listed, settings.think_scale, settings.deadline)
+
+    def _run_guests(self, crowd: Crowd, started: float, on_done: OnDone) -> list[GuestResult]:
+        path = self._directory / "guests.json"
+        crowd.save(path)
+        process = self._spawn("guests", "bench.acstor.guests", path)
+        limit = started + crowd.deadline_s + READY_TIMEOUT_S
+        while process.is_alive and time.monotonic() < limit:
+            self._sample_until(time.monotonic() + SAMPLE_S)
+            on_done(process.log_path.read_bytes().count(b"\n"), len(crowd.guests))
+        self._testbed.table.stop(process)
+        results = []
+        for line in process.log_path.read_text().splitlines():
+            if line.startswith("{"):
+                results.append(GuestResult(**json.loads(line)))
+        return guests.completed(crowd.guests, results)
+
+    # Counting
+
+    def _sample_until(self, end: float) -> None:
+        while True:
+            self._samples.append((time.monotonic(), self._testbed.network.counters()))
+            self._look_at_ring()
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(SAMPLE_S, left))
+
+    def _rates(self, first: int, last: int) -> np.ndarray:
+        """Return what hosts sent and received between two samples, bytes per second."""
+        (at, before), (until, after) = self._samples[first], self._samples[last]
+        names = [host.name for host in self._testbed.hosts]
+        moved = [after[name] - before[name] for name in names]
+        return np.array([one.sent + one.received for one in moved]) / max(until - at, 1e-9)
+
+    def _cv_series(self, started: float) -> list[tuple[float, float]]:
+        return [
+            (self._samples[number][0] - started, cv_of(self._rates(number - 1, number)))
+            for number in range(1, len(self._samples))
+            if self._samples[number][0] - self._samples[number - 1][0] > SAMPLE_S / 2
+        ]
+
+    # Control
+
+    def _watch_rings(self) -> None:
+        kept = self._approach.kept
+        assert isinstance(kept, ControlledAcstor)
+        self._rings = RingReference(open_origin(kept.repository.directory_url, READY_TIMEOUT_S))
+        published = self._rings.look()
+        self._former = published.ring if published else None
+
+    def _look_at_ring(self) -> None:
+        if self._rings is None or self._former is None:
+            return
+        published = self._rings.look()
+        if published is None or published.ring.generation == self._former.generation:
+            return
+        ring, former = published.ring, self._former
+        self._former = ring
+        self._generations.append(
+            Generation(
+                ring.generation,
+                time.monotonic() - self._began,
+                ring.moved_share(former),
+                former.least_moved_share(ring.hosts, ring.vnode_count),
+            )
+        )
+
+    def _stop_control(self) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+        kept = self._approach.kept
+        if not isinstance(kept, ControlledAcstor):
+            return None, []
+        found = kept.stop_control()
+        decisions = []
+        try:
+            for record in read_records(str(kept.journal)):
+                if record["kind"] == "decision":
+                    decisions.append(_short(record))
+        except (AcstorError, FileNotFoundError):
+            pass  # nothing was decided, so there is no journal
+        return found, decisions
+
+    def _spawn(self, name: str, module: str, path: pathlib.Path) -> RunningProcess:
+        return self._testbed.table.spawn(
+            f"{name}-{self._directory.name}",
+            [sys.executable, "-m", module, str(path)],
+            env={"PYTHONPATH": str(ROOT)},
+        )
+
+
+def last_line(process: RunningProcess) -> dict[str, Any] | None:
+    """Return the JSON object that a program printed last; None: it printed none."""
+    try:
+        found = json.loads(process.log_tail(1))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _reported(traffic: Traffic, report: dict[str, Any]) -> Traffic:
+    return Traffic(
+        traffic.mean_bytes_per_s,
+        traffic.cv,
+        traffic.measured_mean_bytes_per_s,
+        traffic.measured_cv,
+        report,
+    )
+
+
+def _short(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what is worth keeping of a journal's record."""
+    return {key: value for key, value in record.items() if key not in {"inputs", "memory"}}

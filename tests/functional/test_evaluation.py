@@ -1,0 +1,75 @@
+"""The evaluation as a command: real hosts, real packets, real agents and policy, few of each."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from pyroute2 import netns
+
+from bench.acstor.report import Report
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.fuse,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root"),
+]
+ROOT = pathlib.Path(__file__).parents[2]
+GUESTS = 8
+
+
+@pytest.fixture
+def root() -> Iterator[pathlib.Path]:
+    """A directory whose path is short enough for sockets below it."""
+    with tempfile.TemporaryDirectory(prefix="ev-") as path:
+        yield pathlib.Path(path)
+
+
+def test_one_command_boots_guests_with_every_approach(
+    tmp_path: pathlib.Path, root: pathlib.Path
+) -> None:
+    """Replays check every byte, so a guest that booted has read what its image holds."""
+    before = set(netns.listnetns())
+    path, plot = tmp_path / "report.json", tmp_path / "plot.svg"
+    command = [sys.executable, "-m", "bench.acstor", "figure-6", "--hosts", "4"]
+    command += ["--guests-per-host", "2", "--images", "2", "--reads", "60", "--stagger", "0.1"]
+    command += ["--think-scale", "0.1", "--cv", "0.5", "--mean", "130", "--interval", "0.5"]
+    command += ["--warm-up", "5", "--deadline", "60", "--generated", "--seed", "2"]
+    command += ["--root", str(root)]
+    command += ["--json", str(path), "--plot", str(plot), "--format", "json"]
+    run = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    rows = json.loads(run.stdout)["rows"]
+    assert [row["approach"] for row in rows] == [
+        "non-cache", "local-cache", "static-collaborative", "acstor",
+    ]  # fmt: skip
+    assert "<svg" in plot.read_text()
+    storms = {entry.storm.approach: entry.storm for entry in Report.load(path).entries}
+    for name, storm in storms.items():
+        assert len(storm.guests) == GUESTS
+        assert storm.failed == 0, [guest.failure for guest in storm.guests]
+        assert all(guest.bytes_read > 1_000_000 for guest in storm.guests)
+        traffic = storm.traffic
+        assert traffic is not None
+        assert traffic.mean_bytes_per_s == pytest.approx(13e6)
+        assert traffic.cv == pytest.approx(0.5, abs=1e-3)
+        # The interfaces count one header for several frames; a busy machine sends late.
+        assert 0.8 * 13e6 < traffic.measured_mean_bytes_per_s < 1.1 * 13e6, name
+        assert traffic.measured_cv == pytest.approx(0.5, abs=0.1), name
+    assert storms["local-cache"].origin_bytes > 1.3 * storms["acstor"].origin_bytes
+    acstor = storms["acstor"]
+    assert acstor.control is not None
+    assert acstor.control["states"] >= 6
+    assert acstor.decisions, "a host's link is full: the policy must have noticed"
+    assert acstor.generations, "and the ring must have changed"
+    for generation in acstor.generations:
+        assert generation.moved_share <= 1.01 * generation.least_moved_share + 1e-3
+    assert set(netns.listnetns()) == before
+    assert list(root.iterdir()) == []
