@@ -92,6 +92,20 @@ class Origin(abc.ABC):
         :raises InvalidError: when the name is malformed.
         """
 
+    def refresh_ref(self, name: str, known: Ref | None) -> Ref | None:
+        """Return the ref's present state: ``known`` itself where it still is in that one.
+
+        For those who look often at what changes rarely. Implementations that can tell without
+        reading the content do so; then a ref that was changed and changed back to the same size
+        in the same moment may be missed, which is why a caller calls :meth:`get_ref` now and then,
+        and always before it changes the ref.
+
+        :param known: what this origin returned for this name before; None: nothing.
+        :raises InvalidError: when the name is malformed.
+        """
+        present = self.get_ref(name)
+        return known if present == known else present
+
     @abc.abstractmethod
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen.

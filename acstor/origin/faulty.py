@@ -121,6 +121,11 @@ class FaultyOrigin(base.Origin):
         fault = self._before(Operation.GET_REF, name)
         return self._after(fault, name, self._inner.get_ref(name))
 
+    def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
+        """Return the ref's present state; counted, and faulty, as ``get_ref`` is."""
+        fault = self._before(Operation.GET_REF, name)
+        return self._after(fault, name, self._inner.refresh_ref(name, known))
+
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen."""
         fault = self._before(Operation.SWAP_REF, name)

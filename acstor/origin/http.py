@@ -113,7 +113,13 @@ class HttpOrigin(base.Origin):
 
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
-        seen = self._seen.get(name)
+        return self._ref(name, self._seen.get(name))
+
+    def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
+        """Return the ref's present state; the server sends it only where it is another one."""
+        return self._ref(name, known)
+
+    def _ref(self, name: str, seen: base.Ref | None) -> base.Ref | None:
         condition = {} if seen is None else {"If-None-Match": _quote_tag(seen.token)}
         with self._request("GET", _ref_path(name), condition, ok=(200, 304, 404)) as answer:
             if answer.status == HTTPStatus.NOT_FOUND:

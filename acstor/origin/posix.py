@@ -143,6 +143,12 @@ class PosixOrigin(base.Origin):
         with translated(f"reading ref {name}"):
             return _read_ref(path)
 
+    def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
+        """Return the ref's present state; the file is not read where it is the same one."""
+        path = self._ref_path(name)
+        with translated(f"looking at ref {name}"):
+            return _read_ref(path, known)
+
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen."""
         path = self._ref_path(name)
@@ -269,12 +275,19 @@ def _entries(path: str) -> list[tuple[str, bool]]:
             return []
 
 
-def _read_ref(path: str) -> base.Ref | None:
-    """Return a ref's state; its token tells files apart even when their content is the same."""
+def _read_ref(path: str, known: base.Ref | None = None) -> base.Ref | None:
+    """Return a ref's state; its token tells files apart even when their content is the same.
+
+    :param known: returned where the file has its inode, time and size.
+    """
     for attempt in range(STALE_ATTEMPTS_MAX):
         try:
+            # Opened even to look at only: over NFS that asks the server, as stat may not.
             with open(path, "rb") as file:
                 status = os.fstat(file.fileno())
+                same = f"{status.st_ino}.{status.st_mtime_ns}.{status.st_size}."
+                if known is not None and known.token.startswith(same):
+                    return known
                 content = file.read(base.REF_SIZE_MAX + 1)
         except FileNotFoundError:
             return None

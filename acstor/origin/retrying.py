@@ -87,6 +87,10 @@ class RetryingOrigin(base.Origin):
         """Return the ref's present state."""
         return self._repeat(functools.partial(self.inner.get_ref, name))
 
+    def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
+        """Return the ref's present state, ``known`` itself where it still is in that one."""
+        return self._repeat(functools.partial(self.inner.refresh_ref, name, known))
+
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor import exception
-from acstor.origin.base import Origin
+from acstor.origin.base import Origin, Ref
 
 DECISION_REF = "decision"
 DECISION_VERSION = 1
@@ -29,6 +29,8 @@ HOSTS_MAX = 65_535
 SIMILARITY_MAX = 4096
 """Most pairs of one decision."""
 TEXT_LENGTH_MAX = 512
+RECHECK_INTERVAL = 60.0
+"""Seconds after which the decision is read again although it seems to be the same."""
 _NUMBER_MAX = (1 << 63) - 1
 _HOST = re.compile(r"[A-Za-z0-9_.@-]{1,255}")
 _HINT = "let a policy service of the newest release decide anew, or remove the ref 'decision'"
@@ -182,7 +184,7 @@ def replace_decision(
 
 
 class DecisionReference:
-    """Reads the decision in force; parses it only when it has changed.
+    """Looks at the decision in force; reads it only when it has changed, or once in a while.
 
     :param clock: monotonic seconds.
     """
@@ -190,13 +192,14 @@ class DecisionReference:
     def __init__(self, origin: Origin, clock: Callable[[], float] = time.monotonic) -> None:
         self._origin = origin
         self._clock = clock
-        self._known: PublishedDecision | None = None
+        self._ref: Ref | None = None
+        self._known: Decision | None = None
         self._read_at: float | None = None
 
     @property
     def known(self) -> Decision | None:
         """What was read last; None: there was none."""
-        return self._known.decision if self._known else None
+        return self._known
 
     def look(self) -> Decision | None:
         """Return the decision in force, None before the first.
@@ -205,17 +208,18 @@ class DecisionReference:
         :raises UnsupportedError: when a newer release wrote it; likewise.
         :raises UnavailableError: when the origin cannot be reached; likewise.
         """
-        ref = self._origin.get_ref(DECISION_REF)
+        now = self._clock()
+        if self._read_at is not None and now - self._read_at < RECHECK_INTERVAL:
+            ref = self._origin.refresh_ref(DECISION_REF, self._ref)
+        else:
+            ref = self._origin.get_ref(DECISION_REF)
+            self._read_at = now
         if ref is None:
-            self._known = None
-        elif self._known is None or self._known.token != ref.token:
-            self._known = PublishedDecision(Decision.parse(ref.content), ref.token)
-        self._read_at = self._clock()
-        return self.known
-
-    def age(self) -> float | None:
-        """Return the seconds since it was read, None: never."""
-        return None if self._read_at is None else self._clock() - self._read_at
+            self._ref = self._known = None
+        elif self._ref is None or self._ref.token != ref.token:
+            self._known = Decision.parse(ref.content)
+            self._ref = ref  # not before it was parsed: what is malformed is told at each look
+        return self._known
 
 
 def _mapping(value: object) -> dict[str, int]:

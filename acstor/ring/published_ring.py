@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from acstor import exception
 from acstor.dataplane import DataPlaneError, Ring
-from acstor.origin.base import Origin
+from acstor.origin.base import Origin, Ref
 
 RING_REF = "ring"
 """Ref of the ring; its content is the ring's binary form."""
@@ -34,15 +34,21 @@ class PublishedRing:
     token: str
 
 
-def read_ring(origin: Origin) -> PublishedRing | None:
+def read_ring(origin: Origin, known: PublishedRing | None = None) -> PublishedRing | None:
     """Return the published ring, or None before the first.
 
+    :param known: what was read before; it is returned, and not read again, where nothing changed.
     :raises CorruptError: when the ref's content is no ring.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(RING_REF)
+    if known is None:
+        ref = origin.get_ref(RING_REF)
+    else:
+        ref = origin.refresh_ref(RING_REF, Ref(known.token, known.content))
     if ref is None:
         return None
+    if known is not None and ref.token == known.token:
+        return known
     try:
         return PublishedRing(Ring.decode(ref.content), ref.content, ref.token)
     except DataPlaneError as error:
@@ -85,7 +91,7 @@ class RingReference:
             and self._clock() - self._read_at < RECHECK_INTERVAL
         ):
             return self._known
-        return self._read(number.token if number else None)
+        return self._read(number.token if number else None, self._known)
 
     def read(self) -> PublishedRing | None:
         """Return the published ring as it is now; errors as in :meth:`look`."""
@@ -106,8 +112,10 @@ class RingReference:
                 GENERATION_REF, number.token if number else None, encode_generation(ring.generation)
             )
 
-    def _read(self, number_token: str | None) -> PublishedRing | None:
+    def _read(
+        self, number_token: str | None, former: PublishedRing | None = None
+    ) -> PublishedRing | None:
         self._known = None
-        known = read_ring(self._origin)
+        known = read_ring(self._origin, former)
         self._known, self._number_token, self._read_at = known, number_token, self._clock()
         return known

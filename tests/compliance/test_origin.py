@@ -225,6 +225,26 @@ def test_swapped_ref_has_the_new_content(origin: base.Origin) -> None:
     assert present.content == b"second"
 
 
+def test_refreshed_ref_is_the_known_one_until_it_changes(origin: base.Origin) -> None:
+    assert origin.refresh_ref("ring", None) is None
+    token = origin.swap_ref("ring", None, b"first")
+    known = origin.refresh_ref("ring", None)
+    assert known == base.Ref(str(token), b"first")
+    assert origin.refresh_ref("ring", known) is known
+    token = origin.swap_ref("ring", token, b"other")
+    changed = origin.refresh_ref("ring", known)
+    assert changed == base.Ref(str(token), b"other")
+    origin.swap_ref("ring", token, b"first")  # as it was, and yet another state
+    again = origin.refresh_ref("ring", changed)
+    assert again is not None
+    assert again.content == b"first"
+    assert again != known
+    origin.swap_ref("ring", again.token, None)
+    assert origin.refresh_ref("ring", again) is None
+    with pytest.raises(exception.InvalidError):
+        origin.refresh_ref("../ring", None)
+
+
 def test_swap_with_an_old_token_conflicts(origin: base.Origin) -> None:
     first = origin.swap_ref("images/one", None, b"first")
     origin.swap_ref("images/one", first, b"second")

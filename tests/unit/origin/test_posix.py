@@ -143,6 +143,24 @@ def test_stale_ref_is_opened_again(origin: posix.PosixOrigin) -> None:
     assert found.content == b"content"
 
 
+def test_refreshed_ref_is_not_read_while_its_file_is_the_same(
+    origin: posix.PosixOrigin, tmp_path: pathlib.Path
+) -> None:
+    origin.swap_ref("ring", None, b"content")
+    known = origin.get_ref("ring")
+    assert known is not None
+    (path,) = pathlib.Path(origin.root, "refs").glob("ring")
+    path.chmod(0o644)
+    status = path.stat()
+    with path.open("r+b") as file:  # a change that nobody makes: only reading would tell
+        file.write(b"CONTENT")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert origin.refresh_ref("ring", known) is known
+    read = origin.get_ref("ring")
+    assert read is not None
+    assert read.content == b"CONTENT"
+
+
 def test_swapped_back_ref_has_another_token(origin: posix.PosixOrigin) -> None:
     first = origin.swap_ref("ring", None, b"a")
     second = origin.swap_ref("ring", first, b"b")

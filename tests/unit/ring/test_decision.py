@@ -16,6 +16,7 @@ from acstor.ring.decision import (
     DECISION_REF,
     DECISION_VERSION,
     MEAN_WEIGHT,
+    RECHECK_INTERVAL,
     WEIGHT_MAX,
     Decision,
     DecisionReference,
@@ -127,12 +128,9 @@ def test_reference_parses_what_has_changed_and_keeps_what_it_knew(
     origin = MemoryOrigin()
     now = 5.0
     reference = DecisionReference(origin, lambda: now)
-    assert reference.age() is None
     assert reference.look() is None
     replace_decision(origin, None, DECISION)
     assert reference.look() == DECISION
-    now = 7.5
-    assert reference.age() == 2.5
     with monkeypatch.context() as patch:
         patch.setattr(module.Decision, "parse", None)  # not called while the token is the same
         assert reference.look() == DECISION
@@ -142,3 +140,25 @@ def test_reference_parses_what_has_changed_and_keeps_what_it_knew(
     with pytest.raises(exception.CorruptError):
         reference.look()
     assert reference.known == DECISION
+    ref = origin.get_ref(DECISION_REF)
+    assert ref is not None
+    newer = dataclasses.replace(DECISION, sequence=99)
+    origin.swap_ref(DECISION_REF, ref.token, newer.encode())
+    assert reference.look() == newer
+
+
+def test_reference_reads_the_decision_once_in_a_while_whatever_it_seems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when an origin tells two states apart by less than it should."""
+    origin = MemoryOrigin()
+    now = 5.0
+    reference = DecisionReference(origin, lambda: now)
+    first = replace_decision(origin, None, DECISION)
+    assert reference.look() == DECISION
+    monkeypatch.setattr(origin, "refresh_ref", lambda name, known: known)
+    newer = dataclasses.replace(DECISION, sequence=99)
+    replace_decision(origin, first, newer)
+    assert reference.look() == DECISION
+    now += RECHECK_INTERVAL
+    assert reference.look() == newer
