@@ -2,6 +2,10 @@
 
 One thread owns the tooz coordinator; everybody else reads the last :class:`View`. When the
 backend is away the view stays as it was and says so; the thread connects again by itself.
+
+The host that publishes rings reads the members at each beat. The others need them for people only
+and read them now and then, at each beat just whether they are members themselves: N hosts that
+read N members every other second would be most of what the control plane moves.
 """
 
 import contextlib
@@ -25,6 +29,8 @@ CALL_TIMEOUT = 10.0
 """Seconds that the backend may take for one call."""
 RECONNECT_DELAY_MAX = 15.0
 """Longest delay between two attempts to reach the backend, seconds."""
+MEMBERS_EVERY = 15
+"""Heartbeats between two readings of the members, by hosts that do not publish rings."""
 _LOCK_SUFFIX = "ring-publisher"
 
 
@@ -52,6 +58,7 @@ class View:
     """What was last seen of the group."""
 
     members: dict[str, Member] = field(default_factory=dict)
+    """As they are where this host publishes rings, else as they were lately."""
     is_current: bool = False
     """False: the backend is away and ``members`` is what was seen last."""
     is_publisher: bool = False
@@ -127,6 +134,7 @@ class Membership:
         self._coordinator: Any = None
         self._lock: Any = None
         self._failures = 0
+        self._until_members = 0
         self._wake = threading.Event()
         self._is_stopping = False
         self._leave_at_stop = False
@@ -186,18 +194,39 @@ class Membership:
                 f"{self._settings.group}-{_LOCK_SUFFIX}".encode()
             )
             self._joined = None
+            self._until_members = 0
         self._coordinator.heartbeat()
         wanted = self._wanted
         if wanted != self._joined:
             self._change_membership(wanted)
-        members = read_members(self._coordinator, self._settings.group)
-        if wanted is not None and self._host not in members:
-            # The backend forgot this host (a lease ran out while the process slept).
+            self._until_members = 0
+        is_publisher = self._holds_lock(wanted)
+        members = self._members(wanted, is_publisher=is_publisher)
+        self._failures = 0
+        self._publish(View(members, is_current=True, is_publisher=is_publisher))
+
+    def _members(self, wanted: Member | None, *, is_publisher: bool) -> dict[str, Member]:
+        """Return the members, as they are or, for who does not need that, as they were lately."""
+        if wanted is not None and not self._is_known_to_backend():
+            # A lease ran out while the process slept.
             self._joined = None
             self._change_membership(wanted)
-            members = read_members(self._coordinator, self._settings.group)
-        self._failures = 0
-        self._publish(View(members, is_current=True, is_publisher=self._holds_lock(wanted)))
+            self._until_members = 0
+        self._until_members -= 1
+        if self._until_members >= 0 and not is_publisher:
+            return self._view.members
+        # Not all hosts in the same beat, though they were started together.
+        self._until_members = random.randint(MEMBERS_EVERY // 2, MEMBERS_EVERY)
+        return read_members(self._coordinator, self._settings.group)
+
+    def _is_known_to_backend(self) -> bool:
+        try:
+            self._coordinator.get_member_capabilities(
+                self._settings.group.encode(), self._host.encode()
+            ).get(CALL_TIMEOUT)
+        except (coordination.MemberNotJoined, coordination.GroupNotCreated):
+            return False
+        return True
 
     def _holds_lock(self, wanted: Member | None) -> bool:
         is_held = bool(self._lock.acquired)

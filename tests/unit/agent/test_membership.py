@@ -1,14 +1,18 @@
 """Membership on the embedded backend: directories and locks of this machine."""
 
+import collections
 import pathlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from acstor import exception
+from acstor.agent import membership as membership_module
 from acstor.agent.member import Member
 from acstor.agent.membership import (
+    MEMBERS_EVERY,
     CoordinationSettings,
     Membership,
     open_coordinator,
@@ -126,6 +130,28 @@ def test_lost_backend_keeps_the_view_and_is_reached_again(
     backend.unlink()
     (tmp_path / "away").rename(backend)
     wait_for("back", lambda: names(membership) == ["h1"])
+
+
+def test_members_are_read_by_who_needs_them(
+    join: Callable[[Member], Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: collections.Counter[str] = collections.Counter()
+    real = membership_module.read_members
+
+    def counted(coordinator: Any, group: str) -> dict[str, Member]:
+        readers[threading.current_thread().name] += 1
+        return real(coordinator, group)
+
+    monkeypatch.setattr(membership_module, "read_members", counted)
+    memberships = [join(member(f"h{number}")) for number in range(2)]
+    wait_for("both see both", lambda: all(len(names(each)) == 2 for each in memberships))
+    (publisher,) = [each for each in memberships if each.view.is_publisher]
+    (other,) = [each for each in memberships if not each.view.is_publisher]
+    for each in memberships:
+        each._thread.name = "publisher" if each is publisher else "other"
+    wait_for("many beats", lambda: readers["publisher"] >= 4 * MEMBERS_EVERY)
+    assert 1 <= readers["other"] <= readers["publisher"] / 3
+    assert other.view.is_current
 
 
 def test_being_no_member_is_possible(join: Callable[[Member], Membership]) -> None:
