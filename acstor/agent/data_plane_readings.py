@@ -1,4 +1,4 @@
-"""What the metrics of a data plane say of its traffic, its load and its disk.
+"""What a data plane says of its traffic, its load, its disk and its peers.
 
 The metrics are counters since the data plane was started; :class:`LoadMeter` turns two readings
 into what happened between them.
@@ -7,15 +7,19 @@ into what happened between them.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client.openmetrics import parser
 
 from acstor import exception
 from acstor.agent.traffic import MovedBytes
-from acstor.rpc.host_state_details import DiskHealth
+from acstor.rpc import host_state_details
+from acstor.rpc.host_state_details import DiskHealth, PeerLatency
 
 _FETCHED = "acstor_peer_fetch_bytes_total"
 _SERVED = "acstor_serve_bytes_total"
+_FETCHED_SAVED = "acstor_peer_client_saved_bytes_total"
+_SERVED_SAVED = "acstor_peer_server_saved_bytes_total"
 _FROM_ORIGIN = "acstor_origin_bytes_total"
 _INFLIGHT = "acstor_serves_inflight"
 _SERVES = "acstor_serves_total"
@@ -57,7 +61,10 @@ def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:
     :param is_origin_remote: whether reads of the origin go over the network.
     :raises InvalidError: when the text is malformed.
     """
-    totals = dict.fromkeys((_FETCHED, _SERVED, _FROM_ORIGIN, _INFLIGHT, _READ_ERRORS), 0.0)
+    totals = dict.fromkeys(
+        (_FETCHED, _FETCHED_SAVED, _SERVED, _SERVED_SAVED, _FROM_ORIGIN, _INFLIGHT, _READ_ERRORS),
+        0.0,
+    )
     refused = failed = 0.0
     chunks: dict[str, float] = {}
     is_there = False
@@ -79,8 +86,11 @@ def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:
     if not is_there:
         return None
     from_origin = totals[_FROM_ORIGIN] if is_origin_remote else 0.0
+    # Chunks are counted whole; compressed ones were smaller on the wire.
+    fetched = max(0.0, totals[_FETCHED] - totals[_FETCHED_SAVED])
+    served = max(0.0, totals[_SERVED] - totals[_SERVED_SAVED])
     return Reading(
-        MovedBytes(totals[_FETCHED] + from_origin, totals[_SERVED]),
+        MovedBytes(fetched + from_origin, served),
         totals[_INFLIGHT],
         refused,
         totals[_READ_ERRORS] + failed,
@@ -88,12 +98,27 @@ def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:
     )
 
 
+def peers_of(status: Mapping[str, Any]) -> dict[str, PeerLatency]:
+    """Return how long fetches from which peers took lately.
+
+    :param status: of a data plane; one of an older release does not tell.
+    :raises InvalidError: when it is malformed.
+    """
+    try:
+        message = {
+            str(each["name"]).lower(): {"p50_ms": each["p50_ms"], "p99_ms": each["p99_ms"]}
+            for each in list(status.get("peers") or ())[: host_state_details.PEERS_MAX]
+        }
+    except (TypeError, KeyError) as error:
+        raise exception.InvalidError(f"peers in the status of the data plane: {error!r}") from error
+    return host_state_details.peers_from_message(message)
+
+
 class LoadMeter:
     """Turns successive readings into how the data plane was meanwhile.
 
     The disk is taken to be well while no access to the chunk store fails. What the disk says of
-    itself (SMART, wear) is not read: that needs more rights than the agent has, and a monitoring
-    system has it already.
+    itself (SMART, wear) is the business of :mod:`acstor.agent.disk_watch`.
 
     :param requests_max: requests of peers that the data plane answers at a time.
     """

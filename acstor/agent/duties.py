@@ -6,6 +6,7 @@ from oslo_config import cfg
 
 from acstor.admin.client import AdminClient
 from acstor.agent import traffic
+from acstor.agent.disk_watch import DiskWatch
 from acstor.agent.duty import Duty
 from acstor.agent.host_state import HostStateDuty
 from acstor.agent.metrics import AgentMetrics
@@ -88,6 +89,7 @@ def _host_state(
         lambda: transport.open_transport(conf),
         lambda outcome: metrics.host_states.labels(outcome).inc(),
     )
+    interval = conf.agent.disk_interval
     return HostStateDuty(
         conf.host,
         conf.agent.state_interval,
@@ -96,6 +98,7 @@ def _host_state(
         is_origin_remote=traffic.is_remote(conf.origin.url),
         coverage=coverage,
         publisher=sender if transport.is_configured(conf) else None,
+        disk_watch=DiskWatch(conf.store.path, interval) if interval > 0 else None,
         on_traffic=note,
         on_load=metrics.set_load,
         requests_max=conf.peer.requests_inflight_max,

@@ -9,17 +9,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from acstor import exception, version
 from acstor.admin.client import AdminClient
 from acstor.agent import data_plane_readings
 from acstor.agent.data_plane_readings import DataPlaneLoad, LoadMeter, Reading
+from acstor.agent.disk_watch import DiskWatch, worst
 from acstor.agent.duty import Sight
 from acstor.agent.traffic import ExtraTraffic, Interfaces, TrafficMeter
 from acstor.rpc import host_states
-from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
+from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch, PeerLatency
 from acstor.rpc.host_states import HostState, SequenceNumbers, most_covered
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class _Facts:
     is_draining: bool
     peer_address: str | None
     images: tuple[str, ...]
+    peers: Mapping[str, PeerLatency]
 
 
 class HostStateDuty:
@@ -69,6 +71,7 @@ class HostStateDuty:
     :param coverage: by image id the share of its boot working set that this host holds.
     :param publisher: None: nobody is told (there is no message transport), traffic is still
         measured.
+    :param disk_watch: of the disk of the chunk store; None: only the data plane's own errors tell.
     :param on_traffic: called with each measurement, for metrics.
     :param on_load: called with each measurement of the data plane, for metrics; None: not known.
     :param requests_max: ``[peer] requests_inflight_max`` of the data plane.
@@ -87,6 +90,7 @@ class HostStateDuty:
         is_origin_remote: bool,
         coverage: Callable[[], Mapping[str, float]] = dict,
         publisher: Publisher | None = None,
+        disk_watch: DiskWatch | None = None,
         on_traffic: Callable[[ExtraTraffic], None] = lambda traffic: None,
         on_load: Callable[[DataPlaneLoad | None], None] = lambda load: None,
         requests_max: int = 1024,
@@ -99,6 +103,7 @@ class HostStateDuty:
         self._is_origin_remote = is_origin_remote
         self._coverage = coverage
         self._publisher = publisher
+        self._disk_watch = disk_watch
         self._on_traffic = on_traffic
         self._on_load = on_load
         self._clock = clock
@@ -129,6 +134,8 @@ class HostStateDuty:
         """Start the threads."""
         if self._publisher is not None:
             self._publisher.start()
+        if self._disk_watch is not None:
+            self._disk_watch.start()
         self._thread.start()
 
     def look(self, sight: Sight) -> Mapping[str, str]:
@@ -145,6 +152,7 @@ class HostStateDuty:
                 sight.is_draining,
                 str(status["peer_address"]) if status and "peer_address" in status else None,
                 images,
+                self._peers(status) if status is not None and is_up else {},
             )
             if former is None or (former.is_up, former.is_draining) != (is_up, sight.is_draining):
                 self._is_due = True
@@ -161,6 +169,8 @@ class HostStateDuty:
             self._thread.join(timeout)
         if self._publisher is not None:
             self._publisher.stop(max(0.0, deadline - time.monotonic()))
+        if self._disk_watch is not None:
+            self._disk_watch.stop(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         while (facts := self._next()) is not None:
@@ -183,6 +193,10 @@ class HostStateDuty:
         reading = self._read(facts)
         self._traffic = self._measure(facts, reading)
         load = self._load_meter.sample(reading) if isinstance(reading, Reading) else None
+        told_by_disk = self._disk_watch.health if self._disk_watch is not None else None
+        disk = worst(told_by_disk, load.disk if load is not None else None)
+        if load is not None and disk is not None:
+            load = replace(load, disk=disk)
         self._on_traffic(self._traffic)
         self._on_load(load)
         if self._publisher is None:
@@ -203,9 +217,17 @@ class HostStateDuty:
                 moved_out=self._traffic.moved_out,
                 load=load.load if load else None,
                 sketch=self._sketch(facts),
-                disk=load.disk if load else None,
+                peers=facts.peers,
+                disk=disk,
             )
         )
+
+    def _peers(self, status: Mapping[str, object]) -> Mapping[str, PeerLatency]:
+        try:
+            return data_plane_readings.peers_of(status)
+        except exception.InvalidError as error:
+            LOG.warning("%s", error)
+            return {}
 
     def _read(self, facts: _Facts) -> Reading | Exception | None:
         """Return what the data plane says; None: it is not up. An error: it should, and does not.

@@ -36,6 +36,7 @@ MOVED_TRAFFIC = "acstor_agent_moved_traffic_bytes_per_second"
 LINK_SPEED = "acstor_agent_link_bytes_per_second"
 DATA_PLANE_LOAD = "acstor_agent_data_plane_load"
 DISK_HEALTHY = "acstor_agent_disk_healthy"
+DISK_WEAR = "acstor_agent_disk_wear"
 HIT_SHARE = "acstor_agent_hit_share"
 HOST_STATES = "acstor_agent_host_states"
 DECISION_TERM = "acstor_agent_decision_term"
@@ -63,6 +64,7 @@ ALL = (
     LINK_SPEED,
     DATA_PLANE_LOAD,
     DISK_HEALTHY,
+    DISK_WEAR,
     HIT_SHARE,
     HOST_STATES,
     DECISION_TERM,
@@ -125,7 +127,11 @@ class AgentMetrics:
             registry=registry,
         )  # fmt: skip
         self._disk_healthy = prometheus_client.Gauge(
-            DISK_HEALTHY, "Whether no access to the chunk store failed lately, NaN: not known",
+            DISK_HEALTHY, "Whether the disk of the chunk store is well, NaN: not known",
+            registry=registry,
+        )  # fmt: skip
+        self._disk_wear = prometheus_client.Gauge(
+            DISK_WEAR, "Part of the life of that disk that is over, NaN: not known",
             registry=registry,
         )  # fmt: skip
         self._hit_share = prometheus_client.Gauge(
@@ -206,6 +212,8 @@ class AgentMetrics:
         """Note how the data plane was since it was last asked; None: not known."""
         self._data_plane_load.set(load.load if load else math.nan)
         self._disk_healthy.set(load.disk.is_healthy if load else math.nan)
+        wear = load.disk.wear if load else None
+        self._disk_wear.set(math.nan if wear is None else wear)
         self._hit_share.clear()
         for tier, share in load.hits.items() if load else ():
             self._hit_share.labels(tier).set(share)

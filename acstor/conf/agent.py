@@ -89,6 +89,17 @@ OPTIONS = [
             "are told at once. Needs transport_url."
         ),
     ),
+    cfg.FloatOpt(
+        "disk_interval",
+        default=3600.0,
+        min=0.0,
+        max=86400.0,
+        help=(
+            "Seconds between two looks at what the kernel and the disk of the chunk store say of "
+            "its health and wear. The disk is asked by smartctl, where that is installed and the "
+            "agent may open the device. 0: never; only failed reads and writes tell."
+        ),
+    ),
     cfg.ListOpt(
         "interfaces",
         default=[],

@@ -37,6 +37,19 @@ def test_reading(is_remote: bool, received: float) -> None:
     assert found == Reading(MovedBytes(received, 300.0), 5.0, 3.0, 3.0, {"store": 7.0, "peer": 1.0})
 
 
+def test_what_compression_saved_was_not_moved() -> None:
+    saved = """\
+# TYPE acstor_peer_client_saved_bytes counter
+acstor_peer_client_saved_bytes_total 400
+# TYPE acstor_peer_server_saved_bytes counter
+acstor_peer_server_saved_bytes_total 100
+# EOF
+"""
+    found = data_plane_readings.read(METRICS.replace("# EOF\n", saved), is_origin_remote=True)
+    assert found is not None
+    assert found.moved == MovedBytes(650.0, 200.0)
+
+
 def test_metrics_of_others_are_no_reading() -> None:
     text = "# TYPE acstor_agent_members gauge\nacstor_agent_members 3\n# EOF\n"
     assert data_plane_readings.read(text, is_origin_remote=True) is None

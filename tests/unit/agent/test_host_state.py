@@ -1,6 +1,7 @@
 """The duty that tells the schedulers how the host is."""
 
 import dataclasses
+import pathlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,13 +11,15 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.admin.client import AdminClient
+from acstor.agent.block_devices import BlockDevice
 from acstor.agent.data_plane_readings import DataPlaneLoad
+from acstor.agent.disk_watch import DiskWatch
 from acstor.agent.duty import Sight
 from acstor.agent.host_state import SKETCH_EVERY, HostStateDuty
 from acstor.agent.membership import View
 from acstor.agent.traffic import WIRE_SHARE, ExtraTraffic, InterfaceCounters
 from acstor.rpc import host_states
-from acstor.rpc.host_state_details import DiskHealth
+from acstor.rpc.host_state_details import DiskHealth, PeerLatency
 from acstor.rpc.host_states import HostState
 from tests.doubles.memory_data_plane import MemoryDataPlane
 from tests.fixtures.conditions import wait_for
@@ -91,7 +94,7 @@ MakeWorld = Callable[..., World]
 def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterator[MakeWorld]:
     made: list[World] = []
 
-    def make(interval: float = LONG) -> World:
+    def make(interval: float = LONG, disk_watch: DiskWatch | None = None) -> World:
         conf = make_conf()
         data_plane = MemoryDataPlane(conf)
         data_plane.start()
@@ -108,6 +111,7 @@ def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterat
             is_origin_remote=True,
             coverage=lambda: coverage,
             publisher=recorder,
+            disk_watch=disk_watch,
             on_traffic=traffic.append,
             on_load=loads.append,
             clock=clock,
@@ -216,6 +220,43 @@ def test_what_the_data_plane_moved_its_load_and_its_disk_are_told(
     third = world.told(3)[2]
     assert (third.moved_in, third.load, third.disk) == (None, None, None)
     assert world.loads[-1] is None
+
+
+def test_disk_that_says_that_it_fails_is_told(
+    make_world: MakeWorld, tmp_path: pathlib.Path
+) -> None:
+    disk = BlockDevice("sda", True, tmp_path)
+    watch = DiskWatch("/", LONG, devices=lambda _: [disk], asks=(lambda _: DiskHealth(False, 0.4),))
+    world = make_world(disk_watch=watch)
+    wait_for("the first look at the disk", lambda: watch.health)
+    world.see()
+    state = world.told(1)[0]
+    assert state.disk == DiskHealth(is_healthy=False, wear=0.4)
+    assert world.loads[-1] == DataPlaneLoad(0.0, DiskHealth(is_healthy=False, wear=0.4), {})
+    HostState.from_message(state.to_message())
+
+
+STATUS = {"process_state": "serving", "peer_address": "192.0.2.1:7420"}
+PEER = {"name": "H2", "fetches": 900, "p50_ms": 0.5, "p99_ms": 12.25}
+
+
+def test_latency_of_the_busiest_peers_is_told(make_world: MakeWorld) -> None:
+    world = make_world()
+    many = [PEER] + [PEER | {"name": f"x{number}"} for number in range(100)]
+    world.see(status=STATUS | {"peers": many})
+    state = world.told(1)[0]
+    assert len(state.peers) == 64
+    assert state.peers["h2"] == PeerLatency(0.5, 12.25)
+    HostState.from_message(state.to_message())
+
+
+@pytest.mark.parametrize("peers", [7, [7], [{"name": "h2"}], [PEER | {"p50_ms": -1}], "h2"])
+def test_malformed_latencies_are_left_out(make_world: MakeWorld, peers: Any) -> None:
+    world = make_world()
+    world.see(status=STATUS | {"peers": peers})
+    state = world.told(1)[0]
+    assert state.is_up
+    assert state.peers == {}
 
 
 def test_some_states_have_a_sketch(make_world: MakeWorld) -> None:
