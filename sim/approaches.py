@@ -23,7 +23,8 @@ from oslo_config import cfg
 
 from acstor.conf import agent, readpath
 from sim.exception import ScenarioError
-from sim.world import Rules
+from sim.rules import Rules
+from sim.world import NEVER
 
 NON_CACHE, LOCAL_CACHE, STATIC, ACSTOR = APPROACHES = (
     "non-cache",
@@ -32,8 +33,6 @@ NON_CACHE, LOCAL_CACHE, STATIC, ACSTOR = APPROACHES = (
     "acstor",
 )
 KEEP = {"never": 0, "second-touch": 1, "always": 2}
-NEVER = 1e9
-"""Seconds; a deadline that no run reaches."""
 _MIB = 1 << 20
 
 
@@ -103,11 +102,21 @@ def acstor_rules() -> Rules:
         load_aware=_default(readpath, "load_aware") if has_option("load_aware") else True,
         hedge_origin_factor=4.0,
         loaded_ratio=1.25,
+        stands_out=4.0,
+        loaded_after=0.3,
+        loaded_looks=8,
+        loaded_lasting=0.5,
         slack_min=1e-3,
         slack_max=5e-3,
         probe_interval=1.0,
-        origin_calm_ratio=0.0,
-        bypass_share=1.0,
+        origin_calm_ratio=2.0,
+        bypass_share=0.05,
+        own_link=True,
+        own_slow_min=2e-3,
+        own_slow_max=5e-3,
+        compress=1,
+        compress_ratio=0.464,  # of what the trace reads, LZ4
+        compress_latency=1.8e-4,
         keep_slow_max=1024.0,
         keep_slow_rate=64.0,
         passes_on=False,
@@ -120,10 +129,12 @@ def acstor_rules() -> Rules:
 
 _CHANGES: dict[str, dict[str, Any]] = {
     NON_CACHE: {"is_cached": False, "uses_peers": False, "hedge_enabled": False,
-                "origin_deadline": NEVER, "read_deadline": NEVER, "load_aware": False},
+                "origin_deadline": NEVER, "read_deadline": NEVER, "load_aware": False,
+                "compress": 0},
     LOCAL_CACHE: {"uses_peers": False, "hedge_enabled": False, "load_aware": False,
-                  "origin_deadline": NEVER, "read_deadline": NEVER},
-    STATIC: {"keep": 0, "hedge_enabled": False, "load_aware": False, "previous_rings": 0},
+                  "origin_deadline": NEVER, "read_deadline": NEVER, "compress": 0},
+    STATIC: {"keep": 0, "hedge_enabled": False, "load_aware": False, "previous_rings": 0,
+             "compress": 0},
     ACSTOR: {},
 }  # fmt: skip
 

@@ -21,8 +21,11 @@ _COMPILED_MODULES = (
     "fairness",
     "topology",
     "world",
+    "rules",
     "events",
+    "estimates",
     "transfers",
+    "plans",
     "flights",
     "kernel",
 )

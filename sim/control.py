@@ -2,9 +2,11 @@
 
 The load book, the decision maker, the decision and the ring are the real ones (``acstor.policy``,
 ``acstor.ring``); modelled are the times: each agent reports its rates every ``collection_interval``
-with jitter, at its own phase. The policy collects once per interval what the agents told last. A
-decision is turned into a ring by the publishing agent at its next look, and each agent follows at
-its own next look after that. While nothing is decided nothing is published.
+with jitter, at its own phase. The policy collects once per interval, and at once when a host's
+reports have shown overload for long enough (``acstor/policy/service.py``). A decision is announced:
+the publishing agent writes a ring, whose announcement has each agent follow within some time that
+grows with their number. Where announcements are lost (``timing.announced`` is false) both happen at
+the agents' next looks. While nothing is decided nothing is published.
 """
 
 import math
@@ -13,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from acstor.dataplane import Ring
 from acstor.policy import load_book
-from acstor.policy.collection import Collection
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_book import LoadBook, Sample
+from acstor.policy.observation import is_overloaded
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
 from acstor.ring import building
@@ -30,7 +33,11 @@ from sim.world import World
 
 _MESSAGE_BYTES = 1500
 """Of a report with AMQP's and TCP's headers; without sketch and images it is some 700 bytes."""
-
+EARLY_AFTER = 0.25
+"""Part of the interval that is between two collections at least (``acstor/policy/service.py``)."""
+SPREAD_EACH, SPREAD_MAX = 1e-3, 1.0
+"""Seconds per host, and at most, over which hosts spread their reading of a new ring."""
+_INSTANT = 1e-9
 
 REF_BYTES = 500
 """Of reading one small ref over HTTP, headers included."""
@@ -46,6 +53,8 @@ class Timing:
     look_interval: float
     publication_delay: float
     """From a decision to its ring at the earliest: two writes to the origin."""
+    announced: bool = True
+    """Whether agents hear of decisions and rings, or find them at their next look."""
 
 
 @dataclass
@@ -88,15 +97,24 @@ class Control:
         # An agent's first figures are those of a whole interval.
         self._noted = np.full(len(world.is_alive), timing.collection_interval)
         self._book = LoadBook(timing.collection_interval, lambda: self._now)
+        self._book.watch(
+            lambda load: is_overloaded(load, settings), settings.successive, self._hear_overload
+        )
+        self._collected_at = 0.0
+        self._due = timing.collection_interval
+        self._is_overload_heard = False
         self.log = ControlLog()
 
-    def collect(self, now: float) -> Collection:
-        """Return what the agents told since the last collection, as the service's book has it."""
+    def _hear_overload(self) -> None:
+        self._is_overload_heard = True
+
+    def listen(self, now: float) -> None:
+        """Note what agents have told, in its order."""
         world, link = self._world, self._topology.spec.host_rate
-        self._now = now
-        for host in np.flatnonzero(world.report_time > self._noted):
+        new = np.flatnonzero(world.report_time > self._noted)
+        for host in new[np.argsort(world.report_time[new], kind="stable")]:
             told = float(world.report_time[host])
-            self._noted[host] = told
+            self._noted[host] = self._now = told
             received, sent, moved_in, moved_out = (float(rate) for rate in world.report_rate[host])
             if int(host) in self.lies:
                 received = sent = self.lies[int(host)]
@@ -107,11 +125,25 @@ class Control:
                 )
             )  # fmt: skip
             self.log.message_bytes += _MESSAGE_BYTES
-        return self._book.collect(now)
+        self._now = now
+
+    def step(self, now: float) -> None:
+        """Listen, and take a collection when it is due or when a host is overloaded lastingly."""
+        self.listen(now)
+        interval = self._timing.collection_interval
+        early = self._collected_at + EARLY_AFTER * interval
+        if now >= self._due - _INSTANT:
+            self._due += interval
+        elif self._is_overload_heard and not self._maker.memory.cool_down and now >= early:
+            self._due = now + interval
+        else:
+            return
+        self._collected_at, self._is_overload_heard = now, False
+        self.tick(now)
 
     def tick(self, now: float) -> None:
         """Take one collection and act on what comes out."""
-        outcome = self._maker.decide(self.collect(now), self.decision)
+        outcome = self._maker.decide(self._book.collect(now), self.decision)
         record = {
             "at": now,
             "reason": str(outcome.reason),
@@ -149,16 +181,24 @@ class Control:
             return
         self._threshold = threshold
         record["ring_moved_share"], record["least_moved_share"] = moved, least
-        publisher = int(self._random.integers(len(self._phase)))
-        published = self._next_look(publisher, now + self._timing.publication_delay)
+        published, follows = self._times(now)
         self._pending = {slot: until for slot, until in self._pending.items() if until > now}
         slot = self._rings.install(self._ring, threshold, set(self._pending))
         for host in np.flatnonzero(self._world.is_alive):
-            at = self._next_look(int(host), published)
-            events.push(self._handle, at, events.APPLY, int(host), slot)
+            events.push(self._handle, float(follows[host]), events.APPLY, int(host), slot)
         self._pending[slot] = published + 2 * self._timing.look_interval
         record["published"] = published
-        record["followed"] = published + self._timing.look_interval
+        record["followed"] = float(follows.max())
+
+    def _times(self, now: float) -> tuple[float, NDArray[np.float64]]:
+        """Return when a ring is published that is decided now, and when each host follows."""
+        count = len(self._phase)
+        ready = now + self._timing.publication_delay
+        if self._timing.announced:
+            spread = min(SPREAD_MAX, SPREAD_EACH * count)
+            return ready, ready + self._random.uniform(0.0, spread, count)
+        published = self._next_look(int(self._random.integers(count)), ready)
+        return published, np.array([self._next_look(host, published) for host in range(count)])
 
     def bytes_per_host_and_second(self, seconds: float) -> float:
         """Return what the control loop costs a host's link: reports, looks, rings."""

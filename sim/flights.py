@@ -6,20 +6,13 @@ ring, the origin; one hedge per round; a peer's request is passed on to nobody b
 before. Not modelled: prefetch, preloads, bounds on what is in flight, the origin's thread pool.
 """
 
-import math
-
+from sim import estimates
 from sim.compiled import compiled
+from sim.estimates import is_own_link_slow, row_of
 from sim.events import ANSWER, NEXT, OP_DONE, READY, REFUSED, push
-from sim.transfers import (
-    count_underway,
-    hedge_delay,
-    loaded_from,
-    note_latency,
-    origin_delay,
-    pair_of,
-    peer_delay,
-    remove_attempt,
-)
+from sim.plans import asks_packed, keeps_of_slow, make_plan, origin_place
+from sim.rules import Rules
+from sim.transfers import remove_attempt
 from sim.world import (
     ERROR,
     ERROR_POOL,
@@ -30,21 +23,18 @@ from sim.world import (
     HEDGES,
     HEDGES_DENIED,
     HEDGES_WON,
-    LINE,
     LIVE,
     ORIGIN,
     ORIGIN_AGAIN,
     ORIGIN_AGAIN_HEDGE,
     ORIGIN_AGAIN_REMAP,
     ORIGIN_BYTES,
-    PASSED_OVER,
+    PACKED,
     PEER,
     PEER_FETCHES,
     PREVIOUS,
     REMAP_MISSES,
     TIMEOUTS,
-    Ints,
-    Rules,
     World,
 )
 
@@ -113,100 +103,6 @@ def add_waiter(world: World, flight: int, machine: int, attempt: int) -> None:
 
 
 @compiled
-def _add(world: World, flight: int, source: int, kind: int) -> None:
-    planned = world.flight_planned[flight]
-    world.flight_plan[flight, planned] = source
-    world.flight_kinds[flight, planned] = kind
-    world.flight_planned[flight] = planned + 1
-
-
-@compiled
-def make_plan(world: World, rules: Rules, flight: int) -> None:
-    """Write the sources of a round, first the one to ask first."""
-    host = world.flight_host[flight]
-    origin = len(world.is_alive)
-    world.flight_planned[flight] = 0
-    world.flight_next[flight] = 0
-    world.flight_hedged[flight] = 0
-    world.flight_probe[flight] = -1
-    if rules.uses_peers:
-        place = world.placement[world.flight_content[flight]]
-        slot = world.host_slot[host]
-        line = world.line[slot, world.group[slot, host], place]
-        is_owner = line[0] == host
-        world.flight_owner[flight] = 1 if is_owner else 0
-        if is_owner:
-            _add_previous(world, rules, flight, host, place)
-        elif world.flight_wanted[flight]:
-            _add_peers(world, rules, flight, line)
-            return
-        elif rules.passes_on and line[0] >= 0:
-            _add(world, flight, line[0], PREVIOUS)
-    _add(world, flight, origin, ORIGIN)
-
-
-@compiled
-def _add_peers(world: World, rules: Rules, flight: int, line: Ints) -> None:
-    """Add the peers before this host and the origin; loaded ones come after the origin."""
-    host, now = world.flight_host[flight], world.clock[0]
-    limit = loaded_from(world, rules, host, now) if rules.load_aware else math.inf
-    if rules.load_aware and not _may_bypass(world, rules, host, line, limit, now):
-        limit = math.inf
-    count = 0
-    while count < min(LINE, rules.candidates_max) and line[count] >= 0 and line[count] != host:
-        if peer_delay(world, pair_of(world, host, line[count]), now) <= limit:
-            _add(world, flight, line[count], PEER)
-        count += 1
-    _add(world, flight, len(world.is_alive), ORIGIN)
-    probed = False
-    for index in range(count):
-        pair = pair_of(world, host, line[index])
-        if peer_delay(world, pair, now) > limit:
-            world.totals[PASSED_OVER] += 1
-            _add(world, flight, line[index], PEER)
-            if not probed and now >= world.probe_at[pair]:
-                probed = True
-                world.probe_at[pair] = now + rules.probe_interval
-                world.flight_probe[flight] = line[index]
-
-
-@compiled
-def _may_bypass(
-    world: World, rules: Rules, host: int, line: Ints, limit: float, now: float
-) -> bool:
-    """Return whether the origin may take the place of the peers where all of them are loaded."""
-    tokens = min(16.0, world.bypass_tokens[host] + rules.bypass_share)
-    world.bypass_tokens[host] = tokens
-    for index in range(min(LINE, rules.candidates_max)):
-        if line[index] < 0 or line[index] == host:
-            break
-        if peer_delay(world, pair_of(world, host, line[index]), now) <= limit:
-            return True
-    calm = rules.origin_calm_ratio * world.usual_origin[host]
-    if rules.origin_calm_ratio > 0 and origin_delay(world, host, now) > calm:
-        return False
-    if rules.bypass_share < 1:
-        if tokens < 1:
-            return False
-        world.bypass_tokens[host] = tokens - 1
-    return True
-
-
-@compiled
-def _add_previous(world: World, rules: Rules, flight: int, host: int, place: int) -> None:
-    for index in range(rules.previous_rings):
-        slot = world.host_previous[host, index]
-        if slot < 0:
-            return
-        owner = world.line[slot, world.group[slot, host], place, 0]
-        is_known = owner < 0 or owner == host
-        for planned in range(world.flight_planned[flight]):
-            is_known = is_known or world.flight_plan[flight, planned] == owner
-        if not is_known:
-            _add(world, flight, owner, PREVIOUS)
-
-
-@compiled
 def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool) -> None:
     """Ask the next source of a flight; without one repeat the round, or give up."""
     if world.flight_planned[flight] < 0:
@@ -222,7 +118,7 @@ def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool
         probe = world.flight_probe[flight]
         if probe >= 0:
             world.flight_probe[flight] = -1
-            if world.penalty_until[pair_of(world, host, probe)] <= now:
+            if world.penalty_until[row_of(world, host, probe)] <= now:
                 _start_attempt(world, rules, flight, probe, PEER, False, now)
         return
     if world.flight_running[flight] > 0:
@@ -238,7 +134,7 @@ def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool
 
 @compiled
 def _is_penalised(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
-    pair = pair_of(world, host, peer)
+    pair = row_of(world, host, peer)
     if world.penalty_until[pair] > now:
         return True
     if world.penalty_until[pair] > 0:  # on trial: nobody else until it has answered
@@ -270,26 +166,25 @@ def _start_attempt(
     world.live_at[attempt] = world.cursor[LIVE]
     world.live[world.cursor[LIVE]] = attempt
     world.cursor[LIVE] += 1
-    count_underway(world, attempt, 1)
+    world.attempt_row[attempt] = row_of(world, host, source)
+    estimates.begin(world, attempt)
+    world.attempt_packed[attempt] = 0
+    if kind != ORIGIN and asks_packed(world, rules, host, source, now):
+        world.attempt_packed[attempt] = 1
     latency = rules.origin_latency
-    world.attempt_hedge_at[attempt] = now + hedge_delay(
-        world, rules, host, source, kind == ORIGIN, now
-    )
+    world.attempt_hedge_at[attempt] = now + estimates.hedge_delay(world, rules, attempt, now)
+    deadline = rules.origin_deadline if kind == ORIGIN else rules.peer_deadline
+    if kind != ORIGIN and rules.load_aware and is_own_link_slow(world, rules, host, now):
+        # A fetch that is given up is a chunk that crosses the full link twice.
+        deadline = (world.flight_started[flight] + rules.read_deadline - now) / 2
+    world.attempt_until[attempt] = now + deadline
     if kind != ORIGIN:
         latency = rules.peer_latency if world.is_alive[source] else rules.connect_timeout
         tokens = world.hedge_tokens[host] + rules.hedge_share
         world.hedge_tokens[host] = min(rules.hedge_tokens_max, tokens)
         world.totals[PEER_FETCHES] += 1
+        latency += rules.compress_latency if world.attempt_packed[attempt] else 0.0
     push(world, now + latency, ANSWER, attempt, world.attempt_version[attempt])
-
-
-@compiled
-def _origin_place(world: World, flight: int) -> int:
-    """Return where in the plan the origin is, or where to go on if it was asked already."""
-    for place in range(world.flight_next[flight], world.flight_planned[flight]):
-        if world.flight_kinds[flight, place] == ORIGIN:
-            return place
-    return world.flight_next[flight]
 
 
 @compiled
@@ -306,7 +201,12 @@ def hedge(world: World, rules: Rules, attempt: int, now: float) -> None:
     ):
         return
     host = world.flight_host[flight]
-    if not is_rescue:
+    if rules.load_aware and is_own_link_slow(world, rules, host, now):
+        rescue_at = world.attempt_started[attempt] + estimates.rescue_delay(world, rules, attempt)
+        world.attempt_hedge_at[attempt] = rescue_at
+        if now < rescue_at:
+            return
+    elif not is_rescue:
         if world.hedge_tokens[host] < 1.0:
             world.totals[HEDGES_DENIED] += 1
             world.flight_hedged[flight] = RESCUE if rules.load_aware else SPENT
@@ -315,7 +215,7 @@ def hedge(world: World, rules: Rules, attempt: int, now: float) -> None:
     world.flight_hedged[flight] = SPENT
     world.totals[HEDGES] += 1
     if rules.hedge_to_origin:
-        world.flight_next[flight] = _origin_place(world, flight)
+        world.flight_next[flight] = origin_place(world, flight)
     ask_next(world, rules, flight, now, True)
 
 
@@ -339,7 +239,7 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
         flight = new_flight(world, rules, source, content, rules.chunk_bytes, now)
     elif _asks_only_peers(world, flight):
         # It might wait for us in its turn: the origin is asked at once.
-        world.flight_next[flight] = _origin_place(world, flight)
+        world.flight_next[flight] = origin_place(world, flight)
         ask_next(world, rules, flight, now, False)
     add_waiter(world, flight, -1, attempt)
     return False
@@ -365,15 +265,16 @@ def failed(
     flight = world.attempt_flight[attempt]
     host, source = world.flight_host[flight], world.attempt_source[attempt]
     if is_penalised and world.attempt_kind[attempt] != ORIGIN:
-        pair = pair_of(world, host, source)
+        pair = row_of(world, host, source)
         strikes = world.penalty_strikes[pair]
         wait = min(_PENALTY_MAX, _PENALTY_MIN * 2.0 ** min(strikes, 10))
         if world.penalty_until[pair] <= now:
             world.penalty_strikes[pair] = min(20, strikes + 1)
             world.penalty_until[pair] = now + wait
+    estimates.note_delay(world, rules, attempt, now, False)
     remove_attempt(world, attempt, now)
     if only_origin and world.flight_next[flight] < world.flight_planned[flight]:
-        world.flight_next[flight] = _origin_place(world, flight)
+        world.flight_next[flight] = origin_place(world, flight)
     if world.flight_running[flight] == 0:
         push(world, now, NEXT, flight, world.flight_version[flight])
 
@@ -384,12 +285,16 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
     flight = world.attempt_flight[attempt]
     host, content = world.flight_host[flight], world.flight_content[flight]
     kind, amount = world.attempt_kind[attempt], world.flight_bytes[flight]
-    note_latency(world, rules, attempt, now - world.attempt_started[attempt], now, True)
-    is_slow = _is_slow_peer(world, rules, attempt, host, now)
+    world.totals[PACKED] += world.attempt_packed[attempt]
+    estimates.note_delay(world, rules, attempt, now, True)
+    estimates.note_latency(world, attempt, now - world.attempt_started[attempt])
+    if kind != ORIGIN:
+        estimates.note_slow(world, rules, host, world.attempt_source[attempt], now)
+    is_slow = keeps_of_slow(world, rules, attempt, host, now)
     if kind == ORIGIN:
         _count_origin(world, flight, attempt, content, amount)
     else:
-        pair = pair_of(world, host, world.attempt_source[attempt])
+        pair = row_of(world, host, world.attempt_source[attempt])
         world.penalty_until[pair] = 0
         world.penalty_strikes[pair] = 0
     if world.attempt_is_hedge[attempt]:
@@ -400,26 +305,13 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
     for index in range(3):
         other = world.flight_attempts[flight, index]
         if other >= 0:
-            note_latency(world, rules, other, now - world.attempt_started[other], now, False)
+            estimates.note_delay(world, rules, other, now, False)
+            estimates.note_latency(world, other, now - world.attempt_started[other])
+            estimates.note_overtaken(world, rules, other, now)
             remove_attempt(world, other, now)
     if rules.is_cached:
         _keep(world, rules, flight, host, content, is_slow)
     _release(world, flight, now, True)
-
-
-@compiled
-def _is_slow_peer(world: World, rules: Rules, attempt: int, host: int, now: float) -> bool:
-    """Return whether what came is kept because the peer it came from is slow."""
-    if not rules.load_aware or world.attempt_kind[attempt] == ORIGIN:
-        return False
-    pair = pair_of(world, host, world.attempt_source[attempt])
-    if peer_delay(world, pair, now) <= loaded_from(world, rules, host, now):
-        return False
-    tokens = world.keep_slow[host] + rules.keep_slow_rate * (now - world.keep_slow_at[host])
-    tokens = min(rules.keep_slow_max, tokens)
-    world.keep_slow_at[host] = now
-    world.keep_slow[host] = tokens - 1.0 if tokens >= 1.0 else tokens
-    return tokens >= 1.0
 
 
 @compiled
@@ -501,10 +393,8 @@ def check_clocks(world: World, rules: Rules, now: float) -> None:
     index = 0
     while index < world.cursor[LIVE]:
         attempt = world.live[index]
-        waited = now - world.attempt_started[attempt]
         is_origin = world.attempt_kind[attempt] == ORIGIN
-        limit = rules.origin_deadline if is_origin else rules.peer_deadline
-        if waited >= limit:
+        if now >= world.attempt_until[attempt]:
             world.totals[TIMEOUTS] += 1
             failed(world, rules, attempt, now, True, False)
             continue

@@ -11,6 +11,7 @@ ends a window), with a few milliseconds it is many times faster and boot times d
 from sim import events, flights, transfers
 from sim.compiled import compiled
 from sim.flights import BROKEN, ENDED, RUNNING
+from sim.rules import Rules
 from sim.world import (
     DIRTY,
     ERROR,
@@ -21,7 +22,6 @@ from sim.world import (
     SAMPLE_COUNT,
     SERVED_BYTES,
     WAITED,
-    Rules,
     World,
 )
 
@@ -193,8 +193,8 @@ def _report(world: World, rules: Rules, host: int, now: float) -> None:
             last[index] = counters[index]
         last[4] = counted
         world.report_time[host] = now
-    jitter = rules.report_jitter * (2.0 * events.random_unit(world, RANDOM) - 1.0)
-    events.push(world, now + rules.report_interval * (1.0 + jitter), events.REPORT, host, 0)
+    jitter = rules.report_jitter * events.random_unit(world, RANDOM)
+    events.push(world, now + rules.report_interval * (1.0 - jitter), events.REPORT, host, 0)
 
 
 @compiled

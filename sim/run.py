@@ -1,7 +1,6 @@
 """One run: make the world that a case describes, let it go, and say what came of it."""
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +15,19 @@ from sim.approaches import ACSTOR, STATIC
 from sim.control import Control, ControlLog, Timing
 from sim.exception import CapacityError
 from sim.programs import ImageLayout, Programs
+from sim.rules import Rules
 from sim.scenario import Case
 from sim.topology import Topology, TreeSpec
 from sim.traffic import ExtraFlows
-from sim.world import DIRTY, ERROR, SAMPLE_COUNT, Rules, Sizes, World, handle, make
+from sim.world import DIRTY, ERROR, SAMPLE_COUNT, Sizes, World, handle, make
 
 MEGABYTE = 1e6
 _MIB = 1 << 20
 Progress = Callable[[float], None]
 _LEFT_SHARE = 0.01
 """Of a link that traffic without congestion control would fill, what is left for others."""
+_LISTEN_STEP = 0.25
+"""Seconds after which a report is noted at the latest."""
 _LOST_RATE = 1e-2
 """Bytes per second below which a link is that of a host that has left."""
 
@@ -162,6 +164,7 @@ def _make_rings(run: Run) -> None:
         timing = Timing(
             run.rules.report_interval, defaults.look_interval,
             float(run.case.tables["timing"]["publication_delay"]),
+            bool(run.case.tables["timing"]["announced"]),
         )  # fmt: skip
         settings = PolicySettings(**run.case.tables["policy"])
         run.control = Control(
@@ -238,8 +241,7 @@ def _stops(run: Run) -> list[float]:
     table, end = run.case.tables["traffic"], float(run.case.tables["timing"]["end"])
     stops = {end}
     if run.control is not None:
-        interval = run.rules.report_interval
-        stops |= {interval * (number + 1) for number in range(int(end / interval))}
+        stops |= {_LISTEN_STEP * number for number in range(1, int(end / _LISTEN_STEP) + 1)}
     if table["pattern"] == "step":
         stops.add(float(table["change_at"]))
     elif table["pattern"] == "square":
@@ -298,11 +300,9 @@ def _at(run: Run, now: float, leaving: np.ndarray) -> None:
         return
     if faults["leave_share"] and now == faults["leave_at"] + _GONE_AFTER:
         run.control.members_changed(now)
-    interval = run.rules.report_interval
-    if math.isclose(now / interval, round(now / interval), abs_tol=1e-9) and now > 0:
-        before = time.process_time()
-        run.control.tick(now)
-        run.control.log.decide_seconds += time.process_time() - before
+    before = time.process_time()
+    run.control.step(now)
+    run.control.log.decide_seconds += time.process_time() - before
 
 
 def run_case(case: Case, progress: Progress | None = None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "timing": {
         "boot_at": 60.0, "end": 600.0, "settle": 0.0, "publication_delay": 0.2,
+        "announced": True,
     },
     "policy": {},
     "readpath": {},

@@ -31,7 +31,9 @@ LINE = 4
 PREVIOUS_MAX = 4
 BUCKETS = 72
 """Of a latency histogram, as ``crates/readpath/src/latency.rs``."""
-PAIRS_MAX = 512 * 512
+NEVER = 1e9
+"""Seconds; a time that no run reaches."""
+PAIRS_MAX = 1024 * 1024
 """Pairs of hosts up to which each host knows the latencies of each peer by itself; beyond, what is
 known of a peer is one for all."""
 
@@ -46,8 +48,8 @@ ORIGIN_BYTES, ORIGIN_AGAIN, HEDGES, HEDGES_DENIED, HEDGES_WON = 0, 1, 2, 3, 4
 FAILED, REMAP_MISSES, TIMEOUTS = 5, 6, 7
 PEER_FETCHES, PASSED_OVER, SERVED_BYTES, WAITED = 8, 9, 10, 11
 ORIGIN_AGAIN_HEDGE, ORIGIN_AGAIN_REMAP = 12, 13
-EVENTS, REFILLS = 14, 15
-TOTALS = 16
+EVENTS, REFILLS, BYPASSES, PACKED, SLOW_LINKS = 14, 15, 16, 17, 18
+TOTALS = 19
 
 # Positions in World.cursor.
 HEAP_SIZE, FREE_FLIGHTS, FREE_ATTEMPTS, FREE_WAITERS, LIVE = 0, 1, 2, 3, 4
@@ -72,59 +74,6 @@ class Sizes:
     groups: int
     samples: int
     capacity: int
-
-
-class Rules(NamedTuple):
-    """How hosts behave: the read path's settings, in seconds and bytes."""
-
-    chunk_bytes: float
-    wire_share: float
-    quantum: float
-    local_latency: float
-    peer_latency: float
-    origin_latency: float
-    connect_timeout: float
-    peer_deadline: float
-    origin_deadline: float
-    read_deadline: float
-    is_cached: bool
-    """Whether hosts have a chunk store at all; otherwise each read goes to the origin as it is."""
-    uses_peers: bool
-    keep: int
-    """0 never, 1 second touch, 2 always."""
-    recent_chunks: int
-    candidates_max: int
-    previous_rings: int
-    hedge_enabled: bool
-    hedge_min: float
-    hedge_max: float
-    hedge_share: float
-    hedge_tokens_max: float
-    hedge_to_origin: bool
-    """Whether a hedge goes to the origin rather than to the next in line."""
-    hedge_prior: bool
-    """Whether a peer of whom too little is known is taken to be as fast as the others."""
-    load_aware: bool
-    """Whether loaded peers are passed over, and hedges bounded by what the origin takes."""
-    hedge_origin_factor: float
-    loaded_ratio: float
-    slack_min: float
-    slack_max: float
-    probe_interval: float
-    origin_calm_ratio: float
-    """0, or: the origin takes the place of loaded peers only while it answers within so many times
-    what it takes at best."""
-    bypass_share: float
-    """1, or: at most this share of the fetches goes to the origin in place of loaded peers."""
-    keep_slow_max: float
-    keep_slow_rate: float
-    passes_on: bool
-    """Whether a host that is asked for what is not its own asks the owner that it knows."""
-    is_elastic: bool
-    """Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP)."""
-    report_interval: float
-    report_jitter: float
-    sample_interval: float
 
 
 class World(NamedTuple):
@@ -243,15 +192,29 @@ class World(NamedTuple):
     host_samples: Ints
     delay: Floats32
     delay_at: Floats32
+    usual: Floats32
+    slow_since: Floats32
+    slow_seen: Floats32
+    slow_looks: Ints
     probe_at: Floats32
-    origin_delay: Floats
-    origin_delay_at: Floats
-    usual_delay: Floats
-    usual_origin: Floats
-    bypass_tokens: Floats
-    pair_underway: Ints
-    origin_underway: Ints
+    underway: Ints
+    oldest: Ints
+    newest: Ints
+    attempt_row: Ints
     attempt_among: Ints
+    attempt_before: Ints
+    attempt_after: Ints
+    attempt_packed: Bytes
+    attempt_until: Floats
+    usual_delay: Floats
+    view_at: Floats
+    view_median: Floats
+    view_slow: Bytes
+    view_all_slow: Bytes
+    slow_link_since: Floats
+    view_buffer: Floats
+    bypass_tokens: Floats
+    trial_at: Floats
     keep_slow: Floats
     keep_slow_at: Floats
     penalty_until: Floats32
@@ -316,12 +279,16 @@ def make(
     rows = sizes.extra + attempts
     events = 8 * (machines + flights + attempts) + 4 * hosts + 1024
     pairs = pair_count(hosts)
+    sources = pairs + hosts
 
     def ints(*shape: int) -> Ints:
         return np.zeros(shape, np.int32)
 
     def floats(*shape: int) -> Floats:
         return np.zeros(shape)
+
+    def floats32(*shape: int) -> Floats32:
+        return np.zeros(shape, np.float32)
 
     def free(count: int) -> Ints:
         return np.arange(count - 1, -1, -1, dtype=np.int32)
@@ -381,11 +348,18 @@ def make(
         moving_at=np.full(attempts, -1, np.int32),
         histogram=np.zeros((pairs, BUCKETS), np.uint16), samples=ints(pairs),
         host_histogram=ints(hosts, BUCKETS), host_samples=ints(hosts),
-        delay=np.zeros(pairs, np.float32), delay_at=np.zeros(pairs, np.float32),
-        probe_at=np.zeros(pairs, np.float32), origin_delay=floats(hosts),
-        origin_delay_at=floats(hosts), usual_delay=floats(hosts),
-        usual_origin=floats(hosts), bypass_tokens=floats(hosts), pair_underway=ints(pairs),
-        origin_underway=ints(hosts), attempt_among=ints(attempts),
+        delay=floats32(sources), delay_at=floats32(sources), usual=floats32(sources),
+        slow_since=np.full(sources, -1.0, np.float32), slow_seen=floats32(sources),
+        slow_looks=ints(sources),
+        probe_at=floats32(sources), underway=ints(sources),
+        oldest=np.full(sources, -1, np.int32), newest=np.full(sources, -1, np.int32),
+        attempt_row=ints(attempts), attempt_among=ints(attempts), attempt_before=ints(attempts),
+        attempt_after=ints(attempts), attempt_packed=np.zeros(attempts, np.uint8),
+        attempt_until=floats(attempts), usual_delay=floats(hosts),
+        view_at=np.full(hosts, -1.0), view_median=floats(hosts),
+        view_slow=np.zeros(hosts, np.uint8), view_all_slow=np.zeros(hosts, np.uint8),
+        slow_link_since=floats(hosts), view_buffer=floats(hosts + 1),
+        bypass_tokens=np.full(hosts, 4.0), trial_at=np.full(hosts, -NEVER),
         keep_slow=np.full(hosts, 1024.0), keep_slow_at=floats(hosts),
         penalty_until=np.zeros(pairs, np.float32), penalty_strikes=np.zeros(pairs, np.uint8),
         hedge_tokens=floats(hosts),

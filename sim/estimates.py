@@ -1,0 +1,343 @@
+"""What a host learns of its sources: how long each takes for a chunk now, and whose link is full.
+
+Follows ``crates/readpath``: ``source_delay.rs``, ``steering.rs``, ``peer_health.rs``. What is known
+of a source is kept in a row: one per (host, peer) and one per host for the origin.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.compiled import compiled
+from sim.rules import Rules
+from sim.world import BUCKETS, ORIGIN, World
+
+_FIRST_S = 50e-6
+_RATIO = 1.2
+_SAMPLES_MAX = 1024
+_SAMPLES_MIN = 32
+_WEIGHT_UP, _WEIGHT_DOWN, _OUTLIER, _HALF_LIFE = 0.3, 0.5, 4.0, 10.0
+_USUAL_DOUBLES = 60.0
+_FRESH = 2.0
+_LOOK_GAP = 5.0
+_VIEW_AGE = 0.02
+
+
+@compiled
+def row_of(world: World, host: int, source: int) -> int:
+    """Return where what ``host`` knows of a peer, or of the origin, is kept."""
+    hosts = len(world.is_alive)
+    if source == hosts:
+        return len(world.samples) + host
+    return host * hosts + source if len(world.samples) > hosts else source
+
+
+@compiled
+def _faded(world: World, row: int, now: float) -> float:
+    return float(world.delay[row] * 2.0 ** ((world.delay_at[row] - now) / _HALF_LIFE))
+
+
+@compiled
+def _waiting(world: World, row: int, now: float) -> float:
+    """Return how long the oldest fetch under way has waited, per fetch under way."""
+    oldest = world.oldest[row]
+    if oldest < 0:
+        return 0.0
+    return float((now - world.attempt_started[oldest]) / world.underway[row])
+
+
+@compiled
+def estimate(world: World, row: int, now: float) -> float:
+    """Return how long a source takes for one chunk now, seconds; 0: not known."""
+    return max(_faded(world, row, now), _waiting(world, row, now))
+
+
+@compiled
+def begin(world: World, attempt: int) -> None:
+    """Note that a chunk was asked for."""
+    row = world.attempt_row[attempt]
+    world.underway[row] += 1
+    world.attempt_among[attempt] = world.underway[row]
+    last = world.newest[row]
+    world.attempt_before[attempt] = last
+    world.attempt_after[attempt] = -1
+    if last >= 0:
+        world.attempt_after[last] = attempt
+    else:
+        world.oldest[row] = attempt
+    world.newest[row] = attempt
+
+
+@compiled
+def end(world: World, attempt: int) -> None:
+    """Note that a chunk is no longer asked for."""
+    row = world.attempt_row[attempt]
+    world.underway[row] -= 1
+    before, after = world.attempt_before[attempt], world.attempt_after[attempt]
+    if before >= 0:
+        world.attempt_after[before] = after
+    else:
+        world.oldest[row] = after
+    if after >= 0:
+        world.attempt_before[after] = before
+    else:
+        world.newest[row] = before
+
+
+@compiled
+def note_delay(world: World, rules: Rules, attempt: int, now: float, is_answer: bool) -> None:
+    """Note how long a source took, or has taken so far where it gave nothing: a lower bound."""
+    row = world.attempt_row[attempt]
+    among = max(1, max(world.attempt_among[attempt], world.underway[row]))
+    sample = (now - world.attempt_started[attempt]) / among
+    average = _faded(world, row, now)
+    if not is_answer and sample <= average:
+        return
+    if world.delay[row] == 0:
+        known = sample
+    elif sample > average:
+        most = max(average * _OUTLIER, world.delay[row])
+        known = average + _WEIGHT_UP * max(0.0, min(sample, most) - average)
+    else:
+        known = average + _WEIGHT_DOWN * (sample - average)
+    usual, since = world.usual[row], now - world.delay_at[row]
+    if usual == 0:
+        world.usual[row] = known
+    elif known < usual:
+        world.usual[row] = usual - (usual - known) / 16
+    else:
+        world.usual[row] = min(known, usual * 2.0 ** (since / _USUAL_DOUBLES))
+    world.delay[row] = known
+    world.delay_at[row] = now
+    if is_answer and world.attempt_kind[attempt] != ORIGIN:
+        host = world.flight_host[world.attempt_flight[attempt]]
+        seen, sample = world.usual_delay[host], min(known, rules.slack_max)
+        if seen == 0:
+            world.usual_delay[host] = sample
+        else:
+            world.usual_delay[host] += (sample - seen) / (8.0 if sample < seen else 512.0)
+
+
+@compiled
+def note_latency(world: World, attempt: int, time: float) -> None:
+    """Note in the histogram of a peer how long it took."""
+    if world.attempt_kind[attempt] == ORIGIN:
+        return
+    host = world.flight_host[world.attempt_flight[attempt]]
+    pair = world.attempt_row[attempt]
+    bucket = math.ceil(math.log(max(1.0, time / _FIRST_S)) / math.log(_RATIO))
+    bucket = min(BUCKETS - 1, bucket)
+    world.histogram[pair, bucket] += 1
+    world.samples[pair] += 1
+    if world.samples[pair] >= _SAMPLES_MAX:
+        total = 0
+        for index in range(BUCKETS):
+            world.histogram[pair, index] //= 2
+            total += world.histogram[pair, index]
+        world.samples[pair] = total
+    world.host_histogram[host, bucket] += 1
+    world.host_samples[host] += 1
+
+
+@compiled
+def slack(world: World, rules: Rules, host: int) -> float:
+    """Return what a fetch may take longer than usual before it tells anything."""
+    return float(min(rules.slack_max, max(rules.slack_min, 2.0 * world.usual_delay[host])))
+
+
+@compiled
+def origin_now(world: World, host: int, now: float) -> float:
+    """Return what the origin takes; what is known but old is no good news."""
+    row = row_of(world, host, len(world.is_alive))
+    return float(max(estimate(world, row, now), world.usual[row]))
+
+
+@compiled
+def slow_from(world: World, rules: Rules, host: int, now: float) -> float:
+    """Return from which estimate on a peer is slow: slower than one that read the origin first."""
+    return slack(world, rules, host) + rules.loaded_ratio * origin_now(world, host, now)
+
+
+@compiled
+def _slow_bound(world: World, rules: Rules, row: int) -> float:
+    return float(min(rules.own_slow_max, max(rules.own_slow_min, 2.0 * world.usual[row])))
+
+
+@compiled
+def is_fresh(world: World, rules: Rules, row: int, now: float) -> bool:
+    """Return whether what is known of a source tells how things are now."""
+    if world.delay[row] > 0 and now - world.delay_at[row] <= _FRESH:
+        return True
+    return _waiting(world, row, now) > _slow_bound(world, rules, row)
+
+
+@compiled
+def look(world: World, rules: Rules, host: int, now: float) -> None:
+    """Take the view anew where it is old: the median of the peers, and whether all are slow."""
+    if now - world.view_at[host] < _VIEW_AGE:
+        return
+    world.view_at[host] = now
+    hosts = len(world.is_alive)
+    world.view_median[host] = 0.0
+    world.view_all_slow[host] = 0
+    if len(world.samples) == hosts:
+        return  # what is known is shared by all hosts and says nothing of this one's link
+    fresh, known, are_slow = 0, 0, True
+    for peer in range(hosts):
+        row = host * hosts + peer
+        if world.delay[row] == 0 and world.oldest[row] < 0:
+            continue
+        known += 1
+        if is_fresh(world, rules, row, now):
+            world.view_buffer[fresh] = estimate(world, row, now)
+            are_slow = are_slow and world.view_buffer[fresh] > _slow_bound(world, rules, row)
+            fresh += 1
+    median = np.sort(world.view_buffer[:fresh])[(fresh - 1) // 2] if fresh > 0 else 0.0
+    world.view_median[host] = median
+    origin = row_of(world, host, hosts)
+    if world.delay[origin] > 0 or world.oldest[origin] >= 0:
+        known += 1
+        if is_fresh(world, rules, origin, now):
+            fresh += 1
+            time = estimate(world, origin, now)
+            are_slow = are_slow and time > _slow_bound(world, rules, origin)
+            are_slow = are_slow and median <= 4.0 * time
+    enough = fresh >= 3 or (fresh == 2 and known == 2)
+    world.view_all_slow[host] = 1 if are_slow and fresh > 0 else 0
+    if not (are_slow and enough):
+        world.view_slow[host] = 0
+    elif not world.view_slow[host]:
+        world.view_slow[host] = 1
+        world.slow_link_since[host] = now
+
+
+@compiled
+def is_own_link_slow(world: World, rules: Rules, host: int, now: float) -> bool:
+    """Return whether whatever a host asks is late: its own link is full, nobody else's."""
+    if not rules.own_link:
+        return False
+    look(world, rules, host, now)
+    return bool(world.view_slow[host] == 1)
+
+
+@compiled
+def note_slow(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
+    """Look at a peer, and return whether it is slow now."""
+    row = row_of(world, host, peer)
+    is_slow = estimate(world, row, now) > slow_from(world, rules, host, now)
+    if not is_slow:
+        world.slow_since[row] = -1.0
+        world.slow_looks[row] = 0
+        return False
+    if world.slow_since[row] < 0 or now - world.slow_seen[row] > _LOOK_GAP:
+        world.slow_since[row] = now
+        world.slow_looks[row] = 0
+    world.slow_seen[row] = now
+    world.slow_looks[row] += 1
+    return True
+
+
+@compiled
+def note_overtaken(world: World, rules: Rules, attempt: int, now: float) -> None:
+    """Take a fetch that another source overtook late for as many looks as it takes."""
+    row, started = world.attempt_row[attempt], world.attempt_started[attempt]
+    if world.attempt_kind[attempt] == ORIGIN or now - started < rules.loaded_after:
+        return
+    if world.slow_since[row] < 0 or world.slow_since[row] > started:
+        world.slow_since[row] = started
+    world.slow_seen[row] = now
+    world.slow_looks[row] = max(world.slow_looks[row], rules.loaded_looks)
+
+
+@compiled
+def slow_for(world: World, rules: Rules, row: int, now: float) -> float:
+    """Return for how long a peer has been slow at every look, seconds; 0 before enough looks."""
+    since = world.slow_since[row]
+    if since < 0 or world.slow_looks[row] < rules.loaded_looks:
+        return 0.0
+    return float(max(0.0, now - since))
+
+
+@compiled
+def beside_others(world: World, rules: Rules, host: int, ratio: float) -> float:
+    """Return so many times what the host's peers take now, and slack, seconds."""
+    return float(ratio * world.view_median[host] + slack(world, rules, host))
+
+
+@compiled
+def is_loaded(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
+    """Return whether a peer's link is full: it is slow, stands out or lasts, and it alone is."""
+    row = row_of(world, host, peer)
+    time = estimate(world, row, now)
+    if time <= slow_from(world, rules, host, now) or is_own_link_slow(world, rules, host, now):
+        return False
+    look(world, rules, host, now)
+    lasted = slow_for(world, rules, row, now)
+    stands_out = time > beside_others(world, rules, host, rules.stands_out)
+    return (stands_out and lasted >= rules.loaded_after) or lasted >= rules.loaded_lasting
+
+
+@compiled
+def is_origin_calm(world: World, rules: Rules, host: int, now: float) -> bool:
+    """Return whether the origin takes about what it takes at best, or nothing is known of it."""
+    row = row_of(world, host, len(world.is_alive))
+    limit = rules.origin_calm_ratio * world.usual[row] + slack(world, rules, host)
+    return rules.origin_calm_ratio <= 0 or estimate(world, row, now) <= limit
+
+
+@compiled
+def _is_hedged_early(world: World, rules: Rules, host: int, row: int, now: float) -> bool:
+    """Return whether what the origin takes tells when a peer is late, rather than its own p99."""
+    look(world, rules, host, now)
+    if world.view_all_slow[host] or not is_origin_calm(world, rules, host, now):
+        return False
+    return slow_for(world, rules, row, now) >= rules.loaded_after
+
+
+@compiled
+def hedge_delay(world: World, rules: Rules, attempt: int, now: float) -> float:
+    """Return after how long a fetch is late.
+
+    Source: ``crates/readpath/src/peer_health.rs`` and ``round.rs``.
+    """
+    host = world.flight_host[world.attempt_flight[attempt]]
+    row, is_origin = world.attempt_row[attempt], world.attempt_kind[attempt] == ORIGIN
+    own = rules.hedge_max
+    if not is_origin:
+        if world.samples[row] >= _SAMPLES_MIN:
+            own = p99(world.histogram[row], world.samples[row])
+        elif rules.hedge_prior and world.host_samples[host] >= _SAMPLES_MIN:
+            own = p99(world.host_histogram[host], world.host_samples[host])
+    late = rules.hedge_max
+    if rules.load_aware and _is_hedged_early(world, rules, host, row, now):
+        bound = max(
+            rules.hedge_origin_factor * origin_now(world, host, now),
+            beside_others(world, rules, host, rules.stands_out),
+        )
+        late = min(late, bound * max(1, world.underway[row]))
+    return max(rules.hedge_min, min(own, late))
+
+
+@compiled
+def rescue_delay(world: World, rules: Rules, attempt: int) -> float:
+    """Return after how long a fetch over a slow link of one's own is given up for another."""
+    flight, row = world.attempt_flight[attempt], world.attempt_row[attempt]
+    left = world.flight_started[flight] + rules.read_deadline - world.attempt_started[attempt]
+    known = left / 2
+    if world.attempt_kind[attempt] != ORIGIN and world.samples[row] >= _SAMPLES_MIN:
+        known = 2.0 * p99(world.histogram[row], world.samples[row])
+    return float(min(max(rules.hedge_max, known), left / 2))
+
+
+@compiled
+def p99(histogram: NDArray[Any], samples: int) -> float:
+    """Return below which time 99 % of the fetches of a histogram were, seconds."""
+    allowed = samples // 100
+    above = 0
+    for bucket in range(BUCKETS - 1, -1, -1):
+        above += histogram[bucket]
+        if above > allowed:
+            return _FIRST_S * _RATIO**bucket
+    return 0.0

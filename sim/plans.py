@@ -1,0 +1,201 @@
+"""Whom a flight asks, in which order: the line of the ring, the origin, who is passed over.
+
+Follows ``crates/readpath`` (``placement.rs``, ``steering.rs``).
+"""
+
+from sim.compiled import compiled
+from sim.estimates import (
+    beside_others,
+    estimate,
+    is_fresh,
+    is_loaded,
+    is_origin_calm,
+    is_own_link_slow,
+    note_slow,
+    row_of,
+    slow_for,
+    slow_from,
+)
+from sim.rules import Rules
+from sim.world import (
+    BYPASSES,
+    LINE,
+    NEVER,
+    ORIGIN,
+    PASSED_OVER,
+    PEER,
+    PREVIOUS,
+    SLOW_LINKS,
+    Ints,
+    World,
+)
+
+_BYPASS_TOKENS_MAX = 16.0
+_TRIAL_INTERVAL = 2.0
+_FAR_SLOWER = 4.0
+_SLOW_BESIDE = 2.0
+
+
+@compiled
+def _add(world: World, flight: int, source: int, kind: int) -> None:
+    planned = world.flight_planned[flight]
+    world.flight_plan[flight, planned] = source
+    world.flight_kinds[flight, planned] = kind
+    world.flight_planned[flight] = planned + 1
+
+
+@compiled
+def make_plan(world: World, rules: Rules, flight: int) -> None:
+    """Write the sources of a round, first the one to ask first."""
+    host = world.flight_host[flight]
+    origin = len(world.is_alive)
+    world.flight_planned[flight] = 0
+    world.flight_next[flight] = 0
+    world.flight_hedged[flight] = 0
+    world.flight_probe[flight] = -1
+    if rules.uses_peers:
+        place = world.placement[world.flight_content[flight]]
+        slot = world.host_slot[host]
+        line = world.line[slot, world.group[slot, host], place]
+        is_owner = line[0] == host
+        world.flight_owner[flight] = 1 if is_owner else 0
+        if is_owner:
+            _add_previous(world, rules, flight, host, place)
+        elif world.flight_wanted[flight]:
+            _add_peers(world, rules, flight, line)
+            return
+        elif rules.passes_on and line[0] >= 0:
+            _add(world, flight, line[0], PREVIOUS)
+    _add(world, flight, origin, ORIGIN)
+
+
+@compiled
+def _add_peers(world: World, rules: Rules, flight: int, line: Ints) -> None:
+    """Add the peers before this host and the origin; loaded ones come after the origin."""
+    host, now = world.flight_host[flight], world.clock[0]
+    count = 0
+    while count < min(LINE, rules.candidates_max) and line[count] >= 0 and line[count] != host:
+        count += 1
+    steers = rules.load_aware and count > 0
+    if steers:
+        tokens = world.bypass_tokens[host] + rules.bypass_share
+        world.bypass_tokens[host] = min(_BYPASS_TOKENS_MAX, tokens)
+        if is_own_link_slow(world, rules, host, now):
+            world.totals[SLOW_LINKS] += 1
+            if _tries_origin(world, rules, host, now):
+                _add(world, flight, len(world.is_alive), ORIGIN)
+            steers = False
+        else:
+            steers = _may_steer(world, rules, host, line, count, now)
+    for index in range(count):
+        if not steers or not is_loaded(world, rules, host, line[index], now):
+            _add(world, flight, line[index], PEER)
+    if world.flight_planned[flight] == 0 or world.flight_kinds[flight, 0] != ORIGIN:
+        _add(world, flight, len(world.is_alive), ORIGIN)
+    if steers:
+        _add_loaded(world, rules, flight, line, count, now)
+
+
+@compiled
+def _add_loaded(
+    world: World, rules: Rules, flight: int, line: Ints, count: int, now: float
+) -> None:
+    """Add the peers that are passed over, and choose one of them to be probed."""
+    host = world.flight_host[flight]
+    for index in range(count):
+        if is_loaded(world, rules, host, line[index], now):
+            world.totals[PASSED_OVER] += 1
+            _add(world, flight, line[index], PEER)
+            row = row_of(world, host, line[index])
+            is_due = now >= world.probe_at[row] and not world.view_all_slow[host]
+            if world.flight_probe[flight] < 0 and is_due:
+                world.probe_at[row] = now + rules.probe_interval
+                world.flight_probe[flight] = line[index]
+
+
+@compiled
+def _tries_origin(world: World, rules: Rules, host: int, now: float) -> bool:
+    """Return whether the origin is asked once to see whether it is slow as well."""
+    row = row_of(world, host, len(world.is_alive))
+    known_at = max(world.slow_link_since[host], world.trial_at[host], world.delay_at[row])
+    if is_fresh(world, rules, row, now) or now - known_at < _TRIAL_INTERVAL:
+        return False
+    if world.bypass_tokens[host] < 1.0:
+        return False
+    world.trial_at[host] = now
+    world.bypass_tokens[host] -= 1.0
+    return True
+
+
+@compiled
+def _may_steer(world: World, rules: Rules, host: int, line: Ints, count: int, now: float) -> bool:
+    """Return whether loaded peers may be passed over: for another peer, or for the origin."""
+    lasting, least, is_any_free = True, NEVER, False
+    for index in range(count):
+        peer = line[index]
+        row = row_of(world, host, peer)
+        is_slow = note_slow(world, rules, host, peer, now)
+        lasting = lasting and is_slow and slow_for(world, rules, row, now) >= rules.loaded_lasting
+        least = min(least, estimate(world, row, now))
+        is_any_free = is_any_free or not is_loaded(world, rules, host, peer, now)
+    if is_any_free:
+        return True
+    is_calm = is_origin_calm(world, rules, host, now)
+    is_far_slower = least > _FAR_SLOWER * slow_from(world, rules, host, now)
+    if is_calm and (rules.bypass_share >= 1 or world.bypass_tokens[host] >= 1.0):
+        world.bypass_tokens[host] -= 1.0
+    elif not (lasting and (is_calm or is_far_slower)):
+        return False
+    world.totals[BYPASSES] += 1
+    return True
+
+
+@compiled
+def _add_previous(world: World, rules: Rules, flight: int, host: int, place: int) -> None:
+    for index in range(rules.previous_rings):
+        slot = world.host_previous[host, index]
+        if slot < 0:
+            return
+        owner = world.line[slot, world.group[slot, host], place, 0]
+        is_known = owner < 0 or owner == host
+        for planned in range(world.flight_planned[flight]):
+            is_known = is_known or world.flight_plan[flight, planned] == owner
+        if not is_known:
+            _add(world, flight, owner, PREVIOUS)
+
+
+@compiled
+def origin_place(world: World, flight: int) -> int:
+    """Return where in the plan the origin is, or where to go on if it was asked already."""
+    for place in range(world.flight_next[flight], world.flight_planned[flight]):
+        if world.flight_kinds[flight, place] == ORIGIN:
+            return place
+    return int(world.flight_next[flight])
+
+
+@compiled
+def keeps_of_slow(world: World, rules: Rules, attempt: int, host: int, now: float) -> bool:
+    """Return whether what came is kept because the peer it came from, or this host, is slow."""
+    if not rules.load_aware:
+        return False
+    if is_own_link_slow(world, rules, host, now):
+        return True
+    time = estimate(world, world.attempt_row[attempt], now)
+    if world.attempt_kind[attempt] == ORIGIN or time <= slow_from(world, rules, host, now):
+        return False
+    tokens = world.keep_slow[host] + rules.keep_slow_rate * (now - world.keep_slow_at[host])
+    tokens = min(rules.keep_slow_max, tokens)
+    world.keep_slow_at[host] = now
+    world.keep_slow[host] = tokens - 1.0 if tokens >= 1.0 else tokens
+    return bool(tokens >= 1.0)
+
+
+@compiled
+def asks_packed(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
+    """Return whether a peer is asked to compress: this host's link is full, or the peer's."""
+    if rules.compress != 1:
+        return rules.compress == 2
+    if is_own_link_slow(world, rules, host, now) or is_loaded(world, rules, host, peer, now):
+        return True
+    time = estimate(world, row_of(world, host, peer), now)
+    return time > beside_others(world, rules, host, _SLOW_BESIDE)
