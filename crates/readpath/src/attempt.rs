@@ -97,12 +97,14 @@ impl Sources {
             accepts_compressed: false,
         };
         let deadline = Instant::now() + self.config.peer_deadline;
-        let underway = health.delay.begin(Instant::now());
+        let started = Instant::now();
+        let underway = health.delay.begin(started);
         let fetch = self.peers.fetch(&candidate.address, request, deadline);
         if let Ok(Ok(bytes)) = timeout_at(deadline, fetch).await
             && want.digest.matches(&bytes)
         {
             underway.answered();
+            self.note_probe(health, started.elapsed());
         }
     }
 

@@ -101,7 +101,7 @@ impl Default for ReadPathConfig {
             distance_threshold: Threshold::ANY,
             candidates_max: 2,
             keep: Keep::SecondTouch,
-            load_aware: false,
+            load_aware: true,
             hedge_enabled: true,
             hedge_min: Duration::from_millis(20),
             hedge_max: Duration::from_secs(1),

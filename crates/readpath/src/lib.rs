@@ -52,6 +52,7 @@ mod scenarios;
 mod serve;
 mod source_delay;
 mod sources;
+mod sources_now;
 mod steering;
 mod streams;
 mod tier;

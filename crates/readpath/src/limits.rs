@@ -72,7 +72,8 @@ pub const RETRY_RATIO: f64 = 0.1;
 pub const RETRY_PER_SECOND: f64 = 5.0;
 /// Hedges that may be saved up.
 pub const HEDGE_TOKENS_MAX: f64 = 16.0;
-/// A late source is hedged after as many times what the origin takes, whatever its own p99.
+/// A late source is hedged after as many times what the origin takes, whatever its own p99, while the
+/// origin takes what is usual for it.
 pub const HEDGE_ORIGIN_RATIO: f64 = 4.0;
 /// A peer is loaded when a chunk from it takes as many times what one from the origin takes.
 pub const LOADED_RATIO: f64 = 1.25;
@@ -80,6 +81,46 @@ pub const LOADED_RATIO: f64 = 1.25;
 pub const LOADED_SLACK_MIN: Duration = Duration::from_millis(1);
 /// The most that the usual time of fetches makes of that: where all peers are slow they are loaded.
 pub const LOADED_SLACK_MAX: Duration = Duration::from_millis(5);
+/// And as many times the median of this host's peers now, with the same addition: a link of one's own
+/// that is full makes all of them slow, and so does a storm.
+pub const STANDS_OUT_RATIO: f64 = 4.0;
+/// For so long must each look find a peer slow before it counts as loaded: a convoy is over sooner.
+pub const LOADED_AFTER: Duration = Duration::from_millis(300);
+/// And so many times: two per fetch.
+pub const LOADED_LOOKS_MIN: u32 = 8;
+/// After which it counts as loaded even where all peers are, and the budget no longer bounds those who
+/// leave it.
+pub const LASTING_AFTER: Duration = Duration::from_millis(500);
+/// A peer that nobody looked at for so long begins anew.
+pub const LOOK_GAP_MAX: Duration = Duration::from_secs(10);
+/// The origin takes the place of loaded peers while it takes at most as many times what is usual for it.
+pub const ORIGIN_USUAL_RATIO: f64 = 2.0;
+/// Where peers have taken as many times the limit for long, the origin takes their place however slow.
+pub const DRASTIC_RATIO: f64 = 4.0;
+/// Chunks read from the origin in place of peers that are loaded for a moment, per planned fetch.
+pub const BYPASS_RATIO: f64 = 0.05;
+/// Those that may be saved up.
+pub const BYPASS_TOKENS_MAX: f64 = 16.0;
+/// Those at the start.
+pub const BYPASS_TOKENS_INITIAL: f64 = 4.0;
+/// How old what is known of all sources together may be.
+pub const SOURCES_NOW_AGE: Duration = Duration::from_millis(20);
+/// A source says nothing of this host's link after so long without an answer.
+pub const SOURCE_FRESH: Duration = Duration::from_secs(2);
+/// Sources that must be slow before this host's own link is blamed; all, where only two are known.
+pub const OWN_LINK_SOURCES_MIN: usize = 3;
+/// A source is slow when a chunk takes more than this many times what is usual for it,
+pub const OWN_LINK_RATIO: f64 = 2.0;
+/// at least this long,
+pub const OWN_LINK_SLOW_MIN: Duration = Duration::from_millis(2);
+/// and in any case from here on: a link may have been full from the start.
+pub const OWN_LINK_SLOW_MAX: Duration = Duration::from_millis(5);
+/// So long it is blamed on while no source says otherwise, few of them as there may be.
+pub const OWN_LINK_MEMORY: Duration = Duration::from_secs(10);
+/// An origin that is as many times faster than the peers stands out: the link is not to blame.
+pub const OWN_LINK_ORIGIN_RATIO: f64 = 4.0;
+/// How often a host behind a slow link reads a chunk from an origin that it knows nothing new of.
+pub const ORIGIN_TRIAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Chunks that are read from the origin at a time in place of loaded peers.
 pub const BYPASS_INFLIGHT_MAX: usize = 64;
 /// Chunks of slow peers that are kept at once.
@@ -89,7 +130,7 @@ pub const KEEP_SLOW_PER_SECOND: f64 = 64.0;
 /// Time between two probes of a loaded peer at first; doubles up to the maximum, with jitter.
 pub const PROBE_MIN: Duration = Duration::from_millis(100);
 /// Longest time between two probes of a loaded peer.
-pub const PROBE_MAX: Duration = Duration::from_secs(2);
+pub const PROBE_MAX: Duration = Duration::from_secs(1);
 /// Fetches from a peer before its p99 is trusted.
 pub const LATENCY_SAMPLES_MIN: u32 = 32;
 /// First penalty of a peer that is dead or stalled; doubles up to the maximum, with jitter.

@@ -37,6 +37,8 @@ pub const PEER_PROBES: &str = "acstor_peer_probes";
 pub const PEER_SLOW_KEPT: &str = "acstor_peer_slow_kept";
 /// Peers slower than the origin now.
 pub const PEERS_LOADED: &str = "acstor_peers_loaded";
+/// Whether this host's own link is what makes its sources slow.
+pub const OWN_LINK_SLOW: &str = "acstor_own_link_slow";
 /// Chunks that another host owned in a ring that is remembered, by where they came from.
 pub const REMAPPED_CHUNKS: &str = "acstor_remapped_chunks";
 /// The bytes of those.
@@ -107,7 +109,7 @@ pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 51] = [
+pub const ALL: [&str; 52] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -156,6 +158,7 @@ pub const ALL: [&str; 51] = [
     PEER_PROBES,
     PEER_SLOW_KEPT,
     PEERS_LOADED,
+    OWN_LINK_SLOW,
     REMAPPED_CHUNKS,
     REMAPPED_BYTES,
     DISTANCE_THRESHOLD,

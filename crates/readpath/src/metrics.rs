@@ -75,6 +75,7 @@ pub(crate) struct Gauges {
     pub(crate) reads_waiting: Gauge,
     pub(crate) distance_threshold: Gauge,
     pub(crate) peers_loaded: Gauge,
+    pub(crate) own_link_slow: Gauge,
 }
 
 impl Gauges {
@@ -108,6 +109,7 @@ impl Gauges {
             &gauges.distance_threshold,
         );
         add(names::PEERS_LOADED, "Peers slower than the origin", &gauges.peers_loaded);
+        add(names::OWN_LINK_SLOW, "Whether all sources are slow", &gauges.own_link_slow);
         add(names::DISKS, "Disks attached", &gauges.disks);
         add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges

@@ -101,6 +101,9 @@ pub(crate) struct OriginQueue {
     state: Mutex<State>,
     /// Wakes worker threads.
     available: Condvar,
+    /// Wakes the workers of tests, which are tasks.
+    #[cfg(test)]
+    pub(crate) submitted: tokio::sync::Notify,
     queue_max: usize,
     run_max_bytes: usize,
     prefetch_workers_max: usize,
@@ -112,6 +115,8 @@ impl OriginQueue {
         OriginQueue {
             state: Mutex::new(State::default()),
             available: Condvar::new(),
+            #[cfg(test)]
+            submitted: tokio::sync::Notify::new(),
             queue_max: config.origin_queue_max,
             run_max_bytes: config.origin_run_max_bytes,
             // Half of the threads, rounded down, so that a demand read finds one free.
@@ -128,6 +133,8 @@ impl OriginQueue {
             added += usize::from(self.submit_one(&mut state, miss, now));
         }
         drop(state);
+        #[cfg(test)]
+        (0..added).for_each(|_| self.submitted.notify_one());
         if added > 1 {
             self.available.notify_all();
         } else if added == 1 {

@@ -45,8 +45,9 @@ outcomes! {
 }
 
 outcomes! {
-    /// Who was asked in place of a loaded peer.
-    Bypass { Peer = "peer", Origin = "origin", Denied = "denied", }
+    /// Who was asked in place of a loaded peer; or the origin by a host whose own link is slow, to learn
+    /// how it does.
+    Bypass { Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
 }
 
 outcomes! {

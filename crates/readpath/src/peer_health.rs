@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
-use crate::source_delay::SourceDelay;
+use crate::source_delay::{Current, SourceDelay};
 use crate::{jitter, limits};
 
 /// Whether a peer may be asked.
@@ -43,12 +43,21 @@ pub(crate) struct PeerHealth {
     inner: Mutex<Inner>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct SlowLooks {
+    first: Instant,
+    last: Instant,
+    count: u32,
+}
+
 #[derive(Debug)]
 struct Inner {
     state: PeerState,
     latency: LatencyWindow,
     /// When a loaded peer may be probed next, and for the how many-th time in a row.
     probe: (Option<Instant>, u32),
+    /// The looks in a row that found it slow.
+    slow: Option<SlowLooks>,
 }
 
 impl PeerHealth {
@@ -62,6 +71,7 @@ impl PeerHealth {
                 state: PeerState::Trusted,
                 latency: LatencyWindow::new(),
                 probe: (None, 0),
+                slow: None,
             }),
         }
     }
@@ -113,9 +123,40 @@ impl PeerHealth {
         true
     }
 
+    /// Sees to it that the peer is probed again at once: it answers fast.
+    pub(crate) fn probe_soon(&self) {
+        self.inner.lock().probe = (None, 0);
+    }
+
+    /// Notes a look that found the peer slow or not.
+    pub(crate) fn note_look(&self, is_slow: bool, now: Instant) {
+        let mut inner = self.inner.lock();
+        inner.slow = match inner.slow {
+            _ if !is_slow => None,
+            Some(looks) if now.saturating_duration_since(looks.last) <= limits::LOOK_GAP_MAX => {
+                Some(SlowLooks { last: now, count: looks.count.saturating_add(1), ..looks })
+            }
+            _ => Some(SlowLooks { first: now, last: now, count: 1 }),
+        };
+    }
+
+    /// For how long all looks have found it slow; `None` where the last one did not, or too few did.
+    pub(crate) fn slow_for(&self) -> Option<Duration> {
+        let looks = self.inner.lock().slow?;
+        let is_enough = looks.count >= limits::LOADED_LOOKS_MIN;
+        is_enough.then(|| looks.last.saturating_duration_since(looks.first))
+    }
+
     /// Notes that a fetch was given up after `time` because another source was faster.
-    pub(crate) fn overtaken(&self, time: Duration) {
-        self.inner.lock().latency.record(time);
+    pub(crate) fn overtaken(&self, time: Duration, now: Instant) {
+        let mut inner = self.inner.lock();
+        inner.latency.record(time);
+        if time >= limits::LOADED_AFTER {
+            // As good as many looks: it was slow all the while.
+            let first = now.checked_sub(time).unwrap_or(now);
+            let first = inner.slow.map_or(first, |looks| looks.first.min(first));
+            inner.slow = Some(SlowLooks { first, last: now, count: limits::LOADED_LOOKS_MIN });
+        }
     }
 
     /// Notes that the peer is dead or stalled.
@@ -144,6 +185,12 @@ impl PeerHealth {
             return max;
         }
         inner.latency.p99().clamp(min, max)
+    }
+
+    /// What 99 of 100 fetches take at most; `None` where too few are known.
+    pub(crate) fn p99(&self) -> Option<Duration> {
+        let inner = self.inner.lock();
+        (inner.latency.samples() >= limits::LATENCY_SAMPLES_MIN).then(|| inner.latency.p99())
     }
 }
 
@@ -175,16 +222,21 @@ impl PeerTable {
             .clone()
     }
 
-    /// How many peers take longer than `limit` for a chunk now.
-    pub(crate) fn slower_than(&self, limit: Duration, now: Instant) -> usize {
+    /// How the peers do that something new is known of, and how many ever answered.
+    pub(crate) fn current(&self, now: Instant) -> (Vec<Current>, usize) {
         let peers = self.peers.read();
-        let estimates = peers.values().filter_map(|peer| peer.delay.estimate(now));
-        estimates.filter(|estimate| *estimate > limit).count()
+        let known = peers.values().filter(|peer| peer.delay.is_known()).count();
+        (peers.values().filter_map(|peer| peer.delay.current(now)).collect(), known)
+    }
+
+    /// How many peers `is_counted` says yes to.
+    pub(crate) fn count(&self, is_counted: impl Fn(&PeerHealth) -> bool) -> usize {
+        self.peers.read().values().filter(|peer| is_counted(peer)).count()
     }
 
     /// How many peers are not trusted now.
     pub(crate) fn penalised(&self) -> usize {
-        self.peers.read().values().filter(|peer| !peer.is_trusted()).count()
+        self.count(|peer| !peer.is_trusted())
     }
 }
 
@@ -222,6 +274,30 @@ mod tests {
         peer.lied(now, HOUR);
         assert!(!peer.admit(now + HOUR - Duration::from_secs(1), TRIAL));
         assert!(peer.admit(now + HOUR, TRIAL));
+    }
+
+    #[test]
+    fn test_slow_for_counts_unbroken_looks_only() {
+        let peer = PeerHealth::new("a", 1);
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        assert_eq!(peer.slow_for(), None);
+        for number in 0..limits::LOADED_LOOKS_MIN {
+            assert_eq!(peer.slow_for(), None, "too few looks");
+            peer.note_look(true, start + number * second);
+        }
+        assert_eq!(peer.slow_for(), Some((limits::LOADED_LOOKS_MIN - 1) * second));
+        peer.note_look(true, start + 9 * second + limits::LOOK_GAP_MAX);
+        assert_eq!(peer.slow_for(), None, "nobody looked for a while");
+        for number in 20..40 {
+            peer.note_look(true, start + number * second);
+        }
+        peer.note_look(false, start + 40 * second);
+        assert_eq!(peer.slow_for(), None);
+        peer.overtaken(limits::LOADED_AFTER / 2, start + 41 * second);
+        assert_eq!(peer.slow_for(), None);
+        peer.overtaken(second, start + 42 * second);
+        assert_eq!(peer.slow_for(), Some(second), "it did not answer all the while");
     }
 
     #[test]

@@ -311,6 +311,7 @@ impl ReadPath {
         gauges.ring_generation.set(as_gauge(self.rings.generation()));
         gauges.distance_threshold.set(i64::from(self.distance_threshold().0));
         gauges.peers_loaded.set(sources.loaded_peers() as i64);
+        gauges.own_link_slow.set(i64::from(sources.is_own_link_slow()));
         gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
         sources.metrics.preload.set_jobs(self.preloads.counts());
         sources.metrics.preload.set_working_sets(self.working_set_totals());

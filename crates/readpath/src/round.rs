@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -13,6 +14,7 @@ use crate::attempt::{AttemptFailure, AttemptResult};
 use crate::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
 use crate::origin_queue::OriginAnswer;
 use crate::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
+use crate::peer_health::PeerHealth;
 use crate::placement::{Candidate, Plan};
 use crate::sources::{Sources, Want};
 use crate::{Tier, limits};
@@ -140,7 +142,7 @@ impl Round<'_> {
             if wishes.origin_now {
                 self.start_origin_beside_peer(&wishes);
             }
-            let hedge_at = self.hedge_at();
+            let hedge_at = self.hedge_at(&wishes);
             tokio::select! {
                 biased;
                 (position, result) = finished(&mut self.running) => {
@@ -194,7 +196,11 @@ impl Round<'_> {
         wishes: &Wishes,
         now: Instant,
     ) -> Option<Attempt> {
-        let peer_deadline = self.sources.config.peer_deadline;
+        let peer_deadline = match self.sources.is_own_link_slow() {
+            // Asked again elsewhere, the chunk would come over this host's slow link twice.
+            true => wishes.deadline.saturating_duration_since(now) / 2,
+            false => self.sources.config.peer_deadline,
+        };
         if !candidate.health.admit(now, peer_deadline) {
             self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
             return None;
@@ -238,31 +244,57 @@ impl Round<'_> {
         }
     }
 
-    /// When the peer that is being asked counts as late; `None` where no hedge may follow.
-    fn hedge_at(&self) -> Option<Instant> {
+    /// When the source that is being asked counts as late; `None` where no hedge may follow.
+    fn hedge_at(&self, wishes: &Wishes) -> Option<Instant> {
         if self.hedge == HedgeState::Spent || self.next.is_empty() {
             return None;
         }
         let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
         let config = &self.sources.config;
+        let peer = peer.as_ref().map(|candidate| &*candidate.health);
+        if self.sources.is_own_link_slow() {
+            return Some(*started + self.rescue_after(peer, *started, wishes));
+        }
         if self.hedge == HedgeState::Rescue {
             return Some(*started + config.hedge_max);
         }
-        // A p99 that was learnt while the peer was slow must not put the hedge off: what the origin
-        // would have taken bounds it.
-        let origin = self.sources.steering.origin.estimate(Instant::now());
-        let latest = origin.map_or(config.hedge_max, |time| {
-            time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(config.hedge_min, config.hedge_max)
-        });
-        let own = match peer {
-            Some(candidate) => candidate.health.hedge_delay(config.hedge_min, config.hedge_max),
-            None => latest,
+        let steering = &self.sources.steering;
+        let Some(peer) = peer else {
+            let origin =
+                steering.origin.estimate(Instant::now()).map_or(config.hedge_max, |time| {
+                    time.mul_f64(limits::HEDGE_ORIGIN_RATIO)
+                        .clamp(config.hedge_min, config.hedge_max)
+                });
+            return Some(*started + origin);
         };
-        Some(*started + if config.load_aware { own.min(latest) } else { own })
+        let own = peer.hedge_delay(config.hedge_min, config.hedge_max);
+        if !config.load_aware {
+            return Some(*started + own);
+        }
+        // A p99 that was learnt while the peer was slow must not put the hedge off.
+        let view = self.sources.sources_now(Instant::now());
+        let late = steering.late_after(peer, &view).unwrap_or(config.hedge_max);
+        Some(*started + own.min(late.max(config.hedge_min)))
+    }
+
+    /// How long a host behind a slow link waits before it asks for a chunk a second time.
+    fn rescue_after(
+        &self,
+        peer: Option<&PeerHealth>,
+        started: Instant,
+        wishes: &Wishes,
+    ) -> Duration {
+        let half = wishes.deadline.saturating_duration_since(started) / 2;
+        let p99 = peer.and_then(PeerHealth::p99);
+        p99.map_or(half, |p99| (p99 * 2).max(self.sources.config.hedge_max).min(half))
     }
 
     fn start_hedge(&mut self, wishes: &Wishes) {
-        let is_rescue = self.hedge == HedgeState::Rescue;
+        let is_own_link_slow = self.sources.is_own_link_slow();
+        if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| Instant::now() < at) {
+            return; // since it was to start
+        }
+        let is_rescue = is_own_link_slow || self.hedge == HedgeState::Rescue;
         if !is_rescue && !self.sources.hedge_budget.try_take(Instant::now()) {
             self.sources.metrics.hedge(Hedge::Denied);
             self.hedge = HedgeState::Rescue;
@@ -296,9 +328,11 @@ impl Round<'_> {
                 if attempt.is_hedge {
                     self.sources.metrics.hedge(Hedge::Won);
                 }
+                let now = Instant::now();
                 for loser in self.running.drain(..) {
                     if let Some(peer) = loser.peer {
-                        peer.health.overtaken(loser.started.elapsed());
+                        let time = now.saturating_duration_since(loser.started);
+                        peer.health.overtaken(time, now);
                         self.sources.metrics.peer_fetch(PeerFetch::Overtaken);
                     }
                 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::limits;
+
 /// Weight of a sample above the average.
 const WEIGHT_UP: f64 = 0.3;
 /// Weight of a sample below it: good news is believed sooner, a wrong guess costs one read.
@@ -21,6 +23,12 @@ const WEIGHT_DOWN: f64 = 0.5;
 const OUTLIER_RATIO: f64 = 4.0;
 /// Time without a sample after which the average counts half.
 const HALF_LIFE: Duration = Duration::from_secs(10);
+/// Share of the difference by which what is usual follows an average below it.
+const USUAL_DOWN: f64 = 1.0 / 16.0;
+/// Time in which what is usual doubles at most: a load is not taken for usual within minutes.
+const USUAL_DOUBLES: Duration = Duration::from_secs(60);
+/// What is usual is never taken for less, seconds.
+const USUAL_MIN: f64 = 50e-6;
 
 /// The estimate of one source. Times are divided by the number of chunks that were under way.
 #[derive(Debug, Default)]
@@ -32,9 +40,26 @@ pub(crate) struct SourceDelay {
 struct State {
     /// Seconds.
     average: f64,
+    /// Seconds from one chunk of a burst to the next: the time of each answer by how many there were
+    /// meanwhile.
+    interval: f64,
+    /// Answers so far.
+    answered: u64,
+    /// Seconds, near the lower end of the averages; a number where there is a sample.
+    usual: f64,
     sampled: Option<Instant>,
     /// When the fetches under way began, oldest first.
     began: VecDeque<Instant>,
+}
+
+/// A source that something new is known of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    pub(crate) estimate: Duration,
+    /// That, or the time from one chunk of a burst to the next where it is longer.
+    pub(crate) longest: Duration,
+    /// Whether that is much more than what is usual for it.
+    pub(crate) is_slow: bool,
 }
 
 /// One fetch under way. Dropped without an answer it counts with the time so far, as a lower bound.
@@ -44,6 +69,8 @@ pub(crate) struct Underway {
     began: Instant,
     /// How many were under way when it began, itself included.
     among: usize,
+    /// Answers before it began.
+    answered_before: u64,
     is_answered: bool,
 }
 
@@ -52,9 +79,9 @@ impl SourceDelay {
     pub(crate) fn begin(self: &Arc<Self>, now: Instant) -> Underway {
         let mut state = self.state.lock();
         state.began.push_back(now);
-        let among = state.began.len();
+        let (among, answered_before) = (state.began.len(), state.answered);
         drop(state);
-        Underway { delay: self.clone(), began: now, among, is_answered: false }
+        Underway { delay: self.clone(), began: now, among, answered_before, is_answered: false }
     }
 
     /// Seconds that one chunk takes now; `None` where nothing is known.
@@ -69,14 +96,62 @@ impl SourceDelay {
         Some(Duration::from_secs_f64(average.max(waiting)))
     }
 
+    /// What one chunk takes where the source is well; `None` where nothing is known.
+    pub(crate) fn usual(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        state.sampled.map(|_| Duration::from_secs_f64(state.usual))
+    }
+
+    /// Whether it ever answered.
+    pub(crate) fn is_known(&self) -> bool {
+        self.state.lock().sampled.is_some()
+    }
+
+    /// Fetches under way.
+    pub(crate) fn underway(&self) -> usize {
+        self.state.lock().began.len()
+    }
+
+    /// How the source does now; `None` where the last answer is too old to tell, unless one that is
+    /// under way waits so long that it tells.
+    pub(crate) fn current(&self, now: Instant) -> Option<Current> {
+        let state = self.state.lock();
+        let waiting = state.waiting(now);
+        let usual = if state.sampled.is_some() { state.usual } else { 0.0 };
+        let limit = (usual * limits::OWN_LINK_RATIO).clamp(
+            limits::OWN_LINK_SLOW_MIN.as_secs_f64(),
+            limits::OWN_LINK_SLOW_MAX.as_secs_f64(),
+        );
+        let is_fresh = state
+            .sampled
+            .is_some_and(|at| now.saturating_duration_since(at) <= limits::SOURCE_FRESH);
+        let seconds = match is_fresh {
+            true => state.faded(now).max(waiting).max(state.interval),
+            false if waiting > limit => waiting,
+            false => return None,
+        };
+        let estimate = if is_fresh { state.faded(now).max(waiting) } else { waiting };
+        Some(Current {
+            estimate: Duration::from_secs_f64(estimate),
+            longest: Duration::from_secs_f64(seconds),
+            is_slow: seconds > limit,
+        })
+    }
+
     fn end(&self, fetch: &Underway, now: Instant) {
         let mut state = self.state.lock();
         let among = fetch.among.max(state.began.len()).max(1);
         if let Some(position) = state.began.iter().position(|began| *began == fetch.began) {
             state.began.remove(position);
         }
-        let sample = now.saturating_duration_since(fetch.began).as_secs_f64() / among as f64;
+        let time = now.saturating_duration_since(fetch.began).as_secs_f64();
+        let sample = time / among as f64;
         let average = state.faded(now);
+        if fetch.is_answered {
+            state.answered += 1;
+            let meanwhile = (state.answered - fetch.answered_before).max(1);
+            state.note_interval(time / meanwhile as f64);
+        }
         if !fetch.is_answered && sample <= average {
             return; // a lower bound that tells nothing new
         }
@@ -89,6 +164,7 @@ impl SourceDelay {
             }
             Some(_) => average + WEIGHT_DOWN * (sample - average),
         };
+        state.note_usual(now);
         state.sampled = Some(now);
     }
 }
@@ -98,6 +174,30 @@ impl State {
         let Some(sampled) = self.sampled else { return 0.0 };
         let age = now.saturating_duration_since(sampled).as_secs_f64();
         self.average * (-age / HALF_LIFE.as_secs_f64()).exp2()
+    }
+
+    /// Follows the answers of a burst, the first of which come long before their share of its time.
+    fn note_interval(&mut self, sample: f64) {
+        self.interval = match self.sampled {
+            None => sample,
+            Some(_) => self.interval + WEIGHT_UP * (sample - self.interval),
+        };
+    }
+
+    /// Follows a new average; the sample before is still the last.
+    fn note_usual(&mut self, now: Instant) {
+        self.usual = match self.sampled {
+            None => self.average,
+            Some(_) if self.average < self.usual => {
+                self.usual - (self.usual - self.average) * USUAL_DOWN
+            }
+            Some(before) => {
+                let doublings = now.saturating_duration_since(before).as_secs_f64()
+                    / USUAL_DOUBLES.as_secs_f64();
+                (self.usual * doublings.min(60.0).exp2()).min(self.average)
+            }
+        }
+        .max(USUAL_MIN);
     }
 
     fn waiting(&self, now: Instant) -> f64 {
@@ -176,11 +276,60 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn test_current_is_slow_from_the_first_answer_of_a_burst_on() {
+        let delay: Arc<SourceDelay> = Arc::default();
+        for _ in 0..3 {
+            let burst: Vec<Underway> = (0..16).map(|_| delay.begin(Instant::now())).collect();
+            for fetch in burst {
+                tokio::time::sleep(20 * MILLI).await;
+                fetch.answered();
+                assert!(delay.current(Instant::now()).unwrap().is_slow);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn test_estimate_fades_so_that_the_source_is_tried_again() {
         let delay: Arc<SourceDelay> = Arc::default();
         answers(&delay, 100 * MILLI, 20).await;
         tokio::time::sleep(7 * HALF_LIFE).await;
         assert!(millis(&delay) < 1.0, "{}", millis(&delay));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_usual_is_the_lower_end_and_forgets_within_minutes() {
+        let delay: Arc<SourceDelay> = Arc::default();
+        assert_eq!(delay.usual(), None);
+        answers(&delay, 40 * MILLI, 10).await;
+        answers(&delay, 2 * MILLI, 100).await;
+        let usual = delay.usual().unwrap();
+        assert!(usual < 3 * MILLI, "{usual:?}");
+        answers(&delay, 50 * MILLI, 200).await;
+        let usual = delay.usual().unwrap();
+        assert!(usual < 4 * MILLI, "ten seconds of load are not usual: {usual:?}");
+        assert!(millis(&delay) > 40.0);
+        answers(&delay, 50 * MILLI, 6000).await;
+        let usual = delay.usual().unwrap();
+        assert!(usual > 40 * MILLI, "five minutes are: {usual:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_current_is_slow_by_what_is_usual_and_by_any_measure() {
+        let delay: Arc<SourceDelay> = Arc::default();
+        assert!(delay.current(Instant::now()).is_none());
+        answers(&delay, 20 * MILLI, 5).await;
+        assert!(delay.current(Instant::now()).unwrap().is_slow, "slow from the start");
+        answers(&delay, MILLI, 60).await;
+        assert!(!delay.current(Instant::now()).unwrap().is_slow);
+        answers(&delay, 4 * MILLI, 20).await;
+        assert!(delay.current(Instant::now()).unwrap().is_slow, "four times what is usual");
+        tokio::time::sleep(limits::SOURCE_FRESH + MILLI).await;
+        assert!(delay.current(Instant::now()).is_none(), "too old to tell");
+        let stalled = delay.begin(Instant::now());
+        assert!(delay.current(Instant::now()).is_none());
+        tokio::time::sleep(100 * MILLI).await;
+        assert!(delay.current(Instant::now()).unwrap().is_slow, "what is under way tells");
+        drop(stalled);
     }
 
     proptest! {

@@ -1,9 +1,16 @@
-//! Away from owners whose link is full: never worse than reading the origin and keeping it here.
+//! Away from owners whose link is full, and no byte twice where this host's own link is.
 //!
-//! An owner counts as loaded when one chunk from it takes longer than one from the origin and the
-//! usual way between two hosts together: longer, that is, than one which the owner must read from the
-//! origin first. Then the next in line is asked, then the origin, then the loaded ones. With even
-//! traffic nobody is loaded, and nothing changes.
+//! An owner is slow when one chunk from it takes longer than one from the origin and the usual way
+//! between two hosts together: longer, that is, than one which the owner must read from the origin
+//! first. It is *loaded*, and passed over, when it is slow for a while and stands out among this
+//! host's peers, or is slow for long. Then the next in line is asked; where all are loaded, the origin,
+//! out of a budget, and only while the origin itself is as fast as ever: in a boot storm everybody
+//! waits for the same chunk at once, and if all turned to the origin, those who must read it for
+//! everybody would wait behind them.
+//!
+//! Where all sources are slow, this host's own link is to blame ([`crate::sources_now`]). Then nothing
+//! is asked for twice (no hedge but the one before the guest's deadline, no probe), the line stays as
+//! it is, and whatever comes is kept.
 //!
 //! Source: the power of two choices (Mitzenmacher, IEEE TPDS 12(10), 2001), by estimated time. Differs:
 //! no choice is drawn at random, since the line that the ring gives keeps a chunk at few hosts; one
@@ -14,15 +21,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::flight::Side;
 use crate::limits;
 use crate::outcome::{Bypass, PeerSkip};
+use crate::peer_health::PeerHealth;
 use crate::placement::{Candidate, Plan};
 use crate::source_delay::SourceDelay;
 use crate::sources::Sources;
+use crate::sources_now::SourcesNow;
 use crate::token_bucket::TokenBucket;
 
 /// What steering knows beside the estimates of the peers.
@@ -33,8 +43,22 @@ pub(crate) struct Steering {
     usual: AtomicU64,
     /// One per chunk that is read from the origin in place of a loaded peer.
     permits: Arc<Semaphore>,
+    /// Chunks read from the origin in place of peers that are loaded for a moment.
+    bypass_budget: TokenBucket,
     /// What slow peers sent and is kept.
     keep_budget: TokenBucket,
+    sources_now: Mutex<Option<SourcesNow>>,
+    /// Since when nothing is known of the origin behind a slow link, or when it was last tried.
+    origin_trial: Mutex<Option<Instant>>,
+}
+
+/// What a look at a peer found.
+#[derive(Clone, Copy, Debug)]
+struct PeerLoad {
+    estimate: Duration,
+    /// For how long it has been slow.
+    slow_for: Duration,
+    is_loaded: bool,
 }
 
 impl Steering {
@@ -43,17 +67,25 @@ impl Steering {
             origin: Arc::default(),
             usual: AtomicU64::new(0),
             permits: Arc::new(Semaphore::new(limits::BYPASS_INFLIGHT_MAX)),
+            bypass_budget: TokenBucket::new(
+                limits::BYPASS_TOKENS_MAX,
+                limits::BYPASS_TOKENS_INITIAL,
+                limits::BYPASS_RATIO,
+                0.0,
+            ),
             keep_budget: TokenBucket::new(
                 limits::KEEP_SLOW_TOKENS_MAX,
                 limits::KEEP_SLOW_TOKENS_MAX,
                 0.0,
                 limits::KEEP_SLOW_PER_SECOND,
             ),
+            sources_now: Mutex::default(),
+            origin_trial: Mutex::default(),
         }
     }
 
     /// Notes how long a peer now takes for one chunk.
-    pub(crate) fn note(&self, estimate: Duration) {
+    fn note(&self, estimate: Duration) {
         let sample = estimate.min(limits::LOADED_SLACK_MAX).as_nanos() as u64;
         let usual = self.usual.load(Ordering::Relaxed);
         // Near the lower end of what is seen, so that load is not taken for usual.
@@ -66,12 +98,67 @@ impl Steering {
         self.usual.store(next, Ordering::Relaxed);
     }
 
-    /// From which estimate on a peer counts as loaded.
-    pub(crate) fn loaded_from(&self, now: Instant) -> Duration {
+    /// What is added wherever times are compared.
+    fn slack(&self) -> Duration {
         let usual = Duration::from_nanos(self.usual.load(Ordering::Relaxed));
-        let slack = (usual * 2).clamp(limits::LOADED_SLACK_MIN, limits::LOADED_SLACK_MAX);
-        let origin = self.origin.estimate(now).unwrap_or_default();
-        slack + origin.mul_f64(limits::LOADED_RATIO)
+        (usual * 2).clamp(limits::LOADED_SLACK_MIN, limits::LOADED_SLACK_MAX)
+    }
+
+    /// What the origin takes: that its last answer is long ago is no good news.
+    pub(crate) fn origin_time(&self, now: Instant) -> Option<Duration> {
+        self.origin.estimate(now).max(self.origin.usual())
+    }
+
+    /// From which estimate on a peer counts as slow.
+    fn slow_from(&self, now: Instant) -> Duration {
+        let origin = self.origin_time(now).unwrap_or_default();
+        self.slack() + origin.mul_f64(limits::LOADED_RATIO)
+    }
+
+    /// From which estimate on a peer stands out among this host's peers.
+    fn stands_out_from(&self, view: &SourcesNow) -> Duration {
+        view.median.mul_f64(limits::STANDS_OUT_RATIO) + self.slack()
+    }
+
+    /// Whether the origin takes what is usual for it, as far as is known.
+    fn is_origin_usual(&self, now: Instant) -> bool {
+        match (self.origin.estimate(now), self.origin.usual()) {
+            (Some(estimate), Some(usual)) => {
+                estimate <= usual.mul_f64(limits::ORIGIN_USUAL_RATIO) + self.slack()
+            }
+            _ => true,
+        }
+    }
+
+    /// After how long a peer that has been slow for a while is late by what others take, whatever its own
+    /// p99; `None` where the origin is not to be loaded with that.
+    pub(crate) fn late_after(&self, peer: &PeerHealth, view: &SourcesNow) -> Option<Duration> {
+        let now = Instant::now();
+        let is_slow = peer.slow_for().is_some_and(|time| time >= limits::LOADED_AFTER);
+        if !is_slow || view.is_all_slow || !self.is_origin_usual(now) {
+            return None;
+        }
+        let by_origin = self.origin_time(now)?.mul_f64(limits::HEDGE_ORIGIN_RATIO);
+        let by_peers = self.stands_out_from(view);
+        // The estimates are those of one chunk; a burst shares the way.
+        let among = u32::try_from(peer.delay.underway().max(1)).unwrap_or(u32::MAX);
+        Some(by_origin.max(by_peers).saturating_mul(among))
+    }
+
+    /// Whether a host behind a slow link reads this chunk from an origin that it has learnt nothing of
+    /// for a while.
+    fn takes_origin_trial(&self, now: Instant) -> bool {
+        let mut last = self.origin_trial.lock();
+        if self.origin.current(now).is_some() {
+            *last = None;
+            return false;
+        }
+        let since = *last.get_or_insert(now);
+        let is_due = now.saturating_duration_since(since) >= limits::ORIGIN_TRIAL_INTERVAL;
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 }
 
@@ -82,31 +169,61 @@ impl Sources {
             return;
         }
         let now = Instant::now();
-        let limit = self.steering.loaded_from(now);
-        let is_loaded = |peer: &Candidate| {
-            peer.health.delay.estimate(now).is_some_and(|estimate| estimate > limit)
-        };
-        let (loaded, free): (Vec<_>, Vec<_>) = plan.peers.drain(..).partition(is_loaded);
-        if loaded.is_empty() {
-            plan.peers = free;
+        self.steering.bypass_budget.deposit();
+        let view = self.sources_now(now);
+        if !view.is_own_link_slow {
+            *self.steering.origin_trial.lock() = None;
+        } else {
+            if side == Side::Guest && self.steering.takes_origin_trial(now) {
+                plan.origin_permit = self.bypass_permit();
+                if plan.origin_permit.is_some() {
+                    // In its place, not beside it: no byte comes twice.
+                    plan.loaded = std::mem::take(&mut plan.peers);
+                    self.metrics.bypass(Bypass::Trial);
+                }
+            }
             return;
         }
-        let outcome = if free.is_empty() {
-            let Some(permit) = self.bypass_permit() else {
-                self.metrics.bypass(Bypass::Denied);
-                plan.peers = loaded;
-                return;
-            };
-            plan.origin_permit = Some(permit);
-            Bypass::Origin
-        } else {
+        let loads: Vec<Option<PeerLoad>> =
+            plan.peers.iter().map(|peer| self.look(&peer.health, &view, now)).collect();
+        if !loads.iter().flatten().any(|load| load.is_loaded) {
+            return;
+        }
+        let is_free = |load: &Option<PeerLoad>| load.is_none_or(|load| !load.is_loaded);
+        let outcome = if loads.iter().any(is_free) {
             Bypass::Peer
+        } else {
+            // A guess is not worth a read of the origin, and a preload can wait.
+            if side != Side::Guest {
+                return;
+            }
+            let all: Vec<PeerLoad> = loads.iter().copied().flatten().collect();
+            plan.origin_permit = self.may_bypass(&all, now).then(|| self.bypass_permit()).flatten();
+            if plan.origin_permit.is_none() {
+                self.metrics.bypass(Bypass::Denied);
+                return;
+            }
+            Bypass::Origin
         };
         self.metrics.bypass(outcome);
-        self.metrics.peer_skips(PeerSkip::Loaded, loaded.len() as u64);
-        plan.probe = loaded.iter().find(|peer| peer.health.take_probe(now)).cloned();
-        plan.peers = free;
-        plan.loaded = loaded;
+        for (peer, load) in std::mem::take(&mut plan.peers).into_iter().zip(&loads) {
+            if is_free(load) { plan.peers.push(peer) } else { plan.loaded.push(peer) }
+        }
+        self.metrics.peer_skips(PeerSkip::Loaded, plan.loaded.len() as u64);
+        if !view.is_all_slow {
+            plan.probe = plan.loaded.iter().find(|peer| peer.health.take_probe(now)).cloned();
+        }
+    }
+
+    /// Whether the origin may take the place of peers that are all loaded.
+    fn may_bypass(&self, loads: &[PeerLoad], now: Instant) -> bool {
+        let steering = &self.steering;
+        let is_lasting = loads.iter().all(|load| load.slow_for >= limits::LASTING_AFTER);
+        let drastic = steering.slow_from(now).mul_f64(limits::DRASTIC_RATIO);
+        if is_lasting && loads.iter().all(|load| load.estimate > drastic) {
+            return true;
+        }
+        steering.is_origin_usual(now) && (is_lasting || steering.bypass_budget.try_take(now))
     }
 
     /// Leave to read one chunk more from the origin; none while it is down or has enough of them.
@@ -117,13 +234,77 @@ impl Sources {
         self.steering.permits.clone().try_acquire_owned().ok()
     }
 
-    /// How many peers are loaded now.
-    pub(crate) fn loaded_peers(&self) -> usize {
-        let now = Instant::now();
-        self.peer_table.slower_than(self.steering.loaded_from(now), now)
+    /// Looks at a peer and notes what was seen; `None` where nothing is known.
+    fn look(&self, peer: &PeerHealth, view: &SourcesNow, now: Instant) -> Option<PeerLoad> {
+        let estimate = peer.delay.estimate(now)?;
+        let is_slow = estimate > self.steering.slow_from(now);
+        peer.note_look(is_slow, now);
+        if is_slow { self.load_of(peer, estimate, view) } else { None }
     }
 
-    /// Whether what a peer sent shall be kept here because the peer is slow.
+    /// What the looks so far say of a peer that is slow.
+    fn load_of(
+        &self,
+        peer: &PeerHealth,
+        estimate: Duration,
+        view: &SourcesNow,
+    ) -> Option<PeerLoad> {
+        let slow_for = peer.slow_for()?;
+        let stands_out = estimate > self.steering.stands_out_from(view);
+        let needed = if stands_out { limits::LOADED_AFTER } else { limits::LASTING_AFTER };
+        Some(PeerLoad { estimate, slow_for, is_loaded: slow_for >= needed })
+    }
+
+    /// How all sources do together; taken anew every 20 ms.
+    pub(crate) fn sources_now(&self, now: Instant) -> SourcesNow {
+        let mut kept = self.steering.sources_now.lock();
+        match *kept {
+            Some(view) if view.is_recent(now) => view,
+            before => {
+                let origin = &self.steering.origin;
+                *kept.insert(SourcesNow::take(&self.peer_table, origin, before, now))
+            }
+        }
+    }
+
+    /// Whether this host's own link is what makes its sources slow.
+    pub(crate) fn is_own_link_slow(&self) -> bool {
+        self.config.load_aware && self.sources_now(Instant::now()).is_own_link_slow
+    }
+
+    /// Whether a peer is passed over where there is somebody else to ask.
+    pub(crate) fn is_peer_loaded(&self, peer: &PeerHealth) -> bool {
+        if !self.config.load_aware {
+            return false;
+        }
+        let now = Instant::now();
+        let Some(estimate) = peer.delay.estimate(now) else { return false };
+        if estimate <= self.steering.slow_from(now) {
+            return false;
+        }
+        self.load_of(peer, estimate, &self.sources_now(now)).is_some_and(|load| load.is_loaded)
+    }
+
+    /// Has a loaded peer probed again soon where a probe took no longer than fetches should.
+    pub(crate) fn note_probe(&self, peer: &PeerHealth, time: Duration) {
+        if time <= self.steering.slow_from(Instant::now()) {
+            peer.probe_soon();
+        }
+    }
+
+    /// Whether a chunk from the peer takes much longer than from the others now.
+    pub(crate) fn is_slow_beside_others(&self, peer: &PeerHealth) -> bool {
+        let now = Instant::now();
+        let limit = self.steering.stands_out_from(&self.sources_now(now));
+        peer.delay.estimate(now).is_some_and(|estimate| estimate > limit)
+    }
+
+    /// How many peers are loaded now.
+    pub(crate) fn loaded_peers(&self) -> usize {
+        self.peer_table.count(|peer| self.is_peer_loaded(peer))
+    }
+
+    /// Whether what a peer sent shall be kept here lest it be fetched a second time over a slow link.
     pub(crate) fn keeps_of_slow(&self, peer: &Candidate) -> bool {
         if !self.config.load_aware {
             return false;
@@ -131,6 +312,9 @@ impl Sources {
         let now = Instant::now();
         let Some(estimate) = peer.health.delay.estimate(now) else { return false };
         self.steering.note(estimate);
-        estimate > self.steering.loaded_from(now) && self.steering.keep_budget.try_take(now)
+        let is_slow = estimate > self.steering.slow_from(now);
+        peer.health.note_look(is_slow, now);
+        self.sources_now(now).is_own_link_slow
+            || (is_slow && self.steering.keep_budget.try_take(now))
     }
 }

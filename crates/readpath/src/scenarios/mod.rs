@@ -3,6 +3,8 @@
 mod booting;
 mod image;
 mod keeping;
+mod link;
+mod loading;
 mod memory_store;
 mod model;
 mod network;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerError, PeerStatus};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::link::Link;
 use crate::{PeerFuture, PeerSource, ReadPath};
 
 /// How a host answers.
@@ -41,12 +42,17 @@ pub(super) struct Network {
     hosts: Mutex<HashMap<String, ReadPath>>,
     moods: Mutex<HashMap<String, PeerMood>>,
     asked: Mutex<Vec<Asked>>,
+    /// What hosts send goes over these; a host without one has no bound.
+    links: Mutex<HashMap<String, Link>>,
+    /// What hosts receive, from peers and the origin, by host.
+    links_in: Mutex<HashMap<String, Link>>,
     latency: Duration,
     started: Instant,
 }
 
 /// The network as one host sees it.
 pub(super) struct NetworkPort {
+    pub(super) host: String,
     pub(super) network: Arc<Network>,
 }
 
@@ -56,6 +62,8 @@ impl Network {
             hosts: Mutex::default(),
             moods: Mutex::default(),
             asked: Mutex::default(),
+            links: Mutex::default(),
+            links_in: Mutex::default(),
             latency: Duration::from_micros(200),
             started: Instant::now(),
         })
@@ -73,6 +81,30 @@ impl Network {
         self.moods.lock().insert(Network::address(host), mood);
     }
 
+    pub(super) fn set_link(&self, host: &str, link: Link) {
+        self.links.lock().insert(Network::address(host), link);
+    }
+
+    pub(super) fn set_load(&self, host: &str, load: f64) {
+        self.links.lock().get_mut(&Network::address(host)).unwrap().set_load(load);
+    }
+
+    /// What the host receives goes over this link.
+    pub(super) fn set_link_in(&self, host: &str, link: Link) {
+        self.links_in.lock().insert(host.to_owned(), link);
+    }
+
+    /// When `bytes` that set out at `at` have reached the host.
+    pub(super) fn receive(&self, host: &str, bytes: usize, at: Instant) -> Instant {
+        let mut links = self.links_in.lock();
+        links.get_mut(host).map_or(at, |link| link.carry(bytes, at))
+    }
+
+    /// Bytes that the host received over its link.
+    pub(super) fn received(&self, host: &str) -> usize {
+        self.links_in.lock().get(host).map_or(0, Link::carried)
+    }
+
     pub(super) fn asked(&self, host: &str) -> Vec<Asked> {
         let address = Network::address(host);
         self.asked.lock().iter().filter(|asked| asked.to == address).cloned().collect()
@@ -88,10 +120,11 @@ impl PeerSource for NetworkPort {
         let network = self.network.clone();
         let address = address.to_owned();
         let at = network.started.elapsed();
+        let to = self.host.clone();
         network.asked.lock().push(Asked { at, to: address.clone(), request });
         Box::pin(async move {
             let late = PeerError::Deadline { address: address.clone() };
-            match timeout_at(deadline, answer(&network, address, request, deadline)).await {
+            match timeout_at(deadline, answer(&network, &to, address, request, deadline)).await {
                 Ok(result) => result,
                 Err(_) => Err(late),
             }
@@ -101,11 +134,16 @@ impl PeerSource for NetworkPort {
 
 async fn answer(
     network: &Network,
+    to: &str,
     address: String,
     request: ChunkRequest,
     deadline: Instant,
 ) -> Result<bytes::Bytes, PeerError> {
-    sleep(network.latency).await;
+    let has_link =
+        network.links.lock().contains_key(&address) || network.links_in.lock().contains_key(to);
+    if !has_link {
+        sleep(network.latency).await;
+    }
     let mood = network.moods.lock().get(&address).copied().unwrap_or(PeerMood::Well);
     let path = network.hosts.lock().get(&address).cloned();
     let refused = |status| PeerError::Refused { address: address.clone(), status };
@@ -120,6 +158,13 @@ async fn answer(
         PeerMood::Well | PeerMood::Dead | PeerMood::Lies | PeerMood::ShortAnswers => {}
     }
     let bytes = path.serve(request, deadline).await.map_err(refused)?;
+    if has_link {
+        let now = Instant::now();
+        let sent = network.links.lock().get_mut(&address).map(|link| link.carry(bytes.len(), now));
+        let through = network.receive(to, bytes.len(), sent.unwrap_or(now));
+        // One wait in place of two: those of paused time are whole milliseconds.
+        sleep_until(through + network.latency).await;
+    }
     Ok(match mood {
         PeerMood::Lies => {
             let mut wrong = bytes.to_vec();

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::link::Link;
+use super::network::NetworkPort;
 use crate::metrics::Metrics;
 use crate::origin_pool::{OrphanSink, finish_run, read_run};
 use crate::origin_queue::OriginQueue;
@@ -51,6 +53,7 @@ struct State {
     calls: Vec<Call>,
     bytes: usize,
     delay: Duration,
+    link: Option<Link>,
     damaged: HashSet<Digest>,
 }
 
@@ -74,6 +77,11 @@ impl TestOrigin {
 
     pub(super) fn set_delay(&self, delay: Duration) {
         self.state.lock().delay = delay;
+    }
+
+    /// What leaves the origin, for all hosts, goes over this link.
+    pub(super) fn set_link(&self, link: Link) {
+        self.state.lock().link = Some(link);
     }
 
     /// From now on the chunk's content is wrong.
@@ -110,8 +118,11 @@ impl TestOrigin {
         queue: &Arc<OriginQueue>,
         metrics: &Arc<Metrics>,
         orphans: &OrphanSink,
+        port: NetworkPort,
     ) {
+        let port = Arc::new(port);
         for _ in 0..count {
+            let port = port.clone();
             let (origin, queue) = (self.clone(), queue.clone());
             let (metrics, orphans) = (metrics.clone(), orphans.clone());
             tokio::spawn(async move {
@@ -125,13 +136,24 @@ impl TestOrigin {
                             50..1000 => 5,
                             _ => 50,
                         };
-                        tokio::time::sleep(Duration::from_millis(pause)).await;
+                        let has_link = origin.state.lock().link.is_some();
+                        tokio::select! {
+                            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
+                            // Where times matter it looks at once.
+                            () = queue.submitted.notified(), if has_link => {}
+                        }
                         continue;
                     };
                     idle = 0;
                     let started = Instant::now();
-                    let delay = origin.state.lock().delay;
-                    tokio::time::sleep(delay).await;
+                    let len = run.parts.iter().map(|part| part.len).sum();
+                    let through = {
+                        let mut state = origin.state.lock();
+                        let link = state.link.as_mut();
+                        link.map_or(started, |link| link.carry(len, started)) + state.delay
+                    };
+                    let through = port.network.receive(&port.host, len, through);
+                    tokio::time::sleep_until(through).await;
                     let mut mood = origin.mood.subscribe();
                     let _ = mood.wait_for(|mood| *mood != OriginMood::Hangs).await;
                     let result = read_run(&*origin, &run);

@@ -93,6 +93,13 @@ impl World {
         span * 16
     }
 
+    /// Name of the owner of a chunk.
+    pub(super) fn owner(&self, image: &Image, chunk: u64) -> String {
+        let view = self.hosts[0].rings.load_full();
+        let oid = acstor_types::Oid::of(&image.id(), chunk - chunk % 16);
+        view.current.as_ref().unwrap().owner(oid).name.clone()
+    }
+
     pub(super) fn flush(&self) {
         for host in &self.hosts {
             assert!(host.path.flush_inserts(Duration::from_secs(10)));
@@ -112,7 +119,7 @@ impl TestHost {
         let rings = Arc::new(RingHandle::new(ring));
         let seams = Seams {
             store: store.clone(),
-            peers: Arc::new(NetworkPort { network: network.clone() }),
+            peers: Arc::new(NetworkPort { host: name.to_owned(), network: network.clone() }),
             origin: origin.clone(),
             rings: rings.clone(),
         };
@@ -125,7 +132,8 @@ impl TestHost {
             &mut registry,
             Handle::current(),
             |queue, metrics, orphans| {
-                origin.start_workers(threads, queue, metrics, orphans);
+                let port = NetworkPort { host: name.to_owned(), network: network.clone() };
+                origin.start_workers(threads, queue, metrics, orphans, port);
                 Ok(())
             },
         )
