@@ -42,6 +42,17 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(figure.name, help=figure.title)
         _add_figure_options(command, figure)
         command.set_defaults(action=_run_figure, figure=figure)
+    overheads = commands.add_parser("overheads", help="what adapting costs while nobody boots")
+    _add_settings(overheads)
+    overheads.add_argument("--json", type=pathlib.Path, metavar="FILE")
+    _add_format(overheads)
+    overheads.set_defaults(action=_run_overheads)
+    validation = commands.add_parser(
+        "validation", help="simulate the storms of a report, and show both side by side"
+    )
+    validation.add_argument("report", type=pathlib.Path)
+    _add_format(validation)
+    validation.set_defaults(action=_validate)
     plot = commands.add_parser("plot", help="draw a report that --json wrote")
     plot.add_argument("report", type=pathlib.Path)
     plot.add_argument("output", type=pathlib.Path, help="an SVG file")
@@ -74,6 +85,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         ("warm-up", "seconds of extra traffic before ACStor's guests start"),
         ("deadline", "seconds after which a guest counts as one that did not boot"),
         ("udp-share", "part of the extra traffic that keeps its rate; the rest is TCP"),
+        ("span", "chunks in a row that have one owner"),
         ("seed", "of traffic, images and starts; turn n adds n"),
     ):
         default = getattr(own, name.replace("-", "_"))
@@ -197,6 +209,39 @@ def _print(report: Report, figure: Figure, form: str) -> None:
             sys.stdout.write(f"{title}\n\n{sim_tables.as_rst(rows)}\n")
         else:
             sim_tables.show(title, rows, Console(width=None if sys.stdout.isatty() else 160))
+
+
+def _run_overheads(arguments: argparse.Namespace) -> int:
+    from bench.acstor import overheads
+
+    with Console(stderr=True).status("measuring overheads"):
+        found = overheads.measure(settings_of(arguments, {}))
+    if arguments.json is not None:
+        arguments.json.write_text(overheads.as_json(found) + "\n")
+    rows = [["what", "value", "unit", "how"]]
+    rows += [[one.what, sim_tables.number(one.value), one.unit, one.how] for one in found]
+    if arguments.format == "json":
+        sys.stdout.write(overheads.as_json(found) + "\n")
+    elif arguments.format == "rst":
+        sys.stdout.write(sim_tables.as_rst(rows))
+    else:
+        sim_tables.show("Overheads", rows, Console(width=None if sys.stdout.isatty() else 160))
+    return 0
+
+
+def _validate(arguments: argparse.Namespace) -> int:
+    from bench.acstor import validation
+
+    with Console(stderr=True).status("simulating"):
+        rows = validation.beside(Report.load(arguments.report))
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(tables.as_objects(rows), indent=1) + "\n")
+    elif arguments.format == "rst":
+        sys.stdout.write(sim_tables.as_rst(rows))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 200)
+        sim_tables.show("Simulated and measured", rows, console)
+    return 0
 
 
 def _loaded(path: pathlib.Path) -> tuple[Report, Figure]:

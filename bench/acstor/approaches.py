@@ -27,8 +27,12 @@ from bench.acstor.settings import ROOT, EvaluationSettings
 
 FILE_TIMEOUT_S = 30.0
 CONTROL_TIMEOUT_S = 20.0
-COUNTED = ("acstor_remapped_", "acstor_hedges", "acstor_origin_", "acstor_peer_", "acstor_read_")
+COUNTED = (
+    "acstor_remapped_", "acstor_hedges", "acstor_origin_", "acstor_peer_fetch", "acstor_read_",
+    "acstor_bypass", "acstor_peer_compress",
+)  # fmt: skip
 """Metrics of data planes that a storm's report holds, by how their names begin."""
+_GROWING = ("_total", "_sum", "_count")
 Counters = Mapping[str, float]
 
 
@@ -40,10 +44,6 @@ class StormApproach:
 
     def __init__(self, kept: Approach) -> None:
         self.kept = kept
-        self.counters: Counters = {}
-        """Metrics summed over all data planes, by name and labels; empty where there are none."""
-        self.control: dict[str, Any] | None = None
-        """What the control process did; None: the approach has none."""
 
     def start(self) -> None:
         """Start all servers with empty caches."""
@@ -53,8 +53,12 @@ class StormApproach:
         """Return what the guests of a host read."""
         return pathlib.Path(self.kept.disk(host).location)
 
+    def count(self) -> Counters:
+        """Return counters summed over all data planes by name and labels; none without them."""
+        return {}
+
     def measure(self) -> None:
-        """Note the counters that end with the servers."""
+        """Note what ends with the servers."""
         self.kept.measure()
 
     def stop(self) -> None:
@@ -109,16 +113,15 @@ class CollaborativeApproach(StormApproach):
         super().__init__(kept)
         self._collaborative = kept
 
-    def measure(self) -> None:
-        """Note the data planes' counters too."""
-        super().measure()
+    def count(self) -> Counters:
+        """Return the data planes' counters."""
         counters: dict[str, float] = {}
         for host in self._collaborative.hosts.values():
             for sample in host.metrics():
-                if sample.name.startswith(COUNTED) and not sample.name.endswith("_bucket"):
+                if sample.name.startswith(COUNTED) and sample.name.endswith(_GROWING):
                     name = labelled(sample)
                     counters[name] = counters.get(name, 0.0) + sample.value
-        self.counters = counters
+        return counters
 
 
 class ControlledAcstor(Acstor):
@@ -174,6 +177,11 @@ class ControlledAcstor(Acstor):
             },
         )
         return path
+
+    @property
+    def control_pid(self) -> int | None:
+        """Return the id of the control process; None: it does not run."""
+        return None if self._control is None else self._control.popen.pid
 
     def stop_control(self) -> dict[str, Any] | None:
         """Stop agents and policy service; return what they did, None where that is not known."""

@@ -94,5 +94,23 @@ FIGURES: Mapping[str, Figure] = {
             facet="cv",
             is_series=True,
         ),
+        Figure(
+            "misses",
+            "Misses caused by a remap, against the least that the new weights force",
+            {"cv": (0.8, 1.2)},
+            ("acstor",),
+            {"is_warm": True, "reads": 400, "guests_per_host": 2},
+            columns=(
+                "generations",
+                "moved_share",
+                "remap_misses",
+                "least_misses",
+                "misses_ratio",
+                "remap_origin_mb",
+                "relief_s",
+                "failed",
+            ),
+            y="remap_misses",
+        ),
     )
 }

@@ -9,6 +9,7 @@ from typing import Any
 from acstor.testbed import processes
 from acstor.testbed.exception import TestbedError
 from bench.acstor.guests import GuestResult
+from bench.acstor.images import CHUNK_SIZE
 from bench.acstor.settings import ROOT
 
 FORMAT = "acstor-evaluation-report"
@@ -120,6 +121,27 @@ class StormResult:
     def origin_bytes(self) -> int:
         """Return the bytes out of the origin: chunks where they are counted."""
         return self.origin_sent if self.origin_chunk_bytes is None else self.origin_chunk_bytes
+
+    @property
+    def remap_misses(self) -> float:
+        """Return the chunks that a host had to get because the ring had changed."""
+        metric = "acstor_remapped_chunks_total"
+        return self.counter(metric, outcome="previous_owner") + self.counter(
+            metric, outcome="origin"
+        )
+
+    @property
+    def least_misses(self) -> float | None:
+        """Return the misses that the new weights force, of the chunks that were read."""
+        if not self.union_bytes:
+            return None
+        share = sum(generation.least_moved_share for generation in self.generations)
+        return share * self.union_bytes / CHUNK_SIZE
+
+    @property
+    def relief_s(self) -> float | None:
+        """Return the seconds from the begin of the traffic to the first ring that heeds it."""
+        return self.generations[0].at_s if self.generations else None
 
     def counter(self, name: str, **labels: str) -> float:
         """Return a metric's sum over all series that have these labels."""

@@ -54,6 +54,12 @@ class EvaluationSettings:
     flows_per_host: int = 5
     interval: float = 2.0
     """Seconds between two states of a host, two looks of an agent and two collections."""
+    span: int = 2
+    """Chunks in a row that have one owner. The default of 16 would leave as few pieces to place of
+    the reads that are replayed as would make any placement uneven; 2 leaves about as many as the
+    whole trace has with 16."""
+    is_warm: bool = False
+    """Whether all guests have booted once before the extra traffic begins."""
     warm_up: float = 14.0
     """Seconds of extra traffic before the guests start, in which ACStor may notice it."""
     deadline: float = 300.0
@@ -78,6 +84,7 @@ class EvaluationSettings:
             ("udp_share", 0.0, 1.0),
             ("flows_per_host", 1, 32),
             ("interval", 0.5, 60.0),
+            ("span", 1, 4096),
             ("warm_up", 0.0, 600.0),
             ("deadline", 1.0, 3600.0),
             ("weight_lambda", 0.01, 1000.0),
@@ -108,7 +115,7 @@ class EvaluationSettings:
     def host_options(self) -> Configuration:
         """Return what hosts of the evaluation are configured with beside the testbed's usual."""
         return {
-            "readpath": self.read_path(),
+            "readpath": {**self.read_path(), "placement_span_chunks": str(self.span)},
             "store": {"capacity": "64MiB"},
             # What is pinned before a boot is not read in it: the paper's hosts start cold.
             "agent": {

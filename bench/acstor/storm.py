@@ -19,7 +19,7 @@ from acstor.testbed.network import LinkBytes
 from acstor.testbed.processes import RunningProcess
 from acstor.testbed.testbed import Testbed
 from bench.acstor import approaches, extra_traffic, guests
-from bench.acstor.approaches import ControlledAcstor, StormApproach
+from bench.acstor.approaches import ControlledAcstor, Counters, StormApproach
 from bench.acstor.extra_traffic import Plan
 from bench.acstor.guests import Crowd, Guest, GuestResult
 from bench.acstor.images import Images
@@ -64,8 +64,11 @@ class Storm:
         """
         try:
             self._approach.start()
-            traffic = self._start_traffic()
             crowd = self._crowd()
+            if self._settings.is_warm:
+                self._run_guests(crowd, time.monotonic(), on_done)
+            before = self._approach.count()
+            traffic = self._start_traffic()
             busy_before, counted_before = ProcessorTime.now(), self._testbed.network.counters()
             started = time.monotonic()
             found = self._run_guests(crowd, started, on_done)
@@ -73,6 +76,7 @@ class Storm:
             idle = ProcessorTime.now().idle_share_since(busy_before)
             counted = self._testbed.network.counters()
             self._approach.measure()
+            counters = grown(before, self._approach.count())
             report = self._stop_traffic()
             control, decisions = self._stop_control()
         finally:
@@ -90,7 +94,7 @@ class Storm:
             processor_idle=idle,
             cv_series=self._cv_series(started),
             traffic=traffic if report is None else _reported(traffic, report),
-            counters=self._approach.counters,
+            counters=counters,
             control=control,
             decisions=decisions,
             generations=self._generations,
@@ -110,6 +114,7 @@ class Storm:
             settings.seed,
         )
         is_adaptive = isinstance(self._approach.kept, ControlledAcstor)
+        self._samples.clear()
         self._began = time.monotonic()
         if is_adaptive:
             self._watch_rings()
@@ -164,9 +169,9 @@ class Storm:
         return Crowd(listed, settings.think_scale, settings.deadline)
 
     def _run_guests(self, crowd: Crowd, started: float, on_done: OnDone) -> list[GuestResult]:
-        path = self._directory / "guests.json"
+        path = self._directory / f"guests-{time.time_ns()}.json"
         crowd.save(path)
-        process = self._spawn("guests", "bench.acstor.guests", path)
+        process = self._spawn(path.stem, "bench.acstor.guests", path)
         limit = started + crowd.deadline_s + READY_TIMEOUT_S
         while process.is_alive and time.monotonic() < limit:
             self._sample_until(time.monotonic() + SAMPLE_S)
@@ -249,6 +254,15 @@ class Storm:
             [sys.executable, "-m", module, str(path)],
             env={"PYTHONPATH": str(ROOT)},
         )
+
+
+def grown(before: Counters, after: Counters) -> dict[str, float]:
+    """Return by how much counters grew; those that did not are left out."""
+    return {
+        name: value - before.get(name, 0.0)
+        for name, value in after.items()
+        if value != before.get(name, 0.0)
+    }
 
 
 def last_line(process: RunningProcess) -> dict[str, Any] | None:

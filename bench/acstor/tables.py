@@ -20,6 +20,16 @@ COLUMNS: Mapping[str, Callable[[StormResult], float | None]] = {
     "generations": lambda storm: len(storm.generations),
     "idle": lambda storm: storm.processor_idle,
     "total_cv": lambda storm: storm.total_cv,
+    "remap_misses": lambda storm: storm.remap_misses,
+    "least_misses": lambda storm: storm.least_misses,
+    "misses_ratio": lambda storm: (
+        storm.remap_misses / storm.least_misses if storm.least_misses else None
+    ),
+    "remap_origin_mb": lambda storm: (
+        storm.counter("acstor_remapped_bytes_total", outcome="origin") / 1e6
+    ),
+    "moved_share": lambda storm: sum(one.moved_share for one in storm.generations),
+    "relief_s": lambda storm: storm.relief_s,
     "read_mb_per_s": lambda storm: storm.read_bytes_per_s / 1e6,
 }
 """Figures of a storm by the name of their column."""

@@ -16,6 +16,7 @@ from bench.acstor.processor import ProcessorTime
 from bench.acstor.report import Entry, Report
 from bench.acstor.result import Generation, StormResult, Traffic
 from bench.acstor.settings import EvaluationSettings, checked_approaches
+from bench.acstor.storm import grown
 
 DEADLINE = 100.0
 
@@ -71,6 +72,28 @@ def test_counters_are_summed_over_the_labels_that_are_not_named() -> None:
     assert found.counter("acstor_x_total") == 5
     assert found.counter("acstor_x_total", outcome="cold") == 3
     assert found.counter("acstor_x") == 0
+
+
+def test_misses_of_a_remap_are_told_from_other_misses_and_set_against_the_least() -> None:
+    counters = {
+        f'acstor_remapped_chunks_total{{outcome="{outcome}"}}': count
+        for outcome, count in (("previous_owner", 40.0), ("origin", 2.0), ("cold", 100.0))
+    }
+    found = dataclasses.replace(
+        storm("acstor", [1.0]),
+        counters=counters,
+        union_bytes=400 * 65536,
+        generations=[Generation(2, 4.0, 0.1, 0.08), Generation(3, 9.0, 0.02, 0.02)],
+    )
+    assert found.remap_misses == 42
+    assert found.least_misses == pytest.approx(40)
+    assert tables.COLUMNS["misses_ratio"](found) == pytest.approx(1.05)
+    assert found.relief_s == 4.0
+    assert tables.COLUMNS["misses_ratio"](storm("acstor", [1.0])) is None
+
+
+def test_counters_that_did_not_grow_are_left_out() -> None:
+    assert grown({"a": 1.0, "b": 2.0}, {"a": 4.0, "b": 2.0, "c": 5.0}) == {"a": 3.0, "c": 5.0}
 
 
 def test_report_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:

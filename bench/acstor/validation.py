@@ -1,0 +1,110 @@
+"""The simulator beside the testbed: the storms of a report, simulated under the same conditions.
+
+Same hosts, links, extra traffic (the very same flows), reads, think times, deadlines and intervals.
+Placement differs, since a ring's seed is drawn when it is first published.
+"""
+
+import dataclasses
+import pathlib
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acstor.testbed import boot_trace
+from acstor.testbed.rates import LinkRate
+from bench.acstor import images
+from bench.acstor.report import Entry, Report
+from bench.acstor.settings import FIRST_READ, TRACE, EvaluationSettings
+from bench.acstor.tables import grouped, median_of
+from sim import run, scenario
+from sim import tables as sim_tables
+
+MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
+            "origin_mb": "origin_mb"}  # fmt: skip
+"""Columns of the testbed's tables and the simulator's names for them."""
+
+
+def settings_of(report: Report, entry: Entry) -> EvaluationSettings:
+    """Return the settings of a storm."""
+    fields = dict(report.settings) | dict(entry.point)
+    fields["rate"] = LinkRate.parse(str(fields["rate"]))
+    fields["root"] = pathlib.Path(str(fields["root"]))
+    return EvaluationSettings(**fields)
+
+
+def scenario_fields(
+    settings: EvaluationSettings, approach: str, trace: pathlib.Path
+) -> dict[str, Any]:
+    """Return what a scenario file for a storm would hold.
+
+    :param trace: the reads that every guest replays.
+    """
+    read_path: dict[str, Any] = {}
+    if approach in ("static-collaborative", "acstor"):
+        read_path = {name: float(value) for name, value in settings.read_path().items()}
+    return {
+        "version": 1,
+        "title": "validation",
+        "network": {
+            "fanout": [settings.hosts],
+            "rates": [str(settings.rate)],
+            "origin": str(settings.rate),
+        },
+        "machines": {
+            "per_host": settings.guests_per_host,
+            "images": settings.images,
+            "traces": [str(trace)],
+            "think_scale": settings.think_scale,
+            "stagger": settings.stagger,
+            "span": settings.span,
+        },
+        "traffic": {
+            "mean": settings.mean_bytes_per_s / 1e6,
+            "cv": settings.cv,
+            "udp_share": settings.udp_share,
+            "flows_per_host": settings.flows_per_host,
+        },
+        "timing": {"boot_at": settings.warm_up, "end": settings.warm_up + settings.deadline},
+        "policy": {"weights": settings.weights, "weight_lambda": settings.weight_lambda},
+        "readpath": read_path | {"report_interval": settings.interval},
+        "variants": {approach: {"approach": approach}},
+    }
+
+
+def simulate(report: Report, entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    """Return the simulator's results for storms of a report.
+
+    :raises ScenarioError: when the simulator has no such setting.
+    """
+    found: list[Mapping[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="acstor-validation-") as directory:
+        for entry in entries:
+            settings = settings_of(report, entry)
+            path = pathlib.Path(directory) / f"{settings.reads}.jsonl"
+            if not path.exists():
+                recorded = boot_trace.load(TRACE)
+                boot_trace.save(images.cut(recorded, FIRST_READ, settings.reads), path)
+            fields = scenario_fields(settings, entry.storm.approach, path)
+            parsed = scenario.parse("validation", fields)
+            case = next(parsed.cases())
+            found.append(run.run_case(dataclasses.replace(case, seed=settings.seed + entry.turn)))
+    return found
+
+
+def beside(report: Report) -> sim_tables.Rows:
+    """Return a table, header first: measured, simulated, and simulated over measured."""
+    axes = list(report.entries[0].point) if report.entries else []
+    rows = [[*axes, "approach", *(f"{name}{part}" for name in MEASURES
+                                  for part in (" measured", " simulated", " ratio"))]]  # fmt: skip
+    for (point, approach), entries in grouped(report.entries).items():
+        simulated = simulate(report, entries)
+        cells = [sim_tables.number(value) for _, value in point] + [approach]
+        for column, name in MEASURES.items():
+            measured = median_of(entries, column)
+            values = [float(one[name]) for one in simulated if one[name] is not None]
+            value = statistics.median(values) if values else None
+            ratio = value / measured if value is not None and measured else None
+            cells += [sim_tables.number(each) for each in (measured, value, ratio)]
+        rows.append(cells)
+    return rows
