@@ -99,7 +99,7 @@ def acstor_rules() -> Rules:
         hedge_tokens_max=16.0,
         hedge_to_origin=False,
         hedge_prior=False,
-        load_aware=_default(readpath, "load_aware") if has_option("load_aware") else True,
+        load_aware=_default(readpath, "load_aware"),
         hedge_origin_factor=4.0,
         loaded_ratio=1.25,
         stands_out=4.0,
@@ -114,7 +114,7 @@ def acstor_rules() -> Rules:
         own_link=True,
         own_slow_min=2e-3,
         own_slow_max=5e-3,
-        compress=1,
+        compress=int(_default(readpath, "compress_slow")) if has_option("compress_slow") else 1,
         compress_ratio=0.464,  # of what the trace reads, LZ4
         compress_latency=1.8e-4,
         keep_slow_max=1024.0,

@@ -21,7 +21,9 @@ _SAMPLES_MIN = 32
 _WEIGHT_UP, _WEIGHT_DOWN, _OUTLIER, _HALF_LIFE = 0.3, 0.5, 4.0, 10.0
 _USUAL_DOUBLES = 60.0
 _FRESH = 2.0
-_LOOK_GAP = 5.0
+_LOOK_GAP = 10.0
+_SLOW_LINK_LASTS = 10.0
+_ORIGIN_STANDS_OUT = 4.0
 _VIEW_AGE = 0.02
 
 
@@ -60,6 +62,7 @@ def begin(world: World, attempt: int) -> None:
     row = world.attempt_row[attempt]
     world.underway[row] += 1
     world.attempt_among[attempt] = world.underway[row]
+    world.attempt_answers[attempt] = world.answers[row]
     last = world.newest[row]
     world.attempt_before[attempt] = last
     world.attempt_after[attempt] = -1
@@ -87,9 +90,21 @@ def end(world: World, attempt: int) -> None:
 
 
 @compiled
+def _note_interval(world: World, attempt: int, row: int, now: float) -> None:
+    """Note how far apart a source's answers are: the first of a burst come early."""
+    world.answers[row] += 1
+    count = world.answers[row] - world.attempt_answers[attempt]
+    sample = (now - world.attempt_started[attempt]) / count
+    known = world.interval[row]
+    world.interval[row] = sample if known == 0 else known + _WEIGHT_UP * (sample - known)
+
+
+@compiled
 def note_delay(world: World, rules: Rules, attempt: int, now: float, is_answer: bool) -> None:
     """Note how long a source took, or has taken so far where it gave nothing: a lower bound."""
     row = world.attempt_row[attempt]
+    if is_answer:
+        _note_interval(world, attempt, row, now)
     among = max(1, max(world.attempt_among[attempt], world.underway[row]))
     sample = (now - world.attempt_started[attempt]) / among
     average = _faded(world, row, now)
@@ -166,6 +181,12 @@ def _slow_bound(world: World, rules: Rules, row: int) -> float:
 
 
 @compiled
+def _is_slow(world: World, rules: Rules, row: int, now: float) -> bool:
+    time = max(estimate(world, row, now), world.interval[row])
+    return bool(time > _slow_bound(world, rules, row))
+
+
+@compiled
 def is_fresh(world: World, rules: Rules, row: int, now: float) -> bool:
     """Return whether what is known of a source tells how things are now."""
     if world.delay[row] > 0 and now - world.delay_at[row] <= _FRESH:
@@ -192,7 +213,7 @@ def look(world: World, rules: Rules, host: int, now: float) -> None:
         known += 1
         if is_fresh(world, rules, row, now):
             world.view_buffer[fresh] = estimate(world, row, now)
-            are_slow = are_slow and world.view_buffer[fresh] > _slow_bound(world, rules, row)
+            are_slow = are_slow and _is_slow(world, rules, row, now)
             fresh += 1
     median = np.sort(world.view_buffer[:fresh])[(fresh - 1) // 2] if fresh > 0 else 0.0
     world.view_median[host] = median
@@ -201,16 +222,18 @@ def look(world: World, rules: Rules, host: int, now: float) -> None:
         known += 1
         if is_fresh(world, rules, origin, now):
             fresh += 1
-            time = estimate(world, origin, now)
-            are_slow = are_slow and time > _slow_bound(world, rules, origin)
-            are_slow = are_slow and median <= 4.0 * time
+            are_slow = are_slow and _is_slow(world, rules, origin, now)
+            longest = max(estimate(world, origin, now), world.interval[origin])
+            are_slow = are_slow and median <= _ORIGIN_STANDS_OUT * longest
     enough = fresh >= 3 or (fresh == 2 and known == 2)
     world.view_all_slow[host] = 1 if are_slow and fresh > 0 else 0
-    if not (are_slow and enough):
-        world.view_slow[host] = 0
-    elif not world.view_slow[host]:
+    if are_slow and enough:
+        if not world.view_slow[host]:
+            world.slow_link_since[host] = now
         world.view_slow[host] = 1
-        world.slow_link_since[host] = now
+        world.slow_link_seen[host] = now
+    elif not are_slow or now - world.slow_link_seen[host] > _SLOW_LINK_LASTS:
+        world.view_slow[host] = 0
 
 
 @compiled

@@ -33,7 +33,6 @@ from sim.world import (
 _BYPASS_TOKENS_MAX = 16.0
 _TRIAL_INTERVAL = 2.0
 _FAR_SLOWER = 4.0
-_SLOW_BESIDE = 2.0
 
 
 @compiled
@@ -120,10 +119,7 @@ def _tries_origin(world: World, rules: Rules, host: int, now: float) -> bool:
     known_at = max(world.slow_link_since[host], world.trial_at[host], world.delay_at[row])
     if is_fresh(world, rules, row, now) or now - known_at < _TRIAL_INTERVAL:
         return False
-    if world.bypass_tokens[host] < 1.0:
-        return False
     world.trial_at[host] = now
-    world.bypass_tokens[host] -= 1.0
     return True
 
 
@@ -142,10 +138,10 @@ def _may_steer(world: World, rules: Rules, host: int, line: Ints, count: int, no
         return True
     is_calm = is_origin_calm(world, rules, host, now)
     is_far_slower = least > _FAR_SLOWER * slow_from(world, rules, host, now)
-    if is_calm and (rules.bypass_share >= 1 or world.bypass_tokens[host] >= 1.0):
+    if not (lasting and (is_calm or is_far_slower)):
+        if not is_calm or (rules.bypass_share < 1 and world.bypass_tokens[host] < 1.0):
+            return False
         world.bypass_tokens[host] -= 1.0
-    elif not (lasting and (is_calm or is_far_slower)):
-        return False
     world.totals[BYPASSES] += 1
     return True
 
@@ -198,4 +194,4 @@ def asks_packed(world: World, rules: Rules, host: int, peer: int, now: float) ->
     if is_own_link_slow(world, rules, host, now) or is_loaded(world, rules, host, peer, now):
         return True
     time = estimate(world, row_of(world, host, peer), now)
-    return time > beside_others(world, rules, host, _SLOW_BESIDE)
+    return time > beside_others(world, rules, host, rules.stands_out)

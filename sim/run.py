@@ -24,8 +24,6 @@ from sim.world import DIRTY, ERROR, SAMPLE_COUNT, Sizes, World, handle, make
 MEGABYTE = 1e6
 _MIB = 1 << 20
 Progress = Callable[[float], None]
-_LEFT_SHARE = 0.01
-"""Of a link that traffic without congestion control would fill, what is left for others."""
 _LISTEN_STEP = 0.25
 """Seconds after which a report is noted at the latest."""
 _LOST_RATE = 1e-2
@@ -95,7 +93,7 @@ def prepare(case: Case) -> Run:
 def _programs(case: Case, rules: Rules) -> Programs:
     machines, static = case.tables["machines"], case.tables["static"]
     defaults = approaches.placement_defaults()
-    placement, span = defaults.placement, defaults.span
+    placement, span = defaults.placement, int(machines["span"]) or defaults.span
     if case.approach == STATIC:
         placement, span = static["placement"] or placement, static["span"] or span
     layout = ImageLayout(
@@ -162,7 +160,8 @@ def _make_rings(run: Run) -> None:
     run.world.host_slot[:] = installer.install(ring, threshold or None, set())
     if run.case.approach == ACSTOR:
         timing = Timing(
-            run.rules.report_interval, defaults.look_interval,
+            run.rules.report_interval,
+            float(run.case.tables["timing"]["look_interval"]) or defaults.look_interval,
             float(run.case.tables["timing"]["publication_delay"]),
             bool(run.case.tables["timing"]["announced"]),
         )  # fmt: skip
@@ -212,7 +211,7 @@ def set_extra(run: Run, factor: float) -> None:
     world = run.world
     count = len(run.extra.rate)
     world.cap[:count] = run.extra.rate * factor
-    # What is not elastic goes first; what is left, one per cent at least, is for all others.
+    # What is not elastic goes first; what is left, a small share at least, is for all others.
     used = np.zeros(len(world.capacity))
     for flow in run.inelastic:
         path = run.paths[flow]
@@ -223,7 +222,8 @@ def set_extra(run: Run, factor: float) -> None:
         world.cap[flow] /= max(1.0, over)
     world.extra_order[:] = np.argsort(world.cap[:count], kind="stable")
     is_up = world.capacity > _LOST_RATE
-    world.capacity[is_up] = np.maximum(world.nominal - used, _LEFT_SHARE * world.nominal)[is_up]
+    least = float(run.case.tables["traffic"]["left_share"]) * world.nominal
+    world.capacity[is_up] = np.maximum(world.nominal - used, least)[is_up]
     world.cursor[DIRTY] = 1
 
 

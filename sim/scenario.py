@@ -24,15 +24,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "machines": {
         "per_host": 5, "images": 5, "common_share": 0.0, "workload": "boot",
         "traces": ["debian-12-boot.jsonl"], "think_scale": 0.1, "stagger": 1.0,
-        "image_mib": 256, "disk_rate": "1gbit", "capacity_chunks": 0, "warm": False,
+        "span": 0, "image_mib": 256, "disk_rate": "1gbit", "capacity_chunks": 0, "warm": False,
     },
     "traffic": {
         "generator": "hosts", "udp_share": 1.0, "mean": 70.0, "cv": 1.2, "flows_per_host": 5,
-        "pattern": "steady", "period": 60.0, "change_at": 0.0, "redraw": False,
+        "left_share": 0.01, "pattern": "steady", "period": 60.0, "change_at": 0.0, "redraw": False,
     },
     "timing": {
         "boot_at": 60.0, "end": 600.0, "settle": 0.0, "publication_delay": 0.2,
-        "announced": True,
+        "announced": True, "look_interval": 0.0,
     },
     "policy": {},
     "readpath": {},

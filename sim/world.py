@@ -196,6 +196,9 @@ class World(NamedTuple):
     slow_since: Floats32
     slow_seen: Floats32
     slow_looks: Ints
+    answers: Ints
+    interval: Floats32
+    attempt_answers: Ints
     probe_at: Floats32
     underway: Ints
     oldest: Ints
@@ -212,6 +215,7 @@ class World(NamedTuple):
     view_slow: Bytes
     view_all_slow: Bytes
     slow_link_since: Floats
+    slow_link_seen: Floats
     view_buffer: Floats
     bypass_tokens: Floats
     trial_at: Floats
@@ -350,7 +354,8 @@ def make(
         host_histogram=ints(hosts, BUCKETS), host_samples=ints(hosts),
         delay=floats32(sources), delay_at=floats32(sources), usual=floats32(sources),
         slow_since=np.full(sources, -1.0, np.float32), slow_seen=floats32(sources),
-        slow_looks=ints(sources),
+        slow_looks=ints(sources), answers=ints(sources), interval=floats32(sources),
+        attempt_answers=ints(attempts),
         probe_at=floats32(sources), underway=ints(sources),
         oldest=np.full(sources, -1, np.int32), newest=np.full(sources, -1, np.int32),
         attempt_row=ints(attempts), attempt_among=ints(attempts), attempt_before=ints(attempts),
@@ -358,7 +363,7 @@ def make(
         attempt_until=floats(attempts), usual_delay=floats(hosts),
         view_at=np.full(hosts, -1.0), view_median=floats(hosts),
         view_slow=np.zeros(hosts, np.uint8), view_all_slow=np.zeros(hosts, np.uint8),
-        slow_link_since=floats(hosts), view_buffer=floats(hosts + 1),
+        slow_link_since=floats(hosts), slow_link_seen=floats(hosts), view_buffer=floats(hosts + 1),
         bypass_tokens=np.full(hosts, 4.0), trial_at=np.full(hosts, -NEVER),
         keep_slow=np.full(hosts, 1024.0), keep_slow_at=floats(hosts),
         penalty_until=np.zeros(pairs, np.float32), penalty_strikes=np.zeros(pairs, np.uint8),

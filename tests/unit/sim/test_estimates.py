@@ -182,9 +182,9 @@ def test_gap_without_a_look_begins_anew(run: Run) -> None:
     row = know(run, 1, 0.5, 0.001)
     seen_slow(run, 1, NOW, NOW + 0.5)
     assert estimates.slow_for(run.handle, run.rules, row, NOW + 0.5) == pytest.approx(0.5)
-    know(run, 1, 0.5, 0.001, at=NOW + 9)
-    seen_slow(run, 1, NOW + 9, NOW + 9.3)
-    assert estimates.slow_for(run.handle, run.rules, row, NOW + 9.3) == pytest.approx(0.3)
+    know(run, 1, 0.5, 0.001, at=NOW + 12)
+    seen_slow(run, 1, NOW + 12, NOW + 12.3)
+    assert estimates.slow_for(run.handle, run.rules, row, NOW + 12.3) == pytest.approx(0.3)
 
 
 def test_nobody_is_loaded_while_the_own_link_is_full(run: Run) -> None:
