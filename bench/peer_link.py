@@ -12,6 +12,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from acstor.testbed import processes
@@ -47,10 +48,15 @@ def measure(
     certificates: pathlib.Path,
     mode: str,
     shape: tuple[int, int],
+    *,
+    server_options: Sequence[str] = (),
+    client_options: Sequence[str] = (),
+    seconds: float = SECONDS,
 ) -> dict[str, Any]:
     """One run."""
     common = ["--mode", mode, "--certificates", str(certificates)]
     command = [str(program), "server", "--address", f"{server.address}:0", *common]
+    command += server_options
     process = subprocess.Popen(
         processes.in_namespace(server, command),
         stdin=subprocess.PIPE,
@@ -61,8 +67,8 @@ def measure(
     try:
         address = process.stdout.readline().strip()
         connections, depth = shape
-        command = [str(program), "client", "--address", address, *common, "--seconds", str(SECONDS)]
-        command += ["--connections", str(connections), "--depth", str(depth)]
+        command = [str(program), "client", "--address", address, *common, "--seconds", str(seconds)]
+        command += ["--connections", str(connections), "--depth", str(depth), *client_options]
         result: dict[str, Any] = json.loads(processes.run(command, namespace=client))
     finally:
         rest, _ = process.communicate(timeout=20)

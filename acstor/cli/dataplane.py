@@ -62,7 +62,9 @@ class ShowStatus(show.ShowOne):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         """Return the fields."""
         status: dict[str, Any] = _client(self.app, parsed_args).call("status")
-        values = (Fields(value) if isinstance(value, dict) else value for value in status.values())
+        values = (
+            Fields(value) if isinstance(value, dict | list) else value for value in status.values()
+        )
         return tuple(status), tuple(values)
 
 

@@ -53,6 +53,7 @@ class DataPlaneSettings(TypedDict):
     keep: str
     """never, second-touch or always."""
     load_aware: bool
+    compress_slow: bool
     """Loaded peers are passed over."""
     hedge_enabled: bool
     hedge_min_ms: int
@@ -159,6 +160,7 @@ def from_conf(
         placement_span_chunks=read.placement_span_chunks,
         keep=read.keep,
         load_aware=read.load_aware,
+        compress_slow=read.compress_slow,
         hedge_enabled=read.hedge_enabled,
         hedge_min_ms=_milliseconds(read.hedge_min),
         prefetch_max_bytes=read.prefetch_max,

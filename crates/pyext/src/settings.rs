@@ -49,6 +49,7 @@ settings! {
     placement_span_chunks: u32,
     keep: String,
     load_aware: bool,
+    compress_slow: bool,
     hedge_enabled: bool,
     hedge_min_ms: u64,
     prefetch_max_bytes: u64,

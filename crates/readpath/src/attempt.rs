@@ -64,7 +64,7 @@ impl Sources {
             disk_id: want.disk,
             chunk_index: hint,
             chunk_size: want.chunk_size,
-            accepts_compressed: false,
+            accepts_compressed: self.welcomes_compressed(health),
         };
         let underway = health.delay.begin(Instant::now());
         let fetch = self.peers.fetch(&candidate.address, request, deadline);
@@ -94,7 +94,7 @@ impl Sources {
             disk_id: want.disk,
             chunk_index: want.index,
             chunk_size: want.chunk_size,
-            accepts_compressed: false,
+            accepts_compressed: self.welcomes_compressed(health),
         };
         let deadline = Instant::now() + self.config.peer_deadline;
         let started = Instant::now();

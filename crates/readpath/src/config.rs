@@ -63,6 +63,8 @@ pub struct ReadPathConfig {
     pub keep: Keep,
     /// Whether loaded peers are passed over.
     pub load_aware: bool,
+    /// Whether peers may compress their answers where links are slow.
+    pub compress_slow: bool,
     /// Whether a late fetch is hedged.
     pub hedge_enabled: bool,
     /// Time before which a fetch is never hedged.
@@ -102,6 +104,7 @@ impl Default for ReadPathConfig {
             candidates_max: 2,
             keep: Keep::SecondTouch,
             load_aware: true,
+            compress_slow: true,
             hedge_enabled: true,
             hedge_min: Duration::from_millis(20),
             hedge_max: Duration::from_secs(1),

@@ -1,8 +1,8 @@
-//! The p99 of one peer's answers, from a fading histogram.
+//! The median and the p99 of one peer's answers, from a fading histogram.
 
 use std::time::Duration;
 
-/// Ratio of neighbouring bucket bounds: the p99 is at most this factor too high.
+/// Ratio of neighbouring bucket bounds: a quantile is at most this factor too high.
 const RATIO: f64 = 1.2;
 /// Upper bound of the first bucket, microseconds.
 const FIRST_US: f64 = 50.0;
@@ -45,7 +45,16 @@ impl LatencyWindow {
 
     /// The smallest bucket bound that 99 of 100 samples are not above.
     pub(crate) fn p99(&self) -> Duration {
-        let above_allowed = self.total / 100;
+        self.bound(self.total / 100)
+    }
+
+    /// The smallest bucket bound that half of the samples are not above.
+    pub(crate) fn p50(&self) -> Duration {
+        self.bound(self.total / 2)
+    }
+
+    /// The smallest bucket bound that at most so many samples are above.
+    fn bound(&self, above_allowed: u32) -> Duration {
         let mut above = 0;
         for bucket in (0..BUCKETS).rev() {
             above += self.counts[bucket];
@@ -88,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn proptest_p99_is_within_a_bucket_of_the_exact_one(micros in proptest::collection::vec(50u64..5_000_000, 1..900)) {
+        fn proptest_quantiles_are_within_a_bucket_of_the_exact_ones(micros in proptest::collection::vec(50u64..5_000_000, 1..900)) {
             let mut window = LatencyWindow::new();
             for time in &micros {
                 window.record(Duration::from_micros(*time));
@@ -98,6 +107,9 @@ mod tests {
             let exact = sorted[sorted.len() - 1 - sorted.len() / 100] as f64;
             let p99 = window.p99().as_secs_f64() * 1e6;
             prop_assert!(p99 >= exact * 0.999 && p99 <= exact * RATIO * 1.001, "{} {}", p99, exact);
+            let exact = sorted[sorted.len() - 1 - sorted.len() / 2] as f64;
+            let p50 = window.p50().as_secs_f64() * 1e6;
+            prop_assert!(p50 >= exact * 0.999 && p50 <= exact * RATIO * 1.001, "{} {}", p50, exact);
         }
     }
 }

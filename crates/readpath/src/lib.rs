@@ -12,6 +12,7 @@
 
 mod attempt;
 mod boot_recorder;
+mod compression_wish;
 mod config;
 mod counts;
 mod disk;
@@ -37,6 +38,7 @@ mod origin_queue;
 mod outcome;
 mod peer_client;
 mod peer_health;
+mod peer_latencies;
 mod peers;
 mod pins;
 mod placement;
@@ -68,6 +70,7 @@ pub use counts::{ReadCounts, TierCount};
 pub use error::{ReadError, ReadPathError};
 pub use local::{HostStore, InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
 pub use origin::{OriginError, OriginRange, OriginSource};
+pub use peer_latencies::PeerLatency;
 pub use peers::{NO_HINT, PeerFuture, PeerSource};
 pub use pins::PinReport;
 pub use posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};

@@ -131,6 +131,8 @@ pub const KEEP_SLOW_PER_SECOND: f64 = 64.0;
 pub const PROBE_MIN: Duration = Duration::from_millis(100);
 /// Longest time between two probes of a loaded peer.
 pub const PROBE_MAX: Duration = Duration::from_secs(1);
+/// Age of the last answer from which on a peer's latency is no news.
+pub const LATENCY_AGE_MAX: Duration = Duration::from_secs(600);
 /// Fetches from a peer before its p99 is trusted.
 pub const LATENCY_SAMPLES_MIN: u32 = 32;
 /// First penalty of a peer that is dead or stalled; doubles up to the maximum, with jitter.

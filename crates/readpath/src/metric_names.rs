@@ -35,6 +35,8 @@ pub const BYPASSES: &str = "acstor_bypasses";
 pub const PEER_PROBES: &str = "acstor_peer_probes";
 /// Chunks kept because the peer that sent them is slow.
 pub const PEER_SLOW_KEPT: &str = "acstor_peer_slow_kept";
+/// Fetches whose answer the peer may compress.
+pub const COMPRESSION_WELCOMED: &str = "acstor_peer_compression_welcomed";
 /// Peers slower than the origin now.
 pub const PEERS_LOADED: &str = "acstor_peers_loaded";
 /// Whether this host's own link is what makes its sources slow.
@@ -109,7 +111,7 @@ pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 52] = [
+pub const ALL: [&str; 53] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -157,6 +159,7 @@ pub const ALL: [&str; 52] = [
     BYPASSES,
     PEER_PROBES,
     PEER_SLOW_KEPT,
+    COMPRESSION_WELCOMED,
     PEERS_LOADED,
     OWN_LINK_SLOW,
     REMAPPED_CHUNKS,

@@ -133,6 +133,7 @@ pub(crate) struct Metrics {
     bypasses: Labelled,
     peer_probes: Counter,
     peer_slow_kept: Counter,
+    compression_welcomed: Counter,
     remapped_chunks: Labelled,
     remapped_bytes: Labelled,
     origin_calls: Labelled,
@@ -219,6 +220,11 @@ impl Metrics {
             ),
             peer_probes: counter(r, names::PEER_PROBES, "Probes of loaded peers"),
             peer_slow_kept: counter(r, names::PEER_SLOW_KEPT, "Chunks of slow peers kept"),
+            compression_welcomed: counter(
+                r,
+                names::COMPRESSION_WELCOMED,
+                "Fetches whose answer may be compressed",
+            ),
             remapped_chunks: Labelled::new(
                 r,
                 names::REMAPPED_CHUNKS,
@@ -356,6 +362,10 @@ impl Metrics {
 
     pub(crate) fn kept_slow(&self) {
         self.peer_slow_kept.inc();
+    }
+
+    pub(crate) fn compression_welcomed(&self) {
+        self.compression_welcomed.inc();
     }
 
     pub(crate) fn remapped(&self, outcome: Remapped, bytes: usize) {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
+use crate::peer_latencies::PeerLatency;
 use crate::source_delay::{Current, SourceDelay};
 use crate::{jitter, limits};
 
@@ -54,6 +55,8 @@ struct SlowLooks {
 struct Inner {
     state: PeerState,
     latency: LatencyWindow,
+    /// Right answers, and when the last one came.
+    answers: (u64, Option<Instant>),
     /// When a loaded peer may be probed next, and for the how many-th time in a row.
     probe: (Option<Instant>, u32),
     /// The looks in a row that found it slow.
@@ -70,6 +73,7 @@ impl PeerHealth {
             inner: Mutex::new(Inner {
                 state: PeerState::Trusted,
                 latency: LatencyWindow::new(),
+                answers: (0, None),
                 probe: (None, 0),
                 slow: None,
             }),
@@ -100,6 +104,7 @@ impl PeerHealth {
     pub(crate) fn answered(&self, time: Duration) {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
+        inner.answers = (inner.answers.0 + 1, Some(Instant::now()));
         inner.state = PeerState::Trusted;
     }
 
@@ -157,6 +162,19 @@ impl PeerHealth {
             let first = inner.slow.map_or(first, |looks| looks.first.min(first));
             inner.slow = Some(SlowLooks { first, last: now, count: limits::LOADED_LOOKS_MIN });
         }
+    }
+
+    /// How long fetches took of late; `None` where the last answer is long ago.
+    fn latency(&self, now: Instant) -> Option<PeerLatency> {
+        let inner = self.inner.lock();
+        let (fetches, answered) = inner.answers;
+        let age = now.saturating_duration_since(answered?);
+        (age < limits::LATENCY_AGE_MAX).then(|| PeerLatency {
+            name: self.name.to_string(),
+            fetches,
+            p50: inner.latency.p50(),
+            p99: inner.latency.p99(),
+        })
     }
 
     /// Notes that the peer is dead or stalled.
@@ -227,6 +245,11 @@ impl PeerTable {
         let peers = self.peers.read();
         let known = peers.values().filter(|peer| peer.delay.is_known()).count();
         (peers.values().filter_map(|peer| peer.delay.current(now)).collect(), known)
+    }
+
+    /// How long fetches took of late from the peers that answered.
+    pub(crate) fn latencies(&self, now: Instant) -> Vec<PeerLatency> {
+        self.peers.read().values().filter_map(|peer| peer.latency(now)).collect()
     }
 
     /// How many peers `is_counted` says yes to.

@@ -305,6 +305,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         distance_threshold: threshold(settings.distance_threshold),
         keep,
         load_aware: settings.load_aware,
+        compress_slow: settings.compress_slow,
         hedge_enabled: settings.hedge_enabled,
         hedge_min,
         hedge_max: defaults.hedge_max.max(hedge_min),

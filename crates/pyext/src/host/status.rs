@@ -1,6 +1,7 @@
 //! What a data plane says of itself; the keys are those of `DataPlane.status` in the stubs.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use acstor_fuse::SessionState;
 use acstor_readpath::Tier;
@@ -8,6 +9,9 @@ use acstor_ring::Threshold;
 use serde_json::{Map, Value, json};
 
 use super::{Host, HostState};
+
+/// Most peers whose latency the status tells.
+const PEERS_MAX: usize = 64;
 
 impl Host {
     /// Returns a snapshot.
@@ -32,6 +36,7 @@ impl Host {
             "fuse": self.fuse_status(),
             "reads": self.reads_status(),
             "tiers": self.tiers_status(),
+            "peers": self.peers_status(),
         })
     }
 
@@ -73,6 +78,20 @@ impl Host {
             tiers.insert(tier.as_str().into(), count);
         }
         Value::Object(tiers)
+    }
+
+    fn peers_status(&self) -> Vec<Value> {
+        let milliseconds = |time: Duration| time.as_micros() as f64 / 1e3;
+        let peers = self.parts.read_path.peer_latencies(PEERS_MAX);
+        let described = peers.into_iter().map(|peer| {
+            json!({
+                "name": peer.name,
+                "fetches": peer.fetches,
+                "p50_ms": milliseconds(peer.p50),
+                "p99_ms": milliseconds(peer.p99),
+            })
+        });
+        described.collect()
     }
 
     /// Sketches the chunk store: `smallest` as numbers.

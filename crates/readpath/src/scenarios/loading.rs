@@ -4,6 +4,8 @@
 //! cache) and once through the ring. Links carry what other traffic leaves of 1 Gb/s, scaled to
 //! chunks of 4 KiB (1/16 of the real ones, and so is the rate); the origin's is ten times as wide.
 
+mod compressing;
+
 use std::time::Duration;
 
 use tokio::time::Instant;

@@ -12,6 +12,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::link::Link;
 use crate::{PeerFuture, PeerSource, ReadPath};
 
+/// Of a chunk over the wire in hundredths where a compressed answer is welcome: as of those of a boot.
+const COMPRESSED_PERCENT: usize = 46;
+
 /// How a host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerMood {
@@ -160,8 +163,10 @@ async fn answer(
     let bytes = path.serve(request, deadline).await.map_err(refused)?;
     if has_link {
         let now = Instant::now();
-        let sent = network.links.lock().get_mut(&address).map(|link| link.carry(bytes.len(), now));
-        let through = network.receive(to, bytes.len(), sent.unwrap_or(now));
+        let percent = if request.accepts_compressed { COMPRESSED_PERCENT } else { 100 };
+        let on_wire = bytes.len() * percent / 100;
+        let sent = network.links.lock().get_mut(&address).map(|link| link.carry(on_wire, now));
+        let through = network.receive(to, on_wire, sent.unwrap_or(now));
         // One wait in place of two: those of paused time are whole milliseconds.
         sleep_until(through + network.latency).await;
     }

@@ -34,6 +34,7 @@ pub(super) fn config() -> ReadPathConfig {
         keep: Keep::Never,
         // The origin of the tests is polled, which looks like load; what load does is in `loading`.
         load_aware: false,
+        compress_slow: false,
         placement: PlacementRule::Oid { span_chunks: 16 },
         prefetch_max_bytes: 0,
         recent_bytes: 4 << 20,
