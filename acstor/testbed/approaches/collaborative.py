@@ -139,8 +139,8 @@ class StaticCollaborative(Collaborative):
     """Our data plane with what ACStor adds to collaborative caching left out.
 
     Every host has the same share of the ring for ever; nothing is re-mapped, no request goes to
-    another candidate because the first is late or loaded, and no host keeps a chunk that another
-    one owns.
+    another candidate because the first is late or loaded, no host keeps a chunk that another
+    one owns, and nothing is compressed on its way.
     As in the paper the mapping only knows the topology, and here all hosts are equally far apart.
     """
 
@@ -148,7 +148,12 @@ class StaticCollaborative(Collaborative):
     title = "static collaborative"
     explanation = "our data plane with equal weights, no agent, no remap, no hedging"
     overrides: ClassVar[Configuration] = {
-        "readpath": {"hedge_enabled": "false", "keep": "never", "load_aware": "false"},
+        "readpath": {
+            "hedge_enabled": "false",
+            "keep": "never",
+            "load_aware": "false",
+            "compress_slow": "false",
+        },
     }
 
     def _give_ring_and_image(self) -> None:
