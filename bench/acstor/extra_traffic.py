@@ -40,7 +40,7 @@ PAYLOAD = 1472
 """Bytes of a datagram that fills a frame of 1,514 bytes."""
 FRAME = 1514
 BURST_FRAMES_MAX = 44
-BURST_S = 0.04
+BURST_S = 0.1
 """Of its rate that a flow sends in one call, seconds, within what one call can hold."""
 SEND_BUFFER = 4 << 20
 SECONDS_MAX = 3600.0

@@ -20,7 +20,7 @@ from acstor.testbed.run_directory import DEFAULT_ROOT
 PAPER_RATE = 1e9
 """Bits per second of the paper's links."""
 MEGABYTE = 1e6
-RATE = LinkRate(100_000_000)
+RATE = LinkRate(40_000_000)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 """Where programs of this package are started from."""
 TRACE = ROOT / "bench" / "traces" / "debian-12-boot.jsonl"
@@ -41,7 +41,7 @@ class EvaluationSettings:
     guests_per_host: int = 5
     images: int = 5
     rate: LinkRate = RATE
-    reads: int = 100
+    reads: int = 80
     """Reads of the trace that are replayed, from :data:`FIRST_READ` on."""
     think_scale: float = 1.0
     stagger: float = 1.0
@@ -52,15 +52,15 @@ class EvaluationSettings:
     seed: int = 1
     udp_share: float = 1.0
     flows_per_host: int = 5
-    interval: float = 2.0
+    interval: float = 4.0
     """Seconds between two states of a host, two looks of an agent and two collections."""
-    span: int = 2
-    """Chunks in a row that have one owner. The default of 16 would leave as few pieces to place of
-    the reads that are replayed as would make any placement uneven; 2 leaves about as many as the
-    whole trace has with 16."""
+    span: int = 1
+    """Chunks in a row that have one owner. With the default of 16 the reads that are replayed would
+    be some dozens of pieces, and any placement of them uneven; single chunks are about as many
+    pieces as the whole trace has with 16."""
     is_warm: bool = False
     """Whether all guests have booted once before the extra traffic begins."""
-    warm_up: float = 14.0
+    warm_up: float = 20.0
     """Seconds of extra traffic before the guests start, in which ACStor may notice it."""
     deadline: float = 300.0
     """Seconds after which a guest that is not done counts as one that did not boot."""

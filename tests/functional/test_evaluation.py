@@ -36,7 +36,16 @@ def test_one_command_boots_guests_with_every_approach(
     """Replays check every byte, so a guest that booted has read what its image holds."""
     before = set(netns.listnetns())
     path, plot = tmp_path / "report.json", tmp_path / "plot.svg"
-    command = [sys.executable, "-m", "bench.acstor", "figure-6", "--hosts", "4"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.acstor",
+        "figure-6",
+        "--hosts",
+        "4",
+        "--rate",
+        "100mbit",
+    ]
     command += ["--guests-per-host", "2", "--images", "2", "--reads", "60", "--stagger", "0.1"]
     command += ["--think-scale", "0.1", "--cv", "0.5", "--mean", "130", "--interval", "0.5"]
     command += ["--warm-up", "5", "--deadline", "60", "--generated", "--seed", "2"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acstor.testbed.exception import TestbedError
+from acstor.testbed.rates import LinkRate
 from bench.acstor import __main__ as command
 from bench.acstor import plots, report, tables
 from bench.acstor.figures import FIGURES, settings_at
@@ -166,7 +167,7 @@ def test_command_line_goes_before_the_figures_own_settings() -> None:
 
 
 def test_deadlines_are_scaled_like_the_links() -> None:
-    options = EvaluationSettings().read_path()
+    options = EvaluationSettings(rate=LinkRate.parse("100mbit")).read_path()
     assert options == {
         "peer_deadline": "20.0",
         "origin_deadline": "100.0",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from acstor.testbed.exception import TestbedError
+from acstor.testbed.rates import LinkRate
 from bench.acstor import extra_traffic
 from bench.acstor.extra_traffic import FRAME, Flow, Host, Plan
 from bench.acstor.settings import EvaluationSettings
@@ -30,7 +31,7 @@ def test_hosts_have_exactly_the_mean_and_cv_in_both_directions(mean: float, cv: 
 
 
 def test_draw_is_the_simulators_scaled() -> None:
-    settings = EvaluationSettings(mean=70.0, cv=1.2)
+    settings = EvaluationSettings(rate=LinkRate.parse("100mbit"), mean=70.0, cv=1.2)
     scaled = extra_traffic.draw(
         32, settings.mean_bytes_per_s, 1.2, settings.rate.bytes_per_s, 5, seed=3
     )
