@@ -197,7 +197,9 @@ class DataPlane:
         unmounted or aborted, the process should exit and start anew), ``taken_over`` bool,
         ``connection`` int (N of /sys/fs/fuse/connections/N); ``reads``: dict with ``total``,
         ``errors``, ``bytes``, ``inflight`` ints; ``tiers``: dict from tier (zero,
-        recent, store, peer, previous_owner, origin) to a dict with ``chunks``, ``bytes`` ints.
+        recent, store, peer, previous_owner, origin) to a dict with ``chunks``, ``bytes`` ints;
+        ``peers``: list, busiest first, at most 64, of dicts with ``name`` str, ``fetches`` int,
+        ``p50_ms``, ``p99_ms`` floats.
         """
 
     def metrics_text(self) -> str:

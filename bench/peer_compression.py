@@ -41,7 +41,8 @@ def of_boot(disk: pathlib.Path) -> bytes:
             if len(content) == CHUNK and content.strip(b"\0"):
                 found[content] = None
     # In no order of theirs, so that any part of them is like the whole.
-    return b"".join(sorted(found, key=boot_trace.content_digest))
+    shuffled: list[bytes] = sorted(found, key=boot_trace.content_digest)
+    return b"".join(shuffled)
 
 
 def of_this_machine() -> bytes:

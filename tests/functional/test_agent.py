@@ -145,6 +145,25 @@ def test_data_plane_status_is_plain_json(cloud: Cloud) -> None:
     assert status["store"]["capacity_bytes"] > 0
 
 
+def test_latency_of_peers_is_in_the_status(cloud: Cloud) -> None:
+    first, second = cloud.add_host(), cloud.add_host()
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    wait_for("a ring of two", lambda: ring_names(first) == ring_names(second) == ["h0", "h1"])
+    assert pathlib.Path(first.file(image)).read_bytes() == image.content
+    (peer,) = shown(first, "dataplane", "status")["peers"]
+    assert peer["name"] == "h1"
+    assert peer["fetches"] > 20
+    assert 0 < peer["p50_ms"] <= peer["p99_ms"]
+    # Two processes of one machine: no link is slow.
+    metrics = str(first.ask("metrics"))
+    assert "acstor_peer_compression_welcomed_total 0\n" in metrics
+    assert "acstor_peer_client_compressed_chunks_total 0\n" in metrics
+    assert 'acstor_peer_server_compressions_total{outcome="compressed"} 0\n' in metrics
+    people = first.command("dataplane", "status")
+    assert "name=h1" in people.stdout
+
+
 def test_second_data_plane_on_one_host_is_refused(cloud: Cloud) -> None:
     host = cloud.add_host(agent=False)
     result = subprocess.run(
