@@ -4,6 +4,7 @@ import argparse
 import json
 import pathlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from acstor.exception import AcstorError
 from sim import scenario, tables
 from sim.scenario import Scenario
 
+_WRITE_INTERVAL = 20.0
+"""Seconds between two writes of what has been found so far."""
 _DESCRIPTION = """\
 The data-centre simulator: flows under max-min fair sharing over a tree of switches, with the real
 ring and the real policy. Scenarios are files (sim/scenarios/*.toml, or any path that ends so)."""
@@ -66,7 +69,12 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario")
     _add_format(parser)
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all results")
+    parser.add_argument(
+        "--json",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write all results (FILE.part while it runs)",
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="(default: the scenario's)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument(
@@ -85,18 +93,30 @@ def _chosen(arguments: argparse.Namespace) -> Scenario:
     return scenario.load(arguments.scenario).only(axes, variants, arguments.seeds)
 
 
-def _run_all(chosen: Scenario, jobs: int) -> dict[str, Any]:
+def _run_all(chosen: Scenario, jobs: int, path: pathlib.Path | None = None) -> dict[str, Any]:
+    """Run all cases; what there is so far is kept beside ``path``, lest it be lost."""
     from sim import sweep
+
+    partial = path.with_name(f"{path.name}.part") if path is not None else None
+    so_far: list[dict[str, Any]] = []
+    written = time.monotonic()
 
     total = len(list(chosen.cases()))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         task = progress.add_task(chosen.name, total=total)
 
-        def on_result(done: int, _total: int, _result: dict[str, Any]) -> None:
+        def on_result(done: int, _total: int, result: dict[str, Any]) -> None:
+            nonlocal written
             progress.update(task, completed=done)
+            so_far.append(result)
+            if partial is not None and time.monotonic() > written + _WRITE_INTERVAL:
+                _write(sweep.document(chosen, so_far), partial)
+                written = time.monotonic()
 
         results = sweep.run_all(chosen, jobs, on_result)
+    if partial is not None:
+        partial.unlink(missing_ok=True)
     return sweep.document(chosen, results)
 
 
@@ -121,7 +141,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     chosen = _chosen(arguments)
-    document = _run_all(chosen, arguments.jobs)
+    document = _run_all(chosen, arguments.jobs, arguments.json)
     _write(document, arguments.json)
     if arguments.format == "json":
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
@@ -137,7 +157,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.results is not None:
         document = sweep.read_document(arguments.results)
     else:
-        document = _run_all(_chosen(arguments), arguments.jobs)
+        document = _run_all(_chosen(arguments), arguments.jobs, arguments.json)
         _write(document, arguments.json)
     if arguments.testbed is not None:
         rows = testbed_report.beside(document["results"], testbed_report.read(arguments.testbed))

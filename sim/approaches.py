@@ -75,6 +75,7 @@ def placement_defaults() -> Placement:
 
 def acstor_rules() -> Rules:
     """Return the rules of a host with a default configuration."""
+    slow_fetch = float(_default(readpath, "slow_fetch")) if has_option("slow_fetch") else 0.005
     return Rules(
         chunk_bytes=65536.0,
         wire_share=1.05,
@@ -106,14 +107,10 @@ def acstor_rules() -> Rules:
         loaded_after=0.3,
         loaded_looks=8,
         loaded_lasting=0.5,
-        slack_min=1e-3,
-        slack_max=5e-3,
         probe_interval=1.0,
         origin_calm_ratio=2.0,
         bypass_share=0.05,
         own_link=True,
-        own_slow_min=2e-3,
-        own_slow_max=5e-3,
         compress=int(_default(readpath, "compress_slow")) if has_option("compress_slow") else 1,
         compress_ratio=0.464,  # of what the trace reads, LZ4
         compress_latency=1.8e-4,
@@ -124,7 +121,28 @@ def acstor_rules() -> Rules:
         report_interval=_default(agent, "state_interval"),
         report_jitter=0.1,
         sample_interval=1.0,
+        **_bounds(slow_fetch),
     )
+
+
+def _bounds(slow_fetch: float) -> dict[str, float]:
+    """Return what ``[readpath] slow_fetch`` scales: the time of a chunk over a full link."""
+    return {
+        "slack_min": 0.2 * slow_fetch,
+        "slack_max": slow_fetch,
+        "own_slow_min": 0.4 * slow_fetch,
+        "own_slow_max": slow_fetch,
+    }
+
+
+def _by_option(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes with those options that are no rule themselves put as the rules they set."""
+    found = dict(changes)
+    if "slow_fetch" in found:
+        found = _bounds(float(found.pop("slow_fetch"))) | found
+    if "compress_slow" in found:
+        found = {"compress": int(bool(found.pop("compress_slow")))} | found
+    return found
 
 
 _CHANGES: dict[str, dict[str, Any]] = {
@@ -142,13 +160,14 @@ _CHANGES: dict[str, dict[str, Any]] = {
 def rules_of(approach: str, changes: Mapping[str, Any]) -> Rules:
     """Return the rules of an approach with a scenario's changes.
 
-    :param changes: fields of :class:`sim.world.Rules`; ``keep`` by name.
+    :param changes: fields of :class:`sim.rules.Rules`, ``keep`` by name, or the options
+        ``slow_fetch`` and ``compress_slow``.
     :raises ScenarioError: for an unknown approach or field, or a value that is none.
     """
     if approach not in _CHANGES:
         raise ScenarioError(f"approach {approach!r}; known are {', '.join(APPROACHES)}")
     fields = acstor_rules()._asdict() | _CHANGES[approach]
-    for name, value in changes.items():
+    for name, value in _by_option(changes).items():
         if name not in fields:
             raise ScenarioError(f"readpath.{name} is no setting; known are {', '.join(fields)}")
         known = fields[name]

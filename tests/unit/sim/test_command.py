@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+from typing import Any
 
 import pytest
 
 from sim import __main__, sweep, tables, testbed_report
 from sim.exception import ScenarioError
+from sim.scenario import Case
 
 SMALL = """
 version = 1
@@ -57,6 +59,28 @@ def test_run_compare_and_plot(
     assert [row["variant"] for row in rows] == ["static-collaborative"] * 2
     assert __main__.main(["plot", str(results), str(tmp_path / "small.svg")]) == 0
     assert "<svg" in (tmp_path / "small.svg").read_text()
+
+
+def test_what_was_found_is_kept_when_a_run_is_cut_off(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [3]
+
+    def run_case(case: Case) -> dict[str, Any]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return {"seed": case.seed}
+
+    monkeypatch.setattr(sweep, "run_case", run_case)
+    monkeypatch.setattr(__main__, "_WRITE_INTERVAL", -1.0)
+    (tmp_path / "small.toml").write_text(SMALL)
+    path = tmp_path / "results.json"
+    with pytest.raises(KeyboardInterrupt):
+        __main__.main(["run", str(tmp_path / "small.toml"), "--json", str(path)])
+    assert not path.exists()
+    partial = sweep.read_document(tmp_path / "results.json.part")
+    assert len(partial["results"]) == 3
 
 
 def test_list_names_the_scenarios(capsys: pytest.CaptureFixture[str]) -> None:

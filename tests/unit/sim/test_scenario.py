@@ -73,3 +73,12 @@ def test_defaults_are_those_of_the_configuration() -> None:
     static = approaches.rules_of("static-collaborative", {})
     assert not static.hedge_enabled
     assert static.keep == approaches.KEEP["never"]
+
+
+def test_options_that_are_no_rule_set_those_that_they_scale() -> None:
+    rules = approaches.rules_of("acstor", {"slow_fetch": 0.05, "compress_slow": False})
+    assert (rules.slack_max, rules.own_slow_max) == (0.05, 0.05)
+    assert rules.own_slow_min == pytest.approx(0.02)
+    assert rules.compress == 0
+    assert approaches.rules_of("acstor", {"slow_fetch": 0.05, "slack_max": 0.01}).slack_max == 0.01
+    assert approaches.rules_of("static-collaborative", {}).compress == 0
