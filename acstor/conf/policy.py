@@ -19,10 +19,10 @@ OPTIONS = [
     ),
     cfg.StrOpt(
         "weights",
-        default="equation1",
+        default="headroom",
         help=(
-            "How hosts are weighed: equation1 (inversely to their traffic, as in the paper), "
-            "headroom (by the bandwidth that their traffic leaves), or another plug-in of "
+            "How hosts are weighed: headroom (by the bandwidth that their traffic leaves), "
+            "equation1 (inversely to their traffic, as in the paper), or another plug-in of "
             "acstor.policy.weights."
         ),
     ),

@@ -260,6 +260,8 @@ class Consideration:
             return min(memory.reluctance + 1, RELUCTANCE_MAX), 0
         if reason is Reason.CALM:
             return 0, 0
+        if self._seen.overloaded:
+            return memory.reluctance, 0  # overload that lasts is no reason to try again and again
         if memory.quiet + 1 >= self._settings.calm_after:
             return max(0, memory.reluctance - 1), 0
         return memory.reluctance, memory.quiet + 1

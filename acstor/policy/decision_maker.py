@@ -8,7 +8,7 @@ so that nothing swings:
   for the next one; the busy link that triggers may be busy with what the data plane moves;
 * after a change of weights there is none for ``cool_down`` collections;
 * an overloaded host is relieved only when its weight is off by the hysteresis, which counts twice
-  after one change and three times after more, until there was none for a while;
+  after one change and three times after more, until there was no overload for a while;
 * one change moves at most ``moved_share_max`` of the circle, what overloaded hosts give away
   first; what is left follows while hosts stay overloaded;
 * without any busy host for ``calm_after`` collections weights go back, towards less skew only.

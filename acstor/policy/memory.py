@@ -51,7 +51,7 @@ class Memory:
     reluctance: int = 0
     """Changes for overload of late: each makes the next one want more of a reason."""
     quiet: int = 0
-    """Collections since the last change, or since reluctance went down."""
+    """Collections in a row without overload, since the last change or a lesser reluctance."""
     is_unfinished: bool = False
     """Whether the last step ended before its target."""
     candidate: int | None = None

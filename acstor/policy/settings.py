@@ -23,7 +23,7 @@ class PolicySettings:
     :raises InvalidError: when one is out of its range.
     """
 
-    weights: str = "equation1"
+    weights: str = "headroom"
     """Plug-in of ``acstor.policy.weights``."""
     weight_lambda: float = 1.67
     """The factor of Equation (1)."""

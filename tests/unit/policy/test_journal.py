@@ -24,7 +24,7 @@ LINK = 125e6
 def records() -> list[dict[str, Any]]:
     """Return the records of a small history: one host becomes busy."""
     maker = DecisionMaker(
-        PolicySettings(),
+        PolicySettings(weights="equation1"),
         topology=Topology.parse({"version": 1, "levels": [{"name": "edge", "uplink": 1000}]}),
         similarity=lambda givers, receivers: (("h0", "h1", 0.5),),
     )
