@@ -5,6 +5,7 @@ from typing import Protocol
 
 from acstor.policy.collection import HostLoad
 from acstor.policy.settings import PolicySettings
+from acstor.policy.switch_loads import SwitchLoad
 from acstor.policy.topology import Topology
 
 STAY_SHARE = 0.75
@@ -31,3 +32,12 @@ class ThresholdPolicy(Protocol):
 def hops_through(level: int) -> int:
     """Return the least hops of a request that goes through a switch of this level."""
     return 2 * level + 1
+
+
+def affected_level(switch: SwitchLoad) -> int:
+    """Return the lowest level through which all requests go that suffer from a busy switch.
+
+    Its own where it is what it forwards that is judged. Where it is its uplink, requests between
+    hosts below it are none the worse for it: those suffer that go on to the level above.
+    """
+    return switch.level if switch.is_judged_whole else switch.level + 1

@@ -1,7 +1,6 @@
 """Plug-ins: the paper's equation and algorithm, what is ours, forecasts, the topology."""
 
 import pathlib
-from typing import Any
 
 import pytest
 
@@ -80,14 +79,42 @@ def test_estimates_follow_the_gravity_model() -> None:
     topology = tree()
     loads = {name: load(100, 100) for name in topology.hosts}  # 16 hosts, 1600 in all
     edges, aggregates, (root,) = switch_loads.estimate(loads, topology)
-    # A rack sends 400, and receives a quarter of everything: 300 leave it.
-    assert [round(edge.up / MBIT) for edge in edges] == [300] * 4
-    assert [round(edge.forwarded / MBIT) for edge in edges] == [700] * 4
-    # A pod sends 800, half of which stays.
-    assert [round(each.up / MBIT) for each in aggregates] == [400] * 2
-    assert [round(each.forwarded / MBIT) for each in aggregates] == [1000] * 2
-    assert round(root.forwarded / MBIT) == 800
+    # A rack sends 400; of the 15 others of each of its hosts 12 are elsewhere.
+    assert [round(edge.up / MBIT) for edge in edges] == [320] * 4
+    assert [round(edge.forwarded / MBIT) for edge in edges] == [720] * 4
+    # A pod sends 800, of which 8 of 15 leave it; what its racks let up is 640.
+    assert [round(each.up / MBIT) for each in aggregates] == [427] * 2
+    assert [round(each.forwarded / MBIT) for each in aggregates] == [640 + 427] * 2
+    assert round(root.forwarded / MBIT) == 853
     assert root.up == 0
+
+
+def test_host_alone_under_a_switch_has_no_traffic_with_itself() -> None:
+    topology = Topology.parse(TREE).with_hosts({"h1": "p1/r1", "h2": "p1/r2", "h3": "p2/r1"})
+    loads = {"h1": load(0, 100), "h2": load(100, 0), "h3": load(0, 0)}
+    edges, aggregates, (root,) = switch_loads.estimate(loads, topology)
+    assert [round(edge.up / MBIT) for edge in edges] == [0, 100, 0]
+    assert [round(edge.down / MBIT) for edge in edges] == [100, 0, 0]
+    assert [round(each.forwarded / MBIT) for each in aggregates] == [100, 0]
+    assert [round(each.up / MBIT) for each in aggregates] == [0, 0]
+    assert root.forwarded == 0
+    (only,) = switch_loads.estimate({"h1": load(70)}, topology)[0]
+    assert round(only.up / MBIT) == 70
+
+
+def test_no_uplink_carries_more_than_it_can() -> None:
+    """What a full uplink does not let through is not counted above it."""
+    topology = tree(pods=2, racks=2, hosts=4)
+    edges, aggregates, (root,) = switch_loads.estimate(
+        {name: load(900, 900) for name in topology.hosts}, topology
+    )
+    # A rack would send up 2880 of its 3600, a pod 3840: more than 1000, and more than 1333 of
+    # what its two racks let through.
+    assert [round(edge.up / MBIT) for edge in edges] == [1000] * 4
+    assert [round(edge.forwarded / MBIT) for edge in edges] == [4600] * 4
+    assert [round(each.up / MBIT) for each in aggregates] == [1000] * 2
+    assert [round(each.forwarded / MBIT) for each in aggregates] == [3000] * 2
+    assert round(root.forwarded / MBIT) == 2000
 
 
 def test_what_leaves_the_data_centre_passes_the_root() -> None:
@@ -107,16 +134,51 @@ def choose(
     return policy.choose({host: load(rate, rate) for host in hosts}, topology, in_force)
 
 
-def test_algorithm_2_as_printed() -> None:
-    topology = tree()
-    free: dict[str, Any] = {"threshold_min": 1}
-    assert choose("algorithm2", topology, 100, **free) is None
-    # With 8 racks below each aggregate switch its uplink is busy long before an edge's.
-    wide = tree(pods=4, racks=8, hosts=2)
-    assert choose("algorithm2", wide, 80, **free) == 3
-    assert choose("algorithm2", topology, 400, **free) == 1
-    assert choose("algorithm2", topology, 400) == 3  # never everything from the origin
+def paper_tree(**speed: float) -> Topology:
+    """Return the tree of section 5.8: 4 x 8 x 8 hosts, 1 Gbit/s, and 10 Gbit/s at the root."""
+    levels = [dict(speed) for _ in range(2)]
+    topology = Topology.parse({"version": 1, "levels": [*levels, {"capacity": 10_000}]})
+    spread = tree(pods=4, racks=8, hosts=8)
+    return topology.with_hosts({host: "/".join(path) for host, path in spread.hosts.items()})
+
+
+@pytest.mark.parametrize(
+    ("rate", "threshold"),
+    [
+        # Of its 255 others, 248 are outside of a host's rack and 192 outside of its pod. With x
+        # sent and received by each, an edge switch forwards 8x + 8x 248/255 = 15.8x, an aggregate
+        # switch 8 * 8x 248/255 + 64x 192/255 = 110.4x, the root 4 * 64x 192/255 = 192.8x.
+        (7.0, None),  # 110, 773, 1349
+        (7.5, 3),  # 118, 828 of 1000
+        (50.0, 3),  # 789, and the root 9638 of 10,000: the aggregates come first
+        (51.0, 1),  # 805 of 1000
+    ],
+)
+def test_algorithm_2_as_printed_on_the_tree_of_the_paper(
+    rate: float, threshold: int | None
+) -> None:
+    assert choose("algorithm2", paper_tree(capacity=1000), rate, threshold_min=1) == threshold
+
+
+def test_algorithm_2_never_leaves_everything_to_the_origin_by_default() -> None:
+    assert choose("algorithm2", paper_tree(capacity=1000), 51.0) == 3
     assert choose("algorithm2", None, 400) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "threshold"),
+    [
+        (16.5, None),  # of an aggregate's 1000: 64x 192/255 = 48.2x = 795
+        (17.0, 5),  # 819: hosts of the same pod need no such link
+        (102.0, 5),  # of an edge's 1000: 8x 248/255 = 7.78x = 794
+        (104.0, 3),  # 809: those of the same rack do not even need that
+    ],
+)
+@pytest.mark.parametrize("policy", ["algorithm2", "uplinks"])
+def test_busy_uplinks_keep_away_who_is_behind_them_and_nobody_else(
+    policy: str, rate: float, threshold: int | None
+) -> None:
+    assert choose(policy, paper_tree(uplink=1000), rate, threshold_min=1) == threshold
 
 
 def test_root_alone_gives_5() -> None:
@@ -137,9 +199,10 @@ def test_uplinks_name_the_hosts_behind_them() -> None:
 
 def test_threshold_stays_until_the_load_is_clearly_lower() -> None:
     topology = tree(pods=1, racks=4)
-    assert choose("uplinks", topology, 250) is None  # 750 of 1000
-    assert choose("uplinks", topology, 250, in_force=3) == 3
-    assert choose("uplinks", topology, 150, in_force=3) is None
+    for policy in ("uplinks", "algorithm2"):
+        assert choose(policy, topology, 240) is None  # 768 of 1000
+        assert choose(policy, topology, 240, in_force=3) == 3
+        assert choose(policy, topology, 150, in_force=3) is None
 
 
 def test_none_is_no_threshold() -> None:
