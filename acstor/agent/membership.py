@@ -29,7 +29,7 @@ CALL_TIMEOUT = 10.0
 """Seconds that the backend may take for one call."""
 RECONNECT_DELAY_MAX = 15.0
 """Longest delay between two attempts to reach the backend, seconds."""
-MEMBERS_EVERY = 15
+MEMBERS_EVERY = 60
 """Heartbeats between two readings of the members, by hosts that do not publish rings."""
 _LOCK_SUFFIX = "ring-publisher"
 
