@@ -59,12 +59,23 @@ OPTIONS = [
     ),
     cfg.BoolOpt(
         "load_aware",
-        default=False,
+        default=True,
         help=(
-            "Whether a host whose link is full is passed over: the next in line is asked, or the "
-            "origin where that is faster, until the host answers as fast as others again. Helps "
-            "where few hosts are loaded; while all are alike, many reads leave the owners for the "
-            "origin at once, which costs up to a fifth of the time of a boot storm."
+            "Whether a host whose link is full is passed over for a while: the next in line is asked, "
+            "or the origin, for few chunks unless the load lasts, until the host answers as fast as "
+            "others again; and whether a host whose own link is full asks for nothing twice and "
+            "keeps all that it fetches."
+        ),
+    ),
+    cfg.FloatOpt(
+        "slow_fetch",
+        default=0.005,
+        min=0.001,
+        max=60.0,
+        help=(
+            "Seconds that a chunk takes at least over a link that is full: some ten times what it "
+            "takes over this host's link when nothing else is on it. 0.005 fits 64 KiB chunks and "
+            "1 Gb/s; slower links or larger chunks need more."
         ),
     ),
     cfg.BoolOpt(

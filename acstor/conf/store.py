@@ -34,6 +34,18 @@ OPTIONS = [
         ],
         help="Which chunk leaves the store when it is full.",
     ),
+    cfg.IntOpt(
+        "copies_max",
+        default=2,
+        min=0,
+        max=8,
+        help=(
+            "Copies of a chunk that the hosts keep for each other: when as many hosts that the "
+            "ring places better have a chunk, and this host has not used it lately, its own copy "
+            "is the first to leave. Only in a store that is three quarters full, with s3fifo or "
+            "lru. 0: copies are not counted."
+        ),
+    ),
 ]
 
 

@@ -34,6 +34,8 @@ class DataPlaneSettings(TypedDict):
     store_capacity_bytes: int
     store_eviction: str
     """s3fifo, fifo, lru or lfu."""
+    store_copies_max: int
+    """0: copies are not limited."""
     chunk_size: int
     """Chunk size of the repository, bytes, a power of two."""
     mount_point: str
@@ -53,8 +55,10 @@ class DataPlaneSettings(TypedDict):
     keep: str
     """never, second-touch or always."""
     load_aware: bool
-    compress_slow: bool
     """Loaded peers are passed over."""
+    slow_fetch_ms: int
+    """What a chunk takes at least over a link that is full."""
+    compress_slow: bool
     hedge_enabled: bool
     hedge_min_ms: int
     prefetch_max_bytes: int
@@ -146,6 +150,7 @@ def from_conf(
         store_path=conf.store.path,
         store_capacity_bytes=conf.store.capacity,
         store_eviction=conf.store.eviction,
+        store_copies_max=conf.store.copies_max,
         chunk_size=chunk_size,
         mount_point=conf.dataplane.mount_point,
         fuse_threads=conf.dataplane.fuse_threads,
@@ -160,6 +165,7 @@ def from_conf(
         placement_span_chunks=read.placement_span_chunks,
         keep=read.keep,
         load_aware=read.load_aware,
+        slow_fetch_ms=_milliseconds(read.slow_fetch),
         compress_slow=read.compress_slow,
         hedge_enabled=read.hedge_enabled,
         hedge_min_ms=_milliseconds(read.hedge_min),

@@ -61,8 +61,14 @@ pub struct ReadPathConfig {
     pub candidates_max: usize,
     /// Whether a host keeps what it fetched from a peer.
     pub keep: Keep,
+    /// Hosts that should rather have a chunk, and have it, from which on this host makes its copy the
+    /// first to leave; 0: never.
+    pub copies_max: usize,
     /// Whether loaded peers are passed over.
     pub load_aware: bool,
+    /// What a chunk takes at least over a link that is full: some ten times what it takes over one that
+    /// is not.
+    pub slow_fetch: Duration,
     /// Whether peers may compress their answers where links are slow.
     pub compress_slow: bool,
     /// Whether a late fetch is hedged.
@@ -103,7 +109,9 @@ impl Default for ReadPathConfig {
             distance_threshold: Threshold::ANY,
             candidates_max: 2,
             keep: Keep::SecondTouch,
+            copies_max: 2,
             load_aware: true,
+            slow_fetch: Duration::from_millis(5),
             compress_slow: true,
             hedge_enabled: true,
             hedge_min: Duration::from_millis(20),
@@ -132,6 +140,7 @@ impl ReadPathConfig {
         duration("read_deadline", self.read_deadline)?;
         duration("origin_deadline", self.origin_deadline)?;
         duration("peer_deadline", self.peer_deadline)?;
+        duration("slow_fetch", self.slow_fetch)?;
         duration("hedge_min", self.hedge_min)?;
         duration("hedge_max", self.hedge_max)?;
         duration("lie_penalty", self.lie_penalty)?;
@@ -145,6 +154,7 @@ impl ReadPathConfig {
             self.placement;
         number("placement_span_chunks", span_chunks as usize, 1..=4096)?;
         number("candidates_max", self.candidates_max, 1..=limits::CANDIDATES_MAX)?;
+        number("copies_max", self.copies_max, 0..=limits::CANDIDATES_MAX)?;
         number("hedge_share_percent", self.hedge_share_percent as usize, 0..=100)?;
         number("peer_inflight_max", self.peer_inflight_max, 1..=4096)?;
         number("serve_inflight_max", self.serve_inflight_max, 1..=limits::SERVE_INFLIGHT_MAX)?;

@@ -50,6 +50,14 @@ pub const PRELOAD_ORIGIN_WAIT_MAX: Duration = Duration::from_secs(3600);
 pub const PRELOAD_PASSES_MAX: u32 = 3;
 /// Wait for room in the queue of chunks that are written.
 pub const PRELOAD_INSERT_PAUSE: Duration = Duration::from_millis(10);
+/// Chunks that one round of the deduplication looks at.
+pub const DEDUPLICATION_CHUNKS: usize = 960;
+/// Time between two rounds.
+pub const DEDUPLICATION_INTERVAL: Duration = Duration::from_secs(20);
+/// How full a store must be, per cent, before copies are given up: free room costs nothing.
+pub const DEDUPLICATION_FILL_PERCENT: u64 = 75;
+/// A walk goes so far into the store from its cold end, per cent, before it begins anew.
+pub const DEDUPLICATION_DEPTH_PERCENT: u64 = 25;
 /// Longest duration of any setting.
 pub const DURATION_MAX: Duration = Duration::from_secs(600);
 /// Age after which the count of a disk's cached bytes is taken anew.
@@ -77,10 +85,8 @@ pub const HEDGE_TOKENS_MAX: f64 = 16.0;
 pub const HEDGE_ORIGIN_RATIO: f64 = 4.0;
 /// A peer is loaded when a chunk from it takes as many times what one from the origin takes.
 pub const LOADED_RATIO: f64 = 1.25;
-/// And twice the usual time of a fetch more, at least this.
-pub const LOADED_SLACK_MIN: Duration = Duration::from_millis(1);
-/// The most that the usual time of fetches makes of that: where all peers are slow they are loaded.
-pub const LOADED_SLACK_MAX: Duration = Duration::from_millis(5);
+/// And twice the usual time of a fetch more, at most what `slow_fetch` says and at least this part of it.
+pub const LOADED_SLACK_MIN_RATIO: f64 = 0.2;
 /// And as many times the median of this host's peers now, with the same addition: a link of one's own
 /// that is full makes all of them slow, and so does a storm.
 pub const STANDS_OUT_RATIO: f64 = 4.0;
@@ -109,12 +115,11 @@ pub const SOURCES_NOW_AGE: Duration = Duration::from_millis(20);
 pub const SOURCE_FRESH: Duration = Duration::from_secs(2);
 /// Sources that must be slow before this host's own link is blamed; all, where only two are known.
 pub const OWN_LINK_SOURCES_MIN: usize = 3;
-/// A source is slow when a chunk takes more than this many times what is usual for it,
+/// A source is slow when a chunk takes more than this many times what is usual for it, and in any case
+/// when it takes as long as `slow_fetch` says: a link may have been full from the start.
 pub const OWN_LINK_RATIO: f64 = 2.0;
-/// at least this long,
-pub const OWN_LINK_SLOW_MIN: Duration = Duration::from_millis(2);
-/// and in any case from here on: a link may have been full from the start.
-pub const OWN_LINK_SLOW_MAX: Duration = Duration::from_millis(5);
+/// But not where it takes less than this part of that.
+pub const OWN_LINK_SLOW_MIN_RATIO: f64 = 0.4;
 /// So long it is blamed on while no source says otherwise, few of them as there may be.
 pub const OWN_LINK_MEMORY: Duration = Duration::from_secs(10);
 /// An origin that is as many times faster than the peers stands out: the link is not to blame.

@@ -1,6 +1,6 @@
 //! The seam to this host's chunk store.
 
-use acstor_store::{ChunkGuard, ChunkStore, Inserted, StoreError};
+use acstor_store::{ChunkGuard, ChunkStore, Cursor, Inserted, StoreError};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
 
@@ -67,6 +67,18 @@ pub trait LocalStore: Send + Sync + 'static {
     fn likely_contains(&self, digest: &Digest) -> bool;
     /// Sees to it that a chunk which nobody has read so far is not the first to leave.
     fn favor(&self, digest: &Digest);
+    /// Looks at up to `count` chunks from the cold end on; returns those that were not used lately and
+    /// are not pinned, and moves the cursor on. A store that knows no cold end returns none.
+    fn coldest(&self, _cursor: &mut Cursor, _count: usize) -> Vec<Digest> {
+        Vec::new()
+    }
+    /// Makes a chunk leave before all others, unless it is used before. Called for chunks that
+    /// [`LocalStore::coldest`] returned.
+    fn demote(&self, _digest: &Digest) {}
+    /// As [`LocalStore::likely_contains`], but not for a chunk that was demoted and not used since.
+    fn keeps(&self, digest: &Digest) -> bool {
+        self.likely_contains(digest)
+    }
     /// Keeps chunks; one outcome per chunk, in order.
     ///
     /// # Errors
@@ -123,6 +135,18 @@ impl LocalStore for HostStore {
 
     fn favor(&self, digest: &Digest) {
         self.store.favor(digest);
+    }
+
+    fn coldest(&self, cursor: &mut Cursor, count: usize) -> Vec<Digest> {
+        self.store.coldest(cursor, count)
+    }
+
+    fn demote(&self, digest: &Digest) {
+        self.store.demote(digest);
+    }
+
+    fn keeps(&self, digest: &Digest) -> bool {
+        self.store.keeps(digest)
     }
 
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {

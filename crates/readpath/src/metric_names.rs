@@ -39,6 +39,8 @@ pub const PEER_SLOW_KEPT: &str = "acstor_peer_slow_kept";
 pub const COMPRESSION_WELCOMED: &str = "acstor_peer_compression_welcomed";
 /// Peers slower than the origin now.
 pub const PEERS_LOADED: &str = "acstor_peers_loaded";
+/// Cold chunks that the deduplication looked at, by outcome.
+pub const DEDUPLICATION: &str = "acstor_deduplication_chunks";
 /// Whether this host's own link is what makes its sources slow.
 pub const OWN_LINK_SLOW: &str = "acstor_own_link_slow";
 /// Chunks that another host owned in a ring that is remembered, by where they came from.
@@ -111,7 +113,7 @@ pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 53] = [
+pub const ALL: [&str; 54] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -157,6 +159,7 @@ pub const ALL: [&str; 53] = [
     RING_GENERATION,
     DISKS,
     BYPASSES,
+    DEDUPLICATION,
     PEER_PROBES,
     PEER_SLOW_KEPT,
     COMPRESSION_WELCOMED,

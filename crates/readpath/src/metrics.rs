@@ -15,8 +15,8 @@ use crate::metric_names as names;
 use crate::origin_pool::RunResult;
 use crate::origin_queue::{OriginFailure, OriginRun};
 use crate::outcome::{
-    Bypass, Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch, PeerSkip,
-    Prefetch, ReadResult, Remapped, Retry, Serve,
+    Bypass, Deduplication, Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch,
+    PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve,
 };
 use crate::preload_metrics::PreloadMetrics;
 use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
@@ -133,6 +133,7 @@ pub(crate) struct Metrics {
     bypasses: Labelled,
     peer_probes: Counter,
     peer_slow_kept: Counter,
+    deduplication: Labelled,
     compression_welcomed: Counter,
     remapped_chunks: Labelled,
     remapped_bytes: Labelled,
@@ -224,6 +225,13 @@ impl Metrics {
                 r,
                 names::COMPRESSION_WELCOMED,
                 "Fetches whose answer may be compressed",
+            ),
+            deduplication: Labelled::new(
+                r,
+                names::DEDUPLICATION,
+                "Cold chunks of which others may have copies",
+                "outcome",
+                Deduplication::NAMES,
             ),
             remapped_chunks: Labelled::new(
                 r,
@@ -366,6 +374,10 @@ impl Metrics {
 
     pub(crate) fn compression_welcomed(&self) {
         self.compression_welcomed.inc();
+    }
+
+    pub(crate) fn deduplicated(&self, outcome: Deduplication, chunks: u64) {
+        self.deduplication.add(outcome.index(), chunks);
     }
 
     pub(crate) fn remapped(&self, outcome: Remapped, bytes: usize) {

@@ -57,6 +57,14 @@ outcomes! {
 }
 
 outcomes! {
+    /// What became of a cold chunk that the deduplication looked at.
+    Deduplication {
+        Demoted = "demoted", TooFew = "too_few", Ours = "ours", Wanted = "wanted",
+        Unplaced = "unplaced",
+    }
+}
+
+outcomes! {
     /// What became of a call of the origin.
     OriginCall {
         Ok = "ok", NotFound = "not_found", Damaged = "damaged", Unavailable = "unavailable",

@@ -1,13 +1,19 @@
 //! The peers over the network.
 
 use acstor_peer::{ChunkRequest, PeerClient};
+use acstor_types::Digest;
 use tokio::time::Instant;
 
-use crate::{PeerFuture, PeerSource};
+use crate::{HoldsFuture, PeerFuture, PeerSource};
 
 impl PeerSource for PeerClient {
     fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture {
         let (client, address) = (self.clone(), address.to_owned());
         Box::pin(async move { PeerClient::fetch(&client, &address, request, deadline).await })
+    }
+
+    fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {
+        let (client, address) = (self.clone(), address.to_owned());
+        Box::pin(async move { PeerClient::holds(&client, &address, &digests, deadline).await })
     }
 }

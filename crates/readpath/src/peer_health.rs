@@ -241,10 +241,10 @@ impl PeerTable {
     }
 
     /// How the peers do that something new is known of, and how many ever answered.
-    pub(crate) fn current(&self, now: Instant) -> (Vec<Current>, usize) {
+    pub(crate) fn current(&self, now: Instant, slow_fetch: Duration) -> (Vec<Current>, usize) {
         let peers = self.peers.read();
         let known = peers.values().filter(|peer| peer.delay.is_known()).count();
-        (peers.values().filter_map(|peer| peer.delay.current(now)).collect(), known)
+        (peers.values().filter_map(|peer| peer.delay.current(now, slow_fetch)).collect(), known)
     }
 
     /// How long fetches took of late from the peers that answered.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use acstor_peer::{ChunkRequest, PeerError};
+use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -14,6 +15,9 @@ pub const NO_HINT: u64 = u64::MAX;
 /// The answer of a peer, unverified.
 pub type PeerFuture = Pin<Box<dyn Future<Output = Result<Bytes, PeerError>> + Send>>;
 
+/// The answer of a peer to what it keeps.
+pub type HoldsFuture = Pin<Box<dyn Future<Output = Result<Vec<bool>, PeerError>> + Send>>;
+
 /// Fetches chunks from other hosts.
 ///
 /// The caller verifies the content. The implementation must finish by `deadline`, must survive the
@@ -22,4 +26,10 @@ pub type PeerFuture = Pin<Box<dyn Future<Output = Result<Bytes, PeerError>> + Se
 pub trait PeerSource: Send + Sync + 'static {
     /// Starts to fetch a chunk from the peer at `address` (`ip:port`).
     fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture;
+
+    /// Starts to ask the peer at `address` which of some chunks it keeps: one answer per digest. At
+    /// most `acstor_peer::frame::HOLDS_MAX` digests. A source that cannot ask has peers that keep none.
+    fn holds(&self, _address: &str, digests: Vec<Digest>, _deadline: Instant) -> HoldsFuture {
+        Box::pin(async move { Ok(vec![false; digests.len()]) })
+    }
 }

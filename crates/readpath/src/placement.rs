@@ -125,6 +125,32 @@ impl Placement {
         plan
     }
 
+    /// Who should rather hold the chunk at `oid` than this host: its owner, the owners before, the next
+    /// in line, in this order, which is the same on all hosts with the same rings, up to this host.
+    pub(crate) fn better_placed(&self, oid: Oid, peers: &PeerTable) -> Vec<Candidate> {
+        let rings = self.rings.load();
+        let Some(ring) = rings.current.as_deref() else { return Vec::new() };
+        let line = ring.candidates(oid, ring.host_id(&self.host), self.threshold());
+        let mut line = line.take(self.candidates_max);
+        let former = rings.previous.iter().filter_map(|previous| {
+            let from = previous.host_id(&self.host);
+            let name = &previous.candidates(oid, from, self.threshold()).next()?.name;
+            // Who left the ring holds nothing for others.
+            ring.host(ring.host_id(name)?)
+        });
+        let mut better: Vec<Candidate> = Vec::new();
+        for host in line.next().into_iter().chain(former).chain(line) {
+            if host.name == self.host {
+                break;
+            }
+            if better.iter().all(|known| *known.health.name != *host.name) {
+                let address = host.address.as_str().into();
+                better.push(Candidate { health: peers.get(&host.name), address });
+            }
+        }
+        better
+    }
+
     /// Who was first in line for `oid` before this host, without those that are too far.
     fn previous_owners(
         &self,

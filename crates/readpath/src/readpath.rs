@@ -59,6 +59,8 @@ pub struct ReadPath {
     /// Pins of preloads, which a pin of head and tail leaves alone.
     pub(crate) preload_pins: Arc<PinTable>,
     pub(crate) preloads: Arc<PreloadTable>,
+    /// Chunks that this host may be about to give up, and does not claim to keep.
+    pub(crate) offered: Arc<Mutex<HashSet<Digest>>>,
     disks: Arc<ArcSwap<HashMap<DiskId, Arc<Disk>>>>,
     rings: Arc<RingHandle>,
     inserter_thread: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -114,7 +116,7 @@ impl ReadPath {
             origin: OriginPool::new(queue, runtime.clone()),
             flights: Arc::new(FlightTable::new()),
             metrics,
-            steering: Steering::new(),
+            steering: Steering::new(config.slow_fetch),
             hedge_budget: hedge_budget(&config),
             retry_budget: TokenBucket::new(
                 limits::RETRY_TOKENS_MAX,
@@ -134,6 +136,7 @@ impl ReadPath {
             pins: Arc::default(),
             preload_pins: Arc::default(),
             preloads: Arc::new(PreloadTable::new()),
+            offered: Arc::default(),
             disks: Arc::default(),
             rings: seams.rings,
             inserter_thread: Arc::new(Mutex::new(Some(thread))),

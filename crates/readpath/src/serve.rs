@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
+use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -48,6 +49,10 @@ impl ChunkServer for ReadPath {
             }
             result.map(|(bytes, _)| bytes).map_err(|(status, _)| status)
         })
+    }
+
+    fn holds(&self, digests: &[Digest]) -> Vec<bool> {
+        digests.iter().map(|digest| self.keeps(digest)).collect()
     }
 }
 

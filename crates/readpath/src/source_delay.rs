@@ -113,15 +113,14 @@ impl SourceDelay {
     }
 
     /// How the source does now; `None` where the last answer is too old to tell, unless one that is
-    /// under way waits so long that it tells.
-    pub(crate) fn current(&self, now: Instant) -> Option<Current> {
+    /// under way waits so long that it tells. From `slow_fetch` on any source is slow.
+    pub(crate) fn current(&self, now: Instant, slow_fetch: Duration) -> Option<Current> {
         let state = self.state.lock();
         let waiting = state.waiting(now);
         let usual = if state.sampled.is_some() { state.usual } else { 0.0 };
-        let limit = (usual * limits::OWN_LINK_RATIO).clamp(
-            limits::OWN_LINK_SLOW_MIN.as_secs_f64(),
-            limits::OWN_LINK_SLOW_MAX.as_secs_f64(),
-        );
+        let slow = slow_fetch.as_secs_f64();
+        let limit =
+            (usual * limits::OWN_LINK_RATIO).clamp(slow * limits::OWN_LINK_SLOW_MIN_RATIO, slow);
         let is_fresh = state
             .sampled
             .is_some_and(|at| now.saturating_duration_since(at) <= limits::SOURCE_FRESH);
@@ -283,7 +282,7 @@ mod tests {
             for fetch in burst {
                 tokio::time::sleep(20 * MILLI).await;
                 fetch.answered();
-                assert!(delay.current(Instant::now()).unwrap().is_slow);
+                assert!(delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow);
             }
         }
     }
@@ -316,19 +315,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn test_current_is_slow_by_what_is_usual_and_by_any_measure() {
         let delay: Arc<SourceDelay> = Arc::default();
-        assert!(delay.current(Instant::now()).is_none());
+        assert!(delay.current(Instant::now(), 5 * MILLI).is_none());
         answers(&delay, 20 * MILLI, 5).await;
-        assert!(delay.current(Instant::now()).unwrap().is_slow, "slow from the start");
+        assert!(delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow, "slow from the start");
         answers(&delay, MILLI, 60).await;
-        assert!(!delay.current(Instant::now()).unwrap().is_slow);
+        assert!(!delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow);
         answers(&delay, 4 * MILLI, 20).await;
-        assert!(delay.current(Instant::now()).unwrap().is_slow, "four times what is usual");
+        assert!(
+            delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow,
+            "four times what is usual"
+        );
         tokio::time::sleep(limits::SOURCE_FRESH + MILLI).await;
-        assert!(delay.current(Instant::now()).is_none(), "too old to tell");
+        assert!(delay.current(Instant::now(), 5 * MILLI).is_none(), "too old to tell");
         let stalled = delay.begin(Instant::now());
-        assert!(delay.current(Instant::now()).is_none());
+        assert!(delay.current(Instant::now(), 5 * MILLI).is_none());
         tokio::time::sleep(100 * MILLI).await;
-        assert!(delay.current(Instant::now()).unwrap().is_slow, "what is under way tells");
+        assert!(
+            delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow,
+            "what is under way tells"
+        );
         drop(stalled);
     }
 

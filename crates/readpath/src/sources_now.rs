@@ -31,12 +31,13 @@ impl SourcesNow {
         peers: &PeerTable,
         origin: &SourceDelay,
         before: Option<SourcesNow>,
+        slow_fetch: Duration,
         now: Instant,
     ) -> SourcesNow {
-        let (peers, known_peers) = peers.current(now);
+        let (peers, known_peers) = peers.current(now, slow_fetch);
         let known = known_peers + usize::from(origin.is_known());
         let blamed = before.and_then(|before| before.blamed);
-        SourcesNow::of(peers, origin.current(now), (known, blamed), now)
+        SourcesNow::of(peers, origin.current(now, slow_fetch), (known, blamed), now)
     }
 
     fn of(

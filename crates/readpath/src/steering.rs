@@ -39,6 +39,8 @@ use crate::token_bucket::TokenBucket;
 #[derive(Debug)]
 pub(crate) struct Steering {
     pub(crate) origin: Arc<SourceDelay>,
+    /// What a chunk takes at least over a link that is full.
+    slow_fetch: Duration,
     /// Nanoseconds that a fetch of one chunk takes where no link is full.
     usual: AtomicU64,
     /// One per chunk that is read from the origin in place of a loaded peer.
@@ -62,9 +64,10 @@ struct PeerLoad {
 }
 
 impl Steering {
-    pub(crate) fn new() -> Steering {
+    pub(crate) fn new(slow_fetch: Duration) -> Steering {
         Steering {
             origin: Arc::default(),
+            slow_fetch,
             usual: AtomicU64::new(0),
             permits: Arc::new(Semaphore::new(limits::BYPASS_INFLIGHT_MAX)),
             bypass_budget: TokenBucket::new(
@@ -86,7 +89,7 @@ impl Steering {
 
     /// Notes how long a peer now takes for one chunk.
     fn note(&self, estimate: Duration) {
-        let sample = estimate.min(limits::LOADED_SLACK_MAX).as_nanos() as u64;
+        let sample = estimate.min(self.slow_fetch).as_nanos() as u64;
         let usual = self.usual.load(Ordering::Relaxed);
         // Near the lower end of what is seen, so that load is not taken for usual.
         let next = match usual {
@@ -101,7 +104,8 @@ impl Steering {
     /// What is added wherever times are compared.
     fn slack(&self) -> Duration {
         let usual = Duration::from_nanos(self.usual.load(Ordering::Relaxed));
-        (usual * 2).clamp(limits::LOADED_SLACK_MIN, limits::LOADED_SLACK_MAX)
+        let least = self.slow_fetch.mul_f64(limits::LOADED_SLACK_MIN_RATIO);
+        (usual * 2).clamp(least, self.slow_fetch)
     }
 
     /// What the origin takes: that its last answer is long ago is no good news.
@@ -149,7 +153,7 @@ impl Steering {
     /// for a while.
     fn takes_origin_trial(&self, now: Instant) -> bool {
         let mut last = self.origin_trial.lock();
-        if self.origin.current(now).is_some() {
+        if self.origin.current(now, self.slow_fetch).is_some() {
             *last = None;
             return false;
         }
@@ -261,8 +265,8 @@ impl Sources {
         match *kept {
             Some(view) if view.is_recent(now) => view,
             before => {
-                let origin = &self.steering.origin;
-                *kept.insert(SourcesNow::take(&self.peer_table, origin, before, now))
+                let (origin, slow_fetch) = (&self.steering.origin, self.steering.slow_fetch);
+                *kept.insert(SourcesNow::take(&self.peer_table, origin, before, slow_fetch, now))
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security};
 use acstor_readpath::{
     BlockView, HostStore, Keep, PosixPackReader, ReadError, ReadPath, ReadPathConfig, Seams,
-    Segment, TryRead,
+    Segment, TryRead, Walk,
 };
 use acstor_ring::{Host, RingBuilder, RingHandle};
 use acstor_store::{ChunkStore, EvictionKind, StoreConfig};
@@ -302,5 +302,34 @@ async fn test_origin_gone_cached_reads_go_on_and_the_rest_recovers() {
     cluster.read(0, CHUNK, 20 * CHUNK).await.unwrap();
     fs::rename(&gone, &packs).unwrap();
     waiting.await.unwrap().unwrap();
+    cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_copies_that_two_better_placed_hosts_keep_are_given_up() {
+    let config = ReadPathConfig {
+        keep: Keep::Always,
+        copies_max: 2,
+        candidates_max: HOSTS,
+        prefetch_max_bytes: 0,
+        ..config()
+    };
+    let cluster = Arc::new(Cluster::start(&config));
+    assert_eq!(cluster.read_all(CHUNK * 4).await, 0);
+    for host in &cluster.hosts {
+        assert!(host.path.flush_inserts(PATIENCE));
+    }
+    let demoted = || cluster.sum("acstor_deduplication_chunks_total{outcome=\"demoted\"}");
+    for _ in 0..2 {
+        for host in &cluster.hosts {
+            host.path.deduplicate_some(&mut Walk::default()).await;
+        }
+    }
+    let stored = (CHUNKS - CHUNKS / 8) as u64;
+    // What its owner was asked for several times may count as used lately there, and stays.
+    assert!(demoted() <= 2 * stored, "{} of four copies each of {stored}", demoted());
+    assert!(demoted() >= stored, "{} of four copies each of {stored}", demoted());
+    fs::rename(cluster.origin.join("packs"), cluster.origin.join("gone")).unwrap();
+    assert_eq!(cluster.read_all(CHUNK).await, 0);
     cluster.stop();
 }

@@ -152,6 +152,7 @@ impl Host {
         serving.fuse = Some(session);
         let _inside = self.handle.enter();
         let chunks = Arc::new(parts.read_path.clone());
+        serving.deduplication = Some(self.handle.spawn(parts.read_path.clone().deduplicate()));
         serving.peers = Some(PeerServer::start(listener, chunks, &peer_config(&parts.settings))?);
         Ok(())
     }
@@ -163,7 +164,13 @@ impl Host {
         }
         // The next process does not go on with them; what they have in flight is kept.
         self.parts.read_path.stop_preloads();
-        let Serving { fuse, fuse_fd, peers, .. } = std::mem::take(&mut *self.parts.serving.lock());
+        let Serving { fuse, fuse_fd, peers, deduplication, .. } =
+            std::mem::take(&mut *self.parts.serving.lock());
+        if let Some(task) = deduplication {
+            task.abort();
+            // It holds the store, which whoever comes next must find unlocked.
+            let _ = self.handle.block_on(task);
+        }
         // Guests are served until the last step but one: from then on they wait for the next
         // process, so nothing that takes time may come after it.
         if let Some(peers) = peers {
@@ -304,7 +311,9 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         placement,
         distance_threshold: threshold(settings.distance_threshold),
         keep,
+        copies_max: settings.store_copies_max,
         load_aware: settings.load_aware,
+        slow_fetch: Duration::from_millis(settings.slow_fetch_ms),
         compress_slow: settings.compress_slow,
         hedge_enabled: settings.hedge_enabled,
         hedge_min,

@@ -77,6 +77,21 @@ impl Image {
         Image { manifest: builder.finish().unwrap(), content }
     }
 
+    /// Another disk with the same chunks.
+    pub(super) fn twin(&self, number: u8) -> Image {
+        let (manifest, id) = (&self.manifest, DiskId::from_bytes([number; 16]));
+        let mut builder = ManifestBuilder::new(id, manifest.chunk_size(), manifest.size_bytes());
+        for index in 0..manifest.chunk_count() {
+            match manifest.entry(index).unwrap() {
+                acstor_types::Entry::Zero => builder.push_zero(),
+                acstor_types::Entry::Chunk { digest, location } => {
+                    builder.push_chunk(&digest, location);
+                }
+            }
+        }
+        Image { manifest: builder.finish().unwrap(), content: self.content.clone() }
+    }
+
     pub(super) fn id(&self) -> DiskId {
         self.manifest.disk_id()
     }

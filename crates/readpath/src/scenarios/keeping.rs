@@ -121,3 +121,18 @@ async fn test_digest_placement_sends_equal_chunks_of_two_disks_to_one_owner() {
     assert_eq!(kept, 100);
     assert!(world.hosts.iter().all(|host| !host.store.digests().is_empty()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn test_equal_chunks_of_two_disks_are_kept_once_on_a_host() {
+    let world = World::new(&["a"], &config());
+    let image = world.image(Shape::plain(1, 100));
+    let twin = image.twin(2);
+    world.host("a").path.attach(twin.manifest.clone()).unwrap();
+    world.host("a").read(&image, 0, 100 * CHUNK).await.unwrap();
+    world.flush();
+    world.host("a").read(&twin, 0, 100 * CHUNK).await.unwrap();
+    world.flush();
+    assert_eq!(world.host("a").store.digests().len(), 100);
+    assert_eq!(world.origin.bytes(), 100 * CHUNK);
+    assert_eq!(world.host("a").tier("store"), 100, "the second disk's are the first one's");
+}

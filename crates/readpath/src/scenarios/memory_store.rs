@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use acstor_store::Cursor;
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -25,6 +26,7 @@ struct State {
     chunks: HashMap<Digest, Bytes>,
     order: VecDeque<Digest>,
     pins: HashMap<Digest, usize>,
+    demoted: HashSet<Digest>,
 }
 
 impl MemoryStore {
@@ -56,7 +58,10 @@ impl LocalStore for MemoryStore {
         if self.fails_reads.load(Ordering::Relaxed) {
             return Err(failure(ErrorKind::Unavailable));
         }
-        Ok(self.state.lock().chunks.get(digest).cloned().map(LocalChunk::Bytes))
+        let mut state = self.state.lock();
+        // What is used stays after all.
+        state.demoted.remove(digest);
+        Ok(state.chunks.get(digest).cloned().map(LocalChunk::Bytes))
     }
 
     fn contains(&self, digest: &Digest) -> bool {
@@ -76,6 +81,24 @@ impl LocalStore for MemoryStore {
         }
     }
 
+    /// All that is not pinned, first in first; a walk is one step.
+    fn coldest(&self, _cursor: &mut Cursor, count: usize) -> Vec<Digest> {
+        let state = self.state.lock();
+        let is_free = |digest: &&Digest| {
+            !state.pins.contains_key(*digest) && !state.demoted.contains(*digest)
+        };
+        state.order.iter().filter(is_free).take(count).copied().collect()
+    }
+
+    fn demote(&self, digest: &Digest) {
+        self.state.lock().demoted.insert(*digest);
+    }
+
+    fn keeps(&self, digest: &Digest) -> bool {
+        let state = self.state.lock();
+        state.chunks.contains_key(digest) && !state.demoted.contains(digest)
+    }
+
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
         if self.fails_writes.load(Ordering::Relaxed) {
             return Err(failure(ErrorKind::Exhausted));
@@ -92,12 +115,13 @@ impl LocalStore for MemoryStore {
             state.order.push_back(*digest);
             outcomes.push(InsertOutcome::New);
             while chunks_max > 0 && state.chunks.len() > chunks_max {
-                let State { order, pins, .. } = &*state;
-                let Some(position) = order.iter().position(|d| !pins.contains_key(d)) else {
-                    break;
-                };
+                let State { order, pins, demoted, .. } = &*state;
+                let first = order.iter().position(|d| demoted.contains(d) && !pins.contains_key(d));
+                let first = first.or_else(|| order.iter().position(|d| !pins.contains_key(d)));
+                let Some(position) = first else { break };
                 if let Some(oldest) = state.order.remove(position) {
                     state.chunks.remove(&oldest);
+                    state.demoted.remove(&oldest);
                 }
             }
         }

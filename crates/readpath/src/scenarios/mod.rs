@@ -1,6 +1,7 @@
 //! Whole read paths in paused time: hosts in memory, a network and an origin that can fail.
 
 mod booting;
+mod deduplicating;
 mod image;
 mod keeping;
 mod link;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerError, PeerStatus};
+use acstor_types::Digest;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::link::Link;
-use crate::{PeerFuture, PeerSource, ReadPath};
+use crate::{HoldsFuture, PeerFuture, PeerSource, ReadPath};
 
 /// Of a chunk over the wire in hundredths where a compressed answer is welcome: as of those of a boot.
 const COMPRESSED_PERCENT: usize = 46;
@@ -119,6 +120,33 @@ impl Network {
 }
 
 impl PeerSource for NetworkPort {
+    fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {
+        let (network, address) = (self.network.clone(), address.to_owned());
+        Box::pin(async move {
+            let late = PeerError::Deadline { address: address.clone() };
+            let asked = async {
+                sleep(network.latency).await;
+                let mood = network.moods.lock().get(&address).copied().unwrap_or(PeerMood::Well);
+                if let PeerMood::Slow(delay) = mood {
+                    sleep(delay).await;
+                }
+                let path = network.hosts.lock().get(&address).cloned();
+                match (mood, path) {
+                    (PeerMood::Stalled, _) => std::future::pending().await,
+                    (PeerMood::Dead, _) | (_, None) => {
+                        let cause = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+                        Err(PeerError::Connect { address: address.clone(), cause })
+                    }
+                    (_, Some(path)) => Ok(path.holds(&digests)),
+                }
+            };
+            let held = timeout_at(deadline, asked).await.unwrap_or(Err(late));
+            // The answer is on its way as well.
+            sleep(network.latency).await;
+            held
+        })
+    }
+
     fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture {
         let network = self.network.clone();
         let address = address.to_owned();
