@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use acstor_peer::frame::{GET_BODY_LEN, HEADER_LEN, HELLO_BODY_LEN_MIN};
+use acstor_peer::frame::{FrameKind, GET_BODY_LEN, HEADER_LEN, HELLO_BODY_LEN_MIN, Header};
 use acstor_peer::{ChunkRequest, PeerClient, PeerConfig, Security};
 use acstor_types::{ChunkSize, Digest, DiskId};
 use libfuzzer_sys::fuzz_target;
@@ -25,15 +25,33 @@ static SERVER: LazyLock<(Runtime, TcpListener, String)> = LazyLock::new(|| {
     (runtime, listener, address)
 });
 
-/// Sends `bytes` to the next client, after it has said HELLO and, if `after_get`, asked.
-async fn answer(listener: &TcpListener, bytes: &[u8], after_get: bool) -> std::io::Result<()> {
+/// The id of a connection's first request.
+const FIRST_REQUEST: u64 = 1 << 32;
+
+/// What the server says.
+#[derive(Clone, Copy, PartialEq)]
+enum Say {
+    /// Anything, in place of its HELLO.
+    AtOnce,
+    /// Anything in place of the answer.
+    AfterGet,
+    /// A compressed answer of anything.
+    Compressed,
+}
+
+/// Sends `bytes` to the next client, after it has said HELLO and, but for [`Say::AtOnce`], asked.
+async fn answer(listener: &TcpListener, bytes: &[u8], say: Say) -> std::io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     let mut hello = [0; HEADER_LEN + HELLO_BODY_LEN_MIN];
     stream.read_exact(&mut hello).await?;
     let mut rest = bytes;
-    if after_get {
+    if say != Say::AtOnce {
         stream.write_all(&hello).await?;
         stream.read_exact(&mut [0; HEADER_LEN + GET_BODY_LEN]).await?;
+        if say == Say::Compressed {
+            let header = Header::new(FrameKind::Compressed, bytes.len() as u32, FIRST_REQUEST);
+            stream.write_all(&header.encode()).await?;
+        }
     } else if bytes.len() > hello.len() {
         let (first, then) = bytes.split_at(hello.len());
         stream.write_all(first).await?;
@@ -53,11 +71,16 @@ fuzz_target!(|input: &[u8]| {
             disk_id: DiskId::from_bytes([2; 16]),
             chunk_index: 3,
             chunk_size: ChunkSize::new(4096).expect("a chunk size"),
-            accepts_compressed: mode & 2 != 0,
+            accepts_compressed: mode % 3 != 0,
         };
         let deadline = Instant::now() + DEADLINE;
         let fetch = timeout(2 * DEADLINE, client.fetch(address, request, deadline));
-        let (fetched, _) = tokio::join!(fetch, answer(listener, bytes, mode % 2 == 1));
+        let say = match mode % 3 {
+            0 => Say::AtOnce,
+            1 => Say::AfterGet,
+            _ => Say::Compressed,
+        };
+        let (fetched, _) = tokio::join!(fetch, answer(listener, bytes, say));
         if let Ok(chunk) = fetched.expect("the fetch ends by its deadline") {
             assert_eq!(chunk.len(), 4096);
         }
