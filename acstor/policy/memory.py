@@ -4,6 +4,7 @@ Everything else it is told each time. It is lost when a leader is: the next one 
 successive collections of its own.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,3 +95,20 @@ class Memory:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise exception.InvalidError(f"malformed memory: {error!r:.100}") from error
+
+
+def without_change(memory: Memory, before: Memory) -> Memory:
+    """Return the memory after a collection whose decision was not put in force.
+
+    So whoever stands by knows what the hosts did, and does not cool down from a change that the
+    leader may never have made: it may have been killed while it was about to.
+
+    :param before: the collection.
+    """
+    return dataclasses.replace(
+        memory,
+        cool_down=max(0, before.cool_down - 1),
+        reluctance=before.reluctance,
+        is_unfinished=before.is_unfinished,
+        pinned=before.pinned,
+    )

@@ -5,6 +5,7 @@ stand by decide as well, without effect, so that whoever takes over knows which 
 overloaded for how long.
 """
 
+import dataclasses
 import logging
 import math
 import os
@@ -25,6 +26,7 @@ from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
 from acstor.policy.journal import Inputs, Journal, decision_record
 from acstor.policy.load_book import LoadBook
+from acstor.policy.memory import without_change
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.observation import is_overloaded
 from acstor.policy.office import Office
@@ -115,6 +117,8 @@ class PolicyService:
         self._owners: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
         self._said: str | None = None
+        self._weights_seen: Mapping[str, int] | None = None
+        self._is_following = False
         self._alarm = Alarm()
         self._is_stopping = False
         self._collected_at = time.monotonic()
@@ -274,6 +278,7 @@ class PolicyService:
     def _decide(
         self, collection: Collection, previous: Decision | None, problems: dict[str, str]
     ) -> None:
+        self._follow_leader(previous)
         inputs = Inputs(
             self._maker.settings,
             collection,
@@ -285,7 +290,10 @@ class PolicyService:
         outcome = self._maker.decide(collection, previous, self._pins)
         self._metrics.note_collection(collection, outcome)
         self._say(outcome)
-        if outcome.decision is None or self._opened is None or not self._opened.office.is_leading:
+        if outcome.decision is None:
+            return
+        if self._opened is None or not self._opened.office.is_leading:
+            self._maker.memory = without_change(outcome.memory, inputs.memory)
             return
         self._record(problems, decision_record(inputs, outcome))
         try:
@@ -310,6 +318,18 @@ class PolicyService:
             100 * outcome.moved_share,
             written.threshold or "as configured",
         )
+
+    def _follow_leader(self, previous: Decision | None) -> None:
+        """Cool down after a change of the weights that another service made."""
+        weights = None if previous is None else previous.weights
+        is_leading = self._opened is not None and self._opened.office.is_leading
+        if not is_leading and self._is_following and weights != self._weights_seen:
+            self._maker.memory = dataclasses.replace(
+                self._maker.memory,
+                # This collection is one of them already.
+                cool_down=self._maker.settings.cool_down + 1,
+            )
+        self._weights_seen, self._is_following = weights, True
 
     def _record(self, problems: dict[str, str], record: Mapping[str, object]) -> None:
         try:

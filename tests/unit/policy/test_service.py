@@ -137,6 +137,37 @@ def test_who_stands_by_knows_enough_to_decide_at_once(
     assert deployment.journal(0) == []
 
 
+def test_who_stands_by_decides_what_a_leader_did_not_live_to(
+    deployment: Deployment, leader: PolicyService, origin: FaultyOrigin
+) -> None:
+    """It came to the same decision, without effect; that is no reason to cool down."""
+    second = deployment.add()
+    deployment.see()
+    origin.faults.append(Fault(Operation.SWAP_REF, Effect.ERROR))
+    deployment.see()  # the leader is killed at its write
+    origin.faults.clear()
+    leader._leadership.stop(10)
+    leader.look()
+    deployment.services.pop(0)
+    wait_for("the other one holds the lock", lambda: second._leadership.is_leader)
+    deployment.see()
+    decision = deployment.in_force()
+    assert decision is not None
+    assert decision.leader == second.name
+    assert decision.weights["h0"] < 3000
+
+
+def test_who_stands_by_cools_down_with_the_leader(
+    deployment: Deployment, leader: PolicyService
+) -> None:
+    second = deployment.add()
+    for _ in range(3):
+        deployment.see()
+    assert deployment.announced == [False]
+    assert second._maker.memory.cool_down > 0
+    assert second._maker.memory.cool_down <= leader._maker.memory.cool_down + 1
+
+
 def test_paused_leader_changes_nothing(deployment: Deployment, leader: PolicyService) -> None:
     deployment.see()
     # Another one took over while this one was paused between reading and writing.
