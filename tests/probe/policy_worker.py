@@ -1,0 +1,54 @@
+"""``acstor-policy`` that ends itself in the middle of a decision; run by the probe tests.
+
+``python -m tests.probe.policy_worker WRITE MOMENT --config-file FILE``: at its WRITE-th write of
+the decision (the first one claims the office) it is killed, before or after what it writes is
+there.
+"""
+
+import os
+import signal
+import sys
+
+from acstor.cmd import policy
+from acstor.origin import opening
+from acstor.origin.base import Origin
+from acstor.origin.faulty import FaultyOrigin
+from acstor.ring.decision import DECISION_REF
+
+MOMENTS = {"killed-before": True, "killed-after": False}
+"""Whether it is before the write."""
+
+
+class DeadlyOrigin(FaultyOrigin):
+    """An origin whose n-th write of the decision is the end of this process."""
+
+    def __init__(self, inner: Origin, write: int, moment: str) -> None:
+        super().__init__(inner)
+        self._left = write
+        self._is_before = MOMENTS[moment]
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        """Change a ref, and die of it."""
+        self._left -= name == DECISION_REF
+        is_the_one = name == DECISION_REF and self._left == 0
+        if is_the_one and self._is_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        token = super().swap_ref(name, expected, content)
+        if is_the_one and not self._is_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return token
+
+
+def main() -> int:
+    write, moment = int(sys.argv[1]), sys.argv[2]
+    open_origin = opening.open_origin
+
+    def open_deadly(url: str, deadline_seconds: float) -> Origin:
+        return DeadlyOrigin(open_origin(url, deadline_seconds), write, moment)
+
+    opening.open_origin = open_deadly
+    return policy.main(sys.argv[3:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Leaders that die while they decide, hosts that lie, a broker that goes: reads go on."""
+
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from acstor.conf import loading
+from acstor.ring.decision import Decision, read_decision
+from acstor.rpc import host_states, transport
+from tests.fixtures import broker as brokers
+from tests.fixtures.broker import Broker
+from tests.fixtures.checked_reader import CheckedReader
+from tests.fixtures.conditions import wait_for
+from tests.fixtures.hosts import Host, Image
+from tests.fixtures.policy_deployment import PolicyDeployment, policy_deployment
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not brokers.is_installed(), reason="needs rabbitmq-server"),
+]
+
+INTERVAL = 1.0
+BUSY = 0.95
+ROOT = pathlib.Path(__file__).parents[2]
+TAKEOVER = 2.0
+"""Intervals in which another service is to lead, beside what the lock takes to be free."""
+MARGIN = 2.0
+"""Seconds for processors that other tests share."""
+
+
+@pytest.fixture
+def broker(tmp_path: pathlib.Path) -> Iterator[Broker]:
+    (tmp_path / "broker").mkdir()
+    running = Broker(tmp_path / "broker")
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def deployment(tmp_path: pathlib.Path, broker: Broker) -> Iterator[PolicyDeployment]:
+    with policy_deployment(tmp_path, broker, INTERVAL, calm_after=3) as found:
+        yield found
+
+
+def in_force(deployment: PolicyDeployment) -> Decision | None:
+    published = read_decision(deployment.origin)
+    return published.decision if published else None
+
+
+def start_deadly(host: Host, write: int, moment: str) -> subprocess.Popen[bytes]:
+    with host.log_path.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.probe.policy_worker", str(write), moment,
+             "--config-file", str(host.config)],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+
+
+def leads(deployment: PolicyDeployment, host: str) -> bool:
+    decision = in_force(deployment)
+    return decision is not None and decision.leader.startswith(f"{host}/")
+
+
+@pytest.mark.parametrize("moment", ["killed-before", "killed-after"])
+def test_leader_ends_between_deciding_and_writing(
+    deployment: PolicyDeployment, moment: str
+) -> None:
+    image = deployment.start(2, policies=0)
+    first, second = deployment.cloud.hosts
+    deadly = start_deadly(first, 2, moment)
+    try:
+        wait_for("it leads", lambda: leads(deployment, "h0"))
+        deployment.start_policy(second)
+        with CheckedReader(first.file(image), image.content, seed=1) as reader:
+            before = in_force(deployment)
+            assert before is not None
+            deployment.links[1].share = BUSY
+            ended = _wait_end(deadly, moment)
+            found = in_force(deployment)
+            assert found is not None
+            assert (found == before) == (moment != "killed-after"), (
+                "the write is whole or not at all"
+            )
+            wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
+            took = time.monotonic() - ended
+            assert took <= TAKEOVER * INTERVAL + MARGIN
+            deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
+            reader.wait_reads(20)
+        assert reader.errors == []
+    finally:
+        deadly.kill()
+        deadly.wait(20)
+
+
+def _wait_end(process: subprocess.Popen[bytes], moment: str) -> float:
+    wait_for(f"the leader is {moment}", lambda: process.poll() is not None)
+    return time.monotonic()
+
+
+def lie(deployment: PolicyDeployment, host: str, **lies: Any) -> None:
+    """Say something of a host on the bus that no agent says."""
+    conf = loading.load("test", ["--config-file", str(deployment.cloud.hosts[0].config)])
+    fields = {
+        "version": 1, "host": host, "sequence": int(time.time() * 1000), "release": "1",
+        "is_up": True, "is_draining": False, "extra_in": 0.0, "extra_out": 0.0,
+        "link_bytes_per_s": 1.25e6, "coverage": {}, "images": [], **lies,
+    }  # fmt: skip
+    with transport.opened(conf) as opened:
+        client = host_states._client(opened)
+        client.cast({}, "host_state", state=fields)
+
+
+def test_hosts_that_lie_and_a_broker_that_goes(
+    deployment: PolicyDeployment, broker: Broker
+) -> None:
+    image: Image = deployment.start(3)
+    hosts = deployment.cloud.hosts
+    with CheckedReader(hosts[0].file(image), image.content, seed=2) as reader:
+        wait_for("a leader", lambda: leads(deployment, "h0"))
+        for lies in (
+            {"extra_out": -1.0},
+            {"extra_out": float("nan")},
+            {"extra_out": 1e15},
+            {"extra_out": 1.25e8, "link_bytes_per_s": 1.25e6},
+            {"link_bytes_per_s": 1.25e8},  # 100 times its link, just this once
+            {"sequence": (int(time.time()) - 3600) * 1000, "extra_out": 1.25e6},  # an hour late
+        ):
+            lie(deployment, "h1", **lies)
+        reader.wait_reads(20)
+        decision = in_force(deployment)
+        assert decision is not None
+        assert decision.weights == {}, "nothing was decided on lies"
+        broker.stop()
+        deployment.links[1].share = BUSY
+        reader.wait_reads(50)
+        log = hosts[0].log_path
+        wait_for("the hosts are silent", lambda: "blind" in log.read_text(), 30)
+        assert in_force(deployment) == decision
+        broker.start()
+        deployment.wait_shares(1, 0.0, 0.17, timeout=90)
+        reader.wait_reads(20)
+    assert reader.errors == []
