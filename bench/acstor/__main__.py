@@ -51,6 +51,11 @@ def _parser() -> argparse.ArgumentParser:
         "validation", help="simulate the storms of a report, and show both side by side"
     )
     validation.add_argument("report", type=pathlib.Path)
+    validation.add_argument(
+        "--left-share", type=float, default=0.01, metavar="N",
+        help="of a link that is full of UDP, what the simulator leaves to others "
+        "(default: %(default)s)",
+    )  # fmt: skip
     _add_format(validation)
     validation.set_defaults(action=_validate)
     plot = commands.add_parser("plot", help="draw a report that --json wrote")
@@ -202,7 +207,10 @@ def _print(report: Report, figure: Figure, form: str) -> None:
         document = {"rows": tables.as_objects(found), "ratios": tables.as_objects(ratios)}
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
         return
-    for title, rows in ((report.title, found), ("Against static collaborative", ratios)):
+    for title, rows in (
+        (report.title, found),
+        ("Times of static collaborative over those of the approach", ratios),
+    ):
         if len(rows) == 1:
             continue
         if form == "rst":
@@ -233,7 +241,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     from bench.acstor import validation
 
     with Console(stderr=True).status("simulating"):
-        rows = validation.beside(Report.load(arguments.report))
+        rows = validation.beside(Report.load(arguments.report), arguments.left_share)
     if arguments.format == "json":
         sys.stdout.write(json.dumps(tables.as_objects(rows), indent=1) + "\n")
     elif arguments.format == "rst":

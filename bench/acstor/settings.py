@@ -28,6 +28,7 @@ FIRST_READ = 2
 """Reads before this one are the firmware's, with ten seconds of thought after them."""
 _DEADLINES = {"peer_deadline": 2.0, "origin_deadline": 10.0, "read_deadline": 30.0}
 _HEDGE_MIN = 0.02
+_SLOW_FETCH = 0.005
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,10 @@ class EvaluationSettings:
         options = {
             name: str(min(600.0, seconds * self.scale)) for name, seconds in _DEADLINES.items()
         }
-        return options | {"hedge_min": str(min(60.0, _HEDGE_MIN * self.scale))}
+        return options | {
+            "hedge_min": str(min(60.0, _HEDGE_MIN * self.scale)),
+            "slow_fetch": str(min(1.0, _SLOW_FETCH * self.scale)),
+        }
 
     def host_options(self) -> Configuration:
         """Return what hosts of the evaluation are configured with beside the testbed's usual."""

@@ -54,7 +54,7 @@ def of_ratios(report: Report, figure: Figure) -> Rows:
     Each turn's ratio is of the same traffic and the same guests; the table has their medians.
     """
     measures = [name for name in ("mean_s", "trimmed_mean_s", "median_s") if name in figure.columns]
-    rows = [[*figure.axes, "approach", *(f"{BASE} / approach, {name}" for name in measures)]]
+    rows = [[*figure.axes, "approach", *measures]]
     entries = {entry.key: entry for entry in report.entries}
     for (point, approach), found in grouped(report.entries).items():
         if approach == BASE:

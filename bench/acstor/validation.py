@@ -19,10 +19,13 @@ from bench.acstor.settings import FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.tables import grouped, median_of
 from sim import run, scenario
 from sim import tables as sim_tables
+from sim.rules import Rules
 
 MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
             "origin_mb": "origin_mb"}  # fmt: skip
 """Columns of the testbed's tables and the simulator's names for them."""
+LEFT_SHARE = 0.01
+"""The simulator's default: as if a queue full of UDP left next to nothing to others."""
 
 
 def settings_of(report: Report, entry: Entry) -> EvaluationSettings:
@@ -34,15 +37,20 @@ def settings_of(report: Report, entry: Entry) -> EvaluationSettings:
 
 
 def scenario_fields(
-    settings: EvaluationSettings, approach: str, trace: pathlib.Path
+    settings: EvaluationSettings, approach: str, trace: pathlib.Path, left_share: float = LEFT_SHARE
 ) -> dict[str, Any]:
     """Return what a scenario file for a storm would hold.
 
     :param trace: the reads that every guest replays.
+    :param left_share: of a link that is full of traffic of a fixed rate, what others get.
     """
     read_path: dict[str, Any] = {}
     if approach in ("static-collaborative", "acstor"):
-        read_path = {name: float(value) for name, value in settings.read_path().items()}
+        read_path = {
+            name: float(value)
+            for name, value in settings.read_path().items()
+            if name in Rules._fields
+        }
     return {
         "version": 1,
         "title": "validation",
@@ -64,6 +72,7 @@ def scenario_fields(
             "cv": settings.cv,
             "udp_share": settings.udp_share,
             "flows_per_host": settings.flows_per_host,
+            "left_share": left_share,
         },
         "timing": {"boot_at": settings.warm_up, "end": settings.warm_up + settings.deadline},
         "policy": {"weights": settings.weights, "weight_lambda": settings.weight_lambda},
@@ -72,7 +81,9 @@ def scenario_fields(
     }
 
 
-def simulate(report: Report, entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+def simulate(
+    report: Report, entries: Sequence[Entry], left_share: float = LEFT_SHARE
+) -> list[Mapping[str, Any]]:
     """Return the simulator's results for storms of a report.
 
     :raises ScenarioError: when the simulator has no such setting.
@@ -85,20 +96,20 @@ def simulate(report: Report, entries: Sequence[Entry]) -> list[Mapping[str, Any]
             if not path.exists():
                 recorded = boot_trace.load(TRACE)
                 boot_trace.save(images.cut(recorded, FIRST_READ, settings.reads), path)
-            fields = scenario_fields(settings, entry.storm.approach, path)
+            fields = scenario_fields(settings, entry.storm.approach, path, left_share)
             parsed = scenario.parse("validation", fields)
             case = next(parsed.cases())
             found.append(run.run_case(dataclasses.replace(case, seed=settings.seed + entry.turn)))
     return found
 
 
-def beside(report: Report) -> sim_tables.Rows:
+def beside(report: Report, left_share: float = LEFT_SHARE) -> sim_tables.Rows:
     """Return a table, header first: measured, simulated, and simulated over measured."""
     axes = list(report.entries[0].point) if report.entries else []
     rows = [[*axes, "approach", *(f"{name}{part}" for name in MEASURES
                                   for part in (" measured", " simulated", " ratio"))]]  # fmt: skip
     for (point, approach), entries in grouped(report.entries).items():
-        simulated = simulate(report, entries)
+        simulated = simulate(report, entries, left_share)
         cells = [sim_tables.number(value) for _, value in point] + [approach]
         for column, name in MEASURES.items():
             measured = median_of(entries, column)
