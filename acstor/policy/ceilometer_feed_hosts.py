@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from acstor.agent.traffic import InterfaceCounters, MovedBytes, TrafficMeter
+from acstor.policy.ceilometer_feed_lag import LagWatch
 from acstor.policy.ceilometer_feed_samples import MeterSample, number_of, text_of
-from acstor.policy.load_book import CEILOMETER, FUTURE_MAX, HOSTS_MAX, Sample
+from acstor.policy.load_book import CEILOMETER, HOSTS_MAX, Sample
 
-LATE_MAX = 120.0
-"""Seconds after which a sample says nothing of now any more."""
 GAP_MAX = 900.0
 """Seconds between two readings beyond which their mean says nothing of now."""
 INTERFACES_MAX = 64
@@ -65,11 +64,18 @@ class HostReadings:
     """Puts the samples of hosts' interfaces together. Not thread-safe.
 
     :param clock: POSIX seconds.
+    :param steady_clock: monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        steady_clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
+        self._lags = LagWatch(clock, steady_clock)
         self._hosts: dict[str, _Host] = {}
+        self._wholes = 0
 
     def note(self, sample: MeterSample) -> Sample | str:
         """Note a sample; return what a reading says that it made whole, or what became of it.
@@ -79,11 +85,6 @@ class HostReadings:
         ``malformed``; ``incomplete``: a reading that never became whole was dropped;
         ``moved-unknown``: the data plane's share is not known.
         """
-        now = self._clock()
-        if sample.at > now + FUTURE_MAX:
-            return "future"
-        if sample.at < now - LATE_MAX:
-            return "late"
         metadata = sample.metadata
         name, boot = text_of(metadata, "host"), text_of(metadata, "boot_id")
         read_at, index = number_of(metadata, "read_at"), number_of(metadata, "index")
@@ -92,6 +93,9 @@ class HostReadings:
             return "malformed"
         if not 1 <= count <= INTERFACES_MAX:
             return "malformed"
+        problem = self._lags.problem(name, sample.at)
+        if problem is not None:
+            return problem
         host = self._hosts.get(name)
         if host is None:
             if len(self._hosts) >= HOSTS_MAX:
@@ -150,6 +154,7 @@ class HostReadings:
         )
         if is_first:
             return "first"
+        self._wholes += 1
         return Sample(
             name,
             CEILOMETER,
@@ -159,4 +164,5 @@ class HostReadings:
             found.moved_in,
             found.moved_out,
             found.link_bytes_per_s,
+            sequence=self._wholes,  # readings are in order here, whatever the clocks say
         )

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from acstor.policy.ceilometer_feed_hosts import LATE_MAX
+from acstor.policy.ceilometer_feed_lag import LagWatch
 from acstor.policy.ceilometer_feed_samples import MeterSample, text_of
-from acstor.policy.load_book import FUTURE_MAX
 
 SERIES_MAX = 131_072
 """Meters of instances' interfaces that are remembered; the one not heard of longest goes first."""
@@ -54,10 +53,16 @@ class InstanceTraffic:
     """Rates of instances by host. Not thread-safe.
 
     :param clock: POSIX seconds.
+    :param steady_clock: monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        steady_clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
+        self._lags = LagWatch(clock, steady_clock)
         self._series: collections.OrderedDict[tuple[str, str], _Point] = collections.OrderedDict()
 
     def note(self, sample: MeterSample) -> str:
@@ -67,20 +72,18 @@ class InstanceTraffic:
         was started again, or moved to another host); ``late``, ``future``, ``old``, ``absurd``;
         ``malformed``: it does not say whose it is.
         """
-        now = self._clock()
-        if sample.at > now + FUTURE_MAX:
-            return "future"
-        if sample.at < now - LATE_MAX:
-            return "late"
         host = text_of(sample.metadata, "instance_host").lower()
         if not host or not text_of(sample.metadata, "instance_id"):
             return "malformed"
+        problem = self._lags.problem(host, sample.at)
+        if problem is not None:
+            return problem
         key = (sample.meter, sample.resource)
         before = self._series.get(key)
         outcome, rate = self._rated(before, sample, host)
         if outcome == "old":
             return outcome
-        self._series[key] = _Point(sample, host, now, rate)
+        self._series[key] = _Point(sample, host, self._clock(), rate)
         self._series.move_to_end(key)
         if len(self._series) > SERIES_MAX:
             self._series.popitem(last=False)

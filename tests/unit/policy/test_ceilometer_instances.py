@@ -2,7 +2,6 @@
 
 import pytest
 
-from acstor.policy.ceilometer_feed_hosts import LATE_MAX
 from acstor.policy.ceilometer_feed_instances import (
     EXPIRY,
     FASTEST,
@@ -10,6 +9,7 @@ from acstor.policy.ceilometer_feed_instances import (
     InstanceRate,
     InstanceTraffic,
 )
+from acstor.policy.ceilometer_feed_lag import LATE_MAX
 from acstor.policy.ceilometer_feed_samples import INSTANCE_OUT
 from acstor.policy.load_book import FUTURE_MAX
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, instance_sample

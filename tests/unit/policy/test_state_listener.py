@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acstor.policy.load_book import DIRECT, LoadBook
+from acstor.policy.load_book import CARRY, DIRECT, LoadBook
 from acstor.policy.state_listener import StateEndpoint
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "host-state-v1-full.json"
@@ -66,3 +66,35 @@ def test_absurd_state_is_told_with_the_host(
     endpoint.host_state({}, message(extra_out=1e12, link_bytes_per_s=1e9))
     assert book.counts[DIRECT, "absurd"] == 1
     assert HOST in caplog.text
+
+
+@pytest.mark.parametrize("skew", [3600, -3600])
+@pytest.mark.parametrize("own_skew", [0, 3600, -3600])
+def test_clocks_that_are_off_silence_nobody(skew: int, own_skew: int) -> None:
+    """A sequence number is the host's clock when it began; only its order counts."""
+    now = [0.0]
+    book = LoadBook(10.0, lambda: now[0], lambda: now[0] + own_skew)
+    endpoint = StateEndpoint(book, lambda: now[0], lambda: now[0] + own_skew)
+    for number in range(10):
+        now[0] = 10.0 * number
+        right = 1_800_000_000_000 + int(now[0] * 1000)
+        endpoint.host_state({}, message(sequence=right))
+        endpoint.host_state({}, message(sequence=right + skew * 1000, host="h2"))
+        assert sorted(book.collect(now[0]).hosts) == [HOST, "h2"]
+    assert book.counts == {(DIRECT, "taken"): 20}
+
+
+def test_agent_started_again_after_its_clock_was_put_back_is_heard_in_time() -> None:
+    """Its numbers begin an hour lower; until its last state is too old they are taken for late."""
+    now = [0.0]
+    book = LoadBook(10.0, lambda: now[0])
+    endpoint = StateEndpoint(book, lambda: now[0])
+    endpoint.host_state({}, message(sequence=1_800_003_600_000))
+    found = []
+    for number in range(1, CARRY + 3):
+        now[0] = 10.0 * number
+        endpoint.host_state({}, message(sequence=1_800_000_000_000 + number, extra_out=5.0))
+        collection = book.collect(now[0])
+        found.append(HOST in collection.hosts and collection.hosts[HOST].extra_out == 5.0)
+    assert found == [False] * CARRY + [True] * 2
+    assert book.counts == {(DIRECT, "taken"): 3, (DIRECT, "old"): CARRY}
