@@ -88,6 +88,11 @@ class Leadership:
         self._disconnect()
 
     def _beat(self) -> None:
+        if 0.0 < self._held_until <= self._clock():
+            # This process was stopped for longer than the lock lasts: it may be another's by now.
+            # The drivers of etcd and memcached do not look, and would renew what is not theirs.
+            LOG.warning("the lock of the %s was not renewed in time, it counts as lost", self._role)
+            self._disconnect()
         if self._coordinator is None:
             self._coordinator = open_coordinator(self._settings, self._member_id)
             name = f"{self._settings.group}-{self._role}"

@@ -44,13 +44,20 @@ class CoordinationSettings:
     member_timeout: int
 
     def url(self) -> str:
-        """Return the URL with the timeout of members, unless it names one itself."""
+        """Return the URL with the timeout of members and of locks, unless it names one itself."""
         parts = urllib.parse.urlsplit(self.backend_url)
-        name = "timeout" if parts.scheme in {"file", "zookeeper", "kazoo"} else "membership_timeout"
-        if name in urllib.parse.parse_qs(parts.query):
+        named = urllib.parse.parse_qs(parts.query)
+        # Where locks have a timeout of their own it is 30 s by default, however soon members go.
+        wanted = (
+            ("timeout",)
+            if parts.scheme in {"file", "zookeeper", "kazoo"}
+            else ("membership_timeout", "lock_timeout")
+        )
+        missing = [f"{name}={self.member_timeout}" for name in wanted if name not in named]
+        if not missing:
             return self.backend_url
         separator = "&" if parts.query else "?"
-        return f"{self.backend_url}{separator}{name}={self.member_timeout}"
+        return f"{self.backend_url}{separator}{'&'.join(missing)}"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """One registrar leads, and another when that one is gone."""
 
+import itertools
 import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from acstor import leadership
 from acstor.agent.membership import CoordinationSettings
 from acstor.leadership import Leadership
 from tests.fixtures.conditions import wait_for
@@ -53,6 +55,58 @@ def test_lead_ends_with_the_lock_although_nobody_says_so(settings: CoordinationS
         step()
         seen.append(leader.is_leader)
     assert seen == [True, False, True, False]
+
+
+class RenewingCoordinator:
+    """A backend that renews whatever lock is there, as the drivers of etcd and memcached do."""
+
+    owner: object = None
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.acquired = False
+
+    def get_lock(self, name: bytes) -> "RenewingCoordinator":
+        return self
+
+    def heartbeat(self) -> None:
+        pass  # it does not look whose lock it is
+
+    def acquire(self, blocking: bool) -> bool:
+        self.acquired = RenewingCoordinator.owner in (None, self.number)
+        if self.acquired:
+            RenewingCoordinator.owner = self.number
+        return self.acquired
+
+    def release(self) -> None:
+        self.acquired = False
+        if RenewingCoordinator.owner == self.number:
+            RenewingCoordinator.owner = None
+
+    def stop(self) -> None:
+        pass
+
+
+def test_who_was_stopped_for_longer_than_the_lock_lasts_asks_for_it_again(
+    settings: CoordinationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RenewingCoordinator, "owner", None)
+    numbers = itertools.count()
+    monkeypatch.setattr(
+        leadership, "open_coordinator", lambda *_: RenewingCoordinator(next(numbers))
+    )
+    now = [100.0]
+    leader = Leadership(settings, "registrar", "registrar-1", lambda: None, clock=lambda: now[0])
+    leader._beat()
+    assert leader.is_leader
+    now[0] += settings.member_timeout
+    RenewingCoordinator.owner = "another"  # the lock was free meanwhile
+    leader._beat()
+    assert not leader.is_leader
+    assert RenewingCoordinator.owner == "another", "what is another's is not given back"
+    RenewingCoordinator.owner = None
+    leader._beat()
+    assert leader.is_leader
 
 
 def test_backend_away_ends_the_lead_and_says_why(tmp_path: pathlib.Path) -> None:

@@ -210,10 +210,11 @@ def test_description_of_a_newer_release_is_understood() -> None:
     [
         ("file:///c", "file:///c?timeout=7"),
         ("file:///c?timeout=3", "file:///c?timeout=3"),
-        ("redis://r:6379?db=1", "redis://r:6379?db=1&membership_timeout=7"),
+        ("redis://r:6379?db=1", "redis://r:6379?db=1&membership_timeout=7&lock_timeout=7"),
+        ("etcd3+http://e?lock_timeout=3", "etcd3+http://e?lock_timeout=3&membership_timeout=7"),
     ],
 )
-def test_timeout_of_members_is_told_to_the_backend(url: str, expected: str) -> None:
+def test_timeout_of_members_and_locks_is_told_to_the_backend(url: str, expected: str) -> None:
     assert CoordinationSettings(url, "acstor", 1, 7).url() == expected
 
 
