@@ -29,7 +29,6 @@ pytestmark = [
 
 INTERVAL = 1.0
 BUSY = 0.95
-ROOT = pathlib.Path(__file__).parents[2]
 TAKEOVER = 2.0
 """Intervals in which another service is to lead, beside what the lock takes to be free."""
 MARGIN = 2.0
@@ -58,13 +57,11 @@ def in_force(deployment: PolicyDeployment) -> Decision | None:
     return published.decision if published else None
 
 
-def start_deadly(host: Host, write: int, moment: str) -> subprocess.Popen[bytes]:
-    with host.log_path.open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.probe.policy_worker", str(write), moment,
-             "--config-file", str(host.config)],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+def start_deadly(
+    deployment: PolicyDeployment, host: Host, write: int, moment: str
+) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-m", "tests.probe.policy_worker", str(write), moment]
+    return deployment.start_policy(host, program=program)
 
 
 def leads(deployment: PolicyDeployment, host: str) -> bool:
@@ -78,29 +75,23 @@ def test_leader_ends_between_deciding_and_writing(
 ) -> None:
     image = deployment.start(2, policies=0)
     first, second = deployment.cloud.hosts
-    deadly = start_deadly(first, 2, moment)
-    try:
-        wait_for("it leads", lambda: leads(deployment, "h0"))
-        deployment.start_policy(second)
-        with CheckedReader(first.file(image), image.content, seed=1) as reader:
-            before = in_force(deployment)
-            assert before is not None
-            deployment.links[1].share = BUSY
-            ended = _wait_end(deadly, moment)
-            found = in_force(deployment)
-            assert found is not None
-            assert (found == before) == (moment != "killed-after"), (
-                "the write is whole or not at all"
-            )
-            wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
-            took = time.monotonic() - ended
-            assert took <= TAKEOVER * INTERVAL + MARGIN
-            deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
-            reader.wait_reads(20)
-        assert reader.errors == []
-    finally:
-        deadly.kill()
-        deadly.wait(20)
+    deadly = start_deadly(deployment, first, 2, moment)
+    wait_for("it leads", lambda: leads(deployment, "h0"))
+    deployment.start_policy(second)
+    with CheckedReader(first.file(image), image.content, seed=1) as reader:
+        before = in_force(deployment)
+        assert before is not None
+        deployment.links[1].share = BUSY
+        ended = _wait_end(deadly, moment)
+        found = in_force(deployment)
+        assert found is not None
+        assert (found == before) == (moment != "killed-after"), "the write is whole or not at all"
+        wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
+        took = time.monotonic() - ended
+        assert took <= TAKEOVER * INTERVAL + MARGIN
+        deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
+        reader.wait_reads(20)
+    assert reader.errors == []
 
 
 def _wait_end(process: subprocess.Popen[bytes], moment: str) -> float:
@@ -150,4 +141,29 @@ def test_hosts_that_lie_and_a_broker_that_goes(
         broker.start()
         deployment.wait_shares(1, 0.0, 0.17, timeout=90)
         reader.wait_reads(20)
+    assert reader.errors == []
+
+
+def test_half_of_the_hosts_leave_at_once(deployment: PolicyDeployment) -> None:
+    image = deployment.start(4, member_timeout=3)
+    hosts = deployment.cloud.hosts
+    with CheckedReader(hosts[0].file(image), image.content, seed=3) as reader:
+        deployment.links[1].share = BUSY
+        deployment.wait_shares(1, 0.0, 0.12)
+        gone = hosts[2:]
+        try:
+            for host in gone:
+                host.vanish()
+            reader.wait_reads(20)
+        finally:
+            for host in gone:
+                host.stop()  # what a dead host does not have any more: its mount
+        del hosts[2:]
+
+        def are_two() -> bool:
+            return all(len(deployment.shares(host)) == 2 for host in hosts)
+
+        wait_for(f"a ring of two\n{hosts[0].log()}", are_two)
+        deployment.wait_shares(1, 0.0, 0.3)  # and it still is relieved
+        reader.wait_reads(50)
     assert reader.errors == []

@@ -1,0 +1,138 @@
+"""A leader that sleeps at its write, two that lead at once: terms fence, and reads go on."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from acstor.ring.decision import read_decision
+from tests.fixtures import broker as brokers
+from tests.fixtures import memcached as memcacheds
+from tests.fixtures.broker import Broker, broker_in
+from tests.fixtures.checked_reader import CheckedReader
+from tests.fixtures.conditions import wait_for
+from tests.fixtures.decision_watch import DecisionWatch
+from tests.fixtures.hosts import Host
+from tests.fixtures.policy_deployment import PolicyDeployment, policy_deployment
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not brokers.is_installed(), reason="needs rabbitmq-server"),
+]
+
+INTERVAL = 0.5
+BUSY = 0.95
+LOCK = 2
+"""Seconds that the lock lasts when nobody renews it."""
+TAKEOVER = 2.0
+"""Intervals in which another service is to lead from then on."""
+MARGIN = 2.0
+"""Seconds for processors that other tests share, and for the beat of who wants the lock."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker_in(tmp_path_factory.mktemp("leaders") / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+def deployment(tmp_path: pathlib.Path, broker: Broker) -> Iterator[PolicyDeployment]:
+    with policy_deployment(tmp_path, broker, INTERVAL, calm_after=3) as found:
+        yield found
+
+
+def watched(deployment: PolicyDeployment) -> DecisionWatch:
+    return DecisionWatch(deployment.origin, f"file://{deployment.cloud.path}/coordination")
+
+
+def leads(deployment: PolicyDeployment, host: str) -> bool:
+    published = read_decision(deployment.origin)
+    return published is not None and published.decision.leader.startswith(f"{host}/")
+
+
+def journal(host: Host) -> list[str]:
+    """Return the kinds of what a host's service wrote down."""
+    path = host.path / "policy" / "journal.jsonl"
+    return [json.loads(line)["kind"] for line in path.read_text().splitlines()]
+
+
+def is_stopped(pid: int) -> bool:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.skipif(not memcacheds.is_installed(), reason="needs memcached and pymemcache")
+def test_leader_stopped_at_its_write_is_refused_when_it_goes_on(
+    deployment: PolicyDeployment,
+) -> None:
+    image = deployment.start(2, policies=0)
+    first, second = deployment.cloud.hosts
+    with memcacheds.memcached() as backend:
+        options = {
+            "coordination": {
+                "backend_url": backend, "member_timeout": LOCK, "heartbeat_interval": 0.5,
+            }
+        }  # fmt: skip
+        sleepy = [sys.executable, "-m", "tests.probe.policy_worker", "2", "stopped-before"]
+        sleeper = deployment.start_policy(first, options, sleepy)
+        wait_for(f"it leads\n{first.log()}", lambda: leads(deployment, "h0"))
+        deployment.start_policy(second, options)
+        with (
+            watched(deployment) as watch,
+            CheckedReader(first.file(image), image.content, seed=1) as reader,
+        ):
+            deployment.links[1].share = BUSY
+            wait_for("the leader stops at its write", lambda: is_stopped(sleeper.pid))
+            stopped = time.monotonic()
+            assert "published" not in journal(first)
+            wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
+            assert time.monotonic() - stopped <= LOCK + TAKEOVER * INTERVAL + MARGIN
+            deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
+            reader.wait_reads(20)
+            os.kill(sleeper.pid, signal.SIGCONT)
+            wait_for(f"it is refused\n{first.log()}", lambda: "refused" in journal(first))
+            deployment.links[1].share = 0.0
+            deployment.wait_shares(1, 0.4, 0.6)  # longer than a deposed one waits to claim again
+            assert "deposed: the decision in force is that of h1/" in first.log_path.read_text()
+            reader.wait_reads(20)
+        assert sleeper.poll() is None
+    assert reader.errors == []
+    watch.check()
+    assert watch.leaders == ["h0", "h1"], "no generation of the deposed one"
+    assert "published" not in journal(first)
+
+
+def test_two_live_leaders_alternate_and_the_ring_stays(deployment: PolicyDeployment) -> None:
+    """Each has a lock of its own: what a split backend gives them."""
+    image = deployment.start(2, policies=0)
+    hosts = deployment.cloud.hosts
+    for host in hosts:
+        own = {"coordination": {"backend_url": f"file://{host.path}/coordination"}}
+        deployment.start_policy(host, own)
+    with (
+        watched(deployment) as watch,
+        CheckedReader(hosts[0].file(image), image.content, seed=2) as reader,
+    ):
+        wait_for("both have led", lambda: len(watch.leaders) >= 2)
+        deployment.links[1].share = BUSY
+        deployment.wait_shares(1, 0.0, 0.25)
+        rings = len(watch.weights)
+        changes = len(watch.leaders)
+        wait_for("more changes", lambda: len(watch.leaders) >= changes + 4)
+        deployment.wait_shares(1, 0.0, 0.25)
+        reader.wait_reads(20)
+        print(f"{watch.leaders}: {watch.weights}; agents {watch.agents}")
+    assert reader.errors == []
+    watch.check()
+    assert len(watch.weights) <= rings + 1, watch.weights  # what was under way
+    assert len({str(weights) for weights in watch.weights}) == len(watch.weights), "none comes back"
+    assert all(len(terms) >= 3 for terms in watch.agents.values()), watch.agents
