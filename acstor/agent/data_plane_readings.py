@@ -52,6 +52,8 @@ class DataPlaneLoad:
     disk: DiskHealth
     hits: Mapping[str, float] = field(default_factory=dict)
     """Part of the chunks that guests read, by where they came from; empty: they read none."""
+    peers: Mapping[str, PeerLatency] = field(default_factory=dict)
+    """How long fetches from peers took lately, those fetched most from first."""
 
 
 def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:

@@ -195,8 +195,8 @@ class HostStateDuty:
         load = self._load_meter.sample(reading) if isinstance(reading, Reading) else None
         told_by_disk = self._disk_watch.health if self._disk_watch is not None else None
         disk = worst(told_by_disk, load.disk if load is not None else None)
-        if load is not None and disk is not None:
-            load = replace(load, disk=disk)
+        if load is not None:
+            load = replace(load, peers=facts.peers, disk=disk or load.disk)
         self._on_traffic(self._traffic)
         self._on_load(load)
         if self._publisher is None:

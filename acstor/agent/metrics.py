@@ -3,6 +3,7 @@
 Names are constants so that a test can compare them with the page.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,7 @@ DATA_PLANE_LOAD = "acstor_agent_data_plane_load"
 DISK_HEALTHY = "acstor_agent_disk_healthy"
 DISK_WEAR = "acstor_agent_disk_wear"
 HIT_SHARE = "acstor_agent_hit_share"
+PEER_LATENCY = "acstor_agent_peer_latency_seconds"
 HOST_STATES = "acstor_agent_host_states"
 DECISION_TERM = "acstor_agent_decision_term"
 DECISION_SEQUENCE = "acstor_agent_decision_sequence"
@@ -66,12 +68,15 @@ ALL = (
     DISK_HEALTHY,
     DISK_WEAR,
     HIT_SHARE,
+    PEER_LATENCY,
     HOST_STATES,
     DECISION_TERM,
     DECISION_SEQUENCE,
     DECISION_THRESHOLD,
 )
 
+PEERS_SHOWN_MAX = 8
+"""Peers whose latency is told: a deployment of N hosts is not to have N x N series."""
 _END = "# EOF"
 
 
@@ -137,6 +142,10 @@ class AgentMetrics:
         self._hit_share = prometheus_client.Gauge(
             HIT_SHARE, "Share of the chunks that guests read lately, by where they came from",
             ["tier"], registry=registry,
+        )  # fmt: skip
+        self._peer_latency = prometheus_client.Gauge(
+            PEER_LATENCY, "How long fetches took lately, of the peers fetched most from",
+            ["peer", "quantile"], registry=registry,
         )  # fmt: skip
         self._link_speed = prometheus_client.Gauge(
             LINK_SPEED, "Speed of the host's links in one direction, NaN: not known",
@@ -217,6 +226,11 @@ class AgentMetrics:
         self._hit_share.clear()
         for tier, share in load.hits.items() if load else ():
             self._hit_share.labels(tier).set(share)
+        self._peer_latency.clear()
+        peers = load.peers.items() if load else ()
+        for name, latency in itertools.islice(peers, PEERS_SHOWN_MAX):
+            self._peer_latency.labels(name, "0.5").set(latency.p50_ms / 1000)
+            self._peer_latency.labels(name, "0.99").set(latency.p99_ms / 1000)
 
     def set_links(self, counts: Mapping[str, int]) -> None:
         """Note the number of links in Nova's image cache by state."""

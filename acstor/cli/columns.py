@@ -1,5 +1,6 @@
 """Values that people and programs are shown differently."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cliff import columns
@@ -32,6 +33,27 @@ class Share(columns.FormattableColumn[float]):
     def human_readable(self) -> str:
         """Return the percentage."""
         return f"{100 * self._value:.2f} %"
+
+
+class Disk(columns.FormattableColumn[Mapping[str, Any] | None]):
+    """A disk as host states tell it: ``well, 12 % worn`` for people; None: not known."""
+
+    def human_readable(self) -> str:
+        """Return how it is, and what part of its life is over where it says so."""
+        if self._value is None:
+            return "unknown"
+        state, wear = "well" if self._value["is_healthy"] else "failing", self._value["wear"]
+        return state if wear is None else f"{state}, {100 * wear:.0f} % worn"
+
+
+class Latencies(columns.FormattableColumn[Sequence[Mapping[str, Any]]]):
+    """Peers with ``name``, ``p50_ms``, ``p99_ms``: a line ``name p50/p99 ms`` each for people."""
+
+    def human_readable(self) -> str:
+        """Return a line for each peer."""
+        return "\n".join(
+            f"{each['name']} {each['p50_ms']:.1f}/{each['p99_ms']:.1f} ms" for each in self._value
+        )
 
 
 class Fields(columns.FormattableColumn[Any]):

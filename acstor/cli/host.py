@@ -12,10 +12,11 @@ from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.agent.member import Member
 from acstor.cli import deployment, host_traffic
-from acstor.cli.columns import Rate, Share, Size
+from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
 from acstor.dataplane import RingHost
 from acstor.repository.usage import forget_usage
+from acstor.rpc import host_state_details
 
 _POLL_SECONDS = 0.2
 
@@ -34,15 +35,21 @@ def _state(member: Member | None) -> str:
     return "draining" if member.is_draining else "serving"
 
 
-def _measured(found: HostTraffic | None) -> tuple[str, Rate, Rate, Rate]:
+def _measured(found: HostTraffic) -> tuple[str, Rate, Rate, Rate]:
     """Return the state of an agent and what it measured; why not, in place of the state."""
-    found = found or HostTraffic()
     return (
         found.agent_state or found.problem or "unknown",
         Rate(found.extra_in),
         Rate(found.extra_out),
         Rate(found.link_bytes_per_s),
     )
+
+
+def _disk_and_peers(found: HostTraffic, peers_max: int | None = None) -> tuple[Disk, Latencies]:
+    """Return how the disk is, and the slowest of the peers that a host fetches most from."""
+    peers = host_state_details.peers_to_message(found.peers)
+    listed = [{"name": name, **peers[name]} for name in found.peers]
+    return Disk(host_state_details.disk_to_message(found.disk)), Latencies(listed[:peers_max])
 
 
 class ListHosts(lister.Lister):
@@ -57,7 +64,10 @@ class ListHosts(lister.Lister):
         parser.add_argument(
             "--long",
             action="store_true",
-            help="ask each agent for its state and for the extra traffic of its host",
+            help=(
+                "ask each agent for its state, for the extra traffic and the disk of its host, and "
+                "for the slowest of the peers that it fetches most from (p50/p99)"
+            ),
         )
         return parser
 
@@ -72,6 +82,7 @@ class ListHosts(lister.Lister):
         for name in sorted(members.keys() | in_ring.keys()):
             member, host = members.get(name), in_ring.get(name)
             share = host.vnodes / vnode_count if host and vnode_count else 0.0
+            found = asked.get(name, HostTraffic())
             rows.append(
                 (
                     name,
@@ -81,18 +92,25 @@ class ListHosts(lister.Lister):
                     Share(share),
                     member.topology if member else host.topology if host else "",
                     member.release if member else "",
-                    *(_measured(asked.get(name)) if parsed_args.long else ()),
+                    *((*_measured(found), *_disk_and_peers(found, 1)) if parsed_args.long else ()),
                 )
             )
         columns = (
             "Name", "State", "Peer address", "Capacity", "Ring share", "Topology", "Release",
-            *(("Agent", "Extra in", "Extra out", "Link") if parsed_args.long else ()),
+            *(
+                ("Agent", "Extra in", "Extra out", "Link", "Disk", "Slowest peer")
+                if parsed_args.long else ()
+            ),
         )  # fmt: skip
         return columns, rows
 
 
 class ShowHost(show.ShowOne):
-    """Show one host: what it tells, its part of the ring, what the operator wants of it."""
+    """Show one host: what it tells, its part of the ring, what the operator wants of it.
+
+    'disk' is the disk of its chunk store; 'peers' those that it fetches most from, the slowest
+    first, with the median and the 99th percentile of how long fetches took lately.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Take the host's name."""
@@ -113,8 +131,10 @@ class ShowHost(show.ShowOne):
         with deployment.opened_origin(conf) as origin:
             wish = read_wish(origin, name)
         vnode_count = sum(other.vnodes for other in in_ring.values())
-        asked = host_traffic.fetch_all([member] if member else [], conf.host).get(name)
-        agent, extra_in, extra_out, link = _measured(asked)
+        asked = host_traffic.fetch_all([member] if member else [], conf.host)
+        found = asked.get(name, HostTraffic())
+        agent, extra_in, extra_out, link = _measured(found)
+        disk, peers = _disk_and_peers(found)
         fields: dict[str, Any] = {
             "name": name,
             "state": _state(member),
@@ -131,6 +151,8 @@ class ShowHost(show.ShowOne):
             "extra_in": extra_in,
             "extra_out": extra_out,
             "link": link,
+            "disk": disk,
+            "peers": peers,
         }
         return tuple(fields), tuple(fields.values())
 

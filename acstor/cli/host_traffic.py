@@ -1,14 +1,22 @@
-"""What agents measured of their hosts' networks, read from their metrics."""
+"""What agents measured of their hosts: network, disk, peers; read from their metrics."""
 
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acstor.agent.member import Member
-from acstor.agent.metrics import EXTRA_TRAFFIC, LINK_SPEED, STATE
+from acstor.agent.metrics import (
+    DISK_HEALTHY,
+    DISK_WEAR,
+    EXTRA_TRAFFIC,
+    LINK_SPEED,
+    PEER_LATENCY,
+    STATE,
+)
 from acstor.cli import samples
 from acstor.cli.samples import Sample
+from acstor.rpc.host_state_details import DiskHealth, PeerLatency
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,10 @@ class HostTraffic:
     link_bytes_per_s: float | None = None
     problem: str | None = None
     """Why nothing is known."""
+    disk: DiskHealth | None = None
+    """Of the chunk store; None: the data plane is not up, or the agent is too old to tell."""
+    peers: Mapping[str, PeerLatency] = field(default_factory=dict)
+    """Of the peers that the host fetched most from, the slowest first."""
 
 
 def fetch_all(members: Iterable[Member], own_host: str) -> dict[str, HostTraffic]:
@@ -52,12 +64,32 @@ def read(sample: Sample) -> HostTraffic:
         value = values.get((name, frozenset(labels.items())), math.nan)
         return value if math.isfinite(value) else None
 
+    is_healthy = known(DISK_HEALTHY)
     return HostTraffic(
         agent_state=states[0] if states else None,
         extra_in=known(EXTRA_TRAFFIC, direction="in"),
         extra_out=known(EXTRA_TRAFFIC, direction="out"),
         link_bytes_per_s=known(LINK_SPEED),
+        disk=None if is_healthy is None else DiskHealth(is_healthy > 0, known(DISK_WEAR)),
+        peers=_peers(values),
     )
+
+
+def _peers(
+    values: Mapping[tuple[str, frozenset[tuple[str, str]]], float],
+) -> dict[str, PeerLatency]:
+    milliseconds: dict[str, dict[str, float]] = {}
+    for (name, labels), seconds in values.items():
+        if name == PEER_LATENCY and math.isfinite(seconds):
+            told = dict(labels)
+            quantiles = milliseconds.setdefault(told.get("peer", ""), {})
+            quantiles[told.get("quantile", "")] = 1000 * seconds
+    found = {
+        peer: PeerLatency(quantiles["0.5"], quantiles["0.99"])
+        for peer, quantiles in milliseconds.items()
+        if peer and {"0.5", "0.99"} <= quantiles.keys()
+    }
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1].p99_ms, pair[0])))
 
 
 def _is_reachable(member: Member, own_host: str) -> bool:

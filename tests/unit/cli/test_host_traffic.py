@@ -5,16 +5,24 @@ import pathlib
 
 import pytest
 
+from acstor.agent.data_plane_readings import DataPlaneLoad
 from acstor.agent.member import Member
-from acstor.agent.metrics import AgentMetrics
+from acstor.agent.metrics import PEERS_SHOWN_MAX, AgentMetrics
 from acstor.agent.states import AgentState
 from acstor.cli import host_traffic, samples
+from acstor.cli.columns import Disk
 from acstor.cli.host_traffic import HostTraffic
 from acstor.cli.samples import Sample
 from acstor.metrics_endpoint import MetricsEndpoint
+from acstor.rpc.host_state_details import DiskHealth, PeerLatency, disk_to_message
 from tests.unit.cli.test_app import Run, deployed, run
 
 __all__ = ("deployed", "run")  # fixtures
+
+PEERS = {
+    "h7": PeerLatency(0.5, 12.25), "h3": PeerLatency(2.0, 250.0), "h9": PeerLatency(0.25, 1.5),
+}  # fmt: skip
+"""Those fetched most from first, as a data plane lists them."""
 
 
 def metrics(extra_in: float | None = 1000.0, link: float | None = 125e6) -> AgentMetrics:
@@ -76,3 +84,80 @@ def test_agent_that_does_not_answer_is_shown_with_the_reason(run: Run, deployed:
     shown = json.loads(run("host", "show", "h1", "-f", "json")[1])
     assert "refused" in shown["agent"]
     assert shown["extra_in"] is None
+
+
+def loaded(
+    disk: DiskHealth | None = None, peers: dict[str, PeerLatency] | None = None
+) -> AgentMetrics:
+    found = metrics()
+    found.set_load(
+        DataPlaneLoad(
+            0.5, disk or DiskHealth(is_healthy=True), peers=PEERS if peers is None else peers
+        )
+    )
+    return found
+
+
+def read(found: AgentMetrics) -> HostTraffic:
+    return host_traffic.read(Sample(0.0, samples.parse(found.text())))
+
+
+def test_disk_and_peers_are_read_from_the_agents_metrics() -> None:
+    found = read(loaded(DiskHealth(is_healthy=False, wear=0.25)))
+    assert found.disk == DiskHealth(is_healthy=False, wear=0.25)
+    assert list(found.peers) == ["h3", "h7", "h9"], "the slowest first"
+    for name, latency in PEERS.items():
+        assert found.peers[name].p50_ms == pytest.approx(latency.p50_ms)
+        assert found.peers[name].p99_ms == pytest.approx(latency.p99_ms)
+
+
+def test_peers_fetched_most_from_are_told_only() -> None:
+    many = {f"x{number:02}": PeerLatency(1.0, float(number)) for number in range(64)}
+    assert set(read(loaded(peers=many)).peers) == set(list(many)[:PEERS_SHOWN_MAX])
+
+
+def test_data_plane_that_is_away_leaves_no_peers_behind() -> None:
+    found = loaded(DiskHealth(is_healthy=True, wear=0.1))
+    found.set_load(None)
+    assert (read(found).disk, read(found).peers) == (None, {})
+
+
+def test_peer_of_which_half_is_told_is_left_out() -> None:
+    text = 'acstor_agent_peer_latency_seconds{peer="h2",quantile="0.5"} 0.001\n'
+    assert host_traffic.read(Sample(0.0, samples.parse(text))).peers == {}
+
+
+def test_commands_show_disk_and_peers(
+    run: Run, deployed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = loaded(DiskHealth(is_healthy=True, wear=0.125)).text()
+    monkeypatch.setattr(samples, "fetch", lambda address: Sample(0.0, samples.parse(text)))
+    shown = json.loads(run("host", "show", "h1", "-f", "json")[1])
+    assert shown["disk"] == {"is_healthy": True, "wear": 0.125}
+    assert shown["peers"] == [
+        {"name": "h3", "p50_ms": 2.0, "p99_ms": 250.0},
+        {"name": "h7", "p50_ms": 0.5, "p99_ms": 12.25},
+        {"name": "h9", "p50_ms": 0.25, "p99_ms": 1.5},
+    ]
+    table = run("host", "show", "h1")[1]
+    assert "well, 12 % worn" in table
+    assert "h3 2.0/250.0 ms" in table
+    here, gone = json.loads(run("host", "list", "--long", "-f", "json")[1])
+    assert here["Disk"] == {"is_healthy": True, "wear": 0.125}
+    assert here["Slowest peer"] == shown["peers"][:1]
+    assert (gone["Disk"], gone["Slowest peer"]) == (None, [])
+    listed = run("host", "list", "--long")[1]
+    assert "h3 2.0/250.0 ms" in listed
+    assert "h7 0.5" not in listed
+
+
+@pytest.mark.parametrize(
+    ("disk", "text"),
+    [
+        (None, "unknown"),
+        (DiskHealth(is_healthy=True), "well"),
+        (DiskHealth(is_healthy=False, wear=1.0), "failing, 100 % worn"),
+    ],
+)
+def test_disk_is_put_in_words(disk: DiskHealth | None, text: str) -> None:
+    assert Disk(disk_to_message(disk)).human_readable() == text
