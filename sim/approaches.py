@@ -80,6 +80,7 @@ def acstor_rules() -> Rules:
         chunk_bytes=65536.0,
         wire_share=1.05,
         quantum=0.002,
+        in_order=0.0,
         local_latency=1e-4,
         peer_latency=3e-4,
         origin_latency=1e-3,

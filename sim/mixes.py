@@ -19,6 +19,7 @@ are gamma distributed with shape 1.5, as filebench's are.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -73,19 +74,34 @@ def programs(
     writer = ProgramWriter(Catalogue(layout, seed), layout.chunk_size)
     for number in range(layout.images * machines_per_image):
         for _ in range(LOOPS if not mix.is_sequential else LOOPS // 8):
-            _one_loop(writer, mix, number % layout.images, image_bytes, disk_rate, random)
+            write_loop(writer, mix, number % layout.images, image_bytes, disk_rate, random)
         writer.end_program()
     return writer.programs(is_loop=True)
 
 
-def _one_loop(
-    writer: ProgramWriter,
+class Writer(Protocol):
+    """Takes the operations of a program, as :class:`sim.programs.ProgramWriter` does."""
+
+    def read(self, image: int, think: float, offset: int, length: int, served: float) -> None:
+        """Add an operation that reads bytes of an image."""
+
+    def pause(self, think: float, served: float) -> None:
+        """Add an operation that reads nothing over the network."""
+
+
+def write_loop(
+    writer: Writer,
     mix: Mix,
     image: int,
     image_bytes: int,
     disk_rate: float,
     random: np.random.Generator,
 ) -> None:
+    """Write one loop of a mix.
+
+    :param image_bytes: size of the part of an image that files are in.
+    :param disk_rate: of the host's own disk, bytes per second.
+    """
     position = int(random.integers(0, max(1, image_bytes - mix.file_bytes)))
     for _ in range(mix.reads):
         size = mix.read_bytes

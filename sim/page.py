@@ -21,7 +21,7 @@ RATIOS = {
 ORDER = (
     "table-1", "figure-6", "figure-7", "figure-8", "figure-9-web-server", "figure-9-web-proxy",
     "figure-9-video-server", "figure-10", "figure-11", "best-case", "grid", "read-path",
-    "left-share", "tcp", "policies", "onset", "oscillation", "square-wave", "liars",
+    "left-share", "in-order", "tcp", "policies", "onset", "oscillation", "square-wave", "liars",
     "half-leaves", "hosts-1000", "hosts-10000", "testbed-32",
 )  # fmt: skip
 _SUMMARISED = ("oscillation", "onset")

@@ -150,7 +150,8 @@ def control_results(run: Run) -> dict[str, Any]:
     }
     if run.control.decision is not None:
         weights = run.control.decision.weights.values()
-        result["weight_min"], result["weight_max"] = min(weights), max(weights)
+        if weights:  # a decision on the threshold alone has none
+            result["weight_min"], result["weight_max"] = min(weights), max(weights)
         result["threshold"] = run.control.decision.threshold
     return result
 

@@ -9,6 +9,8 @@ class Rules(NamedTuple):
     chunk_bytes: float
     wire_share: float
     quantum: float
+    in_order: float
+    """Share of a link's chunks that goes to who asked first; the rest is shared fairly."""
     local_latency: float
     peer_latency: float
     origin_latency: float

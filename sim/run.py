@@ -13,7 +13,7 @@ from acstor.testbed import boot_trace
 from sim import approaches, events, kernel, mixes, programs, rings, scenario, topology, traffic
 from sim.approaches import ACSTOR, STATIC
 from sim.control import Control, ControlLog, Timing
-from sim.exception import CapacityError
+from sim.exception import CapacityError, ScenarioError
 from sim.programs import ImageLayout, Programs
 from sim.rules import Rules
 from sim.scenario import Case
@@ -57,6 +57,13 @@ def prepare(case: Case) -> Run:
     spec = scenario.tree(tables["network"])
     network = topology.build(spec)
     rules = approaches.rules_of(case.approach, tables["readpath"])
+    in_order = float(tables["network"]["in_order"])
+    if not 0 <= in_order <= 1 or (in_order > 0 and rules.quantum > 0):
+        # Links would stand idle from the end of the first transfer to that of the window.
+        raise ScenarioError(
+            f"network.in_order = {in_order}: from 0 to 1, and readpath.quantum = 0 with it"
+        )
+    rules = rules._replace(in_order=in_order)
     work = _programs(case, rules)
     machines = tables["machines"]
     count = spec.host_count * int(machines["per_host"])

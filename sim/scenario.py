@@ -20,6 +20,7 @@ VERSION = 1
 DEFAULTS: dict[str, dict[str, Any]] = {
     "network": {
         "fanout": [32], "rates": ["1gbit"], "root": "", "origin": "1gbit", "storage": "",
+        "in_order": 0.0,
     },
     "machines": {
         "per_host": 5, "images": 5, "common_share": 0.0, "workload": "boot",
@@ -28,7 +29,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "traffic": {
         "generator": "hosts", "udp_share": 1.0, "mean": 70.0, "cv": 1.2, "flows_per_host": 5,
-        "left_share": 0.01, "pattern": "steady", "period": 60.0, "change_at": 0.0, "redraw": False,
+        "left_share": 0.17, "pattern": "steady", "period": 60.0, "change_at": 0.0, "redraw": False,
     },
     "timing": {
         "boot_at": 60.0, "end": 600.0, "settle": 0.0, "publication_delay": 0.2,

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from sim import estimates, fairness
 from sim.compiled import compiled
 from sim.events import FINISH, push
@@ -37,8 +39,38 @@ def refill(world: World, rules: Rules) -> None:
         world.bottlenecked, world.left, world.unfixed, world.starts, world.members, world.fixed,
         world.heap_share, world.heap_link,
     )  # fmt: skip
+    if rules.in_order > 0:
+        _favour_earlier(world, rules.in_order)
     world.cursor[DIRTY] = 0
     world.totals[REFILLS] += 1
+
+
+@compiled
+def _favour_earlier(world: World, share: float) -> None:
+    """Take a share of each chunk's rate away and give it to those that were asked for first.
+
+    That is what a queue does in which packets of all connections wait in the order in which they
+    came: of chunks that one owner is asked for at once the first is there long before the last. A
+    chunk that another link holds up takes no more than that link lets through.
+    """
+    extra, count = len(world.extra_source), world.cursor[MOVING]
+    asked_at = np.empty(count)
+    for index in range(count):
+        attempt = world.moving[index]
+        asked_at[index] = world.attempt_started[attempt]
+        row = extra + attempt
+        taken = share * world.rate[row]
+        world.rate[row] -= taken
+        for hop in range(world.path_length[row]):
+            world.left[world.path[row, hop]] += taken
+    for index in np.argsort(asked_at, kind="mergesort"):
+        row = extra + world.moving[index]
+        room = math.inf
+        for hop in range(world.path_length[row]):
+            room = min(room, world.left[world.path[row, hop]])
+        world.rate[row] += room
+        for hop in range(world.path_length[row]):
+            world.left[world.path[row, hop]] -= room
 
 
 @compiled

@@ -36,10 +36,9 @@ def test_thousands_of_steady_patterns() -> None:
     check_steady(range(PATTERNS, PATTERNS + 3000))
 
 
-@pytest.mark.parametrize("period", [6.0, 11.0, 14.0])
+@pytest.mark.parametrize("period", [6.0, 11.0, 14.0, 18.0])
 def test_waves_shorter_than_the_trigger_move_nothing(period: float) -> None:
-    # Reports are 9 to 11 s apart: a wave of 14 s never fills four fifths of one. From 15 s on two
-    # reports may fall between two collections, and the book keeps the newer one only.
+    # Two successive reports hold at most two thirds of load, whatever the phase of such a wave.
     for seed in range(4):
         result = control_case(
             seed, traffic__mean=70.0, traffic__cv=1.2, traffic__pattern="square",
@@ -56,7 +55,18 @@ def test_overload_is_relieved_within_bounded_intervals() -> None:
         )  # fmt: skip
         relief = result["relief_intervals"]
         assert relief is not None, seed
-        assert 1.0 <= relief <= 4.5, seed  # type: ignore[operator]
+        assert 1.0 <= relief <= 3.0, seed  # type: ignore[operator]
+
+
+def test_lost_announcements_are_made_up_for_by_looks() -> None:
+    for seed in range(3):
+        result = control_case(
+            seed, traffic__mean=70.0, traffic__cv=1.2, traffic__pattern="step",
+            traffic__change_at=40.0 + seed, timing__announced=False,
+        )  # fmt: skip
+        relief = result["relief_intervals"]
+        assert relief is not None, seed
+        assert 1.0 <= relief <= 4.1, seed  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("lie", [float("nan"), -1e8, 6.25e9, float("inf")])

@@ -121,7 +121,7 @@ def test_nothing_crosses_a_full_link_twice_and_packed_half_of_it_does() -> None:
         # Three hosts of eight are full in both directions: 1 % of their links is left.
         return run_case(
             case(approach, network__fanout=[8], machines__per_host=1, traffic__mean=93.75,
-                 traffic__cv=1.29, traffic__udp_share=1.0, **changes)
+                 traffic__cv=1.29, traffic__left_share=0.01, **changes)
         )  # fmt: skip
 
     local = slowest("local-cache")

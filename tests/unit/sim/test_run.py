@@ -99,8 +99,9 @@ def test_dead_hosts_are_gone_round() -> None:
 def test_after_a_remap_the_pool_is_asked_and_not_the_origin() -> None:
     settled = case(
         "acstor", network__fanout=[8], machines__per_host=2, traffic__mean=60.0, traffic__cv=1.2,
-        traffic__pattern="step", traffic__change_at=8.0, machines__think_scale=3.0,
+        traffic__pattern="step", traffic__change_at=50.0, machines__think_scale=3.0,
         readpath__hedge_enabled=False, readpath__load_aware=False,
+        machines__stagger=60.0,  # some boot before the remap and some after it
     )  # fmt: skip
     run = prepare(settled)
     result = finish(run)
