@@ -22,6 +22,7 @@ from bench.acstor.figures import FIGURES, Figure
 from bench.acstor.report import OnStep, Report, Step
 from bench.acstor.settings import EvaluationSettings, checked_approaches, require_tools
 from bench.acstor.storm import OnDone
+from bench.acstor.validation import IN_ORDER, LEFT_SHARE
 from sim import tables as sim_tables
 
 _DESCRIPTION = """\
@@ -47,15 +48,27 @@ def _parser() -> argparse.ArgumentParser:
     overheads.add_argument("--json", type=pathlib.Path, metavar="FILE")
     _add_format(overheads)
     overheads.set_defaults(action=_run_overheads)
+    shares = commands.add_parser(
+        "left-share", help="what UDP leaves of a full link to chunks, and who gets it first"
+    )
+    shares.add_argument("--rate", type=LinkRate.parse, default=EvaluationSettings().rate,
+                        help="of every link (default: %(default)s)")  # fmt: skip
+    shares.add_argument("--turns", type=int, default=3, help="(default: %(default)s)")
+    shares.add_argument("--json", type=pathlib.Path, metavar="FILE")
+    _add_format(shares)
+    shares.set_defaults(action=_run_shares)
     validation = commands.add_parser(
         "validation", help="simulate the storms of a report, and show both side by side"
     )
     validation.add_argument("report", type=pathlib.Path)
-    validation.add_argument(
-        "--left-share", type=float, default=0.01, metavar="N",
-        help="of a link that is full of UDP, what the simulator leaves to others "
-        "(default: %(default)s)",
-    )  # fmt: skip
+    for name, default, help_text in (
+        ("left-share", LEFT_SHARE, "of a link that is full of UDP, what others get"),
+        ("in-order", IN_ORDER, "share of a link that who asked first gets"),
+    ):
+        validation.add_argument(
+            f"--{name}", type=float, default=default, metavar="N",
+            help=f"{help_text} (default: %(default)s, as measured)",
+        )  # fmt: skip
     _add_format(validation)
     validation.set_defaults(action=_validate)
     plot = commands.add_parser("plot", help="draw a report that --json wrote")
@@ -84,6 +97,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         ("guests-per-host", "guests on each host"),
         ("images", "different images"),
         ("reads", "reads of the trace that are replayed"),
+        ("loops", "loops of a mix (Figure 9) that each guest does"),
+        ("mix-mib", "MiB of each image that a mix's files are in"),
         ("think-scale", "factor on the guests' think times"),
         ("stagger", "seconds within which all guests start"),
         ("interval", "seconds between two collections, states and looks"),
@@ -237,11 +252,42 @@ def _run_overheads(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _run_shares(arguments: argparse.Namespace) -> int:
+    from bench.acstor import convoys, link_shares
+
+    with Console(stderr=True).status("measuring links"):
+        shares = link_shares.measure(arguments.rate, arguments.turns)
+        orders = convoys.measure(arguments.rate)
+    if arguments.json is not None:
+        found = {
+            "shares": [dataclasses.asdict(one) for one in shares],
+            "convoys": [dataclasses.asdict(one) for one in orders],
+        }
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    found_tables = {
+        "Shares of a link that chunks get beside UDP": link_shares.table(shares),
+        "Chunks that are asked for at once": convoys.table(orders),
+    }
+    if arguments.format == "json":
+        document = {title: tables.as_objects(rows) for title, rows in found_tables.items()}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        return 0
+    for title, rows in found_tables.items():
+        if arguments.format == "rst":
+            sys.stdout.write(f"{title}\n\n{sim_tables.as_rst(rows)}\n")
+        else:
+            console = Console(width=None if sys.stdout.isatty() else 200)
+            sim_tables.show(title, rows, console)
+    return 0
+
+
 def _validate(arguments: argparse.Namespace) -> int:
     from bench.acstor import validation
 
     with Console(stderr=True).status("simulating"):
-        rows = validation.beside(Report.load(arguments.report), arguments.left_share)
+        rows = validation.beside(
+            Report.load(arguments.report), arguments.left_share, arguments.in_order
+        )
     if arguments.format == "json":
         sys.stdout.write(json.dumps(tables.as_objects(rows), indent=1) + "\n")
     elif arguments.format == "rst":

@@ -13,6 +13,8 @@ COLLABORATIVE = ("static-collaborative", "acstor")
 BOOT_COLUMNS = (
     "mean_s", "trimmed_mean_s", "median_s", "p99_s", "failed", "origin_mb", "generations", "idle",
 )  # fmt: skip
+LOOPS = {"web-server": 40, "web-proxy": 80, "video-server": 8}
+"""Of each mix of Figure 9: what all guests read of the origin without a cache takes it 200 s."""
 Point = Mapping[str, Any]
 """Values of settings by their names."""
 
@@ -82,6 +84,25 @@ FIGURES: Mapping[str, Figure] = {
             COLLABORATIVE,
             x="guests_per_host",
             facet="cv",
+        ),
+        *(
+            Figure(
+                f"figure-9-{mix}",
+                f"Figure 9: throughput of a {mix}, by mean and CV of the extra traffic",
+                {"mean": (40.0, 70.0, 100.0), "cv": (0.4, 0.8, 1.2)},
+                changes={"workload": mix, "loops": loops},
+                columns=(
+                    "throughput_mb_s",
+                    "origin_mb",
+                    "generations",
+                    "total_cv",
+                    "failed",
+                    "idle",
+                ),
+                y="throughput_mb_s",
+                facet="mean",
+            )
+            for mix, loops in LOOPS.items()
         ),
         Figure(
             "figure-10",

@@ -34,6 +34,8 @@ class Guest:
     disk: str
     start_s: float
     """After the storm's start."""
+    served_bytes: int = 0
+    """What it reads and writes, on its host's own disk as well; 0: what it reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,7 @@ class GuestResult:
     latency_p99_us: float | None = None
     bytes_read: int = 0
     failure: str | None = None
+    served_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +132,7 @@ def _result(guest: Guest, found: ReplayResult) -> GuestResult:
         found.latency_p50_us,
         found.latency_p99_us,
         found.bytes_read,
+        served_bytes=guest.served_bytes or found.bytes_read,
     )
 
 

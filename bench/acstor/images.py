@@ -21,6 +21,7 @@ from acstor.testbed.exception import TestbedError
 from acstor.testbed.guest import build
 from acstor.testbed.guest.build import GuestImage
 from acstor.testbed.guest.recipe import GuestRecipe
+from bench.acstor.mix_programs import MixProgram
 
 CHUNK_SIZE = 64 << 10
 
@@ -32,13 +33,15 @@ class Images:
     image: GuestImage
     """The disk, as approaches take it; it cannot be booted."""
     traces: Sequence[pathlib.Path]
-    """Per image, the reads of its guests."""
+    """Per image, the reads of its guests; of a mix several per image."""
     first_trace: pathlib.Path
     """The reads of the first image's guests on a disk of its own, for the simulator."""
     boot_bytes: int
     """Of one guest's reads."""
     chunk_bytes: int
     """Of the distinct chunks, not of zeros, that one guest reads."""
+    served_bytes: Sequence[int] = ()
+    """Per trace, what its guests read and write; empty: what they read."""
 
 
 def make(
@@ -76,6 +79,42 @@ def make(
         first_trace,
         trace.bytes_read,
         len(chunks) * CHUNK_SIZE,
+    )
+
+
+def make_mixes(directory: pathlib.Path, programs: Sequence[Sequence[MixProgram]]) -> Images:
+    """Write a disk of random bytes wherever the programs of a mix read, and their traces.
+
+    :param directory: as of :func:`make`.
+    :param programs: by image; all of one disk size.
+    """
+    count, size = len(programs), programs[0][0].trace.disk_size_bytes
+    disk, traces, served = directory / "disk.raw", [], []
+    with disk.open("wb") as file:
+        file.truncate(count * size)
+        for image, own in enumerate(programs):
+            reads = [read for program in own for read in program.trace.reads]
+            table = exchange(image)
+            chunks = {
+                index: content.translate(table)
+                for index, content in _contents(BootTrace(size, "", reads), None)
+            }
+            for index, content in chunks.items():
+                file.seek(image * size + index * CHUNK_SIZE)
+                file.write(content)
+            for number, program in enumerate(own):
+                path = directory / f"image-{image}-{number}.jsonl"
+                boot_trace.save(_moved(program.trace, chunks, image * size, count), path)
+                traces.append(path)
+                served.append(program.served_bytes)
+    first = programs[0][0].trace
+    return Images(
+        GuestImage(directory, count * size, "", "", ""),
+        traces,
+        traces[0],
+        first.bytes_read,
+        len(first.chunks(CHUNK_SIZE)) * CHUNK_SIZE,
+        served,
     )
 
 

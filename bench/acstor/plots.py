@@ -27,6 +27,7 @@ _LABELS = {
     "weight_lambda": "lambda",
     "mean_s": "mean boot time (s)",
     "read_mb_per_s": "throughput of all guests (MB/s)",
+    "throughput_mb_s": "throughput of a guest (MB/s)",
     "total_cv": "CV of all traffic",
 }
 

@@ -14,11 +14,11 @@ from acstor.ring.published_ring import GENERATION_REF, RING_REF
 from acstor.testbed import boot_trace, measurement
 from acstor.testbed.exception import TestbedError
 from acstor.testbed.testbed import Testbed, TestbedSettings
-from bench.acstor import images, result
+from bench.acstor import images, mix_programs, result
 from bench.acstor.figures import Figure, Point, settings_at
 from bench.acstor.images import Images
 from bench.acstor.result import FORMAT, FORMAT_VERSION, StormResult
-from bench.acstor.settings import FIRST_READ, TRACE, EvaluationSettings
+from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.storm import OnDone, Storm
 
 ORIGIN_TIMEOUT_S = 5.0
@@ -115,15 +115,19 @@ class StormSeries:
 
     def __init__(self, settings: EvaluationSettings) -> None:
         self._base = settings
-        trace = images.cut(boot_trace.load(TRACE), FIRST_READ, settings.reads)
+        is_boot = settings.workload == BOOT
         disk = None
-        if not settings.is_content_generated:
+        if is_boot and not settings.is_content_generated:
             disk = images.recorded_disk(boot_trace.load(TRACE), settings.root)
         testbed_settings = TestbedSettings(settings.hosts, settings.rate, settings.rate)
         self.testbed = Testbed.create(testbed_settings, settings.root, keep=settings.keep)
         try:
             directory = self.testbed.run.directory("images")
-            self.images: Images = images.make(directory, trace, settings.images, disk)
+            if is_boot:
+                trace = images.cut(boot_trace.load(TRACE), FIRST_READ, settings.reads)
+                self.images: Images = images.make(directory, trace, settings.images, disk)
+            else:
+                self.images = images.make_mixes(directory, mix_programs.of_settings(settings))
         except BaseException:
             self.testbed.close()
             raise
@@ -139,7 +143,8 @@ class StormSeries:
 
         :raises TestbedError: when hosts, images or links are others than this series has.
         """
-        for name in ("hosts", "images", "rate", "reads", "is_content_generated"):
+        for name in ("hosts", "images", "rate", "reads", "is_content_generated", "workload",
+                     "loops", "mix_mib"):  # fmt: skip
             if getattr(settings, name) != getattr(self._base, name):
                 raise TestbedError(f"{name} cannot change between the storms of a series")
         self._forget(approach)

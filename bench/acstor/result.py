@@ -112,6 +112,12 @@ class StormResult:
         return sum(one.bytes_read for one in self.guests) / max(self.elapsed_s, 1e-9)
 
     @property
+    def throughput_bytes_per_s(self) -> float | None:
+        """Return what a guest read and wrote a second, mean over those that ended."""
+        rates = [one.served_bytes / one.boot_time_s for one in self.guests if one.boot_time_s]
+        return statistics.fmean(rates) if rates else None
+
+    @property
     def total_cv(self) -> float | None:
         """Return the mean CV of the hosts' traffic while guests booted."""
         values = [cv for at, cv in self.cv_series if at > 0]

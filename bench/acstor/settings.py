@@ -16,10 +16,12 @@ from acstor.testbed.exception import TestbedError
 from acstor.testbed.host_processes import Configuration
 from acstor.testbed.rates import LinkRate
 from acstor.testbed.run_directory import DEFAULT_ROOT
+from sim.mixes import MIXES
 
 PAPER_RATE = 1e9
 """Bits per second of the paper's links."""
 MEGABYTE = 1e6
+BOOT = "boot"
 RATE = LinkRate(40_000_000)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 """Where programs of this package are started from."""
@@ -44,6 +46,12 @@ class EvaluationSettings:
     rate: LinkRate = RATE
     reads: int = 80
     """Reads of the trace that are replayed, from :data:`FIRST_READ` on."""
+    workload: str = BOOT
+    """What guests do: :data:`BOOT`, or a mix of :data:`sim.mixes.MIXES`."""
+    loops: int = 40
+    """Loops of a mix that each guest does."""
+    mix_mib: int = 8
+    """Of each image, the part that a mix's files are in, MiB."""
     think_scale: float = 1.0
     stagger: float = 1.0
     """Seconds within which all guests start."""
@@ -78,6 +86,8 @@ class EvaluationSettings:
             ("guests_per_host", 1, 16),
             ("images", 1, 64),
             ("reads", 1, 100_000),
+            ("loops", 1, 10_000),
+            ("mix_mib", 2, 1024),
             ("think_scale", 0.0, 100.0),
             ("stagger", 0.0, 600.0),
             ("mean", 0.0, 250.0),
@@ -95,6 +105,11 @@ class EvaluationSettings:
                 raise TestbedError(
                     f"{name} = {value}", hint=f"choose {name} from {lowest:g} to {highest:g}"
                 )
+        if self.workload != BOOT and self.workload not in MIXES:
+            raise TestbedError(
+                f"workload {self.workload!r} is not known",
+                hint=f"choose from {', '.join((BOOT, *MIXES))}",
+            )
 
     @property
     def scale(self) -> float:

@@ -156,7 +156,7 @@ class Storm:
         listed = []
         for number in range(settings.hosts * settings.guests_per_host):
             host = hosts[number % settings.hosts]
-            image = draw.randrange(settings.images)
+            image = draw.randrange(len(self._images.traces))
             listed.append(
                 Guest(
                     f"{host.name}-g{number // settings.hosts}",
@@ -164,6 +164,7 @@ class Storm:
                     str(self._images.traces[image]),
                     str(self._approach.file(host)),
                     draw.uniform(0, settings.stagger),
+                    self._images.served_bytes[image] if self._images.served_bytes else 0,
                 )
             )
         return Crowd(listed, settings.think_scale, settings.deadline)

@@ -30,6 +30,9 @@ COLUMNS: Mapping[str, Callable[[StormResult], float | None]] = {
     ),
     "moved_share": lambda storm: sum(one.moved_share for one in storm.generations),
     "relief_s": lambda storm: storm.relief_s,
+    "throughput_mb_s": lambda storm: (
+        None if storm.throughput_bytes_per_s is None else storm.throughput_bytes_per_s / 1e6
+    ),
     "read_mb_per_s": lambda storm: storm.read_bytes_per_s / 1e6,
 }
 """Figures of a storm by the name of their column."""
@@ -55,6 +58,8 @@ def of_ratios(report: Report, figure: Figure) -> Rows:
     """
     measures = [name for name in ("mean_s", "trimmed_mean_s", "median_s") if name in figure.columns]
     rows = [[*figure.axes, "approach", *measures]]
+    if not measures:
+        return rows
     entries = {entry.key: entry for entry in report.entries}
     for (point, approach), found in grouped(report.entries).items():
         if approach == BASE:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acstor.testbed import boot_trace
+from acstor.testbed.exception import TestbedError
 from acstor.testbed.rates import LinkRate
 from bench.acstor import images
 from bench.acstor.report import Entry, Report
-from bench.acstor.settings import FIRST_READ, TRACE, EvaluationSettings
+from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.tables import grouped, median_of
 from sim import run, scenario
 from sim import tables as sim_tables
@@ -24,8 +25,10 @@ from sim.rules import Rules
 MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
             "origin_mb": "origin_mb"}  # fmt: skip
 """Columns of the testbed's tables and the simulator's names for them."""
-LEFT_SHARE = 0.01
-"""The simulator's default: as if a queue full of UDP left next to nothing to others."""
+LEFT_SHARE = 0.17
+"""Of a link that UDP fills, what some chunks at a time get (``left-share``), headers included."""
+IN_ORDER = 0.9
+"""Share of a link that who asked first gets, with BBR (``left-share``); 0.42 with CUBIC."""
 
 
 def settings_of(report: Report, entry: Entry) -> EvaluationSettings:
@@ -37,13 +40,23 @@ def settings_of(report: Report, entry: Entry) -> EvaluationSettings:
 
 
 def scenario_fields(
-    settings: EvaluationSettings, approach: str, trace: pathlib.Path, left_share: float = LEFT_SHARE
+    settings: EvaluationSettings,
+    approach: str,
+    trace: pathlib.Path,
+    left_share: float = LEFT_SHARE,
+    in_order: float = IN_ORDER,
 ) -> dict[str, Any]:
     """Return what a scenario file for a storm would hold.
 
     :param trace: the reads that every guest replays.
     :param left_share: of a link that is full of traffic of a fixed rate, what others get.
+    :param in_order: share of a link that goes to who asked first.
+    :raises TestbedError: when the guests of the storm did not boot but work.
     """
+    if settings.workload != BOOT:
+        raise TestbedError(
+            f"{settings.workload}: only boots are simulated under a storm's conditions"
+        )
     read_path: dict[str, Any] = {}
     if approach in ("static-collaborative", "acstor"):
         read_path = {
@@ -58,6 +71,7 @@ def scenario_fields(
             "fanout": [settings.hosts],
             "rates": [str(settings.rate)],
             "origin": str(settings.rate),
+            "in_order": in_order,
         },
         "machines": {
             "per_host": settings.guests_per_host,
@@ -76,13 +90,16 @@ def scenario_fields(
         },
         "timing": {"boot_at": settings.warm_up, "end": settings.warm_up + settings.deadline},
         "policy": {"weights": settings.weights, "weight_lambda": settings.weight_lambda},
-        "readpath": read_path | {"report_interval": settings.interval},
+        "readpath": read_path | {"report_interval": settings.interval, "quantum": 0.0},
         "variants": {approach: {"approach": approach}},
     }
 
 
 def simulate(
-    report: Report, entries: Sequence[Entry], left_share: float = LEFT_SHARE
+    report: Report,
+    entries: Sequence[Entry],
+    left_share: float = LEFT_SHARE,
+    in_order: float = IN_ORDER,
 ) -> list[Mapping[str, Any]]:
     """Return the simulator's results for storms of a report.
 
@@ -96,20 +113,22 @@ def simulate(
             if not path.exists():
                 recorded = boot_trace.load(TRACE)
                 boot_trace.save(images.cut(recorded, FIRST_READ, settings.reads), path)
-            fields = scenario_fields(settings, entry.storm.approach, path, left_share)
+            fields = scenario_fields(settings, entry.storm.approach, path, left_share, in_order)
             parsed = scenario.parse("validation", fields)
             case = next(parsed.cases())
             found.append(run.run_case(dataclasses.replace(case, seed=settings.seed + entry.turn)))
     return found
 
 
-def beside(report: Report, left_share: float = LEFT_SHARE) -> sim_tables.Rows:
+def beside(
+    report: Report, left_share: float = LEFT_SHARE, in_order: float = IN_ORDER
+) -> sim_tables.Rows:
     """Return a table, header first: measured, simulated, and simulated over measured."""
     axes = list(report.entries[0].point) if report.entries else []
     rows = [[*axes, "approach", *(f"{name}{part}" for name in MEASURES
                                   for part in (" measured", " simulated", " ratio"))]]  # fmt: skip
     for (point, approach), entries in grouped(report.entries).items():
-        simulated = simulate(report, entries, left_share)
+        simulated = simulate(report, entries, left_share, in_order)
         cells = [sim_tables.number(value) for _, value in point] + [approach]
         for column, name in MEASURES.items():
             measured = median_of(entries, column)
