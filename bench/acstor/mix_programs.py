@@ -61,7 +61,7 @@ def programs(
     """Return the programs of a mix by image.
 
     :param name: of :data:`sim.mixes.MIXES`.
-    :param loops: of each program.
+    :param loops: of each program; more where none of so many reads the image.
     :param image_bytes: size of an image, whole MiB.
     :param disk_rate: of a host's own disk, bytes per second.
     """
@@ -71,8 +71,10 @@ def programs(
         own = []
         for _ in range(PROGRAMS_PER_IMAGE):
             recorder = _Recorder(image_bytes)
-            for _ in range(loops):
+            written = 0
+            while written < loops or not recorder.reads:  # a replay of nothing cannot be timed
                 mixes.write_loop(recorder, mixes.MIXES[name], image, image_bytes, disk_rate, random)
+                written += 1
             trace = BootTrace(image_bytes, f"{name}, {loops} loops", recorder.reads)
             own.append(MixProgram(trace, round(recorder.served)))
         found.append(own)

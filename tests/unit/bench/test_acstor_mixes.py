@@ -57,6 +57,11 @@ def test_every_read_of_every_program_returns_what_its_trace_says(tmp_path: pathl
     assert not seen[0] & seen[1]
 
 
+def test_every_program_reads_its_image() -> None:
+    found = mix_programs.programs("video-server", 16, 1, DISK, DISK_RATE, 1)
+    assert all(program.trace.reads for own in found for program in own)
+
+
 def test_throughput_is_of_what_each_guest_was_served_in_its_own_time() -> None:
     guests = [
         GuestResult("a", "h0", 2.0, served_bytes=4_000_000),
