@@ -13,7 +13,7 @@ from acstor.conf import loading
 from acstor.ring.decision import Decision, read_decision
 from acstor.rpc import host_states, transport
 from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker
+from tests.fixtures.broker import Broker, broker_in
 from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import Host, Image
@@ -35,15 +35,10 @@ MARGIN = 2.0
 """Seconds for processors that other tests share."""
 
 
-@pytest.fixture
-def broker(tmp_path: pathlib.Path) -> Iterator[Broker]:
-    (tmp_path / "broker").mkdir()
-    running = Broker(tmp_path / "broker")
-    try:
-        running.start()
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker_in(tmp_path_factory.mktemp("hosts") / "broker") as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
