@@ -125,7 +125,6 @@ def test_two_live_leaders_alternate_and_the_ring_stays(deployment: PolicyDeploym
         wait_for("both have led", lambda: len(watch.leaders) >= 2)
         deployment.links[1].share = BUSY
         deployment.wait_shares(1, 0.0, 0.25)
-        rings = len(watch.weights)
         changes = len(watch.leaders)
         wait_for("more changes", lambda: len(watch.leaders) >= changes + 4)
         deployment.wait_shares(1, 0.0, 0.25)
@@ -133,6 +132,8 @@ def test_two_live_leaders_alternate_and_the_ring_stays(deployment: PolicyDeploym
         print(f"{watch.leaders}: {watch.weights}; agents {watch.agents}")
     assert reader.errors == []
     watch.check()
-    assert len(watch.weights) <= rings + 1, watch.weights  # what was under way
-    assert len({str(weights) for weights in watch.weights}) == len(watch.weights), "none comes back"
+    # None, the relief in bounded steps, and it never swings back.
+    assert len(watch.weights) <= 4, watch.weights
+    shares = [weights["h1"] for weights in watch.weights if weights]
+    assert shares == sorted(shares, reverse=True), watch.weights
     assert all(len(terms) >= 3 for terms in watch.agents.values()), watch.agents
