@@ -147,8 +147,8 @@ def test_data_plane_status_is_plain_json(cloud: Cloud) -> None:
 
 def test_latency_of_peers_is_in_the_status(cloud: Cloud) -> None:
     # A machine that is busy with other tests is no slow link.
-    patient = {"readpath": {"slow_fetch": 1.0}}
-    first, second = cloud.add_host(**patient), cloud.add_host(**patient)
+    patient = {"slow_fetch": 1.0}
+    first, second = cloud.add_host(readpath=patient), cloud.add_host(readpath=patient)
     image = cloud.register(16 * MIB)
     cloud.wait_ready(image)
     wait_for("a ring of two", lambda: ring_names(first) == ring_names(second) == ["h0", "h1"])
