@@ -7,7 +7,6 @@ import pytest
 
 from acstor.cli import samples
 from acstor.policy.metrics import COLLECTIONS
-from acstor.ring.decision import Decision, read_decision
 from tests.fixtures import broker as brokers
 from tests.fixtures.broker import Broker, broker_in, free_port
 from tests.fixtures.checked_reader import CheckedReader
@@ -69,11 +68,6 @@ def posted(
     return PostedSamples(ports["ceilometer"], PASSWORD, INTERVAL, interfaces, SPEED, skews)
 
 
-def in_force(deployment: PolicyDeployment) -> Decision | None:
-    published = read_decision(deployment.origin)
-    return published.decision if published else None
-
-
 def collections(ports: dict[str, int], **labels: str) -> float:
     sample = samples.fetch(f"127.0.0.1:{ports['metrics']}")
     return sample.total(f"{COLLECTIONS}_total", **labels)
@@ -100,15 +94,15 @@ def test_ceilometer_falls_silent_then_the_agents_too(
             deployment.links[1].share = BUSY
             deployment.wait_shares(1, 0.0, 0.17)
             wait_collections(ports, 3)  # whatever was to follow has followed
-            decided = in_force(deployment)
+            decided = deployment.in_force()
         wait_collections(ports, 5)
-        assert in_force(deployment) == decided, "the agents say what Ceilometer said"
+        assert deployment.in_force() == decided, "the agents say what Ceilometer said"
         bus.cut()
         wait_collections(ports, 1, reason="blind")
         deployment.links[2].share = BUSY  # and nobody tells
         wait_collections(ports, 4, reason="blind")
         reader.wait_reads(20)
-        assert in_force(deployment) == decided, "nothing moves"
+        assert deployment.in_force() == decided, "nothing moves"
         with posted(deployment, ports):  # Ceilometer alone is enough again
             deployment.wait_shares(2, 0.0, 0.25)
         reader.wait_reads(20)

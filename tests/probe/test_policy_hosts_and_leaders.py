@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from acstor.conf import loading
-from acstor.ring.decision import Decision, read_decision
 from acstor.rpc import host_states, transport
 from tests.fixtures import broker as brokers
 from tests.fixtures.broker import Broker, broker_in
@@ -47,21 +46,11 @@ def deployment(tmp_path: pathlib.Path, broker: Broker) -> Iterator[PolicyDeploym
         yield found
 
 
-def in_force(deployment: PolicyDeployment) -> Decision | None:
-    published = read_decision(deployment.origin)
-    return published.decision if published else None
-
-
 def start_deadly(
     deployment: PolicyDeployment, host: Host, write: int, moment: str
 ) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-m", "tests.probe.policy_worker", str(write), moment]
     return deployment.start_policy(host, program=program)
-
-
-def leads(deployment: PolicyDeployment, host: str) -> bool:
-    decision = in_force(deployment)
-    return decision is not None and decision.leader.startswith(f"{host}/")
 
 
 @pytest.mark.parametrize("moment", ["killed-before", "killed-after"])
@@ -71,17 +60,17 @@ def test_leader_ends_between_deciding_and_writing(
     image = deployment.start(2, policies=0)
     first, second = deployment.cloud.hosts
     deadly = start_deadly(deployment, first, 2, moment)
-    wait_for("it leads", lambda: leads(deployment, "h0"))
+    wait_for("it leads", lambda: deployment.leads("h0"))
     deployment.start_policy(second)
     with CheckedReader(first.file(image), image.content, seed=1) as reader:
-        before = in_force(deployment)
+        before = deployment.in_force()
         assert before is not None
         deployment.links[1].share = BUSY
         ended = _wait_end(deadly, moment)
-        found = in_force(deployment)
+        found = deployment.in_force()
         assert found is not None
         assert (found == before) == (moment != "killed-after"), "the write is whole or not at all"
-        wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
+        wait_for(f"another leads\n{second.log()}", lambda: deployment.leads("h1"))
         took = time.monotonic() - ended
         assert took <= TAKEOVER * INTERVAL + MARGIN
         deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
@@ -113,7 +102,7 @@ def test_hosts_that_lie_and_a_broker_that_goes(
     image: Image = deployment.start(3)
     hosts = deployment.cloud.hosts
     with CheckedReader(hosts[0].file(image), image.content, seed=2) as reader:
-        wait_for("a leader", lambda: leads(deployment, "h0"))
+        wait_for("a leader", lambda: deployment.leads("h0"))
         for lies in (
             {"extra_out": -1.0},
             {"extra_out": float("nan")},
@@ -124,7 +113,7 @@ def test_hosts_that_lie_and_a_broker_that_goes(
         ):
             lie(deployment, "h1", **lies)
         reader.wait_reads(20)
-        decision = in_force(deployment)
+        decision = deployment.in_force()
         assert decision is not None
         assert decision.weights == {}, "nothing was decided on lies"
         broker.stop()
@@ -132,7 +121,7 @@ def test_hosts_that_lie_and_a_broker_that_goes(
         reader.wait_reads(50)
         log = hosts[0].log_path
         wait_for("the hosts are silent", lambda: "blind" in log.read_text(), 30)
-        assert in_force(deployment) == decision
+        assert deployment.in_force() == decision
         broker.start()
         deployment.wait_shares(1, 0.0, 0.17, timeout=90)
         reader.wait_reads(20)

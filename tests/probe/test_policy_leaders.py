@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.ring.decision import read_decision
 from tests.fixtures import broker as brokers
 from tests.fixtures import memcached as memcacheds
 from tests.fixtures.broker import Broker, broker_in
@@ -54,11 +53,6 @@ def watched(deployment: PolicyDeployment) -> DecisionWatch:
     return DecisionWatch(deployment.origin, f"file://{deployment.cloud.path}/coordination")
 
 
-def leads(deployment: PolicyDeployment, host: str) -> bool:
-    published = read_decision(deployment.origin)
-    return published is not None and published.decision.leader.startswith(f"{host}/")
-
-
 def journal(host: Host) -> list[str]:
     """Return the kinds of what a host's service wrote down."""
     path = host.path / "policy" / "journal.jsonl"
@@ -84,7 +78,7 @@ def test_leader_stopped_at_its_write_is_refused_when_it_goes_on(
         }  # fmt: skip
         sleepy = [sys.executable, "-m", "tests.probe.policy_worker", "2", "stopped-before"]
         sleeper = deployment.start_policy(first, options, sleepy)
-        wait_for(f"it leads\n{first.log()}", lambda: leads(deployment, "h0"))
+        wait_for(f"it leads\n{first.log()}", lambda: deployment.leads("h0"))
         deployment.start_policy(second, options)
         with (
             watched(deployment) as watch,
@@ -94,7 +88,7 @@ def test_leader_stopped_at_its_write_is_refused_when_it_goes_on(
             wait_for("the leader stops at its write", lambda: is_stopped(sleeper.pid))
             stopped = time.monotonic()
             assert "published" not in journal(first)
-            wait_for(f"another leads\n{second.log()}", lambda: leads(deployment, "h1"))
+            wait_for(f"another leads\n{second.log()}", lambda: deployment.leads("h1"))
             assert time.monotonic() - stopped <= LOCK + TAKEOVER * INTERVAL + MARGIN
             deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
             reader.wait_reads(20)
