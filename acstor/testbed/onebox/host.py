@@ -74,9 +74,7 @@ class Host:
                 cwd="/",
             )
         # It does nothing before it has read the specification: what is not recorded ends by itself.
-        self._record.write_text(
-            json.dumps({"pid": popen.pid, "started": processes.start_time(popen.pid)})
-        )
+        self._write_record(popen.pid)
         assert popen.stdin is not None
         with popen.stdin:
             popen.stdin.write(json.dumps(specification).encode() + b"\n")
@@ -85,6 +83,19 @@ class Host:
             lambda: self.is_up, f"host {self.name} is up",
             timeout_s=START_TIMEOUT_S, processes=[process],
         )  # fmt: skip
+        self._write_record(popen.pid, self.pid)
+
+    def _write_record(self, pid: int, first: int | None = None) -> None:
+        """Write down which processes are the host's: unshare, and its first one once it is known.
+
+        The first one outlives a killed unshare for as long as the kernel takes to end the others.
+        """
+        record: dict[str, int | None] = {"pid": pid, "started": processes.start_time(pid)}
+        if first is not None:
+            record |= {"first": first, "first_started": processes.start_time(first)}
+        fresh = self._record.with_suffix(".fresh")
+        fresh.write_text(json.dumps(record))
+        fresh.replace(self._record)
 
     def stop(self) -> None:
         """Kill the host: every process, mount and interface of it ends with its first process.
@@ -95,23 +106,31 @@ class Host:
             record = json.loads(self._record.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return
-        pid, started = int(record["pid"]), record["started"]
+        pid = int(record["pid"])
         # The recorded one is unshare, whose death kills the first process. It ends after it.
-        members = [pid, *_children(pid)]
-        if started is not None and processes.start_time(pid) == started:
-            for member in reversed(members):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(member, signal.SIGKILL)
-            deadline = time.monotonic() + START_TIMEOUT_S
-            while any(processes.start_time(member) is not None for member in members):
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
-                if time.monotonic() > deadline:
-                    raise exception.NotReadyError(
-                        f"host {self.name}: a process of it (below {members}) does not end",
-                        hint="look for processes in state D with ps, then run down again",
-                    )
-                time.sleep(processes.POLL_INTERVAL_S)
+        members = [
+            member
+            for member, started in (
+                (pid, record["started"]),
+                (record.get("first"), record.get("first_started")),
+            )
+            if started is not None and processes.start_time(member) == started
+        ]
+        if pid in members:
+            members += [child for child in _children(pid) if child not in members]
+        for member in reversed(members):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while any(processes.start_time(member) is not None for member in members):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                raise exception.NotReadyError(
+                    f"host {self.name}: a process of it (below {members}) does not end",
+                    hint="look for processes in state D with ps, then run down again",
+                )
+            time.sleep(processes.POLL_INTERVAL_S)
         self._socket.unlink(missing_ok=True)
         self._record.unlink(missing_ok=True)
 
