@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acstor.agent.membership import CoordinationSettings, open_coordinator
+from acstor.agent.timed_lock import TimedLock
 
 LOG = logging.getLogger(__name__)
 
@@ -45,8 +46,7 @@ class Leadership:
         self._on_change = on_change
         self._clock = clock
         self._coordinator: Any = None
-        self._lock: Any = None
-        self._held_until = 0.0
+        self._lock: TimedLock | None = None
         self._failures = 0
         self._problem: str | None = None
         self._wake = threading.Event()
@@ -56,7 +56,8 @@ class Leadership:
     @property
     def is_leader(self) -> bool:
         """Whether the lock was held at the last beat, and that is no longer ago than it lasts."""
-        return self._clock() < self._held_until
+        lock = self._lock
+        return lock is not None and lock.is_held
 
     @property
     def problem(self) -> str | None:
@@ -88,22 +89,18 @@ class Leadership:
         self._disconnect()
 
     def _beat(self) -> None:
-        if 0.0 < self._held_until <= self._clock():
-            # This process was stopped for longer than the lock lasts: it may be another's by now.
-            # The drivers of etcd and memcached do not look, and would renew what is not theirs.
-            LOG.warning("the lock of the %s was not renewed in time, it counts as lost", self._role)
+        if self._lock is not None and self._lock.is_overdue:
             self._disconnect()
-        if self._coordinator is None:
+        if self._coordinator is None or self._lock is None:
             self._coordinator = open_coordinator(self._settings, self._member_id)
-            name = f"{self._settings.group}-{self._role}"
-            self._lock = self._coordinator.get_lock(name.encode())
+            lock = self._coordinator.get_lock(f"{self._settings.group}-{self._role}".encode())
+            self._lock = TimedLock(lock, self._role, self._settings.member_timeout, self._clock)
         started = self._clock()
         self._coordinator.heartbeat()
-        is_held = bool(self._lock.acquired) or bool(self._lock.acquire(blocking=False))
+        self._lock.hold(started)
         if self._failures:
             LOG.info("coordination is up again")
         self._failures, self._problem = 0, None
-        self._held_until = started + self._settings.member_timeout if is_held else 0.0
 
     def _delay(self) -> float:
         if not self._failures:
@@ -119,14 +116,10 @@ class Leadership:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        self._held_until = 0.0
         coordinator, self._coordinator = self._coordinator, None
         lock, self._lock = self._lock, None
-        # What cannot be given back now is taken back by the backend's own timeout.
         if lock is not None:
-            with contextlib.suppress(Exception):
-                if lock.acquired:
-                    lock.release()
+            lock.release()
         if coordinator is not None:
             with contextlib.suppress(Exception):
                 coordinator.stop()

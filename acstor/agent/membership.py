@@ -14,6 +14,7 @@ import random
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from tooz import coordination
 
 from acstor import exception
 from acstor.agent.member import Member
+from acstor.agent.timed_lock import TimedLock
 
 LOG = logging.getLogger(__name__)
 
@@ -129,17 +131,25 @@ class Membership:
     :param settings: of the backend.
     :param host: name of this host.
     :param on_change: called from the membership thread whenever the view has changed.
+    :param clock: monotonic seconds.
     """
 
-    def __init__(self, settings: CoordinationSettings, host: str, on_change: Any) -> None:
+    def __init__(
+        self,
+        settings: CoordinationSettings,
+        host: str,
+        on_change: Any,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
+        self._clock = clock
         self._host = host
         self._on_change = on_change
         self._wanted: Member | None = None
         self._joined: Member | None = None
         self._view = View()
         self._coordinator: Any = None
-        self._lock: Any = None
+        self._lock: TimedLock | None = None
         self._failures = 0
         self._until_members = 0
         self._wake = threading.Event()
@@ -195,19 +205,25 @@ class Membership:
         return random.uniform(0.1, longest)
 
     def _beat(self) -> None:
-        if self._coordinator is None:
+        if self._lock is not None and self._lock.is_overdue:
+            # As long as members last: the others have forgotten this host as well.
+            self._disconnect(leave=True)
+        if self._coordinator is None or self._lock is None:
             self._coordinator = open_coordinator(self._settings, self._host)
-            self._lock = self._coordinator.get_lock(
-                f"{self._settings.group}-{_LOCK_SUFFIX}".encode()
-            )
+            lock = self._coordinator.get_lock(f"{self._settings.group}-{_LOCK_SUFFIX}".encode())
+            self._lock = TimedLock(lock, _LOCK_SUFFIX, self._settings.member_timeout, self._clock)
             self._joined = None
             self._until_members = 0
+        started = self._clock()
         self._coordinator.heartbeat()
         wanted = self._wanted
         if wanted != self._joined:
             self._change_membership(wanted)
             self._until_members = 0
-        is_publisher = self._holds_lock(wanted)
+        if wanted is None:
+            # Who is no member publishes no ring.
+            self._lock.release()
+        is_publisher = wanted is not None and self._lock.hold(started)
         members = self._members(wanted, is_publisher=is_publisher)
         self._failures = 0
         self._publish(View(members, is_current=True, is_publisher=is_publisher))
@@ -234,14 +250,6 @@ class Membership:
         except (coordination.MemberNotJoined, coordination.GroupNotCreated):
             return False
         return True
-
-    def _holds_lock(self, wanted: Member | None) -> bool:
-        is_held = bool(self._lock.acquired)
-        if wanted is None:
-            if is_held:
-                self._lock.release()
-            return False
-        return is_held or bool(self._lock.acquire(blocking=False))
 
     def _change_membership(self, wanted: Member | None) -> None:
         group = self._settings.group.encode()
@@ -297,9 +305,8 @@ class Membership:
         if coordinator is None:
             return
         # What cannot be taken leave of now is forgotten by the backend's own timeout.
-        with contextlib.suppress(Exception):
-            if lock is not None and lock.acquired:
-                lock.release()
+        if lock is not None:
+            lock.release()
         if leave:  # tooz leaves all groups when it stops, so there is no stopping without
             with contextlib.suppress(Exception):
                 coordinator.stop()

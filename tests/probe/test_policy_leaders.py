@@ -29,8 +29,8 @@ pytestmark = [
 
 INTERVAL = 0.5
 BUSY = 0.95
-LOCK = 2
-"""Seconds that the lock lasts when nobody renews it."""
+LOCK = 4
+"""Seconds that the lock lasts when nobody renews it: who lives renews it on a busy machine too."""
 TAKEOVER = 2.0
 """Intervals in which another service is to lead from then on."""
 MARGIN = 2.0
@@ -56,6 +56,8 @@ def watched(deployment: PolicyDeployment) -> DecisionWatch:
 def journal(host: Host) -> list[str]:
     """Return the kinds of what a host's service wrote down."""
     path = host.path / "policy" / "journal.jsonl"
+    if not path.exists():
+        return []
     return [json.loads(line)["kind"] for line in path.read_text().splitlines()]
 
 
@@ -101,7 +103,7 @@ def test_leader_stopped_at_its_write_is_refused_when_it_goes_on(
         assert sleeper.poll() is None
     assert reader.errors == []
     watch.check()
-    assert watch.leaders == ["h0", "h1"], "no generation of the deposed one"
+    assert watch.leaders == ["h0", "h1"], f"{first.log()}\n{second.log()}"
     assert "published" not in journal(first)
 
 

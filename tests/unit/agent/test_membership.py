@@ -76,6 +76,23 @@ def test_exactly_one_is_the_publisher(join: Callable[[Member], Membership]) -> N
     wait_for("another takes over", lambda: sum(each.view.is_publisher for each in rest) == 1)
 
 
+def test_publisher_stopped_for_longer_than_its_lock_lasts_gives_it_up_first(
+    settings: CoordinationSettings,
+) -> None:
+    now = [100.0]
+    membership = Membership(settings, "c1", lambda: None, clock=lambda: now[0])
+    membership.join_as(member("c1"))
+    seen = []
+    for passed in (0.0, settings.member_timeout / 2, settings.member_timeout):
+        now[0] += passed
+        connected = membership._coordinator
+        membership._beat()
+        # A heartbeat over the same connection would renew what may be another's by now.
+        seen.append((membership.view.is_publisher, membership._coordinator is connected))
+    membership._disconnect(leave=True)
+    assert seen == [(True, False), (True, True), (True, False)]
+
+
 def test_changed_description_reaches_the_others(join: Callable[[Member], Membership]) -> None:
     first, second = join(member("h1")), join(member("h2"))
     wait_for("both see both", lambda: names(first) == names(second) == ["h1", "h2"])

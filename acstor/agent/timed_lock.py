@@ -1,0 +1,62 @@
+"""A coordination lock that its holder takes for lost when it was not renewed in time."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+
+class TimedLock:
+    """One lock, by whoever beats for it.
+
+    The backend gives a lock to another when the beats of its holder fail to come. The drivers of
+    etcd and memcached do not look: the next heartbeat of a holder that was stopped meanwhile would
+    renew what is not its own. Where :attr:`is_overdue`, connect anew before the next heartbeat.
+
+    :param lock: of a tooz coordinator.
+    :param name: for the log.
+    :param lasts: seconds that the backend keeps the lock after a heartbeat.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, lock: Any, name: str, lasts: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lock = lock
+        self._name = name
+        self._lasts = lasts
+        self._clock = clock
+        self._held_until = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was held at the last beat, and that is no longer ago than it lasts."""
+        return self._clock() < self._held_until
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it was held and not renewed in time: it may be another's by now."""
+        is_overdue = 0.0 < self._held_until <= self._clock()
+        if is_overdue:
+            LOG.warning("the lock of the %s was not renewed in time, it counts as lost", self._name)
+        return is_overdue
+
+    def hold(self, since: float) -> bool:
+        """Take the lock if it is free; return whether it is held.
+
+        :param since: when the heartbeat began that has renewed it, if it was held.
+        :raises tooz.ToozError: when the backend fails.
+        """
+        is_held = bool(self._lock.acquired) or bool(self._lock.acquire(blocking=False))
+        self._held_until = since + self._lasts if is_held else 0.0
+        return is_held
+
+    def release(self) -> None:
+        """Give it back if it is held; what cannot be given back times out by itself."""
+        self._held_until = 0.0
+        with contextlib.suppress(Exception):
+            if self._lock.acquired:
+                self._lock.release()
