@@ -61,10 +61,11 @@ OPTIONS = [
         "load_aware",
         default=True,
         help=(
-            "Whether a host whose link is full is passed over for a while: the next in line is "
-            "asked, or the origin, for few chunks unless the load lasts, until the host answers as "
-            "fast as others again; and whether a host whose own link is full asks for nothing "
-            "twice and keeps all that it fetches."
+            "Whether a host whose link is full is passed over: the next in line is asked for what "
+            "it holds and, once the load has lasted for a second, for anything, or the origin "
+            "where all in line are loaded, until the host answers as fast as others again; and "
+            "whether a host whose own link is full asks for nothing twice and keeps all that it "
+            "fetches."
         ),
     ),
     cfg.FloatOpt(

@@ -12,7 +12,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::origin_queue::{Lane, OriginAnswer, OriginFailure};
 use crate::outcome::{OriginRefusal, PeerFetch, PeerSkip};
-use crate::peers::NO_HINT;
 use crate::placement::Candidate;
 use crate::sources::{Sources, Want};
 use crate::{OriginError, Tier};
@@ -35,12 +34,12 @@ pub(crate) enum AttemptFailure {
 pub(crate) type AttemptResult = Result<Obtained, AttemptFailure>;
 
 impl Sources {
-    /// Fetches a chunk from a peer and verifies it.
+    /// Fetches a chunk from a peer and verifies it; with `NO_HINT` only if it is on the peer's host.
     pub(crate) async fn attempt_peer(
         self: Arc<Self>,
         candidate: Candidate,
         want: Want,
-        tier: Tier,
+        (tier, hint): (Tier, u64),
         (side, flight): (Side, &Flight),
         deadline: Instant,
     ) -> AttemptResult {
@@ -57,8 +56,6 @@ impl Sources {
             return Err(AttemptFailure::Next);
         };
         self.hedge_budget.deposit();
-        // The owner before the remap answers from its store only: it no longer reads for others.
-        let hint = if tier == Tier::PreviousOwner { NO_HINT } else { want.index };
         let request = ChunkRequest {
             digest: want.digest,
             disk_id: want.disk,
@@ -172,7 +169,7 @@ impl Sources {
             PeerError::Deadline { .. } => {
                 // A fetch that the read's own deadline cut short says nothing of the peer.
                 if time >= allowed.max(self.config.peer_deadline).mul_f32(0.9) {
-                    health.failed(Instant::now());
+                    health.timed_out(time, Instant::now());
                 }
                 (PeerFetch::Timeout, AttemptFailure::Next)
             }

@@ -53,6 +53,7 @@ mod round;
 #[cfg(test)]
 mod scenarios;
 mod serve;
+mod slow_looks;
 mod source_delay;
 mod sources;
 mod sources_now;

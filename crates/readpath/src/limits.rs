@@ -92,23 +92,20 @@ pub const LOADED_SLACK_MIN_RATIO: f64 = 0.2;
 pub const STANDS_OUT_RATIO: f64 = 4.0;
 /// For so long must each look find a peer slow before it counts as loaded: a convoy is over sooner.
 pub const LOADED_AFTER: Duration = Duration::from_millis(300);
-/// And so many times: two per fetch.
-pub const LOADED_LOOKS_MIN: u32 = 8;
-/// After which it counts as loaded even where all peers are, and the budget no longer bounds those who
-/// leave it.
-pub const LASTING_AFTER: Duration = Duration::from_millis(500);
+/// And so many answers in a row.
+pub const LOADED_LOOKS_MIN: u32 = 4;
+/// After which it counts as loaded even where all peers are, and others may read the origin in its place.
+pub const LASTING_AFTER: Duration = Duration::from_secs(1);
+/// From then on so many good looks in a row make it well again, not one.
+pub const RECOVERED_LOOKS: u32 = 4;
+/// Only a peer that has answered within this time is asked in place of an owner loaded for a moment.
+pub const STAND_IN_ANSWER_AGE: Duration = Duration::from_secs(10);
 /// A peer that nobody looked at for so long begins anew.
 pub const LOOK_GAP_MAX: Duration = Duration::from_secs(10);
 /// The origin takes the place of loaded peers while it takes at most as many times what is usual for it.
 pub const ORIGIN_USUAL_RATIO: f64 = 2.0;
 /// Where peers have taken as many times the limit for long, the origin takes their place however slow.
 pub const DRASTIC_RATIO: f64 = 4.0;
-/// Chunks read from the origin in place of peers that are loaded for a moment, per planned fetch.
-pub const BYPASS_RATIO: f64 = 0.05;
-/// Those that may be saved up.
-pub const BYPASS_TOKENS_MAX: f64 = 16.0;
-/// Those at the start.
-pub const BYPASS_TOKENS_INITIAL: f64 = 4.0;
 /// How old what is known of all sources together may be.
 pub const SOURCES_NOW_AGE: Duration = Duration::from_millis(20);
 /// A source says nothing of this host's link after so long without an answer.
@@ -124,6 +121,8 @@ pub const OWN_LINK_SLOW_MIN_RATIO: f64 = 0.4;
 pub const OWN_LINK_MEMORY: Duration = Duration::from_secs(10);
 /// An origin that is as many times faster than the peers stands out: the link is not to blame.
 pub const OWN_LINK_ORIGIN_RATIO: f64 = 4.0;
+/// As many where it takes less than `slow_fetch`.
+pub const OWN_LINK_FAST_ORIGIN_RATIO: f64 = 2.5;
 /// How often a host behind a slow link reads a chunk from an origin that it knows nothing new of.
 pub const ORIGIN_TRIAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Chunks that are read from the origin at a time in place of loaded peers.

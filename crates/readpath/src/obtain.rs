@@ -95,8 +95,8 @@ impl Sources {
             Side::Peer => plan.peers.clear(),
             // A guess is worth one attempt, and no read of the origin for a chunk of another host.
             Side::Prefetch => {
-                plan.peers.truncate(1);
-                plan.is_origin_left_out = !plan.peers.is_empty();
+                plan.peers.truncate(usize::from(plan.stand_in.is_none()));
+                plan.is_origin_left_out = !plan.peers.is_empty() || plan.stand_in.is_some();
                 plan.loaded.clear();
             }
         }

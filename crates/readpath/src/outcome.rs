@@ -45,9 +45,9 @@ outcomes! {
 }
 
 outcomes! {
-    /// Who was asked in place of a loaded peer; or the origin by a host whose own link is slow, to learn
-    /// how it does.
-    Bypass { Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
+    /// Who was asked in place of a loaded peer ("held": the next in line, for what it holds); or the
+    /// origin by a host whose own link is slow, to learn how it does.
+    Bypass { Held = "held", Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
 }
 
 outcomes! {

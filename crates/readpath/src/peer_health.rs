@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
 use crate::peer_latencies::PeerLatency;
+use crate::slow_looks::SlowLooks;
 use crate::source_delay::{Current, SourceDelay};
 use crate::{jitter, limits};
 
@@ -44,13 +45,6 @@ pub(crate) struct PeerHealth {
     inner: Mutex<Inner>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct SlowLooks {
-    first: Instant,
-    last: Instant,
-    count: u32,
-}
-
 #[derive(Debug)]
 struct Inner {
     state: PeerState,
@@ -60,7 +54,7 @@ struct Inner {
     /// When a loaded peer may be probed next, and for the how many-th time in a row.
     probe: (Option<Instant>, u32),
     /// The looks in a row that found it slow.
-    slow: Option<SlowLooks>,
+    slow: SlowLooks,
 }
 
 impl PeerHealth {
@@ -75,7 +69,7 @@ impl PeerHealth {
                 latency: LatencyWindow::new(),
                 answers: (0, None),
                 probe: (None, 0),
-                slow: None,
+                slow: SlowLooks::default(),
             }),
         }
     }
@@ -133,23 +127,14 @@ impl PeerHealth {
         self.inner.lock().probe = (None, 0);
     }
 
-    /// Notes a look that found the peer slow or not.
-    pub(crate) fn note_look(&self, is_slow: bool, now: Instant) {
-        let mut inner = self.inner.lock();
-        inner.slow = match inner.slow {
-            _ if !is_slow => None,
-            Some(looks) if now.saturating_duration_since(looks.last) <= limits::LOOK_GAP_MAX => {
-                Some(SlowLooks { last: now, count: looks.count.saturating_add(1), ..looks })
-            }
-            _ => Some(SlowLooks { first: now, last: now, count: 1 }),
-        };
+    /// Notes a look that found the peer slow or not; returns whether it is to be taken for slow.
+    pub(crate) fn note_look(&self, is_slow: bool, now: Instant) -> bool {
+        self.inner.lock().slow.note(is_slow, now)
     }
 
-    /// For how long all looks have found it slow; `None` where the last one did not, or too few did.
+    /// For how long all looks have found it slow; `None` where the last ones did not, or too few did.
     pub(crate) fn slow_for(&self) -> Option<Duration> {
-        let looks = self.inner.lock().slow?;
-        let is_enough = looks.count >= limits::LOADED_LOOKS_MIN;
-        is_enough.then(|| looks.last.saturating_duration_since(looks.first))
+        self.inner.lock().slow.slow_for()
     }
 
     /// Notes that a fetch was given up after `time` because another source was faster.
@@ -157,11 +142,20 @@ impl PeerHealth {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
         if time >= limits::LOADED_AFTER {
-            // As good as many looks: it was slow all the while.
-            let first = now.checked_sub(time).unwrap_or(now);
-            let first = inner.slow.map_or(first, |looks| looks.first.min(first));
-            inner.slow = Some(SlowLooks { first, last: now, count: limits::LOADED_LOOKS_MIN });
+            inner.slow.note_silence(time, now);
         }
+    }
+
+    /// Notes that a fetch got no answer in `time`.
+    pub(crate) fn timed_out(&self, time: Duration, now: Instant) {
+        self.inner.lock().slow.note_silence(time, now);
+        self.failed(now);
+    }
+
+    /// Whether it gave a right answer within the last `age`.
+    pub(crate) fn has_answered_within(&self, age: Duration, now: Instant) -> bool {
+        let answered = self.inner.lock().answers.1;
+        answered.is_some_and(|at| now.saturating_duration_since(at) <= age)
     }
 
     /// How long fetches took of late; `None` where the last answer is long ago.
@@ -315,12 +309,27 @@ mod tests {
         for number in 20..40 {
             peer.note_look(true, start + number * second);
         }
-        peer.note_look(false, start + 40 * second);
+        for _ in 0..limits::RECOVERED_LOOKS {
+            peer.note_look(false, start + 40 * second);
+        }
         assert_eq!(peer.slow_for(), None);
         peer.overtaken(limits::LOADED_AFTER / 2, start + 41 * second);
         assert_eq!(peer.slow_for(), None);
         peer.overtaken(second, start + 42 * second);
         assert_eq!(peer.slow_for(), Some(second), "it did not answer all the while");
+    }
+
+    #[test]
+    fn test_timed_out_peer_is_slow_for_long_and_penalised() {
+        let peer = PeerHealth::new("a", 1);
+        let now = Instant::now();
+        assert!(!peer.has_answered_within(HOUR, now), "never");
+        peer.answered(Duration::from_millis(1));
+        assert!(peer.has_answered_within(limits::STAND_IN_ANSWER_AGE, now));
+        assert!(!peer.has_answered_within(limits::STAND_IN_ANSWER_AGE, now + HOUR));
+        peer.timed_out(TRIAL / 2, now);
+        assert_eq!(peer.slow_for(), Some(limits::LASTING_AFTER.max(TRIAL / 2)));
+        assert!(!peer.is_trusted());
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(crate) struct Candidate {
 pub(crate) struct Plan {
     /// Peers that come before this host, in order; empty where this host is first.
     pub(crate) peers: Vec<Candidate>,
+    /// Of these, who is asked before all others, and only for what is on its own host: the first in line
+    /// is loaded, but perhaps for a moment.
+    pub(crate) stand_in: Option<Candidate>,
     /// Whether this host owns the chunk.
     pub(crate) is_owner: bool,
     /// Where this host is the owner: who was before, in the rings that are remembered, the latest

@@ -15,6 +15,7 @@ use crate::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
 use crate::origin_queue::OriginAnswer;
 use crate::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
 use crate::peer_health::PeerHealth;
+use crate::peers::NO_HINT;
 use crate::placement::{Candidate, Plan};
 use crate::sources::{Sources, Want};
 use crate::{Tier, limits};
@@ -23,6 +24,8 @@ use crate::{Tier, limits};
 #[derive(Debug)]
 enum Next {
     Peer(Candidate),
+    /// A peer, for what is on its own host.
+    StandIn(Candidate),
     PreviousOwner(Candidate),
     Origin,
 }
@@ -96,8 +99,9 @@ impl Sources {
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> Result<Obtained, RoundFailure> {
         let former = FormerOwners { count: plan.previous.len(), absent: 0 };
-        let mut next = VecDeque::with_capacity(plan.peers.len() + plan.previous.len() + 2);
+        let mut next = VecDeque::with_capacity(plan.peers.len() + plan.previous.len() + 3);
         next.extend(plan.previous.into_iter().map(Next::PreviousOwner));
+        next.extend(plan.stand_in.map(Next::StandIn));
         next.extend(plan.peers.into_iter().map(Next::Peer));
         if !plan.is_origin_left_out {
             next.push_back(Next::Origin);
@@ -166,11 +170,14 @@ impl Round<'_> {
         let want = *self.want;
         let attempt = match next {
             Next::Peer(candidate) => {
-                let tier = Tier::Peer;
-                self.peer_attempt(candidate, tier, wishes, now)
+                self.peer_attempt(candidate, (Tier::Peer, self.want.index), wishes, now)
             }
+            Next::StandIn(candidate) => {
+                self.peer_attempt(candidate, (Tier::Peer, NO_HINT), wishes, now)
+            }
+            // The owner before the remap answers from its store only: it no longer reads for others.
             Next::PreviousOwner(candidate) => {
-                self.peer_attempt(candidate, Tier::PreviousOwner, wishes, now)
+                self.peer_attempt(candidate, (Tier::PreviousOwner, NO_HINT), wishes, now)
             }
             Next::Origin => {
                 let first = self.first_origin.take();
@@ -192,7 +199,7 @@ impl Round<'_> {
     fn peer_attempt(
         &self,
         candidate: Candidate,
-        tier: Tier,
+        (tier, hint): (Tier, u64),
         wishes: &Wishes,
         now: Instant,
     ) -> Option<Attempt> {
@@ -210,7 +217,7 @@ impl Round<'_> {
         let (peer, flight) = (candidate.clone(), self.flight.clone());
         Some(Attempt {
             future: Box::pin(async move {
-                sources.attempt_peer(candidate, want, tier, (side, &flight), deadline).await
+                sources.attempt_peer(candidate, want, (tier, hint), (side, &flight), deadline).await
             }),
             peer: Some(peer),
             tier,

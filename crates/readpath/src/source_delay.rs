@@ -96,6 +96,14 @@ impl SourceDelay {
         Some(Duration::from_secs_f64(average.max(waiting)))
     }
 
+    /// The estimate, or the time from one chunk of a burst to the next where it is longer: the first
+    /// answers of a burst over a full link come before their share of its time.
+    pub(crate) fn longest(&self, now: Instant) -> Option<Duration> {
+        let estimate = self.estimate(now)?;
+        let state = self.state.lock();
+        Some(estimate.max(Duration::from_secs_f64(state.fade(state.interval, now))))
+    }
+
     /// What one chunk takes where the source is well; `None` where nothing is known.
     pub(crate) fn usual(&self) -> Option<Duration> {
         let state = self.state.lock();
@@ -105,6 +113,11 @@ impl SourceDelay {
     /// Whether it ever answered.
     pub(crate) fn is_known(&self) -> bool {
         self.state.lock().sampled.is_some()
+    }
+
+    /// What one chunk of those under way has taken so far.
+    pub(crate) fn waiting(&self, now: Instant) -> Duration {
+        Duration::from_secs_f64(self.state.lock().waiting(now))
     }
 
     /// Fetches under way.
@@ -170,9 +183,14 @@ impl SourceDelay {
 
 impl State {
     fn faded(&self, now: Instant) -> f64 {
+        self.fade(self.average, now)
+    }
+
+    /// What is left of `seconds` since the last sample.
+    fn fade(&self, seconds: f64, now: Instant) -> f64 {
         let Some(sampled) = self.sampled else { return 0.0 };
         let age = now.saturating_duration_since(sampled).as_secs_f64();
-        self.average * (-age / HALF_LIFE.as_secs_f64()).exp2()
+        seconds * (-age / HALF_LIFE.as_secs_f64()).exp2()
     }
 
     /// Follows the answers of a burst, the first of which come long before their share of its time.

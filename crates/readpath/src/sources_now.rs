@@ -37,12 +37,13 @@ impl SourcesNow {
         let (peers, known_peers) = peers.current(now, slow_fetch);
         let known = known_peers + usize::from(origin.is_known());
         let blamed = before.and_then(|before| before.blamed);
-        SourcesNow::of(peers, origin.current(now, slow_fetch), (known, blamed), now)
+        let origin = origin.current(now, slow_fetch);
+        SourcesNow::of(peers, (origin, slow_fetch), (known, blamed), now)
     }
 
     fn of(
         mut peers: Vec<Current>,
-        origin: Option<Current>,
+        (origin, slow_fetch): (Option<Current>, Duration),
         (known, blamed): (usize, Option<Instant>),
         now: Instant,
     ) -> SourcesNow {
@@ -56,8 +57,14 @@ impl SourcesNow {
         };
         let count = peers.len() + usize::from(origin.is_some());
         let is_enough = count >= limits::OWN_LINK_SOURCES_MIN || (count == 2 && known == 2);
-        let stands_origin_out = origin
-            .is_some_and(|origin| median > origin.longest.mul_f64(limits::OWN_LINK_ORIGIN_RATIO));
+        let stands_origin_out = origin.is_some_and(|origin| {
+            // What takes less than that cannot come over a full link.
+            let ratio = match origin.longest < slow_fetch {
+                true => limits::OWN_LINK_FAST_ORIGIN_RATIO,
+                false => limits::OWN_LINK_ORIGIN_RATIO,
+            };
+            median > origin.longest.mul_f64(ratio)
+        });
         let is_none_fast =
             !stands_origin_out && peers.iter().chain(&origin).all(|source| source.is_slow);
         let blamed = match is_none_fast {
@@ -82,6 +89,8 @@ impl SourcesNow {
 mod tests {
     use super::*;
 
+    const SLOW: Duration = Duration::from_millis(5);
+
     fn source(millis: u64) -> Current {
         let estimate = Duration::from_millis(millis);
         Current { estimate, longest: estimate, is_slow: millis > 5 }
@@ -89,18 +98,20 @@ mod tests {
 
     fn look(peers: &[u64], origin: Option<u64>, known: usize) -> SourcesNow {
         let peers = peers.iter().copied().map(source).collect();
-        SourcesNow::of(peers, origin.map(source), (known, None), Instant::now())
+        SourcesNow::of(peers, (origin.map(source), SLOW), (known, None), Instant::now())
     }
 
     #[test]
     fn test_own_link_is_blamed_only_where_all_are_slow_and_there_are_enough() {
-        let cases: [(&[u64], Option<u64>, usize, bool); 9] = [
+        let cases: [(&[u64], Option<u64>, usize, bool); 11] = [
             (&[], None, 0, false),
             (&[50, 60], Some(40), 3, true),
             (&[50, 60, 70], None, 3, true),
             (&[50, 60, 70, 1], Some(40), 5, false),
             (&[50, 60, 70], Some(2), 4, false),
             (&[50, 60, 70], Some(10), 4, false),
+            (&[15, 16, 17], Some(6), 4, true),
+            (&[11, 12, 13], Some(4), 4, false),
             (&[50], Some(40), 2, true),
             (&[50], Some(40), 9, false),
             (&[50], None, 1, false),
@@ -117,13 +128,13 @@ mod tests {
         let peers = |millis: &[u64]| millis.iter().copied().map(source).collect::<Vec<_>>();
         let later = |peers, seconds| {
             let now = now + Duration::from_secs(seconds);
-            SourcesNow::of(peers, None, (9, Some(now - Duration::from_secs(seconds))), now)
+            SourcesNow::of(peers, (None, SLOW), (9, Some(now - Duration::from_secs(seconds))), now)
         };
         assert!(later(peers(&[50]), 1).is_own_link_slow);
         assert!(later(peers(&[]), 9).is_own_link_slow);
         assert!(!later(peers(&[]), 10).is_own_link_slow);
         assert!(!later(peers(&[50, 1]), 1).is_own_link_slow);
-        let alone = SourcesNow::of(peers(&[50]), None, (9, None), now);
+        let alone = SourcesNow::of(peers(&[50]), (None, SLOW), (9, None), now);
         assert!(alone.is_all_slow && !alone.is_own_link_slow);
     }
 

@@ -3,10 +3,11 @@
 //! An owner is slow when one chunk from it takes longer than one from the origin and the usual way
 //! between two hosts together: longer, that is, than one which the owner must read from the origin
 //! first. It is *loaded*, and passed over, when it is slow for a while and stands out among this
-//! host's peers, or is slow for long. Then the next in line is asked; where all are loaded, the origin,
-//! out of a budget, and only while the origin itself is as fast as ever: in a boot storm everybody
-//! waits for the same chunk at once, and if all turned to the origin, those who must read it for
-//! everybody would wait behind them.
+//! host's peers, or is slow for long. Then the next in line is asked for what it holds, and only after a
+//! second for what it must read from the origin as well: an owner may be slow because the chunk is cold.
+//! Where all are loaded for a second the origin is asked, and only while it is as fast as ever: in a boot
+//! storm everybody waits for the same chunk at once, and if all turned to the origin, those who must read
+//! it for everybody would wait behind them.
 //!
 //! Where all sources are slow, this host's own link is to blame ([`crate::sources_now`]). Then nothing
 //! is asked for twice (no hedge but the one before the guest's deadline, no probe), the line stays as
@@ -30,6 +31,7 @@ use crate::limits;
 use crate::outcome::{Bypass, PeerSkip};
 use crate::peer_health::PeerHealth;
 use crate::placement::{Candidate, Plan};
+use crate::slow_looks::SlowLooks;
 use crate::source_delay::SourceDelay;
 use crate::sources::Sources;
 use crate::sources_now::SourcesNow;
@@ -45,11 +47,11 @@ pub(crate) struct Steering {
     usual: AtomicU64,
     /// One per chunk that is read from the origin in place of a loaded peer.
     permits: Arc<Semaphore>,
-    /// Chunks read from the origin in place of peers that are loaded for a moment.
-    bypass_budget: TokenBucket,
     /// What slow peers sent and is kept.
     keep_budget: TokenBucket,
     sources_now: Mutex<Option<SourcesNow>>,
+    /// The looks at peers, whichever.
+    peers_slow: Mutex<SlowLooks>,
     /// Since when nothing is known of the origin behind a slow link, or when it was last tried.
     origin_trial: Mutex<Option<Instant>>,
 }
@@ -63,6 +65,13 @@ struct PeerLoad {
     is_loaded: bool,
 }
 
+impl PeerLoad {
+    /// Whether it has been loaded for more than a moment.
+    fn is_lasting(&self) -> bool {
+        self.slow_for >= limits::LASTING_AFTER
+    }
+}
+
 impl Steering {
     pub(crate) fn new(slow_fetch: Duration) -> Steering {
         Steering {
@@ -70,12 +79,6 @@ impl Steering {
             slow_fetch,
             usual: AtomicU64::new(0),
             permits: Arc::new(Semaphore::new(limits::BYPASS_INFLIGHT_MAX)),
-            bypass_budget: TokenBucket::new(
-                limits::BYPASS_TOKENS_MAX,
-                limits::BYPASS_TOKENS_INITIAL,
-                limits::BYPASS_RATIO,
-                0.0,
-            ),
             keep_budget: TokenBucket::new(
                 limits::KEEP_SLOW_TOKENS_MAX,
                 limits::KEEP_SLOW_TOKENS_MAX,
@@ -83,6 +86,7 @@ impl Steering {
                 limits::KEEP_SLOW_PER_SECOND,
             ),
             sources_now: Mutex::default(),
+            peers_slow: Mutex::default(),
             origin_trial: Mutex::default(),
         }
     }
@@ -173,7 +177,6 @@ impl Sources {
             return;
         }
         let now = Instant::now();
-        self.steering.bypass_budget.deposit();
         let view = self.sources_now(now);
         if !view.is_own_link_slow {
             *self.steering.origin_trial.lock() = None;
@@ -194,40 +197,65 @@ impl Sources {
             return;
         }
         let is_free = |load: &Option<PeerLoad>| load.is_none_or(|load| !load.is_loaded);
-        let outcome = if loads.iter().any(is_free) {
-            Bypass::Peer
-        } else {
+        let outcome = match loads.iter().position(is_free) {
+            // No hedge shall wait for one that has been loaded for long or is silent.
+            Some(0) => return self.pass_over(plan, &loads, PeerLoad::is_lasting),
+            Some(free) if !loads[..free].iter().flatten().all(PeerLoad::is_lasting) => {
+                return self.hold(plan, free, now);
+            }
+            Some(_) => Bypass::Peer,
             // A guess is not worth a read of the origin, and a preload can wait.
-            if side != Side::Guest {
-                return;
+            None if side != Side::Guest => return,
+            None => {
+                let all: Vec<PeerLoad> = loads.iter().copied().flatten().collect();
+                plan.origin_permit =
+                    self.may_bypass(&all, now).then(|| self.bypass_permit()).flatten();
+                if plan.origin_permit.is_none() {
+                    self.metrics.bypass(Bypass::Denied);
+                    return;
+                }
+                Bypass::Origin
             }
-            let all: Vec<PeerLoad> = loads.iter().copied().flatten().collect();
-            plan.origin_permit = self.may_bypass(&all, now).then(|| self.bypass_permit()).flatten();
-            if plan.origin_permit.is_none() {
-                self.metrics.bypass(Bypass::Denied);
-                return;
-            }
-            Bypass::Origin
         };
         self.metrics.bypass(outcome);
-        for (peer, load) in std::mem::take(&mut plan.peers).into_iter().zip(&loads) {
-            if is_free(load) { plan.peers.push(peer) } else { plan.loaded.push(peer) }
-        }
-        self.metrics.peer_skips(PeerSkip::Loaded, plan.loaded.len() as u64);
+        self.pass_over(plan, &loads, |load| load.is_loaded);
         if !view.is_all_slow {
             plan.probe = plan.loaded.iter().find(|peer| peer.health.take_probe(now)).cloned();
         }
     }
 
+    /// Moves the peers of which `is_passed` holds behind the origin.
+    fn pass_over(
+        &self,
+        plan: &mut Plan,
+        loads: &[Option<PeerLoad>],
+        is_passed: impl Fn(&PeerLoad) -> bool,
+    ) {
+        for (peer, load) in std::mem::take(&mut plan.peers).into_iter().zip(loads) {
+            let is_passed = load.as_ref().is_some_and(&is_passed);
+            if is_passed { plan.loaded.push(peer) } else { plan.peers.push(peer) }
+        }
+        self.metrics.peer_skips(PeerSkip::Loaded, plan.loaded.len() as u64);
+    }
+
+    /// Has the free peer at `free` asked before those that are loaded for a moment, for what it holds:
+    /// perhaps they are slow because the chunk is cold, and nobody else is to read the origin for it.
+    fn hold(&self, plan: &mut Plan, free: usize, now: Instant) {
+        let candidate = &plan.peers[free];
+        // Not one that may be silent itself.
+        let may_stand_in = candidate.health.has_answered_within(limits::STAND_IN_ANSWER_AGE, now)
+            && candidate.health.delay.waiting(now) <= self.steering.slow_from(now);
+        plan.stand_in = may_stand_in.then(|| candidate.clone());
+        self.metrics.bypass(if may_stand_in { Bypass::Held } else { Bypass::Denied });
+    }
+
     /// Whether the origin may take the place of peers that are all loaded.
     fn may_bypass(&self, loads: &[PeerLoad], now: Instant) -> bool {
         let steering = &self.steering;
-        let is_lasting = loads.iter().all(|load| load.slow_for >= limits::LASTING_AFTER);
+        let is_lasting = loads.iter().all(PeerLoad::is_lasting);
         let drastic = steering.slow_from(now).mul_f64(limits::DRASTIC_RATIO);
-        if is_lasting && loads.iter().all(|load| load.estimate > drastic) {
-            return true;
-        }
-        steering.is_origin_usual(now) && (is_lasting || steering.bypass_budget.try_take(now))
+        let is_drastic = loads.iter().all(|load| load.estimate > drastic);
+        is_lasting && (is_drastic || steering.is_origin_usual(now))
     }
 
     /// Leave to read one chunk more from the origin; none while it is down or has enough of them.
@@ -238,12 +266,23 @@ impl Sources {
         self.steering.permits.clone().try_acquire_owned().ok()
     }
 
-    /// Looks at a peer and notes what was seen; `None` where nothing is known.
+    /// Looks at a peer; `None` where it is not slow or nothing is known. What was known already is
+    /// noted only where it is good news, or one would go by one slow answer for seconds.
     fn look(&self, peer: &PeerHealth, view: &SourcesNow, now: Instant) -> Option<PeerLoad> {
-        let estimate = peer.delay.estimate(now)?;
-        let is_slow = estimate > self.steering.slow_from(now);
-        peer.note_look(is_slow, now);
-        if is_slow { self.load_of(peer, estimate, view) } else { None }
+        let estimate = peer.delay.longest(now)?;
+        let limit = self.steering.slow_from(now);
+        let is_news = estimate <= limit || peer.delay.waiting(now) > limit;
+        if is_news && !self.note_look(peer, estimate, now) {
+            return None;
+        }
+        self.load_of(peer, estimate, view)
+    }
+
+    /// Notes that a peer takes so long; returns whether it is to be taken for slow.
+    fn note_look(&self, peer: &PeerHealth, estimate: Duration, now: Instant) -> bool {
+        let is_slow = peer.note_look(estimate > self.steering.slow_from(now), now);
+        self.steering.peers_slow.lock().note(is_slow, now);
+        is_slow
     }
 
     /// What the looks so far say of a peer that is slow.
@@ -253,7 +292,10 @@ impl Sources {
         estimate: Duration,
         view: &SourcesNow,
     ) -> Option<PeerLoad> {
-        let slow_for = peer.slow_for()?;
+        // Where all are, those that were seldom asked are as well.
+        let all_slow_for = self.steering.peers_slow.lock().slow_for();
+        let all_slow_for = all_slow_for.filter(|time| *time >= limits::LASTING_AFTER);
+        let slow_for = peer.slow_for().max(all_slow_for)?;
         let stands_out = estimate > self.steering.stands_out_from(view);
         let needed = if stands_out { limits::LOADED_AFTER } else { limits::LASTING_AFTER };
         Some(PeerLoad { estimate, slow_for, is_loaded: slow_for >= needed })
@@ -291,7 +333,11 @@ impl Sources {
 
     /// Has a loaded peer probed again soon where a probe took no longer than fetches should.
     pub(crate) fn note_probe(&self, peer: &PeerHealth, time: Duration) {
-        if time <= self.steering.slow_from(Instant::now()) {
+        let now = Instant::now();
+        let is_slow = time > self.steering.slow_from(now);
+        if is_slow {
+            peer.note_look(true, now);
+        } else {
             peer.probe_soon();
         }
     }
@@ -316,8 +362,8 @@ impl Sources {
         let now = Instant::now();
         let Some(estimate) = peer.health.delay.estimate(now) else { return false };
         self.steering.note(estimate);
-        let is_slow = estimate > self.steering.slow_from(now);
-        peer.health.note_look(is_slow, now);
+        let estimate = peer.health.delay.longest(now).unwrap_or(estimate);
+        let is_slow = self.note_look(&peer.health, estimate, now);
         self.sources_now(now).is_own_link_slow
             || (is_slow && self.steering.keep_budget.try_take(now))
     }

@@ -1,0 +1,103 @@
+//! Looks at a source, or at all peers, that found it slow one after the other.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limits;
+
+/// The looks in a row that found something slow.
+///
+/// Until they have lasted for [`limits::LASTING_AFTER`], one good look ends them: a convoy is not a
+/// load. From then on it takes several in a row: the first answer of a burst over a full link comes early.
+#[derive(Debug, Default)]
+pub(crate) struct SlowLooks {
+    streak: Option<Streak>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Streak {
+    first: Instant,
+    last: Instant,
+    count: u32,
+    /// Good looks since the last slow one.
+    good: u32,
+}
+
+impl Streak {
+    /// For how long; `None` where there were too few looks.
+    fn lasts(&self) -> Option<Duration> {
+        let is_enough = self.count >= limits::LOADED_LOOKS_MIN;
+        is_enough.then(|| self.last.saturating_duration_since(self.first))
+    }
+}
+
+impl SlowLooks {
+    /// Notes a look; returns whether what was looked at is slow, or was for so long that one good
+    /// look changes nothing.
+    pub(crate) fn note(&mut self, is_slow: bool, now: Instant) -> bool {
+        let current = self
+            .streak
+            .filter(|streak| now.saturating_duration_since(streak.last) <= limits::LOOK_GAP_MAX);
+        self.streak = match current {
+            Some(streak) if is_slow => {
+                let count = streak.count.saturating_add(1);
+                Some(Streak { last: now, count, good: 0, ..streak })
+            }
+            None if is_slow => Some(Streak { first: now, last: now, count: 1, good: 0 }),
+            Some(streak) => {
+                let is_lasting = streak.lasts().is_some_and(|time| time >= limits::LASTING_AFTER);
+                let good = streak.good + 1;
+                (is_lasting && good < limits::RECOVERED_LOOKS).then_some(Streak { good, ..streak })
+            }
+            None => None,
+        };
+        self.streak.is_some()
+    }
+
+    /// For how long the looks have found it slow; `None` where they do not, or too few did.
+    pub(crate) fn slow_for(&self) -> Option<Duration> {
+        self.streak?.lasts()
+    }
+
+    /// Notes that there was no answer for `time`: as good as many looks, slow all the while, and a
+    /// load however short, or every read would wait as long again.
+    pub(crate) fn note_silence(&mut self, time: Duration, now: Instant) {
+        let time = time.max(limits::LASTING_AFTER);
+        let first = now.checked_sub(time).unwrap_or(now);
+        let first = self.streak.map_or(first, |streak| streak.first.min(first));
+        self.streak = Some(Streak { first, last: now, count: limits::LOADED_LOOKS_MIN, good: 0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn test_note_one_good_look_ends_a_moment_and_several_a_load() {
+        let mut looks = SlowLooks::default();
+        let start = Instant::now();
+        for number in 0..limits::LOADED_LOOKS_MIN {
+            assert!(looks.note(true, start + number * MILLI));
+        }
+        assert_eq!(looks.slow_for(), Some((limits::LOADED_LOOKS_MIN - 1) * MILLI));
+        assert!(!looks.note(false, start + 20 * MILLI), "a moment");
+        assert_eq!(looks.slow_for(), None);
+        for number in 0..=100 {
+            looks.note(true, start + number * 10 * MILLI);
+        }
+        let now = start + 1000 * MILLI;
+        for _ in 1..limits::RECOVERED_LOOKS {
+            assert!(looks.note(false, now), "a load");
+        }
+        assert!(looks.note(true, now) && looks.slow_for() == Some(1000 * MILLI));
+        for _ in 1..limits::RECOVERED_LOOKS {
+            assert!(looks.note(false, now));
+        }
+        assert!(!looks.note(false, now), "recovered");
+        assert_eq!(looks.slow_for(), None);
+    }
+}
