@@ -105,6 +105,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         ("warm-up", "seconds of extra traffic before ACStor's guests start"),
         ("deadline", "seconds after which a guest counts as one that did not boot"),
         ("udp-share", "part of the extra traffic that keeps its rate; the rest is TCP"),
+        ("congestion-control", "TCP's, of all hosts"),
         ("span", "chunks in a row that have one owner"),
         ("seed", "of traffic, images and starts; turn n adds n"),
     ):

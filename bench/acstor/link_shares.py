@@ -16,9 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
-
-from pyroute2 import netns
 
 from acstor.testbed import processes
 from acstor.testbed.exception import TestbedError
@@ -28,6 +25,7 @@ from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench.acstor import extra_traffic
 from bench.acstor.extra_traffic import Flow, Host, Plan
 from bench.acstor.images import CHUNK_SIZE
+from bench.acstor.namespace_calls import in_namespace
 from bench.acstor.settings import RATE, ROOT
 
 PARTNERS = 5
@@ -41,7 +39,6 @@ READY_TIMEOUT_S = 20.0
 STALL_TIMEOUT_S = 60.0
 FETCHES, SERVES = "fetches", "serves"
 _REQUEST = 48
-_Made = TypeVar("_Made")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,29 +79,6 @@ class _Counter:
             found = self._bytes, self._seconds
             self._bytes, self._seconds = 0, []
         return found
-
-
-def in_namespace(namespace: str, make: Callable[[], _Made]) -> _Made:
-    """Call something in a network namespace; this thread stays where it is.
-
-    What it returns belongs to that namespace, a socket for instance.
-    """
-    found: list[_Made] = []
-    failures: list[Exception] = []
-
-    def run() -> None:
-        try:
-            netns.setns(namespace)
-            found.append(make())
-        except Exception as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="in-namespace")
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return found[0]
 
 
 def connected(

@@ -8,7 +8,6 @@ import pathlib
 import random
 import secrets
 import tempfile
-import threading
 import time
 
 from pyroute2 import IPRoute, netns
@@ -18,6 +17,7 @@ from acstor.rpc import transport
 from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
 from acstor.rpc.host_states import HostState, HostStateSender, SequenceNumbers
 from acstor.testbed import processes
+from bench.acstor.namespace_calls import in_namespace
 from tests.fixtures.broker import broker_in
 
 STATES = 120
@@ -29,37 +29,21 @@ _LOOPBACK = 1
 
 def per_state() -> float:
     """Return the bytes that one state moves over an interface, acknowledgements included."""
-    found: list[float] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(_measured())
-        except BaseException as error:
-            failures.append(error)
-
-    # A thread of its own, since a thread that has entered a namespace stays there.
-    thread = threading.Thread(target=run, name="message-bytes")
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return found[0]
-
-
-def _measured() -> float:
     name = f"acs-{secrets.token_hex(3)}"
     netns.create(name)
     try:
-        netns.setns(name)
-        with IPRoute() as netlink:
-            netlink.link("set", index=_LOOPBACK, state="up")
-        with tempfile.TemporaryDirectory(prefix="acstor-messages-") as directory:
-            path = pathlib.Path(directory)
-            with broker_in(path / "broker") as broker:
-                return _sent(path, broker.url)
+        return in_namespace(name, _measured)
     finally:
         netns.remove(name)
+
+
+def _measured() -> float:
+    with IPRoute() as netlink:
+        netlink.link("set", index=_LOOPBACK, state="up")
+    with tempfile.TemporaryDirectory(prefix="acstor-messages-") as directory:
+        path = pathlib.Path(directory)
+        with broker_in(path / "broker") as broker:
+            return _sent(path, broker.url)
 
 
 def _sent(directory: pathlib.Path, url: str) -> float:

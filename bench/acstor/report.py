@@ -14,7 +14,7 @@ from acstor.ring.published_ring import GENERATION_REF, RING_REF
 from acstor.testbed import boot_trace, measurement
 from acstor.testbed.exception import TestbedError
 from acstor.testbed.testbed import Testbed, TestbedSettings
-from bench.acstor import images, mix_programs, result
+from bench.acstor import congestion_control, images, mix_programs, result
 from bench.acstor.figures import Figure, Point, settings_at
 from bench.acstor.images import Images
 from bench.acstor.result import FORMAT, FORMAT_VERSION, StormResult
@@ -122,6 +122,9 @@ class StormSeries:
         testbed_settings = TestbedSettings(settings.hosts, settings.rate, settings.rate)
         self.testbed = Testbed.create(testbed_settings, settings.root, keep=settings.keep)
         try:
+            congestion_control.choose(
+                self.testbed.network.members.values(), settings.congestion_control
+            )
             directory = self.testbed.run.directory("images")
             if is_boot:
                 trace = images.cut(boot_trace.load(TRACE), FIRST_READ, settings.reads)
@@ -144,7 +147,7 @@ class StormSeries:
         :raises TestbedError: when hosts, images or links are others than this series has.
         """
         for name in ("hosts", "images", "rate", "reads", "is_content_generated", "workload",
-                     "loops", "mix_mib"):  # fmt: skip
+                     "loops", "mix_mib", "congestion_control"):  # fmt: skip
             if getattr(settings, name) != getattr(self._base, name):
                 raise TestbedError(f"{name} cannot change between the storms of a series")
         self._forget(approach)

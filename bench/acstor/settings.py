@@ -60,6 +60,8 @@ class EvaluationSettings:
     cv: float = 0.0
     seed: int = 1
     udp_share: float = 1.0
+    congestion_control: str = "cubic"
+    """TCP's, on all hosts and the origin; cubic is what Linux has unless it is told otherwise."""
     flows_per_host: int = 5
     interval: float = 4.0
     """Seconds between two states of a host, two looks of an agent and two collections."""

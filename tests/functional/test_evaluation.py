@@ -11,6 +11,10 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import netns
 
+from acstor.testbed.exception import TestbedError
+from acstor.testbed.rates import LinkRate
+from acstor.testbed.testbed import Testbed, TestbedSettings
+from bench.acstor import congestion_control
 from bench.acstor.report import Report
 
 pytestmark = [
@@ -82,3 +86,16 @@ def test_one_command_boots_guests_with_every_approach(
         assert generation.moved_share <= 1.01 * generation.least_moved_share + 1e-3
     assert set(netns.listnetns()) == before
     assert list(root.iterdir()) == []
+
+
+def test_hosts_have_the_congestion_control_that_was_chosen(root: pathlib.Path) -> None:
+    rate = LinkRate(100_000_000)
+    own = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
+    with Testbed.create(TestbedSettings(2, rate, rate), root) as testbed:
+        members = list(testbed.network.members.values())
+        congestion_control.choose(members, "cubic")
+        assert [congestion_control.of(member) for member in members] == ["cubic"] * 3
+        with pytest.raises(TestbedError, match="'none-such'") as found:
+            congestion_control.choose(members, "none-such")
+        assert "cubic" in found.value.hint
+    assert pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == own
