@@ -144,6 +144,17 @@ OPTIONS = [
             "serve itself falls on the origin."
         ),
     ),
+    cfg.IntOpt(
+        "threshold_max",
+        min=1,
+        max=255,
+        help=(
+            "The threshold while no switch is overloaded, and the largest; a decision counts "
+            "instead of [readpath] distance_threshold, so give both the same. 3 keeps reads in the "
+            "rack: right where the uplinks of racks are much slower than what their hosts may read "
+            "from the origin together. Unset: no candidate is too far then."
+        ),
+    ),
     cfg.FloatOpt(
         "switch_overload",
         default=0.8,

@@ -45,6 +45,7 @@ def settings(conf: cfg.ConfigOpts) -> PolicySettings:
             calm_after=options.calm_after,
             thresholds=options.thresholds,
             threshold_min=options.threshold_min,
+            threshold_max=options.threshold_max,
             switch_overload=options.switch_overload,
             forecast=options.forecast,
             horizon=options.horizon,

@@ -93,8 +93,15 @@ class DecisionMaker:
         return fitted(raw, total, self.settings.weight_floor, self.settings.weight_ceiling)
 
     def threshold(self, loads: Mapping[str, HostLoad], in_force: int | None) -> int | None:
-        """Return the threshold that the policy asks for."""
-        return self._thresholds.choose(loads, self.topology, in_force)
+        """Return the threshold that the policy asks for: at most the plain one.
+
+        Overload of switches is a reason to ask fewer hosts than without, never more.
+        """
+        chosen = self._thresholds.choose(loads, self.topology, in_force)
+        most = self.settings.threshold_max
+        if chosen is None or most is None:
+            return most if chosen is None else chosen
+        return min(chosen, most)
 
     def pairs(self, givers: Names[str], receivers: Names[str]) -> Pairs:
         """Return between whom v-nodes should move."""

@@ -56,6 +56,9 @@ class PolicySettings:
     """Plug-in of ``acstor.policy.thresholds``."""
     threshold_min: int = 3
     """Hops below which the threshold is never set: at 1 every read would fall on the origin."""
+    threshold_max: int | None = None
+    """The threshold while no switch is overloaded, and the largest: what Algorithm 2 begins with;
+    None: nobody is too far then, as with the paper's 7 in its tree."""
     switch_overload: float = 0.8
     """A switch is overloaded when this part of its bandwidth is used (Algorithm 2)."""
     forecast: str = "none"
@@ -78,6 +81,8 @@ class PolicySettings:
         _check_range(self, "cool_down", 0, 1000)
         _check_range(self, "calm_after", 1, 1000)
         _check_range(self, "threshold_min", 1, 255)
+        if self.threshold_max is not None:
+            _check_range(self, "threshold_max", self.threshold_min, 255)
         _check_range(self, "horizon", 1, 100)
         if self.traffic not in {None, "in", "out", "sum", "max"}:
             raise exception.InvalidError(f"traffic = {self.traffic!r:.30}")

@@ -3,7 +3,8 @@
 Source: ACStor, section 3.6, Algorithm 2: level by level from the edge up, when more than half of
 the switches of a level carry more than 80 % of their bandwidth, the threshold is the least number
 of hops of a request that goes through a switch of that level: 1 at the edge, 3 at the aggregate,
-5 at the root. The paper starts from 7, which skips nobody in its tree; here that is None.
+5 at the root. The paper starts from 7, which skips nobody in its tree; here that is None, or the
+plain threshold that an operator sets (``threshold_max``).
 
 A switch's traffic is what it forwards where its ``capacity`` is declared: that is the paper's.
 Where only its uplink is, it is what that carries in the busier direction, and the threshold is the
@@ -12,6 +13,9 @@ least number of hops of a request that takes such an uplink: 3 at the edge, 5 at
 whole pod can be reached without a busy uplink.) Both are estimated
 (:mod:`acstor.policy.switch_loads`). Half of an even number of switches is not enough, as in the
 pseudo-code (the text has "half").
+
+Neither knows what the origin can bear: a lower threshold has each rack, or pod, read all chunks
+from there once.
 
 Not for networks that are no tree, nor for levels of very unequal switches: take ``uplinks``.
 """

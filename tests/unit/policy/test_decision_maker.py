@@ -216,6 +216,44 @@ def test_threshold_follows_two_collections_and_can_be_pinned() -> None:
     assert policy.decision.threshold is None
 
 
+@pytest.mark.parametrize("thresholds", ["algorithm2", "uplinks"])
+@pytest.mark.parametrize(
+    ("most", "calm", "busy"), [(None, None, 3), (3, 3, 3), (4, 4, 3), (7, 7, 3)]
+)
+def test_load_never_widens_the_plain_threshold(
+    thresholds: str, most: int | None, calm: int | None, busy: int
+) -> None:
+    policy = Policy(PolicySettings(thresholds=thresholds, threshold_max=most), TREE)
+    for load, threshold in ((0.05, calm), (0.5, busy), (0.05, calm)):
+        for _ in range(4):
+            policy.see({f"h{n}": load for n in range(8)})
+        assert (policy.decision.threshold if policy.decision else None) == threshold
+
+
+def test_wider_threshold_of_the_load_is_bounded_by_the_plain_one() -> None:
+    three_levels = Topology.parse(
+        {"version": 1, "levels": [{"uplink": 1000}, {"uplink": 1000}, {"capacity": 100_000}]}
+    ).with_hosts({f"h{n}": f"p{n // 8}/r{n // 4}" for n in range(16)})
+    load = {f"h{n}": 0.12 for n in range(16)}  # 0.96 of the pods' uplinks, 0.48 of the racks'
+    for most, chosen in ((None, 5), (3, 3), (5, 5), (7, 5)):
+        policy = Policy(PolicySettings(thresholds="algorithm2", threshold_max=most), three_levels)
+        for _ in range(3):
+            policy.see(load)
+        assert policy.decision is not None
+        assert policy.decision.threshold == chosen
+        policy.see(load, pins=Pins(is_threshold_pinned=True, threshold=7))
+        assert policy.decision.threshold == 7, "an operator may"
+
+
+def test_plain_threshold_below_the_least_is_refused() -> None:
+    with pytest.raises(exception.InvalidError, match="threshold_max"):
+        PolicySettings(threshold_min=5, threshold_max=3)
+    plain = PolicySettings(threshold_max=3)
+    assert PolicySettings.from_json(plain.to_json()) == plain
+    written_before = {k: v for k, v in plain.to_json().items() if k != "threshold_max"}
+    assert PolicySettings.from_json(written_before) == PolicySettings()
+
+
 def test_similarity_is_asked_for_those_that_give_and_those_that_receive() -> None:
     asked = []
 
