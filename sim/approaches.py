@@ -11,7 +11,8 @@ static-collaborative
    One owner per chunk for ever, equal shares, no hedge, only owners keep. The mapping knows the
    topology: hosts beyond ``static_threshold`` hops are never asked.
 acstor
-   Weights and threshold of the policy, previous owners first, hedges, loaded owners passed over.
+   Weights and threshold of the policy, previous owners first, hedges, loaded owners passed over;
+   a full store gives up what S3-FIFO says, the others the oldest chunk, as the paper's (5.2).
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from acstor.conf import agent, readpath
+from acstor.conf import agent, readpath, store
 from sim.exception import ScenarioError
 from sim.rules import Rules
 from sim.world import NEVER
@@ -32,7 +33,12 @@ NON_CACHE, LOCAL_CACHE, STATIC, ACSTOR = APPROACHES = (
     "static-collaborative",
     "acstor",
 )
+DISTANCE_THRESHOLD = "distance_threshold"
+"""Option of ``[readpath]`` that is of the ring's line and no rule."""
 KEEP = {"never": 0, "second-touch": 1, "always": 2}
+EVICTION = {"fifo": 0, "s3fifo": 1}
+_NAMED = {"keep": KEEP, "eviction": EVICTION}
+"""Rules that a scenario gives by name."""
 _MIB = 1 << 20
 
 
@@ -91,6 +97,8 @@ def acstor_rules() -> Rules:
         is_cached=True,
         uses_peers=True,
         keep=KEEP[_default(readpath, "keep")],
+        eviction=EVICTION[_default(store, "eviction")],
+        copies_max=_default(store, "copies_max"),
         recent_chunks=256,  # RECENT_BYTES, 16 MiB
         candidates_max=2,
         previous_rings=4,
@@ -138,7 +146,7 @@ def _bounds(slow_fetch: float) -> dict[str, float]:
 
 def _by_option(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes with those options that are no rule themselves put as the rules they set."""
-    found = dict(changes)
+    found = {name: value for name, value in changes.items() if name != DISTANCE_THRESHOLD}
     if "slow_fetch" in found:
         found = _bounds(float(found.pop("slow_fetch"))) | found
     if "compress_slow" in found:
@@ -146,14 +154,15 @@ def _by_option(changes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+_PAPERS_STORE = {"eviction": EVICTION["fifo"], "copies_max": 0}
 _CHANGES: dict[str, dict[str, Any]] = {
     NON_CACHE: {"is_cached": False, "uses_peers": False, "hedge_enabled": False,
                 "origin_deadline": NEVER, "read_deadline": NEVER, "load_aware": False,
                 "compress": 0},
     LOCAL_CACHE: {"uses_peers": False, "hedge_enabled": False, "load_aware": False,
-                  "origin_deadline": NEVER, "read_deadline": NEVER, "compress": 0},
+                  "origin_deadline": NEVER, "read_deadline": NEVER, "compress": 0, **_PAPERS_STORE},
     STATIC: {"keep": 0, "hedge_enabled": False, "load_aware": False, "previous_rings": 0,
-             "compress": 0},
+             "compress": 0, **_PAPERS_STORE},
     ACSTOR: {},
 }  # fmt: skip
 
@@ -161,8 +170,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
 def rules_of(approach: str, changes: Mapping[str, Any]) -> Rules:
     """Return the rules of an approach with a scenario's changes.
 
-    :param changes: fields of :class:`sim.rules.Rules`, ``keep`` by name, or the options
-        ``slow_fetch`` and ``compress_slow``.
+    :param changes: fields of :class:`sim.rules.Rules`, ``keep`` and ``eviction`` by name, or the
+        options ``slow_fetch``, ``compress_slow`` and ``distance_threshold``.
     :raises ScenarioError: for an unknown approach or field, or a value that is none.
     """
     if approach not in _CHANGES:
@@ -172,10 +181,10 @@ def rules_of(approach: str, changes: Mapping[str, Any]) -> Rules:
         if name not in fields:
             raise ScenarioError(f"readpath.{name} is no setting; known are {', '.join(fields)}")
         known = fields[name]
-        if name == "keep" and isinstance(value, str):
-            if value not in KEEP:
-                raise ScenarioError(f"readpath.keep = {value!r}")
-            value = KEEP[value]
+        if name in _NAMED and isinstance(value, str):
+            if value not in _NAMED[name]:
+                raise ScenarioError(f"readpath.{name} = {value!r}")
+            value = _NAMED[name][value]
         if isinstance(known, bool) != isinstance(value, bool) or not math.isfinite(value):
             raise ScenarioError(f"readpath.{name} = {value!r}")
         # One type per field, lest everything be compiled again for another.

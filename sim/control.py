@@ -22,11 +22,13 @@ from acstor.policy import load_book
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_book import LoadBook, Sample
 from acstor.policy.observation import is_overloaded
+from acstor.policy.outcome import Outcome, Part
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
 from acstor.ring import building
 from acstor.ring.decision import Decision
 from sim import events
+from sim.onsets import Onsets
 from sim.rings import Rings, ring_hosts
 from sim.topology import Topology, host_name
 from sim.world import World
@@ -57,6 +59,15 @@ class Timing:
     """Whether agents hear of decisions and rings, or find them at their next look."""
 
 
+@dataclass(frozen=True)
+class Operator:
+    """What is said of the network in configuration."""
+
+    topology: DeclaredTopology | None
+    threshold: int | None
+    """``[readpath] distance_threshold``."""
+
+
 @dataclass
 class ControlLog:
     """What the loop did."""
@@ -80,14 +91,16 @@ class Control:
         settings: PolicySettings,
         timing: Timing,
         seed: int,
+        operator: Operator,
     ) -> None:
+        self._plain_threshold = operator.threshold
         self._world, self._handle, self._topology, self._rings = world, handle, topology, rings
         self._ring = ring
         self._timing = timing
         self._random = np.random.default_rng(seed + 77)
         self._phase = self._random.uniform(0, timing.look_interval, len(world.is_alive))
         self._hosts = ring_hosts(topology)
-        self._maker = DecisionMaker(settings, topology=declared(topology))
+        self._maker = DecisionMaker(settings, topology=operator.topology)
         self.decision: Decision | None = None
         self._threshold: int | None = None
         self._pending: dict[int, float] = {}
@@ -102,6 +115,9 @@ class Control:
         )
         self._collected_at = 0.0
         self._due = timing.collection_interval
+        self._relieved: dict[int, float] = {}
+        """Hosts, and the overload of which they were relieved."""
+        self._onsets = Onsets(world, settings, topology.spec.host_rate)
         self._is_overload_heard = False
         self.log = ControlLog()
 
@@ -110,6 +126,7 @@ class Control:
 
     def listen(self, now: float) -> None:
         """Note what agents have told, in its order."""
+        self._onsets.look(now)
         world, link = self._world, self._topology.spec.host_rate
         new = np.flatnonzero(world.report_time > self._noted)
         for host in new[np.argsort(world.report_time[new], kind="stable")]:
@@ -154,9 +171,26 @@ class Control:
         if outcome.decision is None:
             return
         self.decision = outcome.decision
+        record["relieves_since"] = self._longest_overload(outcome)
         record["sequence"] = outcome.decision.sequence
         record["threshold"] = outcome.decision.threshold
         self.publish(now, record)
+
+    def _longest_overload(self, outcome: Outcome) -> float | None:
+        """Return the first begin of overload among hosts that a decision relieves; None: of none.
+
+        A host whose overload goes on was relieved by the first decision since it began.
+        """
+        first = math.inf
+        for host in range(len(self._phase)):
+            found = outcome.explanations.get(host_name(host))
+            if found is None or not found.is_overloaded or found.part is not Part.GIVES:
+                continue
+            since = self._onsets.of(host)
+            if math.isfinite(since) and self._relieved.get(host) != since:
+                self._relieved[host] = since
+                first = min(first, since)
+        return first if math.isfinite(first) else None
 
     def members_changed(self, now: float) -> None:
         """Publish a ring of the hosts that are left."""
@@ -183,7 +217,8 @@ class Control:
         record["ring_moved_share"], record["least_moved_share"] = moved, least
         published, follows = self._times(now)
         self._pending = {slot: until for slot, until in self._pending.items() if until > now}
-        slot = self._rings.install(self._ring, threshold, set(self._pending))
+        hops = self._plain_threshold if threshold is None else threshold
+        slot = self._rings.install(self._ring, hops, set(self._pending))
         for host in np.flatnonzero(self._world.is_alive):
             events.push(self._handle, float(follows[host]), events.APPLY, int(host), slot)
         self._pending[slot] = published + 2 * self._timing.look_interval
@@ -212,14 +247,18 @@ class Control:
         return float(self._phase[host] + looks * interval)
 
 
-def declared(topology: Topology) -> DeclaredTopology | None:
-    """Return the tree as an operator declares it to the policy; None: a star."""
+def declared(topology: Topology, speed: str = "uplink") -> DeclaredTopology | None:
+    """Return the tree as an operator declares it to the policy; None: a star.
+
+    :param speed: what the rate of a switch is declared as: ``uplink``, which it is; ``capacity``,
+        what it forwards altogether: ACStor's Algorithm 2 to the letter.
+    """
     spec = topology.spec
     if len(spec.fanout) == 1:
         return None
     mbit = 8 / 1e6
     levels: list[dict[str, Any]] = [
-        {"name": f"level {number}", "uplink": rate * mbit}
+        {"name": f"level {number}", speed: rate * mbit}
         for number, rate in enumerate(reversed(spec.rates[:-1]))
     ]
     root = spec.root_rate if math.isfinite(spec.root_rate) else spec.rates[0] * spec.fanout[0]

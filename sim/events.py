@@ -5,7 +5,7 @@ import numpy as np
 from sim.compiled import compiled
 from sim.world import ERROR, ERROR_HEAP, HEAP_SIZE, World
 
-OP, OP_DONE, ANSWER, READY, FINISH, NEXT, APPLY, REPORT, SAMPLE, REFUSED = range(10)
+OP, OP_DONE, ANSWER, READY, FINISH, NEXT, APPLY, REPORT, SAMPLE, REFUSED, WALK = range(11)
 
 
 @compiled

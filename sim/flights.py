@@ -6,7 +6,7 @@ ring, the origin; one hedge per round; a peer's request is passed on to nobody b
 before. Not modelled: prefetch, preloads, bounds on what is in flight, the origin's thread pool.
 """
 
-from sim import estimates
+from sim import estimates, stores
 from sim.compiled import compiled
 from sim.estimates import is_own_link_slow, row_of
 from sim.events import ANSWER, NEXT, OP_DONE, READY, REFUSED, push
@@ -230,6 +230,7 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
         return False
     content = world.flight_content[world.attempt_flight[attempt]]
     if is_local(world, rules, source, content):
+        stores.use(world, rules, source, content)
         return True
     if kind == PREVIOUS:
         failed(world, rules, attempt, now, False, False)
@@ -310,7 +311,7 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
             estimates.note_overtaken(world, rules, other, now)
             remove_attempt(world, other, now)
     if rules.is_cached:
-        _keep(world, rules, flight, host, content, is_slow)
+        _keep(world, rules, flight, host, content, is_slow or kind != PEER)
     _release(world, flight, now, True)
 
 
@@ -327,33 +328,22 @@ def _count_origin(world: World, flight: int, attempt: int, content: int, amount:
 
 
 @compiled
-def _keep(world: World, rules: Rules, flight: int, host: int, content: int, is_slow: bool) -> None:
+def _keep(world: World, rules: Rules, flight: int, host: int, content: int, is_dear: bool) -> None:
+    """Keep a chunk for a moment, and in the store where this host is to have it.
+
+    :param is_dear: it cost a read of the origin or of a slow peer, or moved here with the ring.
+    """
     world.host_sequence[host] += 1
     world.seen[host, content] = world.host_sequence[host]
     is_owner = not rules.uses_peers or world.flight_owner[flight] == 1
     if is_owner and world.holders[content] > 0 and rules.uses_peers:
         world.totals[REMAP_MISSES] += 1
-    is_kept = is_owner or is_slow or rules.keep == 2 or not world.flight_wanted[flight]
+    is_kept = is_owner or is_dear or rules.keep == 2 or not world.flight_wanted[flight]
     if rules.keep == 1 and not is_kept:
         is_kept = world.ghost[host, content] == 1
         world.ghost[host, content] = 1
     if is_kept and not world.has[host, content]:
-        store(world, host, content)
-
-
-@compiled
-def store(world: World, host: int, content: int) -> None:
-    """Put a chunk into a store; where that is full, the oldest goes (FIFO, ACStor 5.2)."""
-    if world.fifo.shape[1] > 1:
-        at = world.fifo_next[host]
-        oldest = world.fifo[host, at]
-        if oldest >= 0:
-            world.has[host, oldest] = 0
-            world.holders[oldest] -= 1
-        world.fifo[host, at] = content
-        world.fifo_next[host] = (at + 1) % world.fifo.shape[1]
-    world.has[host, content] = 1
-    world.holders[content] += 1
+        stores.put(world, rules, host, content)
 
 
 @compiled

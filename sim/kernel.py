@@ -8,7 +8,7 @@ ends a window), with a few milliseconds it is many times faster and boot times d
 (``tests/unit/sim`` states how much).
 """
 
-from sim import events, flights, transfers
+from sim import events, flights, stores, transfers
 from sim.compiled import compiled
 from sim.flights import BROKEN, ENDED, RUNNING
 from sim.rules import Rules
@@ -96,6 +96,9 @@ def _handle(world: World, rules: Rules, end: float) -> None:
         _report(world, rules, number, now)
     elif kind == events.SAMPLE:
         _sample(world, rules, now)
+    elif kind == events.WALK:
+        stores.walk(world, rules, number)
+        events.push(world, now + stores.WALK_INTERVAL, events.WALK, number, 0)
     elif world.attempt_version[number] == version:
         _handle_attempt(world, rules, kind, number, now, end)
 
@@ -129,6 +132,7 @@ def _start_operation(world: World, rules: Rules, machine: int, now: float) -> No
             world.flight_wanted[flight] = 1
         else:
             if flights.is_local(world, rules, host, content):
+                stores.use(world, rules, host, content)
                 world.tier[LOCAL, host] += length
                 continue
             flight = world.flight_of[host, content]

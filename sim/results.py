@@ -157,14 +157,16 @@ def control_results(run: Run) -> dict[str, Any]:
 
 
 def relief_intervals(run: Run) -> float | None:
-    """Return collection intervals from the onset of load to when all hosts follow the first ring.
+    """Return collection intervals from a host's overload to its relief, of all hosts the longest.
 
-    None where nothing was ever overloaded, or no ring came of it.
+    It is relieved when all hosts follow the ring in which it has less. The overload begins when it
+    does in truth (:mod:`sim.onsets`), with extra traffic or with the work of machines. None where
+    no overloaded host was relieved.
     """
     assert run.control is not None
-    table = run.case.tables["traffic"]
-    onset = 0.0 if table["pattern"] == "steady" else float(table["change_at"])
-    for one in run.control.log.decisions:
-        if "followed" in one and one["at"] >= onset:
-            return float((one["followed"] - onset) / run.rules.report_interval)
-    return None
+    waits = [
+        one["followed"] - one["relieves_since"]
+        for one in run.control.log.decisions
+        if "followed" in one and one.get("relieves_since") is not None
+    ]
+    return max(waits) / run.rules.report_interval if waits else None

@@ -23,6 +23,10 @@ class Rules(NamedTuple):
     uses_peers: bool
     keep: int
     """0 never, 1 second touch, 2 always."""
+    eviction: int
+    """What leaves a store that is full: 0 the oldest, 1 as S3-FIFO says."""
+    copies_max: int
+    """Copies of a chunk in the pool beyond which cold ones leave first; 0: they are not counted."""
     recent_chunks: int
     candidates_max: int
     previous_rings: int

@@ -1,6 +1,7 @@
 """One run: make the world that a case describes, let it go, and say what came of it."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,20 @@ import numpy as np
 from acstor.dataplane import build_ring, recommended_vnode_count
 from acstor.policy.settings import PolicySettings
 from acstor.testbed import boot_trace
-from sim import approaches, events, kernel, mixes, programs, rings, scenario, topology, traffic
-from sim.approaches import ACSTOR, STATIC
-from sim.control import Control, ControlLog, Timing
+from sim import (
+    approaches,
+    events,
+    kernel,
+    mixes,
+    programs,
+    rings,
+    scenario,
+    stores,
+    topology,
+    traffic,
+)  # fmt: skip
+from sim.approaches import ACSTOR, DISTANCE_THRESHOLD, STATIC
+from sim.control import Control, ControlLog, Operator, Timing, declared
 from sim.exception import CapacityError, ScenarioError
 from sim.programs import ImageLayout, Programs
 from sim.rules import Rules
@@ -46,6 +58,8 @@ class Run:
     paths: list[np.ndarray] = dataclasses.field(default_factory=list)
     """Of the extra flows."""
     inelastic: list[int] = dataclasses.field(default_factory=list)
+    level: float = math.nan
+    """By what the extra traffic is multiplied now."""
 
 
 def prepare(case: Case) -> Run:
@@ -163,8 +177,8 @@ def _make_rings(run: Run) -> None:
     vnodes = max(defaults.vnodes, recommended_vnode_count(len(hosts)))
     ring = build_ring(hosts, vnodes, run.case.seed)
     installer = rings.Rings(run.world, run.topology, run.programs)
-    threshold = int(run.case.tables["static"]["threshold"]) if run.case.approach == STATIC else 0
-    run.world.host_slot[:] = installer.install(ring, threshold or None, set())
+    threshold = _plain_threshold(run.case)
+    run.world.host_slot[:] = installer.install(ring, threshold, set())
     if run.case.approach == ACSTOR:
         timing = Timing(
             run.rules.report_interval,
@@ -174,33 +188,46 @@ def _make_rings(run: Run) -> None:
         )  # fmt: skip
         settings = PolicySettings(**run.case.tables["policy"])
         run.control = Control(
-            run.world, run.handle, run.topology, installer, ring, settings, timing, run.case.seed
-        )
+            run.world, run.handle, run.topology, installer, ring, settings, timing, run.case.seed,
+            _operator(run, threshold),
+        )  # fmt: skip
+
+
+def _operator(run: Run, threshold: int | None) -> Operator:
+    declared_as = str(run.case.tables["network"]["declared"])
+    speeds = {"uplinks": "uplink", "capacities": "capacity"}
+    if declared_as not in speeds:
+        raise ScenarioError(f"network.declared = {declared_as!r}: {' or '.join(speeds)}")
+    return Operator(declared(run.topology, speeds[declared_as]), threshold)
+
+
+def _plain_threshold(case: Case) -> int | None:
+    """Return what each data plane is configured with, for as long as no decision says another."""
+    static, own = case.tables["static"], case.tables["readpath"]
+    hops = static["threshold"] if case.approach == STATIC else own.get(DISTANCE_THRESHOLD, 0)
+    return int(hops) or None
 
 
 def _warm(run: Run) -> None:
     """Fill the stores as long use leaves them: the pool with all, a local cache with a part."""
     world, contents = run.world, run.programs.content_count
     random = np.random.default_rng(run.case.seed + 2)
-    capacity = world.fifo.shape[1] if world.fifo.shape[1] > 1 else contents
+    capacity = int(run.case.tables["machines"]["capacity_chunks"]) or contents
     if not run.rules.is_cached:
         return
     if run.rules.uses_peers:
         owners = world.line[world.host_slot[0], world.group[world.host_slot[0], 0], :, 0]
         owned = owners[run.programs.placement]
         for host in range(len(world.is_alive)):
-            _fill(world, host, np.flatnonzero(owned == host)[:capacity])
+            _fill(run, host, np.flatnonzero(owned == host)[:capacity])
     else:
         for host in range(len(world.is_alive)):
-            _fill(world, host, random.permutation(contents)[:capacity])
-    world.holders[:] = world.has.sum(axis=0)
+            _fill(run, host, random.permutation(contents)[:capacity])
 
 
-def _fill(world: World, host: int, chosen: np.ndarray) -> None:
-    world.has[host, chosen] = 1
-    if world.fifo.shape[1] > 1:
-        world.fifo[host, : len(chosen)] = chosen
-        world.fifo_next[host] = len(chosen) % world.fifo.shape[1]
+def _fill(run: Run, host: int, chosen: np.ndarray) -> None:
+    for content in chosen:
+        stores.recover(run.handle, host, int(content))
 
 
 def _level(case: Case, extra: ExtraFlows, now: float) -> float:
@@ -215,7 +242,7 @@ def _level(case: Case, extra: ExtraFlows, now: float) -> float:
 
 def set_extra(run: Run, factor: float) -> None:
     """Let the extra traffic want so many times what it wanted at first."""
-    world = run.world
+    world, run.level = run.world, factor
     count = len(run.extra.rate)
     world.cap[:count] = run.extra.rate * factor
     # What is not elastic goes first; what is left, a small share at least, is for all others.
@@ -240,6 +267,9 @@ def _start_clocks(run: Run) -> None:
     if run.control is not None:
         for host, phase in enumerate(phases):
             events.push(run.handle, float(phase), events.REPORT, host, 0)
+    if run.world.is_bounded and run.rules.uses_peers and run.rules.copies_max:
+        for host, start in enumerate(random.uniform(0, stores.WALK_INTERVAL, len(phases))):
+            events.push(run.handle, float(start), events.WALK, host, 0)
     events.push(run.handle, 0.0, events.SAMPLE, 0, 0)
 
 
@@ -294,9 +324,10 @@ def finish(run: Run, progress: Progress | None = None) -> dict[str, Any]:
 
 
 def _at(run: Run, now: float, leaving: np.ndarray) -> None:
-    table, faults = run.case.tables["traffic"], run.case.tables["faults"]
-    if table["pattern"] != "steady":
-        set_extra(run, _level(run.case, run.extra, now))
+    faults = run.case.tables["faults"]
+    level = _level(run.case, run.extra, now)
+    if level != run.level:
+        set_extra(run, level)
     if faults["leave_share"] and now == faults["leave_at"]:
         for host in leaving:
             kernel.leave(run.handle, int(host))

@@ -20,7 +20,7 @@ VERSION = 1
 DEFAULTS: dict[str, dict[str, Any]] = {
     "network": {
         "fanout": [32], "rates": ["1gbit"], "root": "", "origin": "1gbit", "storage": "",
-        "in_order": 0.0,
+        "in_order": 0.0, "declared": "uplinks",
     },
     "machines": {
         "per_host": 5, "images": 5, "common_share": 0.0, "workload": "boot",

@@ -29,6 +29,10 @@ SLOTS = 16
 LINE = 4
 """Hosts of a line that are kept: candidates, and whether the asking host is among them."""
 PREVIOUS_MAX = 4
+QUEUES = 4
+"""Of a bounded store (``sim/stores.py``), and none."""
+TOUCHED = 64
+"""Chunks read last that a store tells apart, as ``crates/store/src/eviction/touch_filter.rs``."""
 BUCKETS = 72
 """Of a latency histogram, as ``crates/readpath/src/latency.rs``."""
 NEVER = 1e9
@@ -74,6 +78,7 @@ class Sizes:
     groups: int
     samples: int
     capacity: int
+    """Chunks that a store has room for; 0: no bound."""
 
 
 class World(NamedTuple):
@@ -135,8 +140,20 @@ class World(NamedTuple):
     ghost: Bytes
     host_sequence: Ints
     holders: Ints
-    fifo: Ints
-    fifo_next: Ints
+    # chunk stores with bounds: queues by host
+    is_bounded: bool
+    capacity_chunks: Ints
+    room: Ints
+    queue: Bytes
+    uses: Bytes
+    newer: Ints
+    older: Ints
+    front: Ints
+    back: Ints
+    queued: Ints
+    ghost_at: Ints
+    ghost_count: Ints
+    touched: Ints
     is_alive: Bytes
     # rings
     placement: Ints
@@ -300,6 +317,7 @@ def make(
     cursor = np.zeros(CURSORS, np.int64)
     cursor[FREE_FLIGHTS], cursor[FREE_ATTEMPTS], cursor[FREE_WAITERS] = flights, attempts, waiters
     cursor[RANDOM], cursor[DIRTY] = (seed * 2654435761 + 88172645463325252) % (1 << 62) | 1, 1
+    kept = (hosts, sizes.contents) if sizes.capacity > 0 else (1, 1)
     cap = np.full(rows, np.inf)
     cap[: sizes.extra] = extra.rate
     return World(
@@ -325,8 +343,13 @@ def make(
         is_loop=programs.is_loop,
         has=np.zeros((hosts, sizes.contents), np.uint8), seen=ints(hosts, sizes.contents),
         ghost=np.zeros((hosts, sizes.contents), np.uint8), host_sequence=ints(hosts),
-        holders=ints(sizes.contents), fifo=np.full((hosts, max(1, sizes.capacity)), -1, np.int32),
-        fifo_next=ints(hosts), is_alive=np.ones(hosts, np.uint8),
+        holders=ints(sizes.contents), is_bounded=sizes.capacity > 0,
+        capacity_chunks=np.full(hosts, sizes.capacity, np.int32),
+        room=np.full(hosts, sizes.capacity, np.int32), queue=np.zeros(kept, np.uint8),
+        uses=np.zeros(kept, np.uint8), newer=ints(*kept), older=ints(*kept),
+        front=np.full((hosts, QUEUES), -1, np.int32), back=np.full((hosts, QUEUES), -1, np.int32),
+        queued=ints(hosts, QUEUES), ghost_at=ints(*kept), ghost_count=ints(hosts),
+        touched=np.full((hosts, TOUCHED), -1, np.int32), is_alive=np.ones(hosts, np.uint8),
         placement=programs.placement,
         line=np.full((SLOTS, sizes.groups, sizes.places, LINE), -1, np.int32),
         group=ints(SLOTS, hosts), slot_ring=np.full(SLOTS, -1, np.int32), host_slot=ints(hosts),

@@ -1,12 +1,14 @@
 """The lines in the tables are those of the real ring."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from acstor.dataplane import build_ring
 from sim import rings, topology
 from sim.exception import ScenarioError
-from sim.run import prepare
+from sim.run import prepare, run_case
 from sim.topology import host_name
 from sim.world import LINE
 from tests.unit.sim.small_runs import case
@@ -42,3 +44,32 @@ def test_threshold_that_leaves_every_host_alone_is_refused() -> None:
     installer = rings.Rings(run.world, run.topology, run.programs)
     with pytest.raises(ScenarioError, match="admits no peer"):
         installer.install(ring, 1, set())
+
+
+def test_plain_threshold_holds_until_a_decision_says_another() -> None:
+    fields: dict[str, Any] = {"network__fanout": [2, 2, 2], "network__rates": ["1gbit"] * 3}
+    run = prepare(case("acstor", readpath__distance_threshold=3, **fields))
+    rack = {0, 1}
+    line = run.world.line[run.world.host_slot[0], run.world.group[run.world.host_slot[0], 0]]
+    assert set(line[line >= 0]) == rack
+    everybody = prepare(case("acstor", **fields))
+    slot = everybody.world.host_slot[0]
+    assert set(everybody.world.line[slot, everybody.world.group[slot, 0]].ravel()) - {-1} > rack
+
+
+@pytest.mark.parametrize(("declared", "threshold"), [("uplinks", None), ("capacities", 3)])
+def test_tree_is_declared_as_the_scenario_says(declared: str, threshold: int | None) -> None:
+    """Of 6.25 MB/s an edge switch forwards 4 + 4 * 12/15, and sends up 3.2, a pod's 4.3."""
+    result = run_case(
+        case(
+            "acstor", network__fanout=[2, 2, 4], network__rates=["50mbit", "50mbit", "1gbit"],
+            network__declared=declared, machines__per_host=0, traffic__mean=2.0, traffic__cv=0.0,
+            policy__thresholds="algorithm2", timing__end=60.0,
+        )
+    )  # fmt: skip
+    assert result["threshold"] == threshold
+
+
+def test_unknown_declaration_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="declared"):
+        prepare(case("acstor", network__declared="nothing"))

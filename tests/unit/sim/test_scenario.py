@@ -82,3 +82,15 @@ def test_options_that_are_no_rule_set_those_that_they_scale() -> None:
     assert rules.compress == 0
     assert approaches.rules_of("acstor", {"slow_fetch": 0.05, "slack_max": 0.01}).slack_max == 0.01
     assert approaches.rules_of("static-collaborative", {}).compress == 0
+
+
+def test_only_acstors_stores_are_those_of_the_configuration() -> None:
+    acstor = approaches.rules_of("acstor", {})
+    assert (acstor.eviction, acstor.copies_max) == (approaches.EVICTION["s3fifo"], 2)
+    for approach in ("static-collaborative", "local-cache"):
+        rules = approaches.rules_of(approach, {})
+        assert (rules.eviction, rules.copies_max) == (approaches.EVICTION["fifo"], 0)
+    changed = approaches.rules_of("acstor", {"eviction": "fifo", "distance_threshold": 3})
+    assert changed.eviction == approaches.EVICTION["fifo"]
+    with pytest.raises(ScenarioError, match="eviction"):
+        approaches.rules_of("acstor", {"eviction": "lru"})
