@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim import slow_looks
 from sim.compiled import compiled
 from sim.rules import Rules
 from sim.world import BUCKETS, ORIGIN, World
@@ -21,9 +22,9 @@ _SAMPLES_MIN = 32
 _WEIGHT_UP, _WEIGHT_DOWN, _OUTLIER, _HALF_LIFE = 0.3, 0.5, 4.0, 10.0
 _USUAL_DOUBLES = 60.0
 _FRESH = 2.0
-_LOOK_GAP = 10.0
 _SLOW_LINK_LASTS = 10.0
-_ORIGIN_STANDS_OUT = 4.0
+_ORIGIN_STANDS_OUT, _FAST_ORIGIN_STANDS_OUT = 4.0, 2.5
+"""The second of one that takes less than a chunk over a full link."""
 _VIEW_AGE = 0.02
 
 
@@ -127,6 +128,7 @@ def note_delay(world: World, rules: Rules, attempt: int, now: float, is_answer: 
     world.delay[row] = known
     world.delay_at[row] = now
     if is_answer and world.attempt_kind[attempt] != ORIGIN:
+        world.answered_at[row] = now
         host = world.flight_host[world.attempt_flight[attempt]]
         seen, sample = world.usual_delay[host], min(known, rules.slack_max)
         if seen == 0:
@@ -223,8 +225,10 @@ def look(world: World, rules: Rules, host: int, now: float) -> None:
         if is_fresh(world, rules, origin, now):
             fresh += 1
             are_slow = are_slow and _is_slow(world, rules, origin, now)
-            longest = max(estimate(world, origin, now), world.interval[origin])
-            are_slow = are_slow and median <= _ORIGIN_STANDS_OUT * longest
+            time = max(estimate(world, origin, now), world.interval[origin])
+            is_fast = time < rules.slack_max
+            ratio = _FAST_ORIGIN_STANDS_OUT if is_fast else _ORIGIN_STANDS_OUT
+            are_slow = are_slow and median <= ratio * time
     enough = fresh >= 3 or (fresh == 2 and known == 2)
     world.view_all_slow[host] = 1 if are_slow and fresh > 0 else 0
     if are_slow and enough:
@@ -246,41 +250,74 @@ def is_own_link_slow(world: World, rules: Rules, host: int, now: float) -> bool:
 
 
 @compiled
-def note_slow(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
-    """Look at a peer, and return whether it is slow now."""
-    row = row_of(world, host, peer)
-    is_slow = estimate(world, row, now) > slow_from(world, rules, host, now)
-    if not is_slow:
-        world.slow_since[row] = -1.0
-        world.slow_looks[row] = 0
-        return False
-    if world.slow_since[row] < 0 or now - world.slow_seen[row] > _LOOK_GAP:
-        world.slow_since[row] = now
-        world.slow_looks[row] = 0
-    world.slow_seen[row] = now
-    world.slow_looks[row] += 1
-    return True
+def longest(world: World, row: int, now: float) -> float:
+    """Return the estimate, or the time between two answers of a burst where it is longer."""
+    fading = 2.0 ** ((world.delay_at[row] - now) / _HALF_LIFE) if world.delay[row] > 0 else 0.0
+    return float(max(estimate(world, row, now), world.interval[row] * fading))
+
+
+@compiled
+def note_slow(world: World, rules: Rules, host: int, row: int, now: float) -> bool:
+    """Take an answer of a peer for a look; return whether it is to be taken for slow."""
+    is_slow = longest(world, row, now) > slow_from(world, rules, host, now)
+    return bool(slow_looks.note_look(world, rules, host, row, is_slow, now))
 
 
 @compiled
 def note_overtaken(world: World, rules: Rules, attempt: int, now: float) -> None:
     """Take a fetch that another source overtook late for as many looks as it takes."""
-    row, started = world.attempt_row[attempt], world.attempt_started[attempt]
-    if world.attempt_kind[attempt] == ORIGIN or now - started < rules.loaded_after:
-        return
-    if world.slow_since[row] < 0 or world.slow_since[row] > started:
-        world.slow_since[row] = started
-    world.slow_seen[row] = now
-    world.slow_looks[row] = max(world.slow_looks[row], rules.loaded_looks)
+    time = now - world.attempt_started[attempt]
+    if world.attempt_kind[attempt] != ORIGIN and time >= rules.loaded_after:
+        slow_looks.note_silence(world, rules, world.attempt_row[attempt], time, now)
+
+
+FREE, LOADED, LASTING, DRASTIC = 0, 1, 2, 4
+"""What a look at a peer finds: bits."""
+_DRASTIC_RATIO = 4.0
 
 
 @compiled
-def slow_for(world: World, rules: Rules, row: int, now: float) -> float:
-    """Return for how long a peer has been slow at every look, seconds; 0 before enough looks."""
-    since = world.slow_since[row]
-    if since < 0 or world.slow_looks[row] < rules.loaded_looks:
-        return 0.0
-    return float(max(0.0, now - since))
+def look_at(world: World, rules: Rules, host: int, peer: int, now: float) -> int:
+    """Look at a peer before it is asked, and return its load.
+
+    What was known already is noted only where it is good news.
+    """
+    row = row_of(world, host, peer)
+    time = longest(world, row, now)
+    if time == 0:
+        return FREE
+    limit = slow_from(world, rules, host, now)
+    is_news = time <= limit or _waiting(world, row, now) > limit
+    if is_news and not slow_looks.note_look(world, rules, host, row, time > limit, now):
+        return FREE
+    return _load_of(world, rules, host, row, time, now)
+
+
+@compiled
+def _load_of(world: World, rules: Rules, host: int, row: int, time: float, now: float) -> int:
+    """Return what the looks so far say of a peer that is slow."""
+    lasted = slow_looks.slow_for(world, rules, row)
+    lasted = max(lasted, slow_looks.all_slow_for(world, rules, host))
+    if lasted < 0:
+        return FREE
+    look(world, rules, host, now)
+    stands_out = time > beside_others(world, rules, host, rules.stands_out)
+    found = FREE
+    if lasted >= (rules.loaded_after if stands_out else rules.loaded_lasting):
+        found |= LOADED
+    if lasted >= rules.loaded_lasting:
+        found |= LASTING
+    if time > _DRASTIC_RATIO * slow_from(world, rules, host, now):
+        found |= DRASTIC
+    return found
+
+
+@compiled
+def may_stand_in(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
+    """Return whether a peer has answered lately, and nobody waits for it for long."""
+    row = row_of(world, host, peer)
+    is_lively = now - world.answered_at[row] <= rules.stand_in_age
+    return bool(is_lively and _waiting(world, row, now) <= slow_from(world, rules, host, now))
 
 
 @compiled
@@ -291,15 +328,12 @@ def beside_others(world: World, rules: Rules, host: int, ratio: float) -> float:
 
 @compiled
 def is_loaded(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
-    """Return whether a peer's link is full: it is slow, stands out or lasts, and it alone is."""
+    """Return whether a peer is known to be loaded, without a look."""
     row = row_of(world, host, peer)
     time = estimate(world, row, now)
-    if time <= slow_from(world, rules, host, now) or is_own_link_slow(world, rules, host, now):
+    if time <= slow_from(world, rules, host, now):
         return False
-    look(world, rules, host, now)
-    lasted = slow_for(world, rules, row, now)
-    stands_out = time > beside_others(world, rules, host, rules.stands_out)
-    return (stands_out and lasted >= rules.loaded_after) or lasted >= rules.loaded_lasting
+    return _load_of(world, rules, host, row, time, now) & LOADED != 0
 
 
 @compiled
@@ -316,7 +350,7 @@ def _is_hedged_early(world: World, rules: Rules, host: int, row: int, now: float
     look(world, rules, host, now)
     if world.view_all_slow[host] or not is_origin_calm(world, rules, host, now):
         return False
-    return slow_for(world, rules, row, now) >= rules.loaded_after
+    return slow_looks.slow_for(world, rules, row) >= rules.loaded_after
 
 
 @compiled

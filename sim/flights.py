@@ -6,7 +6,7 @@ ring, the origin; one hedge per round; a peer's request is passed on to nobody b
 before. Not modelled: prefetch, preloads, bounds on what is in flight, the origin's thread pool.
 """
 
-from sim import estimates, stores
+from sim import estimates, slow_looks, stores
 from sim.compiled import compiled
 from sim.estimates import is_own_link_slow, row_of
 from sim.events import ANSWER, NEXT, OP_DONE, READY, REFUSED, push
@@ -34,6 +34,7 @@ from sim.world import (
     PEER_FETCHES,
     PREVIOUS,
     REMAP_MISSES,
+    STAND_IN,
     TIMEOUTS,
     World,
 )
@@ -232,7 +233,7 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
     if is_local(world, rules, source, content):
         stores.use(world, rules, source, content)
         return True
-    if kind == PREVIOUS:
+    if kind in (PREVIOUS, STAND_IN):
         failed(world, rules, attempt, now, False, False)
         return False
     flight = world.flight_of[source, content]
@@ -253,7 +254,7 @@ def _asks_only_peers(world: World, flight: int) -> bool:
         attempt = world.flight_attempts[flight, index]
         if attempt >= 0:
             running += 1
-            if world.attempt_kind[attempt] != PEER:
+            if world.attempt_kind[attempt] not in (PEER, STAND_IN):
                 return False
     return running > 0 and world.flight_next[flight] < world.flight_planned[flight]
 
@@ -286,11 +287,10 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
     flight = world.attempt_flight[attempt]
     host, content = world.flight_host[flight], world.flight_content[flight]
     kind, amount = world.attempt_kind[attempt], world.flight_bytes[flight]
+    kind = PEER if kind == STAND_IN else kind
     world.totals[PACKED] += world.attempt_packed[attempt]
     estimates.note_delay(world, rules, attempt, now, True)
     estimates.note_latency(world, attempt, now - world.attempt_started[attempt])
-    if kind != ORIGIN:
-        estimates.note_slow(world, rules, host, world.attempt_source[attempt], now)
     is_slow = keeps_of_slow(world, rules, attempt, host, now)
     if kind == ORIGIN:
         _count_origin(world, flight, attempt, content, amount)
@@ -386,6 +386,9 @@ def check_clocks(world: World, rules: Rules, now: float) -> None:
         is_origin = world.attempt_kind[attempt] == ORIGIN
         if now >= world.attempt_until[attempt]:
             world.totals[TIMEOUTS] += 1
+            if not is_origin:
+                time = now - world.attempt_started[attempt]
+                slow_looks.note_silence(world, rules, world.attempt_row[attempt], time, now)
             failed(world, rules, attempt, now, True, False)
             continue
         may_hedge = rules.hedge_enabled and (rules.load_aware or not is_origin)

@@ -5,34 +5,35 @@ Follows ``crates/readpath`` (``placement.rs``, ``steering.rs``).
 
 from sim.compiled import compiled
 from sim.estimates import (
+    DRASTIC,
+    LASTING,
+    LOADED,
     beside_others,
     estimate,
     is_fresh,
     is_loaded,
     is_origin_calm,
     is_own_link_slow,
+    look_at,
+    may_stand_in,
     note_slow,
     row_of,
-    slow_for,
-    slow_from,
 )
 from sim.rules import Rules
 from sim.world import (
     BYPASSES,
     LINE,
-    NEVER,
     ORIGIN,
     PASSED_OVER,
     PEER,
     PREVIOUS,
     SLOW_LINKS,
+    STAND_IN,
     Ints,
     World,
 )
 
-_BYPASS_TOKENS_MAX = 16.0
 _TRIAL_INTERVAL = 2.0
-_FAR_SLOWER = 4.0
 
 
 @compiled
@@ -70,46 +71,77 @@ def make_plan(world: World, rules: Rules, flight: int) -> None:
 
 @compiled
 def _add_peers(world: World, rules: Rules, flight: int, line: Ints) -> None:
-    """Add the peers before this host and the origin; loaded ones come after the origin."""
+    """Add the peers before this host and the origin, in the order that their loads leave."""
     host, now = world.flight_host[flight], world.clock[0]
     count = 0
     while count < min(LINE, rules.candidates_max) and line[count] >= 0 and line[count] != host:
         count += 1
-    steers = rules.load_aware and count > 0
-    if steers:
-        tokens = world.bypass_tokens[host] + rules.bypass_share
-        world.bypass_tokens[host] = min(_BYPASS_TOKENS_MAX, tokens)
+    passed = 0
+    if rules.load_aware and count > 0:
         if is_own_link_slow(world, rules, host, now):
             world.totals[SLOW_LINKS] += 1
             if _tries_origin(world, rules, host, now):
                 _add(world, flight, len(world.is_alive), ORIGIN)
-            steers = False
         else:
-            steers = _may_steer(world, rules, host, line, count, now)
+            passed = _steer(world, rules, flight, line, count, now)
     for index in range(count):
-        if not steers or not is_loaded(world, rules, host, line[index], now):
+        if not passed >> index & 1:
             _add(world, flight, line[index], PEER)
     if world.flight_planned[flight] == 0 or world.flight_kinds[flight, 0] != ORIGIN:
         _add(world, flight, len(world.is_alive), ORIGIN)
-    if steers:
-        _add_loaded(world, rules, flight, line, count, now)
+    for index in range(count):
+        if passed >> index & 1:
+            world.totals[PASSED_OVER] += 1
+            _add(world, flight, line[index], PEER)
 
 
 @compiled
-def _add_loaded(
-    world: World, rules: Rules, flight: int, line: Ints, count: int, now: float
-) -> None:
-    """Add the peers that are passed over, and choose one of them to be probed."""
+def _steer(world: World, rules: Rules, flight: int, line: Ints, count: int, now: float) -> int:
+    """Return which peers come after the origin, as bits; add who is asked before all others."""
     host = world.flight_host[flight]
+    loaded, lasting, drastic, everybody = 0, 0, 0, (1 << count) - 1
+    free = -1
     for index in range(count):
-        if is_loaded(world, rules, host, line[index], now):
-            world.totals[PASSED_OVER] += 1
-            _add(world, flight, line[index], PEER)
-            row = row_of(world, host, line[index])
-            is_due = now >= world.probe_at[row] and not world.view_all_slow[host]
-            if world.flight_probe[flight] < 0 and is_due:
-                world.probe_at[row] = now + rules.probe_interval
-                world.flight_probe[flight] = line[index]
+        found = look_at(world, rules, host, line[index], now)
+        loaded |= (1 if found & LOADED else 0) << index
+        lasting |= (1 if found & LASTING else 0) << index
+        drastic |= (1 if found & DRASTIC else 0) << index
+        if free < 0 and not found & LOADED:
+            free = index
+    if loaded == 0:
+        return 0
+    if free == 0:
+        return lasting  # no hedge shall wait for these
+    if free > 0:
+        before = (1 << free) - 1
+        if lasting & before != before:
+            # Perhaps they are slow because the chunk is cold: nobody else reads the origin for it.
+            if may_stand_in(world, rules, host, line[free], now):
+                _add(world, flight, line[free], STAND_IN)
+            return 0
+    else:
+        is_calm = is_origin_calm(world, rules, host, now)
+        if lasting != everybody or not (is_calm or drastic == everybody):
+            return 0
+        world.totals[BYPASSES] += 1
+    _choose_probe(world, rules, flight, line, loaded, now)
+    return loaded
+
+
+@compiled
+def _choose_probe(
+    world: World, rules: Rules, flight: int, line: Ints, loaded: int, now: float
+) -> None:
+    """Choose one of the peers that are passed over to be probed."""
+    host = world.flight_host[flight]
+    if world.view_all_slow[host]:
+        return
+    for index in range(len(line)):
+        row = row_of(world, host, line[index]) if loaded >> index & 1 else -1
+        if row >= 0 and now >= world.probe_at[row]:
+            world.probe_at[row] = now + rules.probe_interval
+            world.flight_probe[flight] = line[index]
+            return
 
 
 @compiled
@@ -120,29 +152,6 @@ def _tries_origin(world: World, rules: Rules, host: int, now: float) -> bool:
     if is_fresh(world, rules, row, now) or now - known_at < _TRIAL_INTERVAL:
         return False
     world.trial_at[host] = now
-    return True
-
-
-@compiled
-def _may_steer(world: World, rules: Rules, host: int, line: Ints, count: int, now: float) -> bool:
-    """Return whether loaded peers may be passed over: for another peer, or for the origin."""
-    lasting, least, is_any_free = True, NEVER, False
-    for index in range(count):
-        peer = line[index]
-        row = row_of(world, host, peer)
-        is_slow = note_slow(world, rules, host, peer, now)
-        lasting = lasting and is_slow and slow_for(world, rules, row, now) >= rules.loaded_lasting
-        least = min(least, estimate(world, row, now))
-        is_any_free = is_any_free or not is_loaded(world, rules, host, peer, now)
-    if is_any_free:
-        return True
-    is_calm = is_origin_calm(world, rules, host, now)
-    is_far_slower = least > _FAR_SLOWER * slow_from(world, rules, host, now)
-    if not (lasting and (is_calm or is_far_slower)):
-        if not is_calm or (rules.bypass_share < 1 and world.bypass_tokens[host] < 1.0):
-            return False
-        world.bypass_tokens[host] -= 1.0
-    world.totals[BYPASSES] += 1
     return True
 
 
@@ -171,13 +180,15 @@ def origin_place(world: World, flight: int) -> int:
 
 @compiled
 def keeps_of_slow(world: World, rules: Rules, attempt: int, host: int, now: float) -> bool:
-    """Return whether what came is kept because the peer it came from, or this host, is slow."""
+    """Take what came for a look; return whether it is kept as its peer, or this host, is slow."""
     if not rules.load_aware:
         return False
+    is_slow = False
+    if world.attempt_kind[attempt] != ORIGIN:
+        is_slow = note_slow(world, rules, host, world.attempt_row[attempt], now)
     if is_own_link_slow(world, rules, host, now):
         return True
-    time = estimate(world, world.attempt_row[attempt], now)
-    if world.attempt_kind[attempt] == ORIGIN or time <= slow_from(world, rules, host, now):
+    if not is_slow:
         return False
     tokens = world.keep_slow[host] + rules.keep_slow_rate * (now - world.keep_slow_at[host])
     tokens = min(rules.keep_slow_max, tokens)

@@ -50,15 +50,19 @@ class Rules(NamedTuple):
     loaded_looks: int
     """And so many looks in a row that found it slow."""
     loaded_lasting: float
-    """Seconds after which a slow peer counts as loaded whether it stands out or not."""
+    """Seconds after which a slow peer counts as loaded whether it stands out or not, and others
+    may read the origin in its place."""
+    recovered_looks: int
+    """Good looks in a row that end such a load; one ends what has not lasted so long."""
+    stand_in_age: float
+    """Only a peer that has answered within so many seconds is asked for what it holds in place of
+    one that is loaded for a moment."""
     slack_min: float
     slack_max: float
     probe_interval: float
     origin_calm_ratio: float
     """0, or: the origin takes the place of loaded peers only while it answers within so many times
     what it takes at best."""
-    bypass_share: float
-    """1, or: at most this share of the fetches goes to the origin in place of loaded peers."""
     own_link: bool
     """Whether a host that finds all its sources slow takes its own link for full: it then fetches
     nothing twice and keeps everything."""

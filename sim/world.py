@@ -43,6 +43,8 @@ known of a peer is one for all."""
 
 # What a source is; also the tier of what came from it.
 LOCAL, PEER, PREVIOUS, ORIGIN = 0, 1, 2, 3
+STAND_IN = 4
+"""A peer that is asked for what it holds only; what it gives counts as a peer's."""
 
 # Why a chunk that some host held was read from the origin again.
 AGAIN_OTHER, AGAIN_HEDGE, AGAIN_REMAP = 0, 1, 2
@@ -213,6 +215,12 @@ class World(NamedTuple):
     slow_since: Floats32
     slow_seen: Floats32
     slow_looks: Ints
+    slow_good: Ints
+    peers_slow_since: Floats32
+    peers_slow_seen: Floats32
+    peers_slow_looks: Ints
+    peers_slow_good: Ints
+    answered_at: Floats32
     answers: Ints
     interval: Floats32
     attempt_answers: Ints
@@ -234,7 +242,6 @@ class World(NamedTuple):
     slow_link_since: Floats
     slow_link_seen: Floats
     view_buffer: Floats
-    bypass_tokens: Floats
     trial_at: Floats
     keep_slow: Floats
     keep_slow_at: Floats
@@ -377,7 +384,11 @@ def make(
         host_histogram=ints(hosts, BUCKETS), host_samples=ints(hosts),
         delay=floats32(sources), delay_at=floats32(sources), usual=floats32(sources),
         slow_since=np.full(sources, -1.0, np.float32), slow_seen=floats32(sources),
-        slow_looks=ints(sources), answers=ints(sources), interval=floats32(sources),
+        slow_looks=ints(sources), slow_good=ints(sources),
+        peers_slow_since=np.full(hosts, -1.0, np.float32), peers_slow_seen=floats32(hosts),
+        peers_slow_looks=ints(hosts), peers_slow_good=ints(hosts),
+        answered_at=np.full(sources, -NEVER, np.float32), answers=ints(sources),
+        interval=floats32(sources),
         attempt_answers=ints(attempts),
         probe_at=floats32(sources), underway=ints(sources),
         oldest=np.full(sources, -1, np.int32), newest=np.full(sources, -1, np.int32),
@@ -387,7 +398,7 @@ def make(
         view_at=np.full(hosts, -1.0), view_median=floats(hosts),
         view_slow=np.zeros(hosts, np.uint8), view_all_slow=np.zeros(hosts, np.uint8),
         slow_link_since=floats(hosts), slow_link_seen=floats(hosts), view_buffer=floats(hosts + 1),
-        bypass_tokens=np.full(hosts, 4.0), trial_at=np.full(hosts, -NEVER),
+        trial_at=np.full(hosts, -NEVER),
         keep_slow=np.full(hosts, 1024.0), keep_slow_at=floats(hosts),
         penalty_until=np.zeros(pairs, np.float32), penalty_strikes=np.zeros(pairs, np.uint8),
         hedge_tokens=floats(hosts),

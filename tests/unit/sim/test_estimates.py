@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim import estimates
+from sim import estimates, slow_looks
 from sim.run import Run, prepare
 from sim.world import ORIGIN, PEER
 from tests.unit.sim.small_runs import case
@@ -106,6 +106,17 @@ def test_own_link_is_not_slow_where_the_origin_stands_out(run: Run) -> None:
     assert not estimates.is_own_link_slow(run.handle, run.rules, 0, NOW)
 
 
+def test_origin_faster_than_a_full_link_stands_out_sooner(run: Run) -> None:
+    for peer in (1, 2, 3):
+        know(run, peer, 0.018, 0.001)
+    know(run, ORIGIN_HOST, 0.006, 0.002)
+    assert estimates.is_own_link_slow(run.handle, run.rules, 0, NOW), "by 3, not by 4"
+    for peer in (1, 2, 3):
+        know(run, peer, 0.012, 0.001)
+    know(run, ORIGIN_HOST, 0.0045, 0.0015)
+    assert not estimates.is_own_link_slow(run.handle, run.rules, 0, NOW), "by 2.67, not by 2.5"
+
+
 def test_what_is_old_says_nothing_of_the_own_link(run: Run) -> None:
     know(run, 1, 0.05, 0.001)
     for peer in (2, 3):
@@ -131,7 +142,8 @@ LOOKS_PER_SECOND = 100
 def seen_slow(run: Run, peer: int, since: float, until: float) -> None:
     """Let host 0 look at a peer again and again."""
     for step in range(round((until - since) * LOOKS_PER_SECOND) + 1):
-        estimates.note_slow(run.handle, run.rules, 0, peer, since + step / LOOKS_PER_SECOND)
+        row = estimates.row_of(run.handle, 0, peer)
+        estimates.note_slow(run.handle, run.rules, 0, row, since + step / LOOKS_PER_SECOND)
 
 
 def test_peer_that_stands_out_is_loaded_after_a_while(run: Run) -> None:
@@ -150,50 +162,91 @@ def test_slow_peers_are_loaded_in_the_end_even_if_none_stands_out(run: Run) -> N
     for peer in (1, 2, 3):
         know(run, peer, 0.1, 0.05, at=NOW + 1)
     know(run, ORIGIN_HOST, 0.002, 0.002, at=NOW + 1)
-    seen_slow(run, 1, NOW, NOW + 0.45)
-    assert not estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 0.45)
-    seen_slow(run, 1, NOW + 0.45, NOW + 0.55)
-    assert estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 0.55)
+    seen_slow(run, 1, NOW, NOW + 0.95)
+    assert not estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 0.95)
+    seen_slow(run, 1, NOW + 0.95, NOW + 1.05)
+    assert estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 1.05)
 
 
 def test_few_looks_make_no_load(run: Run) -> None:
-    know(run, 1, 0.1, 0.001)
+    row = know(run, 1, 0.1, 0.001)
     for peer in (2, 3, 4):
         know(run, peer, 0.001, 0.001)
     know(run, ORIGIN_HOST, 0.002, 0.002)
-    for step in range(7):
-        estimates.note_slow(run.handle, run.rules, 0, 1, NOW + step)
-    assert not estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 6)
-    estimates.note_slow(run.handle, run.rules, 0, 1, NOW + 6)
-    assert estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 6)
+    for step in range(3):
+        estimates.note_slow(run.handle, run.rules, 0, row, NOW + step)
+    assert not estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 2)
+    estimates.note_slow(run.handle, run.rules, 0, row, NOW + 3)
+    assert estimates.is_loaded(run.handle, run.rules, 0, 1, NOW + 3)
 
 
-def test_fetch_that_is_overtaken_late_is_enough(run: Run) -> None:
+def good_look(run: Run, row: int, at: float) -> bool:
+    return bool(slow_looks.note_look(run.handle, run.rules, 0, row, False, at))
+
+
+def test_one_good_look_ends_a_moment_and_four_end_a_load(run: Run) -> None:
+    row = know(run, 1, 0.5, 0.001, at=NOW + 2)
+    seen_slow(run, 1, NOW, NOW + 0.9)
+    assert not good_look(run, row, NOW + 0.9)
+    assert slow_looks.slow_for(run.handle, run.rules, row) < 0
+    seen_slow(run, 1, NOW + 1, NOW + 2)
+    for _ in range(3):
+        assert good_look(run, row, NOW + 2)
+    assert slow_looks.slow_for(run.handle, run.rules, row) == pytest.approx(1.0, abs=1e-4)
+    assert not good_look(run, row, NOW + 2)
+
+
+def test_where_all_peers_were_slow_each_of_them_is_loaded(run: Run) -> None:
+    for peer in (1, 2, 3):
+        know(run, peer, 0.1, 0.05, at=NOW + 1)
+    know(run, ORIGIN_HOST, 0.002, 0.002, at=NOW + 1)
+    for step in range(40):
+        row = estimates.row_of(run.handle, 0, 1 + step % 2)
+        estimates.note_slow(run.handle, run.rules, 0, row, NOW + step / 30)
+    run.world.slow_looks[estimates.row_of(run.handle, 0, 3)] = 0
+    assert estimates.is_loaded(run.handle, run.rules, 0, 3, NOW + 1.3), "never looked at"
+
+
+def test_fetch_without_an_answer_is_a_load(run: Run) -> None:
     row = know(run, 1, 0.5, 0.001)
     ask(run, 0, 1, NOW - 0.2)
     estimates.note_overtaken(run.handle, run.rules, 0, NOW)
-    assert estimates.slow_for(run.handle, run.rules, row, NOW) == 0
+    assert slow_looks.slow_for(run.handle, run.rules, row) < 0
     ask(run, 1, 1, NOW - 0.4)
     estimates.note_overtaken(run.handle, run.rules, 1, NOW)
-    assert estimates.slow_for(run.handle, run.rules, row, NOW) == pytest.approx(0.4, rel=0.01)
+    assert slow_looks.slow_for(run.handle, run.rules, row) == pytest.approx(1.0, abs=1e-4)
+    slow_looks.note_silence(run.handle, run.rules, row, 2.0, NOW + 1)
+    assert slow_looks.slow_for(run.handle, run.rules, row) == pytest.approx(2.0, abs=1e-4)
 
 
 def test_gap_without_a_look_begins_anew(run: Run) -> None:
     row = know(run, 1, 0.5, 0.001)
     seen_slow(run, 1, NOW, NOW + 0.5)
-    assert estimates.slow_for(run.handle, run.rules, row, NOW + 0.5) == pytest.approx(0.5)
+    assert slow_looks.slow_for(run.handle, run.rules, row) == pytest.approx(0.5, abs=1e-4)
     know(run, 1, 0.5, 0.001, at=NOW + 12)
     seen_slow(run, 1, NOW + 12, NOW + 12.3)
-    assert estimates.slow_for(run.handle, run.rules, row, NOW + 12.3) == pytest.approx(0.3)
+    assert slow_looks.slow_for(run.handle, run.rules, row) == pytest.approx(0.3, abs=1e-4)
 
 
-def test_nobody_is_loaded_while_the_own_link_is_full(run: Run) -> None:
+def test_what_is_known_already_is_no_look(run: Run) -> None:
+    row = know(run, 1, 0.5, 0.001)
+    know(run, ORIGIN_HOST, 0.002, 0.002)
+    for _ in range(10):
+        assert estimates.look_at(run.handle, run.rules, 0, 1, NOW) == estimates.FREE
+    assert run.world.slow_looks[row] == 0
+    ask(run, 0, 1, NOW - 1.0)
+    for _ in range(10):
+        estimates.look_at(run.handle, run.rules, 0, 1, NOW)
+    assert run.world.slow_looks[row] == 10, "what is under way waits longer still"
+
+
+def test_loaded_peers_among_slow_ones_do_not_hide_that_the_own_link_is_full(run: Run) -> None:
     for peer in (1, 2, 3):
         know(run, peer, 0.05, 0.001)
     know(run, 4, 0.9, 0.001)
     know(run, ORIGIN_HOST, 0.06, 0.002)
     seen_slow(run, 4, NOW - 2, NOW)
-    assert not estimates.is_loaded(run.handle, run.rules, 0, 4, NOW)
+    assert estimates.is_own_link_slow(run.handle, run.rules, 0, NOW)
 
 
 def test_hedge_of_a_calm_origin_waits_for_what_is_under_way(run: Run) -> None:
@@ -205,6 +258,7 @@ def test_hedge_of_a_calm_origin_waits_for_what_is_under_way(run: Run) -> None:
     assert unknown == run.rules.hedge_max, "nothing says that the peer is loaded"
     row = int(run.world.attempt_row[0])
     run.world.slow_since[row], run.world.slow_looks[row] = NOW - 1, 20
+    run.world.slow_seen[row] = NOW
     alone = estimates.hedge_delay(run.handle, run.rules, 0, NOW)
     assert alone == pytest.approx(0.04, rel=0.01)
     ask(run, 1, 1, NOW)

@@ -7,9 +7,9 @@ import pytest
 
 from sim import estimates, flights, plans
 from sim.run import Run, prepare, run_case
-from sim.world import BYPASSES, LINE, ORIGIN, PEER
+from sim.world import BYPASSES, LINE, ORIGIN, PEER, STAND_IN
 from tests.unit.sim.small_runs import case
-from tests.unit.sim.test_estimates import NOW, ORIGIN_HOST, know, seen_slow
+from tests.unit.sim.test_estimates import NOW, ORIGIN_HOST, ask, know, seen_slow
 
 
 @pytest.fixture
@@ -61,18 +61,77 @@ def test_origin_takes_the_place_of_loaded_peers(run: Run) -> None:
     assert run.world.totals[BYPASSES] == 1
 
 
-def test_short_loads_bypass_out_of_a_budget(run: Run) -> None:
-    for peer in (1, 2):
+def burden(run: Run, *peers: int) -> None:
+    """Let peers have been slow for a moment."""
+    for peer in peers:
         know(run, peer, 0.2, 0.001)
         seen_slow(run, peer, NOW - 0.4, NOW)
-    bypassed = sum(plan(run)[0] == (ORIGIN_HOST, ORIGIN) for _ in range(40))
-    assert 4 <= bypassed <= 6, "4 at the start and one in twenty"
+
+
+def test_short_loads_leave_the_line_as_it_is(run: Run) -> None:
+    burden(run, 1, 2)
+    assert plan(run) == LINE_FIRST
+    assert run.world.totals[BYPASSES] == 0
+
+
+def test_next_in_line_is_asked_first_for_what_it_holds_while_a_load_is_young(run: Run) -> None:
+    burden(run, 1)
+    assert plan(run) == LINE_FIRST, "it has never answered"
+    row = estimates.row_of(run.handle, 0, 2)
+    run.world.answered_at[row] = NOW - 9
+    assert plan(run) == [(2, STAND_IN), *LINE_FIRST]
+    run.world.answered_at[row] = NOW - 11
+    assert plan(run) == LINE_FIRST, "long ago"
+
+
+def test_stand_in_has_nobody_waiting(run: Run) -> None:
+    burden(run, 1)
+    run.world.answered_at[estimates.row_of(run.handle, 0, 2)] = NOW
+    ask(run, 0, 2, NOW - 0.006)
+    assert plan(run) == LINE_FIRST
+
+
+def test_stand_in_reads_nothing_from_the_origin(run: Run) -> None:
+    run.world.flight_host[:] = 0
+    burden(run, 1)
+    run.world.answered_at[estimates.row_of(run.handle, 0, 2)] = NOW
+    run.world.has[3, 0] = 0
+    flight = flights.new_flight(run.handle, run.rules, 0, 0, 65536.0, NOW)
+    run.world.flight_wanted[flight] = 1
+    flights.ask_next(run.handle, run.rules, flight, NOW, False)
+    attempt = int(run.world.flight_attempts[flight, 0])
+    assert (run.world.attempt_source[attempt], run.world.attempt_kind[attempt]) == (2, STAND_IN)
+    assert not flights.answered(run.handle, run.rules, attempt, NOW)
+    assert run.world.flight_of[2, 0] < 0, "it does not fetch it for us"
+    assert run.world.flight_running[flight] == 0
+
+
+def test_load_behind_a_free_owner_comes_after_the_origin(run: Run) -> None:
+    burden(run, 2)
+    assert plan(run) == LINE_FIRST
+    overload(run, 2)
+    assert plan(run) == [(1, PEER), (ORIGIN_HOST, ORIGIN), (2, PEER)]
+    assert not run.world.probe_at.any(), "nobody is probed"
+
+
+def test_what_came_from_the_origin_is_kept_by_whoever_read_it(run: Run) -> None:
+    for kind, is_kept in ((PEER, 0), (ORIGIN, 1)):
+        flight = flights.new_flight(run.handle, run.rules, 0, 0, 65536.0, NOW)
+        run.world.flight_wanted[flight] = 1
+        run.world.flight_attempts[flight] = -1
+        source = ORIGIN_HOST if kind == ORIGIN else 1
+        flights._start_attempt(run.handle, run.rules, flight, source, kind, False, NOW)
+        run.world.ghost[0, 0] = 0
+        flights.arrived(
+            run.handle, run.rules, int(run.world.flight_attempts[flight, 0]), NOW + 0.001
+        )
+        assert run.world.has[0, 0] == is_kept
 
 
 def test_origin_that_is_busy_takes_nobodys_place(run: Run) -> None:
     for peer in (1, 2):
-        know(run, peer, 0.2, 0.001)
-        seen_slow(run, peer, NOW - 0.4, NOW)
+        know(run, peer, 0.1, 0.001)
+        seen_slow(run, peer, NOW - 2, NOW)
     know(run, ORIGIN_HOST, 0.02, 0.002)
     assert plan(run) == LINE_FIRST
 
