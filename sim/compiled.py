@@ -23,9 +23,11 @@ _COMPILED_MODULES = (
     "world",
     "rules",
     "events",
+    "slow_looks",
     "estimates",
     "transfers",
     "plans",
+    "stores",
     "flights",
     "kernel",
 )
