@@ -26,8 +26,15 @@ const HOSTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 /// Loaded owners, their load, and how long boots may take in terms of those with a local cache. What is
 /// learnt in the first second of a boot of three costs something; and where all owners are slow, but no
 /// slower than a storm makes them, the origin must not be asked, and a cache of one's own wins.
-const CASES: [(usize, f64, f64); 5] =
-    [(8, 0.0, 0.9), (1, 0.95, 1.05), (4, 0.9, 1.45), (8, 0.8, 2.2), (8, 0.95, 1.5)];
+const CASES: [(usize, f64, f64); 7] = [
+    (8, 0.0, 0.9),
+    (1, 0.95, 1.05),
+    (2, 0.95, 1.5),
+    (4, 0.9, 1.45),
+    (8, 0.8, 2.2),
+    (8, 0.9, 3.4),
+    (8, 0.95, 1.5),
+];
 const CHUNKS: usize = 1600;
 /// Ten times three seconds.
 const LONG_BOOT_IMAGES: u8 = 10;
