@@ -76,7 +76,8 @@ OPTIONS = [
         help=(
             "Seconds that a chunk takes at least over a link that is full: some ten times what it "
             "takes over this host's link when nothing else is on it. 0.005 fits 64 KiB chunks and "
-            "1 Gb/s; slower links or larger chunks need more."
+            "1 Gb/s; slower links or larger chunks need more. Where it is longer, so is the time "
+            "for which peers must be slow before they are passed over."
         ),
     ),
     cfg.BoolOpt(

@@ -92,10 +92,14 @@ pub const LOADED_SLACK_MIN_RATIO: f64 = 0.2;
 pub const STANDS_OUT_RATIO: f64 = 4.0;
 /// For so long must each look find a peer slow before it counts as loaded: a convoy is over sooner.
 pub const LOADED_AFTER: Duration = Duration::from_millis(300);
+/// And for as many times `slow_fetch`, where that is longer: over slow links convoys last.
+pub const LOADED_AFTER_FETCHES: u32 = 60;
 /// And so many answers in a row.
 pub const LOADED_LOOKS_MIN: u32 = 4;
 /// After which it counts as loaded even where all peers are, and others may read the origin in its place.
 pub const LASTING_AFTER: Duration = Duration::from_secs(1);
+/// Or as many times `slow_fetch`, where that is longer.
+pub const LASTING_AFTER_FETCHES: u32 = 200;
 /// From then on so many good looks in a row make it well again, not one.
 pub const RECOVERED_LOOKS: u32 = 4;
 /// Only a peer that has answered within this time is asked in place of an owner loaded for a moment.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
 use crate::peer_latencies::PeerLatency;
-use crate::slow_looks::SlowLooks;
+use crate::slow_looks::{SlowLooks, SlowTimes};
 use crate::source_delay::{Current, SourceDelay};
 use crate::{jitter, limits};
 
@@ -42,6 +42,7 @@ pub(crate) struct PeerHealth {
     pub(crate) preload_permits: Arc<Semaphore>,
     /// How long it takes for one chunk.
     pub(crate) delay: Arc<SourceDelay>,
+    times: SlowTimes,
     inner: Mutex<Inner>,
 }
 
@@ -58,18 +59,19 @@ struct Inner {
 }
 
 impl PeerHealth {
-    fn new(name: &str, inflight_max: usize) -> PeerHealth {
+    fn new(name: &str, inflight_max: usize, times: SlowTimes) -> PeerHealth {
         PeerHealth {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
             preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
             delay: Arc::default(),
+            times,
             inner: Mutex::new(Inner {
                 state: PeerState::Trusted,
                 latency: LatencyWindow::new(),
                 answers: (0, None),
                 probe: (None, 0),
-                slow: SlowLooks::default(),
+                slow: SlowLooks::new(times),
             }),
         }
     }
@@ -141,7 +143,7 @@ impl PeerHealth {
     pub(crate) fn overtaken(&self, time: Duration, now: Instant) {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
-        if time >= limits::LOADED_AFTER {
+        if time >= self.times.loaded_after {
             inner.slow.note_silence(time, now);
         }
     }
@@ -211,11 +213,12 @@ impl PeerHealth {
 pub(crate) struct PeerTable {
     peers: RwLock<HashMap<String, Arc<PeerHealth>>>,
     inflight_max: usize,
+    times: SlowTimes,
 }
 
 impl PeerTable {
-    pub(crate) fn new(inflight_max: usize) -> PeerTable {
-        PeerTable { peers: RwLock::default(), inflight_max }
+    pub(crate) fn new(inflight_max: usize, times: SlowTimes) -> PeerTable {
+        PeerTable { peers: RwLock::default(), inflight_max, times }
     }
 
     /// Returns what is known of a peer.
@@ -230,7 +233,7 @@ impl PeerTable {
         }
         peers
             .entry(name.to_owned())
-            .or_insert_with(|| Arc::new(PeerHealth::new(name, self.inflight_max)))
+            .or_insert_with(|| Arc::new(PeerHealth::new(name, self.inflight_max, self.times)))
             .clone()
     }
 
@@ -264,9 +267,13 @@ mod tests {
     const TRIAL: Duration = Duration::from_secs(2);
     const HOUR: Duration = Duration::from_secs(3600);
 
+    fn peer() -> PeerHealth {
+        PeerHealth::new("a", 1, SlowTimes::of(Duration::from_millis(5)))
+    }
+
     #[test]
     fn test_failed_peer_is_left_alone_for_a_growing_time() {
-        let peer = PeerHealth::new("a", 1);
+        let peer = peer();
         let mut now = Instant::now();
         let mut last = Duration::ZERO;
         for _ in 0..4 {
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn test_lying_peer_is_left_alone_for_the_penalty() {
-        let peer = PeerHealth::new("a", 1);
+        let peer = peer();
         let now = Instant::now();
         peer.lied(now, HOUR);
         assert!(!peer.admit(now + HOUR - Duration::from_secs(1), TRIAL));
@@ -295,7 +302,7 @@ mod tests {
 
     #[test]
     fn test_slow_for_counts_unbroken_looks_only() {
-        let peer = PeerHealth::new("a", 1);
+        let peer = peer();
         let start = Instant::now();
         let second = Duration::from_secs(1);
         assert_eq!(peer.slow_for(), None);
@@ -321,7 +328,7 @@ mod tests {
 
     #[test]
     fn test_timed_out_peer_is_slow_for_long_and_penalised() {
-        let peer = PeerHealth::new("a", 1);
+        let peer = peer();
         let now = Instant::now();
         assert!(!peer.has_answered_within(HOUR, now), "never");
         peer.answered(Duration::from_millis(1));
@@ -334,7 +341,7 @@ mod tests {
 
     #[test]
     fn test_hedge_delay_stays_within_its_bounds() {
-        let peer = PeerHealth::new("a", 1);
+        let peer = peer();
         let (min, max) = (Duration::from_millis(20), Duration::from_millis(200));
         assert_eq!(peer.hedge_delay(min, max), max, "nothing known yet");
         for _ in 0..100 {

@@ -38,10 +38,11 @@ mod tests {
     use super::*;
     use crate::limits;
     use crate::peer_health::PeerTable;
+    use crate::slow_looks::SlowTimes;
 
     #[test]
     fn test_busiest_come_first_and_no_more_than_asked_for() {
-        let table = PeerTable::new(1);
+        let table = PeerTable::new(1, SlowTimes::of(Duration::from_millis(5)));
         for (name, answers) in [("few", 1), ("b", 50), ("many", 900), ("a", 50), ("none", 0)] {
             let peer = table.get(name);
             (0..answers).for_each(|_| peer.answered(Duration::from_millis(3)));

@@ -184,10 +184,13 @@ impl Placement {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use acstor_ring::{Host, RingBuilder};
     use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId, ManifestBuilder, PackId};
 
     use super::*;
+    use crate::slow_looks::SlowTimes;
 
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -232,10 +235,14 @@ mod tests {
         builder.finish().unwrap()
     }
 
+    fn peer_table() -> PeerTable {
+        PeerTable::new(4, SlowTimes::of(Duration::from_millis(5)))
+    }
+
     #[test]
     fn test_oid_span_sends_neighbours_to_one_owner() {
         let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
-        let peers = PeerTable::new(4);
+        let peers = peer_table();
         let disk = manifest(3, 64 * 16, |index| index % 16 < 3);
         for rule in
             [PlacementRule::Oid { span_chunks: 16 }, PlacementRule::Digest { span_chunks: 16 }]
@@ -271,7 +278,7 @@ mod tests {
     #[test]
     fn test_plan_is_the_same_line_seen_from_every_host() {
         let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
-        let peers = PeerTable::new(4);
+        let peers = peer_table();
         for number in 0..100u64 {
             let oid = Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let seen: Vec<String> = NAMES
@@ -290,7 +297,7 @@ mod tests {
     fn test_plan_without_a_ring_is_the_origin() {
         let rings = Arc::new(RingHandle::empty());
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
-        let plan = placement.plan(Oid(1), &PeerTable::new(4));
+        let plan = placement.plan(Oid(1), &peer_table());
         assert!(plan.peers.is_empty() && plan.previous.is_empty() && !plan.is_owner);
     }
 
@@ -299,7 +306,7 @@ mod tests {
         let rings = Arc::new(RingHandle::new(ring(1, [0, 1, 1, 1])));
         rings.set(ring(2, [1, 1, 1, 1])).unwrap();
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
-        let peers = PeerTable::new(4);
+        let peers = peer_table();
         let mut owned = 0;
         for number in 0..1000u64 {
             let plan = placement.plan(Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)), &peers);
@@ -321,7 +328,7 @@ mod tests {
         rings.set(ring(4, [0, 0, 0, 1])).unwrap();
         rings.set(ring(5, [1, 0, 0, 0])).unwrap();
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
-        let plan = placement.plan(Oid(7), &PeerTable::new(4));
+        let plan = placement.plan(Oid(7), &peer_table());
         let names: Vec<&str> = plan.previous.iter().map(|owner| &*owner.health.name).collect();
         assert_eq!(names, ["d", "b", "c"]);
     }
@@ -340,7 +347,7 @@ mod tests {
         let rings = Arc::new(RingHandle::new(ring(1, [0, 0, 1, 0])));
         rings.set(ring(2, [1, 0, 1, 1])).unwrap();
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
-        let peers = PeerTable::new(4);
+        let peers = peer_table();
         assert_eq!(placement.threshold(), Threshold::ANY);
         let plans = |placement: &Placement| -> Vec<Plan> {
             let spread = |number: u64| Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -29,6 +29,7 @@ use crate::pins::PinTable;
 use crate::placement::Placement;
 use crate::preload::PreloadTable;
 use crate::recent::RecentCache;
+use crate::slow_looks::SlowTimes;
 use crate::sources::Sources;
 use crate::steering::Steering;
 use crate::token_bucket::TokenBucket;
@@ -111,7 +112,7 @@ impl ReadPath {
             inserter,
             ghosts: GhostTable::new(limits::GHOST_ENTRIES),
             peers: seams.peers,
-            peer_table: PeerTable::new(config.peer_inflight_max),
+            peer_table: PeerTable::new(config.peer_inflight_max, SlowTimes::of(config.slow_fetch)),
             placement: Placement::new(seams.rings.clone(), &config),
             origin: OriginPool::new(queue, runtime.clone()),
             flights: Arc::new(FlightTable::new()),

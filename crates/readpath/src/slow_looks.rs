@@ -6,12 +6,32 @@ use tokio::time::Instant;
 
 use crate::limits;
 
+/// How long looks must find something slow before that means something, on this host's links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlowTimes {
+    /// Until a peer that stands out counts as loaded.
+    pub(crate) loaded_after: Duration,
+    /// Until any does, and others may read the origin in its place.
+    pub(crate) lasting_after: Duration,
+}
+
+impl SlowTimes {
+    /// Of links over which a chunk takes so long when they are full.
+    pub(crate) fn of(slow_fetch: Duration) -> SlowTimes {
+        SlowTimes {
+            loaded_after: limits::LOADED_AFTER.max(slow_fetch * limits::LOADED_AFTER_FETCHES),
+            lasting_after: limits::LASTING_AFTER.max(slow_fetch * limits::LASTING_AFTER_FETCHES),
+        }
+    }
+}
+
 /// The looks in a row that found something slow.
 ///
-/// Until they have lasted for [`limits::LASTING_AFTER`], one good look ends them: a convoy is not a
+/// Until they have lasted for [`SlowTimes::lasting_after`], one good look ends them: a convoy is not a
 /// load. From then on it takes several in a row: the first answer of a burst over a full link comes early.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SlowLooks {
+    times: SlowTimes,
     streak: Option<Streak>,
 }
 
@@ -33,6 +53,10 @@ impl Streak {
 }
 
 impl SlowLooks {
+    pub(crate) fn new(times: SlowTimes) -> SlowLooks {
+        SlowLooks { times, streak: None }
+    }
+
     /// Notes a look; returns whether what was looked at is slow, or was for so long that one good
     /// look changes nothing.
     pub(crate) fn note(&mut self, is_slow: bool, now: Instant) -> bool {
@@ -46,7 +70,8 @@ impl SlowLooks {
             }
             None if is_slow => Some(Streak { first: now, last: now, count: 1, good: 0 }),
             Some(streak) => {
-                let is_lasting = streak.lasts().is_some_and(|time| time >= limits::LASTING_AFTER);
+                let is_lasting =
+                    streak.lasts().is_some_and(|time| time >= self.times.lasting_after);
                 let good = streak.good + 1;
                 (is_lasting && good < limits::RECOVERED_LOOKS).then_some(Streak { good, ..streak })
             }
@@ -63,7 +88,7 @@ impl SlowLooks {
     /// Notes that there was no answer for `time`: as good as many looks, slow all the while, and a
     /// load however short, or every read would wait as long again.
     pub(crate) fn note_silence(&mut self, time: Duration, now: Instant) {
-        let time = time.max(limits::LASTING_AFTER);
+        let time = time.max(self.times.lasting_after);
         let first = now.checked_sub(time).unwrap_or(now);
         let first = self.streak.map_or(first, |streak| streak.first.min(first));
         self.streak = Some(Streak { first, last: now, count: limits::LOADED_LOOKS_MIN, good: 0 });
@@ -77,8 +102,17 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
+    fn test_times_are_longer_over_slow_links_and_never_shorter() {
+        for (slow_fetch, factor) in [(MILLI, 1), (5 * MILLI, 1), (125 * MILLI, 25)] {
+            let times = SlowTimes::of(slow_fetch);
+            assert_eq!(times.loaded_after, limits::LOADED_AFTER * factor);
+            assert_eq!(times.lasting_after, limits::LASTING_AFTER * factor);
+        }
+    }
+
+    #[test]
     fn test_note_one_good_look_ends_a_moment_and_several_a_load() {
-        let mut looks = SlowLooks::default();
+        let mut looks = SlowLooks::new(SlowTimes::of(5 * MILLI));
         let start = Instant::now();
         for number in 0..limits::LOADED_LOOKS_MIN {
             assert!(looks.note(true, start + number * MILLI));

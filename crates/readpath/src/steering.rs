@@ -31,7 +31,7 @@ use crate::limits;
 use crate::outcome::{Bypass, PeerSkip};
 use crate::peer_health::PeerHealth;
 use crate::placement::{Candidate, Plan};
-use crate::slow_looks::SlowLooks;
+use crate::slow_looks::{SlowLooks, SlowTimes};
 use crate::source_delay::SourceDelay;
 use crate::sources::Sources;
 use crate::sources_now::SourcesNow;
@@ -43,6 +43,7 @@ pub(crate) struct Steering {
     pub(crate) origin: Arc<SourceDelay>,
     /// What a chunk takes at least over a link that is full.
     slow_fetch: Duration,
+    times: SlowTimes,
     /// Nanoseconds that a fetch of one chunk takes where no link is full.
     usual: AtomicU64,
     /// One per chunk that is read from the origin in place of a loaded peer.
@@ -60,23 +61,18 @@ pub(crate) struct Steering {
 #[derive(Clone, Copy, Debug)]
 struct PeerLoad {
     estimate: Duration,
-    /// For how long it has been slow.
-    slow_for: Duration,
     is_loaded: bool,
-}
-
-impl PeerLoad {
-    /// Whether it has been loaded for more than a moment.
-    fn is_lasting(&self) -> bool {
-        self.slow_for >= limits::LASTING_AFTER
-    }
+    /// Whether it has been slow for more than a moment.
+    is_lasting: bool,
 }
 
 impl Steering {
     pub(crate) fn new(slow_fetch: Duration) -> Steering {
+        let times = SlowTimes::of(slow_fetch);
         Steering {
             origin: Arc::default(),
             slow_fetch,
+            times,
             usual: AtomicU64::new(0),
             permits: Arc::new(Semaphore::new(limits::BYPASS_INFLIGHT_MAX)),
             keep_budget: TokenBucket::new(
@@ -86,7 +82,7 @@ impl Steering {
                 limits::KEEP_SLOW_PER_SECOND,
             ),
             sources_now: Mutex::default(),
-            peers_slow: Mutex::default(),
+            peers_slow: Mutex::new(SlowLooks::new(times)),
             origin_trial: Mutex::default(),
         }
     }
@@ -142,7 +138,7 @@ impl Steering {
     /// p99; `None` where the origin is not to be loaded with that.
     pub(crate) fn late_after(&self, peer: &PeerHealth, view: &SourcesNow) -> Option<Duration> {
         let now = Instant::now();
-        let is_slow = peer.slow_for().is_some_and(|time| time >= limits::LOADED_AFTER);
+        let is_slow = peer.slow_for().is_some_and(|time| time >= self.times.loaded_after);
         if !is_slow || view.is_all_slow || !self.is_origin_usual(now) {
             return None;
         }
@@ -199,8 +195,8 @@ impl Sources {
         let is_free = |load: &Option<PeerLoad>| load.is_none_or(|load| !load.is_loaded);
         let outcome = match loads.iter().position(is_free) {
             // No hedge shall wait for one that has been loaded for long or is silent.
-            Some(0) => return self.pass_over(plan, &loads, PeerLoad::is_lasting),
-            Some(free) if !loads[..free].iter().flatten().all(PeerLoad::is_lasting) => {
+            Some(0) => return self.pass_over(plan, &loads, |load| load.is_lasting),
+            Some(free) if !loads[..free].iter().flatten().all(|load| load.is_lasting) => {
                 return self.hold(plan, free, now);
             }
             Some(_) => Bypass::Peer,
@@ -252,7 +248,7 @@ impl Sources {
     /// Whether the origin may take the place of peers that are all loaded.
     fn may_bypass(&self, loads: &[PeerLoad], now: Instant) -> bool {
         let steering = &self.steering;
-        let is_lasting = loads.iter().all(PeerLoad::is_lasting);
+        let is_lasting = loads.iter().all(|load| load.is_lasting);
         let drastic = steering.slow_from(now).mul_f64(limits::DRASTIC_RATIO);
         let is_drastic = loads.iter().all(|load| load.estimate > drastic);
         is_lasting && (is_drastic || steering.is_origin_usual(now))
@@ -294,11 +290,13 @@ impl Sources {
     ) -> Option<PeerLoad> {
         // Where all are, those that were seldom asked are as well.
         let all_slow_for = self.steering.peers_slow.lock().slow_for();
-        let all_slow_for = all_slow_for.filter(|time| *time >= limits::LASTING_AFTER);
+        let all_slow_for = all_slow_for.filter(|time| *time >= self.steering.times.lasting_after);
         let slow_for = peer.slow_for().max(all_slow_for)?;
         let stands_out = estimate > self.steering.stands_out_from(view);
-        let needed = if stands_out { limits::LOADED_AFTER } else { limits::LASTING_AFTER };
-        Some(PeerLoad { estimate, slow_for, is_loaded: slow_for >= needed })
+        let times = self.steering.times;
+        let needed = if stands_out { times.loaded_after } else { times.lasting_after };
+        let is_lasting = slow_for >= times.lasting_after;
+        Some(PeerLoad { estimate, is_loaded: slow_for >= needed, is_lasting })
     }
 
     /// How all sources do together; taken anew every 20 ms.
