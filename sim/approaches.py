@@ -113,9 +113,7 @@ def acstor_rules() -> Rules:
         hedge_origin_factor=4.0,
         loaded_ratio=1.25,
         stands_out=4.0,
-        loaded_after=0.3,
         loaded_looks=4,
-        loaded_lasting=1.0,
         recovered_looks=4,
         stand_in_age=10.0,
         probe_interval=1.0,
@@ -138,6 +136,8 @@ def acstor_rules() -> Rules:
 def _bounds(slow_fetch: float) -> dict[str, float]:
     """Return what ``[readpath] slow_fetch`` scales: the time of a chunk over a full link."""
     return {
+        "loaded_after": max(0.3, 60.0 * slow_fetch),
+        "loaded_lasting": max(1.0, 200.0 * slow_fetch),
         "slack_min": 0.2 * slow_fetch,
         "slack_max": slow_fetch,
         "own_slow_min": 0.4 * slow_fetch,

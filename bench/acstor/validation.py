@@ -20,7 +20,6 @@ from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.tables import grouped, median_of
 from sim import run, scenario
 from sim import tables as sim_tables
-from sim.rules import Rules
 
 MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
             "origin_mb": "origin_mb"}  # fmt: skip
@@ -59,11 +58,7 @@ def scenario_fields(
         )
     read_path: dict[str, Any] = {}
     if approach in ("static-collaborative", "acstor"):
-        read_path = {
-            name: float(value)
-            for name, value in settings.read_path().items()
-            if name in Rules._fields
-        }
+        read_path = {name: float(value) for name, value in settings.read_path().items()}
     return {
         "version": 1,
         "title": "validation",

@@ -191,7 +191,10 @@ def test_simulator_takes_the_conditions_of_a_storm(approach: str, tmp_path: path
     assert case.tables["network"]["rates"] == ["40mbit"]
     assert case.tables["traffic"]["mean"] == pytest.approx(2.8)
     assert case.tables["machines"]["span"] == 1
-    assert approaches.rules_of(approach, case.tables["readpath"]).report_interval == 4.0
+    rules = approaches.rules_of(approach, case.tables["readpath"])
+    assert rules.report_interval == 4.0
+    if approach == "acstor":
+        assert (rules.own_slow_max, rules.loaded_lasting) == (0.125, 25.0)
 
 
 @pytest.mark.parametrize("change", [{"hosts": 1}, {"cv": -0.1}, {"udp_share": 2}, {"reads": 0}])

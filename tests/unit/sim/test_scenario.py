@@ -84,6 +84,17 @@ def test_options_that_are_no_rule_set_those_that_they_scale() -> None:
     assert approaches.rules_of("static-collaborative", {}).compress == 0
 
 
+@pytest.mark.parametrize(("slow_fetch", "factor"), [(0.001, 1), (0.005, 1), (0.125, 25)])
+def test_peers_are_slow_for_longer_over_slow_links_and_never_shorter(
+    slow_fetch: float, factor: int
+) -> None:
+    rules = approaches.rules_of("acstor", {"slow_fetch": slow_fetch})
+    assert rules.loaded_after == pytest.approx(0.3 * factor)
+    assert rules.loaded_lasting == pytest.approx(1.0 * factor)
+    changed = approaches.rules_of("acstor", {"slow_fetch": slow_fetch, "loaded_after": 0.0})
+    assert changed.loaded_after == 0.0
+
+
 def test_only_acstors_stores_are_those_of_the_configuration() -> None:
     acstor = approaches.rules_of("acstor", {})
     assert (acstor.eviction, acstor.copies_max) == (approaches.EVICTION["s3fifo"], 2)
