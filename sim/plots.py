@@ -54,10 +54,11 @@ def draw(document: dict[str, Any], path: pathlib.Path) -> None:
         axes.set_xlabel(LABELS.get(x, x))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
-        if plot.get("log"):
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+    if plot.get("log"):
+        all_axes[0].set_yscale("log")
+    else:
+        # All panels have this one's scale; set before they are drawn it would end at what is there.
+        all_axes[0].set_ylim(bottom=0)
     all_axes[0].set_ylabel(LABELS.get(y, y))
     all_axes[-1].legend(frameon=False, fontsize=8)
     figure.savefig(path, format="svg", metadata={"Date": None})

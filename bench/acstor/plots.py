@@ -50,7 +50,8 @@ def draw(report: Report, figure: Figure, path: pathlib.Path) -> None:
         axes.set_title(title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
-        axes.set_ylim(bottom=0)
+    # All panels have this one's scale; set before they are drawn it would end at what is there.
+    all_axes[0].set_ylim(bottom=0)
     all_axes[0].set_ylabel(_LABELS.get(figure.y, figure.y))
     all_axes[-1].legend(frameon=False, fontsize=8)
     drawing.savefig(path, format="svg", metadata={"Date": None})

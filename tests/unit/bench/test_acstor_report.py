@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -155,6 +156,18 @@ def test_figure_is_made_of_valid_settings_and_can_be_drawn(
     plots.draw(found, figure, tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text()
     assert len(tables.of_report(found, figure)) == 1 + len(entries)
+
+
+def test_all_panels_of_a_plot_show_all_that_was_measured(tmp_path: pathlib.Path) -> None:
+    figure, path = FIGURES["figure-7"], tmp_path / "plot.svg"
+    entries = [
+        Entry({"cv": cv, "mean": mean}, 0, storm("acstor", [mean * cv]), {"revision": "x"})
+        for cv in (0.4, 1.2)
+        for mean in (40.0, 70.0)
+    ]
+    plots.draw(Report("figure-7", figure.title, {}, {}, entries), figure, path)
+    ticks = re.findall(r"<!-- (\d+) -->", path.read_text())
+    assert "80" in ticks, f"the second panel reaches 84: {ticks}"
 
 
 def test_command_line_goes_before_the_figures_own_settings() -> None:
