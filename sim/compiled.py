@@ -24,6 +24,7 @@ _COMPILED_MODULES = (
     "rules",
     "events",
     "slow_looks",
+    "peer_states",
     "estimates",
     "transfers",
     "plans",

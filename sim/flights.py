@@ -6,7 +6,7 @@ ring, the origin; one hedge per round; a peer's request is passed on to nobody b
 before. Not modelled: prefetch, preloads, bounds on what is in flight, the origin's thread pool.
 """
 
-from sim import estimates, slow_looks, stores
+from sim import estimates, peer_states, slow_looks, stores
 from sim.compiled import compiled
 from sim.estimates import is_own_link_slow, row_of
 from sim.events import ANSWER, NEXT, OP_DONE, READY, REFUSED, push
@@ -33,6 +33,8 @@ from sim.world import (
     PEER,
     PEER_FETCHES,
     PREVIOUS,
+    PROBE,
+    PROBED,
     REMAP_MISSES,
     STAND_IN,
     TIMEOUTS,
@@ -44,7 +46,6 @@ RUNNING, ENDED, BROKEN = 0, 1, 2
 UNHEDGED, SPENT, RESCUE = 0, 1, 2
 """Whether a flight may be hedged: yes, no more, or only when it is very late."""
 _BACKOFF_MIN, _BACKOFF_MAX = 0.05, 2.0
-_PENALTY_MIN, _PENALTY_MAX = 0.25, 10.0
 
 
 @compiled
@@ -113,14 +114,14 @@ def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool
         at = world.flight_next[flight]
         world.flight_next[flight] = at + 1
         source, kind = world.flight_plan[flight, at], world.flight_kinds[flight, at]
-        if kind != ORIGIN and _is_penalised(world, rules, host, source, now):
+        if kind != ORIGIN and not peer_states.admit(world, rules, row_of(world, host, source), now):
             continue
         _start_attempt(world, rules, flight, source, kind, is_hedge, now)
         probe = world.flight_probe[flight]
         if probe >= 0:
             world.flight_probe[flight] = -1
-            if world.penalty_until[row_of(world, host, probe)] <= now:
-                _start_attempt(world, rules, flight, probe, PEER, False, now)
+            if world.flight_attempts[flight, PROBED] < 0:
+                _start_attempt(world, rules, flight, probe, PROBE, False, now)
         return
     if world.flight_running[flight] > 0:
         return
@@ -131,16 +132,6 @@ def ask_next(world: World, rules: Rules, flight: int, now: float, is_hedge: bool
         world.flight_round[flight] += 1
         world.flight_planned[flight] = -1
         push(world, now + wait, NEXT, flight, world.flight_version[flight])
-
-
-@compiled
-def _is_penalised(world: World, rules: Rules, host: int, peer: int, now: float) -> bool:
-    pair = row_of(world, host, peer)
-    if world.penalty_until[pair] > now:
-        return True
-    if world.penalty_until[pair] > 0:  # on trial: nobody else until it has answered
-        world.penalty_until[pair] = now + rules.peer_deadline
-    return False
 
 
 @compiled
@@ -159,11 +150,14 @@ def _start_attempt(
     world.attempt_kind[attempt] = kind
     world.attempt_is_hedge[attempt] = 1 if is_hedge else 0
     world.attempt_started[attempt] = now
-    for index in range(3):
-        if world.flight_attempts[flight, index] < 0:
-            world.flight_attempts[flight, index] = attempt
-            break
-    world.flight_running[flight] += 1
+    if kind == PROBE:
+        world.flight_attempts[flight, PROBED] = attempt
+    else:
+        for index in range(PROBED):
+            if world.flight_attempts[flight, index] < 0:
+                world.flight_attempts[flight, index] = attempt
+                break
+        world.flight_running[flight] += 1
     world.live_at[attempt] = world.cursor[LIVE]
     world.live[world.cursor[LIVE]] = attempt
     world.cursor[LIVE] += 1
@@ -180,11 +174,13 @@ def _start_attempt(
         deadline = (world.flight_started[flight] + rules.read_deadline - now) / 2
     world.attempt_until[attempt] = now + deadline
     if kind != ORIGIN:
-        latency = rules.peer_latency if world.is_alive[source] else rules.connect_timeout
-        tokens = world.hedge_tokens[host] + rules.hedge_share
+        latency = rules.peer_latency
+        tokens = world.hedge_tokens[host] + (0.0 if kind == PROBE else rules.hedge_share)
         world.hedge_tokens[host] = min(rules.hedge_tokens_max, tokens)
         world.totals[PEER_FETCHES] += 1
         latency += rules.compress_latency if world.attempt_packed[attempt] else 0.0
+        if not world.is_alive[source]:
+            latency = peer_states.silence(world, rules, world.attempt_row[attempt], now)
     push(world, now + latency, ANSWER, attempt, world.attempt_version[attempt])
 
 
@@ -227,7 +223,11 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
     if kind == ORIGIN:
         return True
     if not world.is_alive[source]:
-        failed(world, rules, attempt, now, True, False)
+        wait = peer_states.silence(world, rules, world.attempt_row[attempt], now)
+        if wait > 0:  # asked before it died
+            push(world, now + wait, ANSWER, attempt, world.attempt_version[attempt])
+        else:
+            failed(world, rules, attempt, now, True, False)
         return False
     content = world.flight_content[world.attempt_flight[attempt]]
     if is_local(world, rules, source, content):
@@ -250,7 +250,7 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
 @compiled
 def _asks_only_peers(world: World, flight: int) -> bool:
     running = 0
-    for index in range(3):
+    for index in range(PROBED):
         attempt = world.flight_attempts[flight, index]
         if attempt >= 0:
             running += 1
@@ -264,17 +264,16 @@ def failed(
     world: World, rules: Rules, attempt: int, now: float, is_penalised: bool, only_origin: bool
 ) -> None:
     """End an attempt that brought nothing; the next source follows unless another one runs."""
-    flight = world.attempt_flight[attempt]
-    host, source = world.flight_host[flight], world.attempt_source[attempt]
-    if is_penalised and world.attempt_kind[attempt] != ORIGIN:
-        pair = row_of(world, host, source)
-        strikes = world.penalty_strikes[pair]
-        wait = min(_PENALTY_MAX, _PENALTY_MIN * 2.0 ** min(strikes, 10))
-        if world.penalty_until[pair] <= now:
-            world.penalty_strikes[pair] = min(20, strikes + 1)
-            world.penalty_until[pair] = now + wait
+    flight, kind = world.attempt_flight[attempt], world.attempt_kind[attempt]
+    if kind not in (ORIGIN, PROBE):
+        if is_penalised:
+            peer_states.note_failure(world, world.attempt_row[attempt], now)
+        else:
+            peer_states.note_answer(world, world.attempt_row[attempt])
     estimates.note_delay(world, rules, attempt, now, False)
     remove_attempt(world, attempt, now)
+    if kind == PROBE:
+        return
     if only_origin and world.flight_next[flight] < world.flight_planned[flight]:
         world.flight_next[flight] = origin_place(world, flight)
     if world.flight_running[flight] == 0:
@@ -287,7 +286,7 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
     flight = world.attempt_flight[attempt]
     host, content = world.flight_host[flight], world.flight_content[flight]
     kind, amount = world.attempt_kind[attempt], world.flight_bytes[flight]
-    kind = PEER if kind == STAND_IN else kind
+    kind = PEER if kind in (STAND_IN, PROBE) else kind
     world.totals[PACKED] += world.attempt_packed[attempt]
     estimates.note_delay(world, rules, attempt, now, True)
     estimates.note_latency(world, attempt, now - world.attempt_started[attempt])
@@ -295,15 +294,13 @@ def arrived(world: World, rules: Rules, attempt: int, now: float) -> None:
     if kind == ORIGIN:
         _count_origin(world, flight, attempt, content, amount)
     else:
-        pair = row_of(world, host, world.attempt_source[attempt])
-        world.penalty_until[pair] = 0
-        world.penalty_strikes[pair] = 0
+        peer_states.note_answer(world, world.attempt_row[attempt])
     if world.attempt_is_hedge[attempt]:
         world.totals[HEDGES_WON] += 1
     if world.flight_wanted[flight]:
         world.tier[kind, host] += amount
     remove_attempt(world, attempt, now)
-    for index in range(3):
+    for index in range(PROBED + 1):
         other = world.flight_attempts[flight, index]
         if other >= 0:
             estimates.note_delay(world, rules, other, now, False)
@@ -349,6 +346,9 @@ def _keep(world: World, rules: Rules, flight: int, host: int, content: int, is_d
 @compiled
 def _release(world: World, flight: int, now: float, is_obtained: bool) -> None:
     """End a flight and tell all who wait for it."""
+    probe = world.flight_attempts[flight, PROBED]
+    if probe >= 0:
+        remove_attempt(world, probe, now)
     waiter = world.flight_waiters[flight]
     while waiter >= 0:
         machine, attempt = world.waiter_machine[waiter], world.waiter_attempt[waiter]
@@ -383,15 +383,15 @@ def check_clocks(world: World, rules: Rules, now: float) -> None:
     index = 0
     while index < world.cursor[LIVE]:
         attempt = world.live[index]
-        is_origin = world.attempt_kind[attempt] == ORIGIN
+        kind = world.attempt_kind[attempt]
         if now >= world.attempt_until[attempt]:
             world.totals[TIMEOUTS] += 1
-            if not is_origin:
+            if kind not in (ORIGIN, PROBE):
                 time = now - world.attempt_started[attempt]
                 slow_looks.note_silence(world, rules, world.attempt_row[attempt], time, now)
             failed(world, rules, attempt, now, True, False)
             continue
-        may_hedge = rules.hedge_enabled and (rules.load_aware or not is_origin)
-        if may_hedge and now >= world.attempt_hedge_at[attempt]:
+        may_hedge = rules.hedge_enabled and (rules.load_aware or kind != ORIGIN)
+        if may_hedge and kind != PROBE and now >= world.attempt_hedge_at[attempt]:
             hedge(world, rules, attempt, now)
         index += 1

@@ -14,6 +14,8 @@ from sim.world import (
     FREE_ATTEMPTS,
     LIVE,
     MOVING,
+    PROBE,
+    PROBED,
     REFILLS,
     World,
 )
@@ -163,8 +165,9 @@ def remove_attempt(world: World, attempt: int, now: float) -> None:
     world.cursor[LIVE] -= 1
     world.attempt_version[attempt] += 1
     flight = world.attempt_flight[attempt]
-    world.flight_running[flight] -= 1
-    for index in range(3):
+    if world.attempt_kind[attempt] != PROBE:
+        world.flight_running[flight] -= 1
+    for index in range(PROBED + 1):
         if world.flight_attempts[flight, index] == attempt:
             world.flight_attempts[flight, index] = -1
     world.attempt_free[world.cursor[FREE_ATTEMPTS]] = attempt

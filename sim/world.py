@@ -45,6 +45,10 @@ known of a peer is one for all."""
 LOCAL, PEER, PREVIOUS, ORIGIN = 0, 1, 2, 3
 STAND_IN = 4
 """A peer that is asked for what it holds only; what it gives counts as a peer's."""
+PROBE = 5
+"""A loaded peer that is asked beside all others, to see how long it takes now."""
+PROBED = 3
+"""Where among the attempts of a flight its probe is, which nothing waits for."""
 
 # Why a chunk that some host held was read from the origin again.
 AGAIN_OTHER, AGAIN_HEDGE, AGAIN_REMAP = 0, 1, 2
@@ -245,8 +249,11 @@ class World(NamedTuple):
     trial_at: Floats
     keep_slow: Floats
     keep_slow_at: Floats
-    penalty_until: Floats32
-    penalty_strikes: Bytes
+    peer_state: Bytes
+    peer_until: Floats
+    peer_strikes: Bytes
+    link_failures: Bytes
+    link_until: Floats
     hedge_tokens: Floats
     # counters by host, bytes since the start
     extra_out: Floats
@@ -370,7 +377,7 @@ def make(
         flight_plan=ints(flights, LINE + PREVIOUS_MAX + 1),
         flight_kinds=np.zeros((flights, LINE + PREVIOUS_MAX + 1), np.uint8),
         flight_planned=ints(flights), flight_next=ints(flights), flight_running=ints(flights),
-        flight_attempts=np.full((flights, 3), -1, np.int32),
+        flight_attempts=np.full((flights, PROBED + 1), -1, np.int32),
         waiter_free=free(waiters), waiter_machine=ints(waiters), waiter_attempt=ints(waiters),
         waiter_version=ints(waiters), waiter_next=ints(waiters),
         attempt_free=free(attempts), attempt_version=ints(attempts),
@@ -400,7 +407,9 @@ def make(
         slow_link_since=floats(hosts), slow_link_seen=floats(hosts), view_buffer=floats(hosts + 1),
         trial_at=np.full(hosts, -NEVER),
         keep_slow=np.full(hosts, 1024.0), keep_slow_at=floats(hosts),
-        penalty_until=np.zeros(pairs, np.float32), penalty_strikes=np.zeros(pairs, np.uint8),
+        peer_state=np.zeros(pairs, np.uint8), peer_until=floats(pairs),
+        peer_strikes=np.zeros(pairs, np.uint8),
+        link_failures=np.zeros(pairs, np.uint8), link_until=floats(pairs),
         hedge_tokens=floats(hosts),
         extra_out=floats(hosts), extra_in=floats(hosts), moved_out=floats(hosts + 1),
         moved_in=floats(hosts + 1), tier=floats(4, hosts), report_phase=floats(hosts),
