@@ -1,5 +1,7 @@
 """The control loop over many patterns of load: no swinging, relief in time, bounded moves."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from sim.run import run_case
 from tests.unit.sim.small_runs import case
 
 PATTERNS = 36
-"""In the gate, four per point; the extended run takes 333 more."""
+"""In the gate, four per point; the extended run takes 3,000 more."""
 WAVES = 12
 
 
@@ -31,13 +33,6 @@ def test_steady_uneven_load_moves_at_most_twice_after_the_first() -> None:
     check_steady(range(PATTERNS))
 
 
-@pytest.mark.extended
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_thousands_of_steady_patterns() -> None:
-    check_steady(range(PATTERNS, PATTERNS + 3000))
-
-
 def check_waves(seeds: range) -> None:
     """Check square waves of any phase and of any period below the trigger's."""
     for seed in seeds:
@@ -58,8 +53,9 @@ def test_random_waves_shorter_than_the_trigger_move_nothing() -> None:
 @pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_thousands_of_random_waves() -> None:
-    check_waves(range(WAVES, WAVES + 3000))
+@pytest.mark.parametrize(("check", "first"), [(check_steady, PATTERNS), (check_waves, WAVES)])
+def test_thousands_of_patterns(check: Callable[[range], None], first: int) -> None:
+    check(range(first, first + 3000))
 
 
 @pytest.mark.parametrize("period", [6.0, 11.0, 14.0, 18.0])
