@@ -1,10 +1,10 @@
 """Plots of the simulator."""
 
 import pathlib
-import re
 from typing import Any
 
 from sim import plots
+from tests.fixtures.drawings import labels
 
 
 def document() -> dict[str, Any]:
@@ -19,7 +19,7 @@ def document() -> dict[str, Any]:
 def test_all_panels_show_all_that_was_found(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plot.svg"
     plots.draw(document(), path)
-    found = re.findall(r"<!-- (.+?) -->", path.read_text())
+    found = labels(path)
     of_values = found[found.index("mean") + 1 : found.index("mean boot time (s)")]
     assert "80" in of_values, f"the second panel reaches 80: {found}"
     assert {"cv: 0.5", "cv: 1.0"} <= set(found)
