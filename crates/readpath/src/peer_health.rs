@@ -42,7 +42,6 @@ pub(crate) struct PeerHealth {
     pub(crate) preload_permits: Arc<Semaphore>,
     /// How long it takes for one chunk.
     pub(crate) delay: Arc<SourceDelay>,
-    times: SlowTimes,
     inner: Mutex<Inner>,
 }
 
@@ -65,7 +64,6 @@ impl PeerHealth {
             permits: Arc::new(Semaphore::new(inflight_max)),
             preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
             delay: Arc::default(),
-            times,
             inner: Mutex::new(Inner {
                 state: PeerState::Trusted,
                 latency: LatencyWindow::new(),
@@ -143,9 +141,7 @@ impl PeerHealth {
     pub(crate) fn overtaken(&self, time: Duration, now: Instant) {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
-        if time >= self.times.loaded_after {
-            inner.slow.note_silence(time, now);
-        }
+        inner.slow.note_overtaken(time, now);
     }
 
     /// Notes that a fetch got no answer in `time`.

@@ -85,6 +85,13 @@ impl SlowLooks {
         self.streak?.lasts()
     }
 
+    /// Notes that a faster source was there after `time`; after long that is silence.
+    pub(crate) fn note_overtaken(&mut self, time: Duration, now: Instant) {
+        if time >= self.times.loaded_after {
+            self.note_silence(time, now);
+        }
+    }
+
     /// Notes that there was no answer for `time`: as good as many looks, slow all the while, and a
     /// load however short, or every read would wait as long again.
     pub(crate) fn note_silence(&mut self, time: Duration, now: Instant) {
