@@ -77,17 +77,24 @@ def note_silence(world: World, rules: Rules, row: int, time: float, now: float) 
 
 
 @compiled
+def _lasted(
+    since: NDArray[Any], seen: NDArray[Any], looks: NDArray[Any], row: int, rules: Rules
+) -> float:
+    if since[row] < 0 or looks[row] < rules.loaded_looks:
+        return NEVER_SLOW
+    return float(seen[row] - since[row])
+
+
+@compiled
 def slow_for(world: World, rules: Rules, row: int) -> float:
     """Return for how long looks have found a peer slow, seconds; negative where too few did."""
-    if world.slow_since[row] < 0 or world.slow_looks[row] < rules.loaded_looks:
-        return NEVER_SLOW
-    return float(world.slow_seen[row] - world.slow_since[row])
+    return float(_lasted(world.slow_since, world.slow_seen, world.slow_looks, row, rules))
 
 
 @compiled
 def all_slow_for(world: World, rules: Rules, host: int) -> float:
     """As :func:`slow_for`, for all peers of a host together; negative below a lasting load."""
-    if world.peers_slow_since[host] < 0 or world.peers_slow_looks[host] < rules.loaded_looks:
-        return NEVER_SLOW
-    time = float(world.peers_slow_seen[host] - world.peers_slow_since[host])
-    return time if time >= rules.loaded_lasting else NEVER_SLOW
+    time = _lasted(
+        world.peers_slow_since, world.peers_slow_seen, world.peers_slow_looks, host, rules
+    )  # fmt: skip
+    return float(time) if time >= rules.loaded_lasting else NEVER_SLOW
