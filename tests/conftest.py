@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -79,3 +80,15 @@ def cloud(tmp_path: pathlib.Path) -> Iterator[Cloud]:
     """An empty cloud; the test adds hosts and images."""
     with cloud_in(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _leaves_room(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove a test's directory in CI also where the test failed, which nobody will look at.
+
+    Hosts' stores are preallocated: what some failed tests leave would fail the others.
+    """
+    path = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    if path is not None and _in_ci():
+        shutil.rmtree(path, ignore_errors=True)

@@ -58,6 +58,8 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
             "directory": f"{STATE}/volumes",
             "socket_directory": VOLUME_SOCKETS,
             "socket_group": GUEST_GROUP,
+            # A share of the disk that is not the one-box's own may be more than is free of it.
+            "reserve_percent": "0",
         },
         "peer": {
             "listen_address": address,
