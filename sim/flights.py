@@ -46,6 +46,8 @@ RUNNING, ENDED, BROKEN = 0, 1, 2
 UNHEDGED, SPENT, RESCUE = 0, 1, 2
 """Whether a flight may be hedged: yes, no more, or only when it is very late."""
 _BACKOFF_MIN, _BACKOFF_MAX = 0.05, 2.0
+_UNREACHABLE_AFTER = 0.3
+"""A connection that takes as long to fail was silence (``PeerHealth::unreachable``)."""
 
 
 @compiled
@@ -227,6 +229,9 @@ def answered(world: World, rules: Rules, attempt: int, now: float) -> bool:
         if wait > 0:  # asked before it died
             push(world, now + wait, ANSWER, attempt, world.attempt_version[attempt])
         else:
+            time = now - world.attempt_started[attempt]
+            if kind != PROBE and time >= _UNREACHABLE_AFTER:
+                slow_looks.note_silence(world, rules, world.attempt_row[attempt], time, now)
             failed(world, rules, attempt, now, True, False)
         return False
     content = world.flight_content[world.attempt_flight[attempt]]

@@ -174,7 +174,7 @@ impl Sources {
                 (PeerFetch::Timeout, AttemptFailure::Next)
             }
             error if error.kind() == ErrorKind::Unavailable => {
-                health.failed(Instant::now());
+                health.unreachable(time, Instant::now());
                 (PeerFetch::Dead, AttemptFailure::Next)
             }
             _ => {

@@ -150,6 +150,15 @@ impl PeerHealth {
         self.failed(now);
     }
 
+    /// Notes that a fetch failed after `time` since no connection is to be had. Where that took long, as
+    /// with a host that says nothing any more, it was silence; a port that is closed says so at once.
+    pub(crate) fn unreachable(&self, time: Duration, now: Instant) {
+        if time >= limits::LOADED_AFTER {
+            self.inner.lock().slow.note_silence(time, now);
+        }
+        self.failed(now);
+    }
+
     /// Whether it gave a right answer within the last `age`.
     pub(crate) fn has_answered_within(&self, age: Duration, now: Instant) -> bool {
         let answered = self.inner.lock().answers.1;
@@ -333,6 +342,17 @@ mod tests {
         peer.timed_out(TRIAL / 2, now);
         assert_eq!(peer.slow_for(), Some(limits::LASTING_AFTER.max(TRIAL / 2)));
         assert!(!peer.is_trusted());
+    }
+
+    #[test]
+    fn test_unreachable_peer_is_slow_where_it_took_long_to_see() {
+        let (refused, silent) = (peer(), peer());
+        let now = Instant::now();
+        refused.unreachable(Duration::from_millis(1), now);
+        silent.unreachable(TRIAL / 2, now);
+        assert_eq!(refused.slow_for(), None);
+        assert_eq!(silent.slow_for(), Some(limits::LASTING_AFTER.max(TRIAL / 2)));
+        assert!(!refused.is_trusted() && !silent.is_trusted());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim import estimates, flights, peer_states
+from sim import estimates, flights, peer_states, slow_looks
 from sim.run import Run, prepare
 from sim.world import HEDGES, LIVE, PROBED
 from tests.unit.sim.small_runs import case
@@ -115,3 +115,24 @@ def test_penalised_peer_is_skipped() -> None:
     run.world.flight_wanted[flight] = 1
     flights.ask_next(run.handle, run.rules, flight, NOW, False)
     assert run.world.attempt_source[run.world.flight_attempts[flight, 0]] == 2
+
+
+@pytest.mark.parametrize(("waited", "is_slow"), [(1.0, True), (0.001, False)])
+def test_connection_that_failed_late_is_silence(waited: float, is_slow: bool) -> None:
+    run = prepare(case("acstor", network__fanout=[8], readpath__load_aware=True))
+    world, row = run.world, int(estimates.row_of(run.handle, 0, 1))
+    world.line[:] = [1, 2, 3, 4]
+    world.clock[0] = NOW
+    know(run, ORIGIN_HOST, 0.002, 0.002)
+    world.is_alive[1] = False
+    flight = int(flights.new_flight(run.handle, run.rules, 0, 0, 65536.0, NOW))
+    world.flight_wanted[flight] = 1
+    flights.ask_next(run.handle, run.rules, flight, NOW, False)
+    asked = int(world.flight_attempts[flight, 0])
+    assert world.attempt_row[asked] == row
+    # Nobody waits for a connection now: the fetch fails when it is asked for.
+    world.link_failures[row] = 1
+    world.link_until[row] = NOW + 10.0
+    assert not flights.answered(run.handle, run.rules, asked, NOW + waited)
+    assert (slow_looks.slow_for(run.handle, run.rules, row) >= run.rules.loaded_lasting) is is_slow
+    assert world.peer_state[row] == peer_states.PENALISED

@@ -298,15 +298,21 @@ async fn test_even_traffic_costs_nothing_and_load_much_without_looking() {
     }
 }
 
-/// Without a word, as in a power cut: connections neither open nor fail.
+/// Without a word, as in a power cut: connections stand and are silent, or no new ones can be made.
 #[tokio::test(start_paused = true)]
 async fn test_half_of_the_hosts_gone_at_once_holds_nobody_up() {
+    for mood in [PeerMood::Stalled, PeerMood::Gone] {
+        half_of_the_hosts_gone(mood).await;
+    }
+}
+
+async fn half_of_the_hosts_gone(mood: PeerMood) {
     let (world, image) = world(&adaptive(), u8::MAX, &[]);
     for host in &HOSTS[4..] {
-        world.network.set(host, PeerMood::Stalled);
+        world.network.set(host, mood);
     }
     let boots = boot(&world, &image, &HOSTS[..4]).await;
-    report("half of the hosts gone", 0.0, &boots);
+    report(&format!("half of the hosts gone, {mood:?}"), 0.0, &boots);
     // Both of the hosts that come before the origin may be gone, and no longer than it takes to see that.
     let worst = boots.waits.iter().max().copied().unwrap();
     assert!(worst <= config().peer_deadline + Duration::from_millis(100), "{worst:?}");

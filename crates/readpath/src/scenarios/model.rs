@@ -39,6 +39,7 @@ fn peer_mood() -> impl Strategy<Value = PeerMood> {
         3 => Just(PeerMood::Well),
         1 => Just(PeerMood::Dead),
         1 => Just(PeerMood::Stalled),
+        1 => Just(PeerMood::Gone),
         1 => Just(PeerMood::Lies),
         1 => Just(PeerMood::ShortAnswers),
         1 => Just(PeerMood::Refuses(PeerStatus::Overloaded)),

@@ -15,6 +15,8 @@ use crate::{HoldsFuture, PeerFuture, PeerSource, ReadPath};
 
 /// Of a chunk over the wire in hundredths where a compressed answer is welcome: as of those of a boot.
 const COMPRESSED_PERCENT: usize = 46;
+/// As the default of `[peer] connect_timeout`.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) enum PeerMood {
     Well,
     /// Connections are refused.
     Dead,
+    /// Attempts to connect are not answered, and given up.
+    Gone,
     /// Requests are taken and never answered.
     Stalled,
     /// Wrong bytes.
@@ -133,9 +137,9 @@ impl PeerSource for NetworkPort {
                 let path = network.hosts.lock().get(&address).cloned();
                 match (mood, path) {
                     (PeerMood::Stalled, _) => std::future::pending().await,
+                    (PeerMood::Gone, _) => Err(gone(address.clone()).await),
                     (PeerMood::Dead, _) | (_, None) => {
-                        let cause = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
-                        Err(PeerError::Connect { address: address.clone(), cause })
+                        Err(no_connection(address.clone(), io::ErrorKind::ConnectionRefused))
                     }
                     (_, Some(path)) => Ok(path.holds(&digests)),
                 }
@@ -179,10 +183,10 @@ async fn answer(
     let path = network.hosts.lock().get(&address).cloned();
     let refused = |status| PeerError::Refused { address: address.clone(), status };
     let Some(path) = path.filter(|_| mood != PeerMood::Dead) else {
-        let cause = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
-        return Err(PeerError::Connect { address, cause });
+        return Err(no_connection(address, io::ErrorKind::ConnectionRefused));
     };
     match mood {
+        PeerMood::Gone => return Err(gone(address).await),
         PeerMood::Stalled => std::future::pending().await,
         PeerMood::Refuses(status) => return Err(refused(status)),
         PeerMood::Slow(delay) => sleep(delay).await,
@@ -208,4 +212,13 @@ async fn answer(
         PeerMood::ShortAnswers => bytes.slice(1..),
         _ => bytes,
     })
+}
+
+async fn gone(address: String) -> PeerError {
+    sleep(CONNECT_TIMEOUT).await;
+    no_connection(address, io::ErrorKind::TimedOut)
+}
+
+fn no_connection(address: String, kind: io::ErrorKind) -> PeerError {
+    PeerError::Connect { address, cause: Arc::new(kind.into()) }
 }
