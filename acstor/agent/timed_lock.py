@@ -8,6 +8,9 @@ from typing import Any
 
 LOG = logging.getLogger(__name__)
 
+BACKEND_TICK = 1.0
+"""Seconds by which a backend may give a lock away early: memcached counts whole ones."""
+
 
 class TimedLock:
     """One lock, by whoever beats for it.
@@ -18,16 +21,17 @@ class TimedLock:
 
     :param lock: of a tooz coordinator.
     :param name: for the log.
-    :param lasts: seconds that the backend keeps the lock after a heartbeat.
+    :param timeout: seconds that the backend keeps the lock after a heartbeat, by its own clock. To
+        the holder it lasts :data:`BACKEND_TICK` less, but three quarters of that at least.
     :param clock: monotonic seconds.
     """
 
     def __init__(
-        self, lock: Any, name: str, lasts: float, clock: Callable[[], float] = time.monotonic
+        self, lock: Any, name: str, timeout: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._lock = lock
         self._name = name
-        self._lasts = lasts
+        self._lasts = max(timeout - BACKEND_TICK, 0.75 * timeout)
         self._clock = clock
         self._held_until = 0.0
 
