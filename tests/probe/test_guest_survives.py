@@ -57,7 +57,7 @@ def test_guest_boots_through_killed_data_planes(
     cloud: Cloud, guest_image: build.GuestImage, tmp_path: pathlib.Path
 ) -> None:
     """Every file that the guest hashes is as in the image; QEMU saw no error."""
-    host = cloud.add_host(store={"capacity": "3GiB"})
+    host = cloud.add_host(store={"capacity": "1GiB"})
     image_id = cloud.register_file(guest_image.disk)
     cloud.wait_ready(image_id)
     run = RunDirectory.create(tmp_path / "run")
