@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -95,8 +96,13 @@ def test_metrics_of_agent_and_data_plane_are_at_one_address(cloud: Cloud) -> Non
     assert text.count("# EOF") == 1
 
     def is_healthy() -> bool:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
-            return bool(answer.status == 200)
+        try:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return False  # not yet
 
     wait_for("health", is_healthy)
 
