@@ -154,9 +154,10 @@ impl PeerHealth {
     /// with a host that says nothing any more, it was silence; a port that is closed says so at once.
     pub(crate) fn unreachable(&self, time: Duration, now: Instant) {
         if time >= limits::LOADED_AFTER {
-            self.inner.lock().slow.note_silence(time, now);
+            self.timed_out(time, now);
+        } else {
+            self.failed(now);
         }
-        self.failed(now);
     }
 
     /// Whether it gave a right answer within the last `age`.
