@@ -195,7 +195,9 @@ class DataPlane:
         ``images`` int; ``store``: dict with ``capacity_bytes``, ``used_bytes``, ``chunks``,
         ``pinned_bytes`` ints; ``fuse``: dict with ``connected`` bool (False: the file system was
         unmounted or aborted, the process should exit and start anew), ``taken_over`` bool,
-        ``connection`` int (N of /sys/fs/fuse/connections/N); ``reads``: dict with ``total``,
+        ``connection`` int (N of /sys/fs/fuse/connections/N), ``longest_request_ms`` int (since
+        when a thread handles the same request); ``runtime_late_ms`` int (for how long no task that
+        was due has run); ``reads``: dict with ``total``,
         ``errors``, ``bytes``, ``inflight`` ints; ``tiers``: dict from tier (zero,
         recent, store, peer, previous_owner, origin) to a dict with ``chunks``, ``bytes`` ints;
         ``peers``: list, busiest first, at most 64, of dicts with ``name`` str, ``fetches`` int,
@@ -342,6 +344,14 @@ class DataPlane:
             again), ``fenced`` when another host owns the volume.
         """
 
+    def volume_push_ahead(self, volume: str) -> bool:
+        """Push, while requests go on, until a release would hold them up for a moment only.
+
+        :returns: whether the volume's log in the origin is so long that the next owner would make
+            requests wait: fold it first.
+        :raises DataPlaneError: as :meth:`volume_release`.
+        """
+
     def volume_close(self, volume: str) -> None:
         """Forget a volume without pushing; its local log stays. Nothing when it is not open."""
 
@@ -361,7 +371,8 @@ class DataPlane:
         after a restart; ``dirty_bytes`` int, acknowledged and not on the origin;
         ``recovery_point_age_s`` float, how old the oldest of them is; ``log_bytes`` int, of the
         local log; ``origin_log_bytes``, ``origin_log_objects`` ints, since the last fold;
-        ``durability`` dict; ``is_fold_due`` bool.
+        ``durability`` dict; ``manifest`` str or None, digest of what is below the log;
+        ``is_fold_due`` bool.
 
         :raises DataPlaneError: kind ``not_found`` when it is not open.
         """
@@ -408,7 +419,10 @@ class DataPlane:
         """Give up a fold that is under way, and each one from now on, until told otherwise."""
 
     def volume_set_base(self, volume: str, manifest_path: str) -> None:
-        """Put the manifest of the last fold below the log, after it was installed."""
+        """Put a manifest below the log that a fold of this epoch made and the record names.
+
+        :raises DataPlaneError: when the file is no manifest; nothing is changed then.
+        """
 
     def set_log_level(self, directives: str) -> None:
         """Set which events reach the log channel, e.g. ``info`` or ``info,acstor_peer=debug``."""

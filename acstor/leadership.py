@@ -1,7 +1,8 @@
 """Which of several processes works: the one that holds the tooz lock; the others stand by.
 
-Losing the lock without noticing harms nothing where what is written are refs: they change by
-compare-and-swap, so that of two leaders one is refused and looks again.
+A lock can be lost without notice, by a process that is stopped. What is done by the leader alone
+has to be fenced where it is written: by a term, or by compare-and-swap with a token that was read
+before everything that the change was decided on.
 """
 
 import contextlib
@@ -94,7 +95,7 @@ class Leadership:
         if self._coordinator is None or self._lock is None:
             self._coordinator = open_coordinator(self._settings, self._member_id)
             lock = self._coordinator.get_lock(f"{self._settings.group}-{self._role}".encode())
-            self._lock = TimedLock(lock, self._role, self._settings.member_timeout, self._clock)
+            self._lock = TimedLock(lock, self._role, self._settings.lock_timeout, self._clock)
         started = self._clock()
         self._coordinator.heartbeat()
         self._lock.hold(started)

@@ -43,6 +43,7 @@ from acstor.policy import observation, similarity
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
 from acstor.policy.settings import PolicySettings
+from acstor.repository.repository import Repository
 from acstor.ring import building
 from acstor.ring.decision import Decision, replace_decision
 from acstor.ring.published_ring import RingReference
@@ -338,6 +339,7 @@ def main() -> int:
         collections(deployment, conf)
         costs = [*states(deployment, conf), membership(deployment, conf), generations(deployment)]
         origin = MemoryOrigin()
+        Repository.init(origin)
         replace_decision(origin, None, deployment.decision)
         RingReference(origin).replace(None, deployment.ring)
         with served(origin) as relay:

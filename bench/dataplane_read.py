@@ -26,11 +26,19 @@ BENCH_READS = {4096: 60_000, 65536: 20_000}
 LOADS = ((1, 1), (4, 1), (1, 32))  # jobs, depth
 
 
-def fio(target: list[str], block: int, jobs: int, depth: int, *, direct: bool) -> float:
+def fio(
+    target: list[str], block: int, jobs: int, depth: int, size: int = SIZE, *, direct: bool
+) -> float:
     """Random reads per second."""
-    command = ["fio", "--name=bench", "--rw=randread", f"--bs={block}", f"--size={SIZE}"]
+    command = ["fio", "--name=bench", "--rw=randread", f"--bs={block}", f"--size={size}"]
     command += [f"--numjobs={jobs}", f"--iodepth={depth}", f"--direct={int(direct)}", "--readonly"]
-    command += ["--time_based", f"--runtime={FIO_SECONDS}", "--group_reporting", "--norandommap"]
+    command += [
+        "--randrepeat=0",
+        "--time_based",
+        f"--runtime={FIO_SECONDS}",
+        "--group_reporting",
+        "--norandommap",
+    ]
     command += ["--output-format=json", "--invalidate=0", *target]
     output = processes.run(command, timeout_s=60)
     # The NBD engine says a line before the JSON starts.

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.conditions import PATIENCE
 from tests.fixtures.hosts import Cloud, cloud_in
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what the tests' own options are."""
     parser.addoption(
-        "--extended", action="store_true", help="run the long variants of the one-box tests too"
+        "--extended", action="store_true", help="run what takes long, or wants an idle machine, too"
     )
 
 
@@ -33,10 +34,16 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run; in CI nothing may be skipped so."""
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None:
+            item.add_marker(pytest.mark.timeout(timeout.args[0] * PATIENCE), append=False)
     if not config.getoption("--extended"):
         for item in items:
             if "extended" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="takes long: give --extended"))
+                item.add_marker(
+                    pytest.mark.skip(reason="wants time or an idle machine: --extended")
+                )
     if _in_ci():
         return
     missing = {}

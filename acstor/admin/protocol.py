@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 
 PROTOCOL_VERSION = 1
 """Raised when a method or a field changes its meaning; ``status`` tells it."""
@@ -40,6 +40,8 @@ VOLUME_BYTES_MAX = 1 << 50
 """Largest volume, bytes."""
 VOLUME_FREEZE_MAX = 60.0
 """Longest time that the writes of a volume may be held, seconds."""
+VOLUME_HOLDER_LENGTH_MAX = 64
+"""Longest name of somebody who holds the writes of a volume, characters."""
 VOLUME_RATE_MAX = 1 << 40
 """Highest limit that a volume may be given, requests or bytes per second."""
 VOLUME_OPEN_TIMEOUT = 120.0
@@ -254,9 +256,16 @@ def _line(message: dict[str, object]) -> bytes:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        message = untrusted_json.load(line, "the line")
+    except ValueError as error:
         raise ProtocolError(Code.PARSE_ERROR, "not a line of JSON") from error
     if not isinstance(message, dict):
         raise ProtocolError(Code.INVALID_REQUEST, "not an object; batches are not supported")
     return message
+
+
+def is_freeze_holder(value: Any) -> bool:
+    """Return whether ``value`` names somebody who holds writes; None: nobody is named."""
+    return value is None or (
+        isinstance(value, str) and len(value) <= VOLUME_HOLDER_LENGTH_MAX and value.isprintable()
+    )

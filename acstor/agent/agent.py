@@ -17,7 +17,7 @@ from oslo_config import cfg
 from acstor import exception, version
 from acstor.admin.client import AdminClient
 from acstor.agent.decision_following import DecisionFollower
-from acstor.agent.desired_host import read_wish
+from acstor.agent.desired_host import is_drained, read_wish
 from acstor.agent.duty import Duty, ImageUser, Sight
 from acstor.agent.image_following import ImageFollower, ImageReport
 from acstor.agent.member import Member
@@ -26,11 +26,17 @@ from acstor.agent.metrics import AgentMetrics
 from acstor.agent.pinning import Pinner
 from acstor.agent.ring_following import RingFollower
 from acstor.agent.ring_publication import RingPublisher
+from acstor.agent.rounds_following import RoundsFollower
 from acstor.agent.states import AgentEvent, AgentState, next_state
+from acstor.agent.usage_publication import LocalUse, UsagePublisher
 from acstor.alarm import Alarm
 from acstor.origin.base import Origin
+from acstor.repository.opening import open_repository
+from acstor.repository.withdrawal_rounds import Rounds
 from acstor.ring.decision import DecisionReference
 from acstor.ring.published_ring import RingReference
+from acstor.ring.publisher_term import TermOffice
+from acstor.ring.shrink_bound import ShrinkBound
 
 LOG = logging.getLogger(__name__)
 
@@ -45,6 +51,8 @@ LOOK_SPREAD = 0.001
 LOOK_SPREAD_MAX = 1.0
 """Seconds over which they are spread at most."""
 _JITTER = 0.1
+_LOOKS_WITHOUT_ORIGIN_MAX = 3
+"""In a row, before somebody else is to publish the ring."""
 _WAIT_MIN = 0.05
 
 
@@ -56,6 +64,8 @@ class _Followers:
     decision: DecisionFollower
     publisher: RingPublisher
     ring: RingFollower
+    usage: UsagePublisher
+    rounds: RoundsFollower
     images: ImageFollower
 
 
@@ -111,6 +121,7 @@ class Agent:
             on_all_pinned=self.look_soon,
         )
         self._followers: _Followers | None = None
+        self._looks_without_origin = 0
         self._data_plane_seen_at: float | None = None
         self._problems: dict[str, str] = {}
         self._state = AgentState.STARTING
@@ -194,8 +205,11 @@ class Agent:
         problems: dict[str, str] = {}
         with self._metrics.look_seconds.time():
             status = self._attempt(problems, "data plane", self._read_status)
-            self._describe_self(status)
+            self._attempt(problems, "data plane", lambda: self._describe_self(status))
             followers = self._attempt(problems, "origin", self._opened_followers)
+            self._looks_without_origin = 0 if followers else self._looks_without_origin + 1
+            # Another member publishes the ring then; a moment without changes nothing.
+            self._membership.set_eligible(self._looks_without_origin < _LOOKS_WITHOUT_ORIGIN_MAX)
             generation = status["ring_generation"] if status else None
             images: ImageReport | None = None
             if followers is not None:
@@ -213,12 +227,17 @@ class Agent:
                     is_draining=self._state is AgentState.DRAINING,
                     view=view,
                     registered=images.registered if images else None,
+                    round=followers.rounds.known.round if followers and images else 0,
+                    epoch=followers.rounds.known.epoch if followers and images else "",
+                    closed=followers.rounds.known.closed if followers else frozenset(),
                     offered=images.offered if images else {},
                     pinned=self._pinner.pinned(status.get("started_at") if status else None),
                     kept=frozenset(images.kept) if images else frozenset(),
                 ),
                 problems,
             )
+            if followers is not None and images is not None:
+                self._attempt(problems, "usage record", self._speaker(followers, images))
         self._report(problems, view, generation, is_up=status is not None)
 
     def _follow(
@@ -251,7 +270,7 @@ class Agent:
         def use_images() -> None:
             nonlocal images
             if status is not None:
-                images = self._follow_images(followers.images, status, generation, problems)
+                images = self._follow_images(followers, status, generation, problems)
 
         for what, step in (
             ("host wish", drain),
@@ -267,16 +286,16 @@ class Agent:
                 name = "data plane" if "data plane" in str(error) else "origin"
                 problems[name] = _one_line(error)
                 break
-            except (exception.AcstorError, OSError) as error:
-                problems[what] = _one_line(error)
+            except Exception as error:
+                self._note(problems, what, error)
         return generation, images
 
     def _do_duties(self, sight: Sight, problems: dict[str, str]) -> None:
         for duty in self._duties:
             try:
                 problems.update(duty.look(sight))
-            except (exception.AcstorError, OSError) as error:
-                problems[duty.name] = _one_line(error)
+            except Exception as error:
+                self._note(problems, duty.name, error)
 
     # The steps of a look
 
@@ -308,28 +327,58 @@ class Agent:
 
     def _opened_followers(self) -> _Followers:
         if self._followers is None:
-            origin = self._open_origin()
+            origin = open_repository(self._open_origin).origin
             reference = RingReference(origin, self._clock)
+            usage = UsagePublisher(
+                origin,
+                self._conf.host,
+                attached=self._manifests_attached,
+                speaks_within=self._conf.agent.interval + self._conf.image_links.scan_interval,
+                clock=self._clock,
+            )
             self._followers = _Followers(
                 origin,
                 DecisionFollower(DecisionReference(origin, self._clock), self._data_plane),
-                RingPublisher(
-                    reference,
-                    weights=self._conf.agent.ring_weights,
-                    vnode_count=self._conf.agent.ring_vnodes,
-                    settle_delay=self._conf.agent.ring_settle_delay,
-                    clock=self._clock,
-                ),
+                self._make_publisher(origin, reference),
                 RingFollower(reference, self._data_plane, self._directory),
+                usage,
+                RoundsFollower(origin, usage, self._clock),
                 ImageFollower(
                     origin,
                     self._data_plane,
                     self._directory,
+                    usage,
                     needed=self._images_needed,
                     clock=self._clock,
                 ),
             )
         return self._followers
+
+    def _manifests_attached(self) -> dict[str, str]:
+        """Return the image by digest of each manifest that the data plane has."""
+        images = self._data_plane.call("image.list")
+        return {str(image["manifest"]): str(image["id"]) for image in images}
+
+    def _make_publisher(self, origin: Origin, reference: RingReference) -> RingPublisher:
+        options = self._conf.agent
+        bound = ShrinkBound(
+            self._conf.host,
+            share_max=options.ring_shrink_share,
+            interval=options.ring_shrink_interval,
+            is_dismissed=lambda name: is_drained(origin, name),
+            clock=self._clock,
+        )
+        return RingPublisher(
+            reference,
+            host=self._conf.host,
+            office=TermOffice(origin, self._conf.host, clock=self._clock),
+            bound=bound,
+            weights=options.ring_weights,
+            vnode_count=options.ring_vnodes,
+            settle_delay=options.ring_settle_delay,
+            is_elected=self._membership.is_elected,
+            clock=self._clock,
+        )
 
     def _images_needed(self) -> frozenset[str] | None:
         """Return which images the duties need attached; None: one of them does not know."""
@@ -342,22 +391,63 @@ class Agent:
                 needed |= images
         return needed
 
+    def _speaker(self, followers: _Followers, images: ImageReport) -> Callable[[], None]:
+        def speak() -> None:
+            use = self._local_use(images, followers.rounds.known)
+            if use is not None and images.registered is not None:
+                followers.usage.speak(use)
+
+        return speak
+
+    def _local_use(self, images: ImageReport, known: Rounds) -> LocalUse | None:
+        """Return what this host uses; None: a duty has not looked yet.
+
+        :param known: withdrawal rounds that were read before ``images`` were looked at.
+        """
+        answered = known.round
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(images.opened, ())
+        bases: frozenset[str] = frozenset()
+        is_complete = True
+        for duty in self._duties:
+            if isinstance(duty, ImageUser):
+                use = duty.local_use()
+                if use is None:
+                    return None
+                found.update(use.images)
+                bases |= use.bases
+                is_complete &= use.is_complete
+                # A duty's answer to rounds that a backup has replaced since is none to these.
+                answered = min(answered, use.round if use.epoch == known.epoch else 0)
+        return LocalUse(found, bases, is_complete, answered, known.epoch)
+
     def _follow_wish(self, origin: Origin, status: dict[str, Any] | None) -> None:
-        is_drained = read_wish(origin, self._conf.host).is_drained
-        self._move(AgentEvent.DRAIN if is_drained else AgentEvent.UNDRAIN)
-        if status is not None and is_drained != (status["process_state"] == "draining"):
-            self._data_plane.call("drain", on=is_drained)
-            LOG.info("the data plane %s peers", "refuses" if is_drained else "serves")
+        drain = read_wish(origin, self._conf.host).is_drained
+        self._move(AgentEvent.DRAIN if drain else AgentEvent.UNDRAIN)
+        if status is not None and drain != (status["process_state"] == "draining"):
+            self._data_plane.call("drain", on=drain)
+            LOG.info("the data plane %s peers", "refuses" if drain else "serves")
             self._describe_self(status)
 
     def _publish_ring(self, followers: _Followers) -> None:
-        view, decision = self._membership.view, followers.decision
+        decision, publisher = followers.decision, followers.publisher
         self._metrics.set_decision(decision.decision)
-        if not (view.is_current and view.is_publisher):
-            return
-        ring = followers.publisher.look(
-            view.members, decision.decision, is_decision_known=decision.is_known
-        )
+        ring = None
+        try:
+            if self._membership.view.is_publisher and self._membership.is_elected():
+                ring = publisher.look(
+                    lambda: self._membership.view,
+                    decision.decision,
+                    is_decision_known=decision.is_known,
+                )
+            else:
+                publisher.stand_by()
+        except exception.FencedError as error:
+            LOG.warning("%s; what it would have published is dropped", error)
+            self._metrics.fenced.inc()
+            publisher.stand_by()
+            self._membership.renounce()
+        finally:
+            self._metrics.set_publisher(publisher.term, len(publisher.held), publisher.is_blind)
         if ring is not None:
             self._metrics.publications.inc()
             self._metrics.published_generation.set(ring.generation)
@@ -365,12 +455,13 @@ class Agent:
 
     def _follow_images(
         self,
-        follower: ImageFollower,
+        followers: _Followers,
         status: dict[str, Any],
         generation: int | None,
         problems: dict[str, str],
     ) -> ImageReport:
-        report = follower.look()
+        followers.usage.peer_address = str(status["peer_address"])
+        report = followers.images.look(followers.rounds.look().closed)
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered | report.kept if generation else {}
         self._pinner.wish(wished, status.get("started_at"), report.whole)
@@ -394,9 +485,17 @@ class Agent:
     ) -> Result | None:
         try:
             return step()
-        except (exception.AcstorError, OSError) as error:
-            problems[what] = _one_line(error)
+        except Exception as error:
+            self._note(problems, what, error)
             return None
+
+    def _note(self, problems: dict[str, str], what: str, error: Exception) -> None:
+        """Note what one step failed by, so that it stops no other, whatever it is."""
+        problems[what] = _one_line(error)
+        if not isinstance(error, exception.AcstorError | OSError):
+            problems[what] = f"a fault of ACStor: {type(error).__name__}: {problems[what]}"
+            if what not in self._problems:
+                LOG.error("%s failed", what, exc_info=error)
 
     def _report(
         self, problems: dict[str, str], view: View, generation: int | None, *, is_up: bool

@@ -5,11 +5,14 @@ that is to fulfil it. A host without a ref is wanted to serve.
 """
 
 import json
+import logging
 from dataclasses import dataclass
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
+
+LOG = logging.getLogger(__name__)
 
 HOST_PREFIX = "hosts/"
 WISH_VERSION = 1
@@ -33,7 +36,7 @@ class HostWish:
         :raises UnsupportedError: when a newer release wrote it.
         """
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, "the wish")
             version, is_drained = fields["version"], fields["drain"]
         except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError(
@@ -41,7 +44,9 @@ class HostWish:
                 hint=f"write it anew: acstor host undrain {host}",
             ) from error
         if version != WISH_VERSION:
-            raise exception.UnsupportedError(f"the wish for host {host} has version {version!r}")
+            raise exception.UnsupportedError(
+                f"the wish for host {host} has version {version!r:.20}"
+            )
         if not isinstance(is_drained, bool):
             raise exception.CorruptError(f"the wish for host {host} is malformed")
         return cls(is_drained)
@@ -55,6 +60,18 @@ def read_wish(origin: Origin, host: str) -> HostWish:
     """
     ref = origin.get_ref(HOST_PREFIX + host)
     return HostWish() if ref is None else HostWish.parse(ref.content, host)
+
+
+def is_drained(origin: Origin, host: str) -> bool:
+    """Return whether a host is to own nothing; False where its wish is not readable.
+
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    try:
+        return read_wish(origin, host).is_drained
+    except (exception.CorruptError, exception.UnsupportedError) as error:
+        LOG.warning("%s; the host counts as one that is to serve", error)
+        return False
 
 
 def write_wish(origin: Origin, host: str, wish: HostWish) -> None:

@@ -9,7 +9,6 @@ The data plane's own failed reads and writes are the other half: see
 :mod:`acstor.agent.data_plane_readings`.
 """
 
-import json
 import logging
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from acstor import untrusted_json
 from acstor.agent import block_devices
 from acstor.agent.block_devices import BlockDevice
 from acstor.rpc.host_state_details import DiskHealth
@@ -122,8 +122,8 @@ def ask_disk(device: BlockDevice, program: str = PROGRAM) -> DiskHealth | None:
 def parse_report(report: bytes) -> DiskHealth | None:
     """Return what a report of ``smartctl --json`` says; None: nothing, or it is none."""
     try:
-        found = json.loads(report)
-    except (ValueError, RecursionError):
+        found = untrusted_json.load(report, "the report")
+    except ValueError:
         return None
     passed = _at(found, "smart_status", "passed")
     percents = (

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from acstor.admin.client import AdminClient
 from acstor.agent.membership import View
+from acstor.agent.usage_publication import LocalUse
 from acstor.origin.base import Origin
 
 
@@ -36,6 +37,12 @@ class Sight:
     """By image id the manifest that the data plane has attached and lists."""
     pinned: frozenset[str] = frozenset()
     """Ids of the images whose head and tail are pinned in the data-plane process of ``status``."""
+    round: int = 0
+    """The newest withdrawal round, read before anything else of this look; 0: none is known."""
+    epoch: str = ""
+    """That ``round`` is of."""
+    closed: frozenset[str] = frozenset()
+    """Ids of the registered images of which no new use may become possible."""
     kept: frozenset[str] = frozenset()
     """Ids of the images that are attached although they are registered no more, because a duty
     needs them (:class:`ImageUser`)."""
@@ -72,3 +79,6 @@ class ImageUser(Protocol):
 
         None: not known yet, so none may be.
         """
+
+    def local_use(self) -> LocalUse | None:
+        """Return what instances on this host's disk need; None: not known yet."""

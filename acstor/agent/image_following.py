@@ -10,6 +10,7 @@ from typing import Any
 
 from acstor import dataplane, exception
 from acstor.admin.client import AdminClient
+from acstor.agent.usage_publication import UsagePublisher
 from acstor.atomic_file import write_atomically
 from acstor.origin.base import Origin
 from acstor.repository import layout
@@ -43,6 +44,8 @@ class ImageReport:
     because they are needed."""
     whole: dict[str, int] = field(default_factory=dict)
     """By image id the size, bytes, of images of which the host is to keep all."""
+    opened: frozenset[str] = frozenset()
+    """Ids of the images whose files are open."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class ImageFollower:
     A problem with one image does not keep the others from being followed.
 
     :param directory: where manifests are put for the data plane to read; it makes its own copy.
+    :param publisher: tells garbage collection of what is attached.
     :param needed: returns the ids of the images that must stay attached; None: not known, so all.
     :param clock: monotonic seconds.
     """
@@ -70,6 +74,7 @@ class ImageFollower:
         origin: Origin,
         data_plane: AdminClient,
         directory: str,
+        publisher: UsagePublisher,
         *,
         needed: Callable[[], frozenset[str] | None] = frozenset,
         clock: Callable[[], float] = time.monotonic,
@@ -77,14 +82,16 @@ class ImageFollower:
         self._origin = origin
         self._data_plane = data_plane
         self._directory = os.path.join(directory, "manifests")
+        self._publisher = publisher
         self._needed = needed
         self._clock = clock
         self._catalogue = Catalogue(origin)
         self._known: dict[str, _Known] = {}
 
-    def look(self) -> ImageReport:
+    def look(self, closed: frozenset[str] = frozenset()) -> ImageReport:
         """Bring the data plane to the registered images.
 
+        :param closed: ids of images that are being withdrawn: none of them is attached anew.
         :raises UnavailableError: when the origin or the data plane cannot be reached; what is
             attached stays.
         """
@@ -96,9 +103,17 @@ class ImageFollower:
         )
         if registered or self._is_there(present):
             report.registered = registered
+        report.opened = frozenset(
+            image_id for image_id, image in present.items() if image.get("open_handles")
+        )
+        wanted: dict[str, _Known] = {}
         for image_id in sorted(registered):
             with self._noted(report, image_id):
-                self._follow(image_id, present, report)
+                self._follow(image_id, present, report, wanted)
+        for image_id in closed & wanted.keys():
+            del wanted[image_id]
+        if report.registered is not None:
+            self._attach_wanted(present, wanted, report)
         needed = self._needed()
         for image_id in sorted(present.keys() - registered):
             if needed is None or image_id in needed:
@@ -133,13 +148,19 @@ class ImageFollower:
             yield
         except exception.UnavailableError:
             raise
-        except (exception.AcstorError, OSError) as error:
-            report.problems[image_id] = " ".join(str(error).split())
-            LOG.warning("image %s: %s", image_id, report.problems[image_id])
+        except Exception as error:
+            fault = None if isinstance(error, exception.AcstorError | OSError) else error
+            report.problems[image_id] = " ".join(str(error).split()) or type(error).__name__
+            LOG.warning("image %s: %s", image_id, report.problems[image_id], exc_info=fault)
 
     def _follow(
-        self, image_id: str, present: Mapping[str, Mapping[str, Any]], report: ImageReport
+        self,
+        image_id: str,
+        present: Mapping[str, Mapping[str, Any]],
+        report: ImageReport,
+        wanted: dict[str, _Known],
     ) -> None:
+        """Look at a registered image; add it to ``wanted`` where it is to be attached."""
         image = present.get(image_id)
         is_offered = image is not None and not image["hidden"]
         known = self._known.get(image_id)
@@ -149,7 +170,44 @@ class ImageFollower:
                 return
             self._known[image_id] = known
         if image is None or not is_offered or image["manifest"] != known.manifest:
-            self._attach(image_id, known.manifest)
+            wanted[image_id] = known
+        else:
+            self._note_offered(image_id, known, report)
+
+    def _attach_wanted(
+        self,
+        present: Mapping[str, Mapping[str, Any]],
+        wanted: Mapping[str, _Known],
+        report: ImageReport,
+    ) -> None:
+        attached = {str(image["manifest"]): image_id for image_id, image in present.items()}
+        try:
+            self._publisher.announce(
+                attached, {known.manifest: image_id for image_id, known in wanted.items()}
+            )
+        except exception.UnavailableError:
+            raise
+        except exception.AcstorError as error:  # the origin is full, or may only be read
+            for image_id in wanted:
+                report.problems[image_id] = " ".join(str(error).split())
+            return
+        for image_id, known in wanted.items():
+            with self._noted(report, image_id):
+                self._attach_announced(image_id, known, report)
+
+    def _attach_announced(self, image_id: str, known: _Known, report: ImageReport) -> None:
+        """Attach an image if it is still registered so, now that this host's record names it.
+
+        A collection that missed the record has looked at the image's ref before this does.
+        """
+        ref = self._origin.get_ref(layout.image_ref(image_id))
+        if ref is None or ImageRecord.parse(ref.content, image_id).manifest != known.manifest:
+            self._known.pop(image_id, None)  # read anew at the next look
+            return
+        self._attach(image_id, known.manifest)
+        self._note_offered(image_id, known, report)
+
+    def _note_offered(self, image_id: str, known: _Known, report: ImageReport) -> None:
         report.offered[image_id] = known.manifest
         if known.is_pinned_whole:
             report.whole[image_id] = known.size_bytes

@@ -9,6 +9,7 @@ read N members every other second would be most of what the control plane moves.
 """
 
 import contextlib
+import dataclasses
 import logging
 import random
 import threading
@@ -28,12 +29,18 @@ from acstor.agent.timed_lock import TimedLock
 LOG = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 10.0
-"""Seconds that the backend may take for one call."""
+"""Seconds for which an answer of the driver is waited for, whatever the backend's own timeout."""
+CALL_TIMEOUT_MIN = 2
+"""Seconds that a call to the backend may take at least, however soon members go."""
+CALL_TIMEOUT_MAX = 5
+"""Seconds that a call to the backend may take at most."""
 RECONNECT_DELAY_MAX = 15.0
 """Longest delay between two attempts to reach the backend, seconds."""
 MEMBERS_EVERY = 60
 """Heartbeats between two readings of the members, by hosts that do not publish rings."""
 _LOCK_SUFFIX = "ring-publisher"
+_SESSION_SCHEMES = frozenset({"file", "zookeeper", "kazoo"})
+"""Of drivers whose one ``timeout`` is that of members; locks last as long as the session."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +53,49 @@ class CoordinationSettings:
     member_timeout: int
 
     def url(self) -> str:
-        """Return the URL with the timeout of members and of locks, unless it names one itself."""
+        """Return the URL with the timeouts of members, locks and calls that it does not name."""
         parts = urllib.parse.urlsplit(self.backend_url)
-        named = urllib.parse.parse_qs(parts.query)
-        # Where locks have a timeout of their own it is 30 s by default, however soon members go.
-        wanted = (
-            ("timeout",)
-            if parts.scheme in {"file", "zookeeper", "kazoo"}
-            else ("membership_timeout", "lock_timeout")
-        )
-        missing = [f"{name}={self.member_timeout}" for name in wanted if name not in named]
+        if parts.scheme in _SESSION_SCHEMES:
+            wanted = {"timeout": self.member_timeout}
+        else:
+            # These are 30 s by default, however soon members go. "timeout" is that of the socket.
+            wanted = {
+                "membership_timeout": self.member_timeout,
+                "lock_timeout": self.member_timeout,
+                "timeout": self.call_timeout,
+            }
+        named = self._named()
+        missing = [f"{name}={value}" for name, value in wanted.items() if name not in named]
         if not missing:
             return self.backend_url
         separator = "&" if parts.query else "?"
         return f"{self.backend_url}{separator}{'&'.join(missing)}"
+
+    @property
+    def call_timeout(self) -> int:
+        """Seconds that the backend may take for one call: less than a lock lasts."""
+        return max(CALL_TIMEOUT_MIN, min(CALL_TIMEOUT_MAX, self.member_timeout // 2))
+
+    @property
+    def lock_timeout(self) -> float:
+        """Seconds that the backend keeps a lock after a heartbeat, as the URL says in the end.
+
+        :raises InvalidError: when the URL names one that is no number.
+        """
+        values = self._named().get("lock_timeout", [])
+        scheme = urllib.parse.urlsplit(self.backend_url).scheme
+        if not values or scheme in _SESSION_SCHEMES:
+            return float(self.member_timeout)
+        try:
+            return float(int(values[0]))
+        except ValueError:
+            raise exception.InvalidError(
+                f"[coordination] backend_url: lock_timeout = {values[0]!r:.40}",
+                hint="give whole seconds, or leave it out: then it is member_timeout",
+            ) from None
+
+    def _named(self) -> dict[str, list[str]]:
+        return urllib.parse.parse_qs(urllib.parse.urlsplit(self.backend_url).query)
 
 
 @dataclass(frozen=True)
@@ -74,6 +110,8 @@ class View:
     """Whether this host holds the lock of the one that publishes rings."""
     problem: str | None = None
     """Why the view is not current."""
+    joined_at: float = 0.0
+    """When this host joined the group last, by the clock of :class:`Membership`."""
 
 
 def open_coordinator(settings: CoordinationSettings, member_id: str) -> Any:
@@ -152,6 +190,11 @@ class Membership:
         self._lock: TimedLock | None = None
         self._failures = 0
         self._until_members = 0
+        self._beaten_at: float | None = None
+        self._joined_at = 0.0
+        self._member_at: float | None = None  # of the last beat as a member
+        self._is_eligible = True
+        self._is_renounced = False
         self._wake = threading.Event()
         self._is_stopping = False
         self._leave_at_stop = False
@@ -159,8 +202,41 @@ class Membership:
 
     @property
     def view(self) -> View:
-        """What was last seen of the group."""
-        return self._view
+        """What was last seen of the group; not current where the backend hangs."""
+        view, beaten_at = self._view, self._beaten_at
+        if not view.is_current or beaten_at is None:
+            return view
+        silent = self._clock() - beaten_at
+        if silent <= self._settings.member_timeout + self._settings.heartbeat_interval:
+            return view
+        return dataclasses.replace(
+            view,
+            is_current=False,
+            is_publisher=False,
+            problem=f"the backend has not answered for {silent:.0f} s",
+        )
+
+    def is_elected(self) -> bool:
+        """Return whether this host holds the lock of the publisher at this moment."""
+        lock = self._lock
+        return lock is not None and lock.is_held
+
+    def renounce(self) -> None:
+        """Give the lock of the publisher back at the next beat, and try for it anew.
+
+        For who was overtaken and still believes to hold it.
+        """
+        self._is_renounced = True
+        self._wake.set()
+
+    def set_eligible(self, is_eligible: bool) -> None:
+        """Say whether this member may be elected to publish the ring: not without an origin.
+
+        Its lock goes to somebody else with the next beat, until it may again.
+        """
+        if is_eligible != self._is_eligible:
+            self._is_eligible = is_eligible
+            self._wake.set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -205,13 +281,15 @@ class Membership:
         return random.uniform(0.1, longest)
 
     def _beat(self) -> None:
-        if self._lock is not None and self._lock.is_overdue:
+        if self._lock is not None and (self._is_renounced or self._lock.is_overdue):
             # As long as members last: the others have forgotten this host as well.
             self._disconnect(leave=True)
+        self._is_renounced = False
         if self._coordinator is None or self._lock is None:
             self._coordinator = open_coordinator(self._settings, self._host)
             lock = self._coordinator.get_lock(f"{self._settings.group}-{_LOCK_SUFFIX}".encode())
-            self._lock = TimedLock(lock, _LOCK_SUFFIX, self._settings.member_timeout, self._clock)
+            lasts = self._settings.lock_timeout
+            self._lock = TimedLock(lock, _LOCK_SUFFIX, lasts, self._clock)
             self._joined = None
             self._until_members = 0
         started = self._clock()
@@ -220,13 +298,19 @@ class Membership:
         if wanted != self._joined:
             self._change_membership(wanted)
             self._until_members = 0
-        if wanted is None:
-            # Who is no member publishes no ring.
+        may_publish = wanted is not None and self._is_eligible
+        if not may_publish:
+            # Who is no member publishes no ring, nor who has no origin to publish it in.
             self._lock.release()
-        is_publisher = wanted is not None and self._lock.hold(started)
+        is_publisher = may_publish and self._lock.hold(started)
         members = self._members(wanted, is_publisher=is_publisher)
         self._failures = 0
-        self._publish(View(members, is_current=True, is_publisher=is_publisher))
+        self._beaten_at = self._clock()
+        if self._joined is not None:
+            self._member_at = self._beaten_at
+        self._publish(
+            View(members, is_current=True, is_publisher=is_publisher, joined_at=self._joined_at)
+        )
 
     def _members(self, wanted: Member | None, *, is_publisher: bool) -> dict[str, Member]:
         """Return the members, as they are or, for who does not need that, as they were lately."""
@@ -271,6 +355,10 @@ class Membership:
         self._joined = wanted
 
     def _join(self, group: bytes, wanted: Member) -> None:
+        now, absent_max = self._clock(), self._settings.member_timeout
+        # A back-end that flaps makes members join all the time: the others have not missed them.
+        if self._member_at is None or now - self._member_at > absent_max:
+            self._joined_at = now
         with contextlib.suppress(coordination.GroupAlreadyExist):
             self._coordinator.create_group(group).get(CALL_TIMEOUT)
         capabilities = wanted.to_capabilities()

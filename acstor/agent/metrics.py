@@ -22,6 +22,10 @@ MEMBERS = "acstor_agent_members"
 PUBLISHED_GENERATION = "acstor_agent_ring_published_generation"
 USED_GENERATION = "acstor_agent_ring_used_generation"
 PUBLICATIONS = "acstor_agent_ring_publications"
+RING_TERM = "acstor_agent_ring_publisher_term"
+RING_FENCED = "acstor_agent_ring_publisher_fenced"
+RING_ABSENT = "acstor_agent_ring_absent_hosts"
+RING_BLIND = "acstor_agent_ring_blind"
 IMAGES = "acstor_agent_images"
 LOOKS = "acstor_agent_looks"
 LOOK_SECONDS = "acstor_agent_look_seconds"
@@ -51,6 +55,10 @@ ALL = (
     PUBLISHED_GENERATION,
     USED_GENERATION,
     PUBLICATIONS,
+    RING_TERM,
+    RING_FENCED,
+    RING_ABSENT,
+    RING_BLIND,
     IMAGES,
     LOOKS,
     LOOK_SECONDS,
@@ -101,6 +109,20 @@ class AgentMetrics:
         self.publications = prometheus_client.Counter(
             PUBLICATIONS, "Rings that this agent published", registry=registry
         )
+        self.fenced = prometheus_client.Counter(
+            RING_FENCED, "Times that this agent was overtaken as publisher", registry=registry
+        )
+        self._ring_term = prometheus_client.Gauge(
+            RING_TERM, "Term in which this agent publishes rings, 0: it does not", registry=registry
+        )
+        self._ring_absent = prometheus_client.Gauge(
+            RING_ABSENT, "Hosts that are no members and stay in the ring for now",
+            registry=registry,
+        )  # fmt: skip
+        self._ring_blind = prometheus_client.Gauge(
+            RING_BLIND, "1: this agent publishes rings and sees none of several other hosts",
+            registry=registry,
+        )  # fmt: skip
         self.images = prometheus_client.Gauge(
             IMAGES, "Images, by what they are", ["kind"], registry=registry
         )
@@ -195,6 +217,12 @@ class AgentMetrics:
         self._decision_term.set(decision.term if decision else 0)
         self._decision_sequence.set(decision.sequence if decision else 0)
         self._decision_threshold.set((decision.threshold or 0) if decision else 0)
+
+    def set_publisher(self, term: int | None, absent: int, is_blind: bool) -> None:
+        """Note what this agent does as the publisher of rings."""
+        self._ring_term.set(term or 0)
+        self._ring_absent.set(absent)
+        self._ring_blind.set(is_blind)
 
     def set_images(self, **counts: int) -> None:
         """Note the number of images by what they are."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from acstor import dataplane, exception
+from acstor import dataplane, exception, untrusted_json
 from acstor.admin import bitmap
 from acstor.agent.duty import Sight
 from acstor.atomic_file import write_atomically
@@ -27,6 +27,8 @@ REPORTED_VERSION = 1
 _REPORTED_BYTES_MAX = 32 << 20
 _JITTER = 0.1
 _SOONER = 10
+PROCESS_MAX = 1e12
+"""Latest start of a process, seconds since the epoch."""
 _COUNT_MAX = (1 << 53) - 1
 
 
@@ -59,11 +61,12 @@ class Reported:
         :raises CorruptError: when it is malformed, or of another version.
         """
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, "what was reported")
             if fields["version"] != REPORTED_VERSION:
                 raise ValueError("another version")
-            return cls._checked(float(fields["process"]), fields, fields["read"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            process = untrusted_json.number(fields["process"], "process", 0, PROCESS_MAX)
+            return cls._checked(process, fields, fields["read"])
+        except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError(f"not what was reported: {error}") from error
 
     @classmethod

@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from acstor import exception, identity
+from acstor import exception, identity, untrusted_json
 from acstor.conf import nova
 
 AGGREGATES_MAX = 10_000
@@ -27,7 +27,8 @@ def hosts_of(conf: cfg.ConfigOpts, aggregate: str) -> list[str]:
     session = identity.open_session(conf)
     try:
         adapter = identity.open_adapter(conf, nova.GROUP, session, nova.SERVICE_TYPE)
-        answer = adapter.get("/os-aggregates", connect_retries=CONNECT_RETRIES).json()
+        response = adapter.get("/os-aggregates", connect_retries=CONNECT_RETRIES)
+        answer = untrusted_json.load(response.content, "the answer")
     except (exceptions.Unauthorized, exceptions.Forbidden) as error:
         raise exception.InvalidError(
             "Nova does not let this user list host aggregates",

@@ -5,19 +5,23 @@ import dataclasses
 import time
 from typing import Any
 
-from cliff import command, lister, show
+from cliff import command, show
 
 from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
+from acstor.cli.partial_list import PartialLister
 from acstor.repository import catalogue
 from acstor.repository.catalogue import Catalogue, EntryEvent, EntryState
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
 
-class ListCatalogue(lister.Lister):
-    """List what becomes of each image of Glance, and why."""
+class ListCatalogue(PartialLister):
+    """List what becomes of each image of Glance, and why.
+
+    The exit status is 7 where an entry cannot be read.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the arguments."""
@@ -31,14 +35,14 @@ class ListCatalogue(lister.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Return the table; entries that cannot be read are named on stderr."""
+        """Return the table; entries that cannot be read are left out."""
         found = open_catalogue(self.app)
         rows = []
         for image_id in found.ids():
             try:
                 listed = found.find(image_id)
             except (exception.CorruptError, exception.UnsupportedError) as error:
-                self.app.stderr.write(f"{error}; {error.hint}\n")
+                self.leave_out(error)
                 continue
             if listed is None or (
                 parsed_args.state and listed.entry.state not in parsed_args.state
@@ -119,7 +123,7 @@ def open_catalogue(app: Any) -> Catalogue:
 
     :raises AcstorError: when the origin cannot be opened.
     """
-    return Catalogue(repository_access.open_origin(repository_access.configuration(app)))
+    return Catalogue(repository_access.open_repository(repository_access.configuration(app)).origin)
 
 
 def find_entry(found: Catalogue, image_id: str) -> catalogue.Listed:

@@ -56,6 +56,18 @@ class Latencies(columns.FormattableColumn[Sequence[Mapping[str, Any]]]):
         )
 
 
+class Names(columns.FormattableColumn[Sequence[str]]):
+    """Names: one a line for people, a list for programs."""
+
+    def human_readable(self) -> str:
+        """Return a line for each."""
+        return "\n".join(self._value)
+
+    def machine_readable(self) -> list[str]:
+        """Return the list."""
+        return list(self._value)
+
+
 class Fields(columns.FormattableColumn[Any]):
     """A mapping or a list of mappings: lines of ``name=value`` for people, itself for programs."""
 

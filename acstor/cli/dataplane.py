@@ -1,12 +1,12 @@
 """``acstor dataplane ...`` and ``acstor ledger ...``: the data plane of this host."""
 
 import argparse
-import json
 import logging
 from typing import Any
 
 from cliff import command, lister, show
 
+from acstor import untrusted_json
 from acstor.admin import protocol
 from acstor.admin.client import AdminClient
 from acstor.cli import deployment
@@ -111,11 +111,13 @@ class ListVolumes(lister.Lister):
                 Size(volume["size_bytes"]) if "size_bytes" in volume else None,
                 Size(volume["dirty_bytes"]) if "dirty_bytes" in volume else None,
                 volume.get("clients"),
+                volume.get("waiting_requests"),
                 volume["error"],
             )
             for volume in _client(self.app, parsed_args).call("volume.list")
         ]
-        return ("Volume", "State", "Epoch", "Size", "Not pushed", "Clients", "Error"), rows
+        columns = ("Volume", "State", "Epoch", "Size", "Not pushed", "Clients", "Waiting", "Error")
+        return columns, rows
 
 
 class PrintMetrics(command.Command):
@@ -203,7 +205,7 @@ class ShowLedger(_OfImage, lister.Lister):
         columns = _LEDGER_COLUMNS[kind]
         rows = []
         for line in text.splitlines():
-            record = json.loads(line)
+            record = untrusted_json.load(line, "a line of the ledger")
             if record.get("kind") == kind:
                 rows.append(tuple(record.get(key) for key in columns.values()))
             elif record.get("kind") == "lost":

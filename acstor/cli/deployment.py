@@ -11,6 +11,7 @@ from acstor import exception
 from acstor.agent.member import Member
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
+from acstor.repository.opening import open_repository
 from acstor.ring.published_ring import PublishedRing, read_ring
 
 ORIGIN_DEADLINE = 5.0
@@ -59,9 +60,11 @@ def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
 def opened_origin(conf: cfg.ConfigOpts) -> Iterator[Origin]:
     """Open the origin for one command.
 
+    :raises UnavailableError: when it holds no repository: its file system is not mounted here.
     :raises AcstorError: when it cannot be opened.
     """
-    origin = open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout))
+    deadline = min(ORIGIN_DEADLINE, conf.origin.timeout)
+    origin = open_repository(lambda: open_origin(conf.origin.url, deadline)).origin
     try:
         yield origin
     finally:

@@ -11,11 +11,12 @@ from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.agent.member import Member
-from acstor.cli import deployment, host_traffic
+from acstor.cli import deployment, forgetting, host_traffic
 from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
 from acstor.dataplane import RingHost
 from acstor.repository.usage import forget_usage
+from acstor.ring.departure import remove_host
 from acstor.rpc import host_state_details
 
 _POLL_SECONDS = 0.2
@@ -213,13 +214,20 @@ class UndrainHost(_ChangeWish):
 class ForgetHost(command.Command):
     """Forget a host that is gone for good: which images its instances used, and what it was to do.
 
-    Until then, images that its instances used are not removed, in case it comes back.
+    Until then, nothing that its instances need is removed, in case it comes back. Refused while it
+    uses images, keeps what is registered no more, its data plane answers, or images are attached
+    there and nobody can tell whether guests still read them.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Take the host's name."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("name", help="name of the host")
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="forget it whatever it uses; its instances lose what only they need",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -231,10 +239,25 @@ class ForgetHost(command.Command):
                 hint="stop acstor-agent there for good, then wait for [coordination] "
                 "member_timeout",
             )
+        in_ring = _ring_hosts(conf).get(name)
         with deployment.opened_origin(conf) as origin:
-            is_known = [forget_usage(origin, name), forget_wish(origin, name)]
-        if not any(is_known) and name not in _ring_hosts(conf):
+            if not parsed_args.force:
+                address = in_ring.address if in_ring else None
+                forgetting.check_forgettable(origin, name, address, is_here=name == conf.host)
+            is_known = [
+                in_ring is not None,
+                forget_usage(origin, name),
+                forget_wish(origin, name),
+            ]
+            # Nobody waits for it any more as for one that is only silent.
+            has_left_ring = remove_host(origin, name)
+        if not any(is_known):
             raise _unknown(name)
+        if not has_left_ring:
+            self.app.stderr.write(
+                f"host {name} stays in the ring, in which nobody else owns anything; it leaves "
+                "when acstor-agent runs on another host\n"
+            )
 
 
 class RestartDataPlane(command.Command):

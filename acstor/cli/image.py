@@ -10,8 +10,15 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import exception
-from acstor.cli import repository_access
-from acstor.repository import catalogue, inspection, progress, registration, verification
+from acstor.cli import repository_access, usage_view
+from acstor.repository import (
+    catalogue,
+    inspection,
+    layout,
+    progress,
+    registration,
+    verification,
+)
 from acstor.repository.checksum import Checksum
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -177,16 +184,24 @@ class VerifyRepository(_Verify):
 class RemoveImage(command.Command):
     """Withdraw an image; 'acstor gc' later frees the chunks that no other image needs.
 
-    Guests that still run from it need its chunks: remove an image only when none does.
+    Refused while a host says that instances there use it: those could then not be started, resized
+    or migrated elsewhere. 'acstor image users' lists them.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the arguments."""
-        return _with_image(super().get_parser(prog_name))
+        parser = _with_image(super().get_parser(prog_name))
+        parser.add_argument(
+            "--force", action="store_true", help="remove it even if hosts use it, or may"
+        )
+        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove the image."""
         repository = repository_access.open_repository(repository_access.configuration(self.app))
+        if not parsed_args.force:
+            image_id = layout.canonical_image_id(parsed_args.image)
+            usage_view.check_unused(repository.origin, image_id)
         image = repository.remove_image(parsed_args.image)
         self.app.stdout.write(f"removed {image.id} {image.record.name}\n")
 

@@ -47,11 +47,12 @@ class ShowRepository(show.ShowOne):
 
 
 class UpgradeRepository(show.ShowOne):
-    """Upgrade the repository to the format version of this release, which volumes need.
+    """Upgrade the repository to the format version of this release.
 
-    Only when every machine runs this release, and every program of it was restarted: programs of
-    older releases refuse the repository afterwards, but one that opened it before would go on, and
-    delete what volumes refer to. Repeating it is safe.
+    Volumes need version 2. With version 3 no host waits for one that stopped while it changed a
+    ref of an origin in a directory. Only when every machine runs this release, and every program of
+    it was restarted: programs of older releases refuse the repository afterwards, but one that
+    opened it before would go on, and delete what volumes refer to. Repeating it is safe.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:

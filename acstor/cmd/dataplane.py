@@ -102,6 +102,7 @@ def _serve(
     while True:
         received = signal.sigtimedwait(_SIGNALS, _TICK)
         host.drain_log()
+        host.retry_images()
         if received is not None and received.si_signo != signal.SIGHUP:
             is_final = received.si_signo == signal.SIGINT
             _stop(host, supervisor, stop_timeout, unmount=is_final or not host.leaves_mount())

@@ -24,6 +24,29 @@ OPTIONS = [
         max=600.0,
         help="Seconds for which the members must be unchanged before a new ring is published.",
     ),
+    cfg.FloatOpt(
+        "ring_shrink_share",
+        default=0.1,
+        min=0.0,
+        max=1.0,
+        help=(
+            "Share of the hosts of the ring that may leave it within ring_shrink_interval because "
+            "nothing is heard of them; one host always may. Reads pass over a host that is dead "
+            "and in the ring. Hosts that an operator drains or forgets leave at once."
+        ),
+    ),
+    cfg.FloatOpt(
+        "ring_shrink_interval",
+        default=60.0,
+        min=0.0,
+        max=3600.0,
+        help=(
+            "Seconds for ring_shrink_share; also for how long after this host has connected to "
+            "the coordination backend, or has become the ring's publisher, it takes no host out of "
+            "the ring, while the others connect. "
+            "At least 15 and [coordination] member_timeout together, if that is to work."
+        ),
+    ),
     cfg.Opt(
         "ring_vnodes",
         type=types.PowerOfTwo(min=16, max=1 << 22),

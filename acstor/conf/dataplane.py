@@ -30,10 +30,11 @@ OPTIONS = [
     ),
     cfg.IntOpt(
         "fuse_threads",
-        default=2,
         min=1,
         max=64,
-        help="Threads that answer FUSE requests, all on one descriptor.",
+        sample_default="<a quarter of the processors, 2 to 8>",
+        help="Threads that answer FUSE requests from memory, all on one descriptor. Without a "
+        "value a quarter of the processors that the process may use, at least 2 and at most 8.",
     ),
     cfg.IntOpt(
         "runtime_threads",

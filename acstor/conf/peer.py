@@ -60,10 +60,12 @@ OPTIONS = [
     ),
     cfg.IntOpt(
         "connections_max",
-        default=1024,
+        default=4096,
         min=1,
         max=65536,
-        help="Connections that are accepted at a time.",
+        help="Connections of peers at a time. Beyond, the one that has been idle for longest is "
+        "told to go; a peer is refused only where all are busy. Connections that have not said "
+        "HELLO do not count.",
     ),
     cfg.IntOpt(
         "requests_inflight_max",

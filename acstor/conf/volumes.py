@@ -133,8 +133,19 @@ OPTIONS = [
         max=600.0,
         help=(
             "Seconds that one operation of a volume on the origin may take, with its repetitions, "
-            "before it counts as failed. Writes that wait for the origin fail with EIO when it has "
-            "stored nothing for so long; writes that do not wait are kept and pushed later."
+            "before it counts as failed and is tried again. What guests wait for is not bounded by "
+            "this: see io_timeout."
+        ),
+    ),
+    cfg.FloatOpt(
+        "io_timeout",
+        default=0.0,
+        min=0.0,
+        max=86400.0,
+        help=(
+            "Seconds that a guest's request waits for an origin that does nothing before it fails "
+            "with EIO, for volumes whose type does not say so (acstor:io_timeout). 0: without "
+            "limit; the guest goes on where it was once the origin is back."
         ),
     ),
 ]

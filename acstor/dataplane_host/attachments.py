@@ -5,7 +5,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     images/<uuid>.manifest   an attached image
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
     images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
-    images/<uuid>.refused    a manifest that could not be attached after a restart
+    images/<uuid>.refused    a manifest that was found damaged or unsupported after a restart
     ring.bin                 the ring in use
     placement.json           {"version": 1, "distance_threshold": 5}
     draining                 empty: peers are refused
@@ -23,8 +23,9 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.admin import protocol
 from acstor.atomic_file import sync_directory
 
@@ -205,8 +206,9 @@ class Attachments:
 
     def chunk_size(self) -> int | None:
         """Return the repository's chunk size, bytes, when it was ever known."""
-        size = _read_version_1(self._repository).get("chunk_size")
-        return size if isinstance(size, int) else None
+        size: Any = _read_version_1(self._repository).get("chunk_size")
+        is_whole = untrusted_json.is_whole(size, 4 << 10, 4 << 20)
+        return size if is_whole and not size & (size - 1) else None
 
     def keep_chunk_size(self, chunk_size: int) -> None:
         """Keep the repository's chunk size, bytes."""
@@ -228,11 +230,11 @@ class Attachments:
         return os.path.exists(self._path(disk_id, kind))
 
 
-def _read_version_1(path: str) -> dict[str, object]:
+def _read_version_1(path: str) -> dict[str, Any]:
     """Return what a small file holds; nothing where it is absent, damaged or of another version."""
     try:
         with open(path, "rb") as source:
-            kept = json.loads(source.read(4096))
+            kept = untrusted_json.load(source.read(4096), path)
     except (FileNotFoundError, ValueError):
         return {}
     is_known = isinstance(kept, dict) and kept.get("version") == FORMAT_VERSION

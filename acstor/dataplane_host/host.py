@@ -14,9 +14,10 @@ from acstor.admin.server import AdminServer
 from acstor.dataplane import StaleDescriptorError, translated
 from acstor.dataplane_host import descriptors, log_drain, mount, settings
 from acstor.dataplane_host.admin_methods import methods
-from acstor.dataplane_host.attachments import AttachedImage, Attachments
+from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.origin_source import OriginSource
+from acstor.dataplane_host.restored_images import RestoredImages
 from acstor.dataplane_host.runtime import Runtime, RuntimeFactory
 from acstor.dataplane_host.states import ProcessEvent, ProcessState, next_state
 from acstor.dataplane_host.volume_service import VolumeService
@@ -27,6 +28,12 @@ LOG = logging.getLogger(__name__)
 
 _RELEASE_TIMEOUT = 2.0
 """Seconds for a process that is ending to let go of the mount."""
+_STUCK_AFTER = 30.0
+"""Seconds after which a request that is handled, or a task that is due, shows a thread that is
+stuck: none of them waits for anything."""
+_STUCK_LOOKS = 5
+"""Looks in a row that must find one."""
+_END = "# EOF"
 _HELD_STARTS_MAX = 5
 """Starts in a row that leave a mount which others hold to the next start."""
 
@@ -77,6 +84,8 @@ class DataPlaneHost:
         self._started_at = time.time()
         self._state = ProcessState.RESTORING
         self._lock = threading.RLock()  # of _state, and one change of attachments at a time
+        self._restored = RestoredImages(attachments, self._lock)
+        self._stuck_looks = 0
 
     @property
     def state(self) -> ProcessState:
@@ -139,14 +148,31 @@ class DataPlaneHost:
         return self._supervisor.holds_descriptors()
 
     def check_alive(self) -> bool:
-        """Return whether the runtime answers and its file system is connected."""
-        fuse = self.runtime.status().get("fuse")
+        """Return whether the file system is connected and the threads behind it move on."""
+        status = self.runtime.status()
+        fuse = status.get("fuse")
         if isinstance(fuse, dict) and fuse.get("connected") is False:
             LOG.error("the file system at %s is gone", self._settings["mount_point"])
             # The next process must mount anew.
             self._supervisor.remove(descriptors.FUSE)
             return False
-        return True
+        request = _seconds(fuse.get("longest_request_ms")) if isinstance(fuse, dict) else 0.0
+        late = _seconds(status.get("runtime_late_ms"))
+        # A process that was stopped itself looks stuck until its threads have run again.
+        self._stuck_looks = self._stuck_looks + 1 if max(request, late) > _STUCK_AFTER else 0
+        if self._stuck_looks < _STUCK_LOOKS:
+            return True
+        LOG.error(
+            "the data plane is stuck (a request has been handled for %.0f s, tasks are %.0f s "
+            "late): the next process takes over",
+            request,
+            late,
+        )
+        return False
+
+    def retry_images(self) -> None:
+        """Attach what could not be attached when the process started, when it is time."""
+        self._restored.retry(self.runtime)
 
     def drain_log(self) -> int:
         """Write waiting lines of the runtime's log; return how many."""
@@ -219,30 +245,12 @@ class DataPlaneHost:
                     runtime.set_ring(ring_path)
             except exception.AcstorError as error:
                 LOG.error("the kept ring is not usable (%s); the agent brings the next", error)
-        for image in self._attachments.images():
-            try:
-                with translated("restoring"):
-                    runtime.attach_image(image.manifest_path, hidden=image.is_hidden)
-            except exception.AcstorError as error:
-                LOG.error("image %s cannot be attached again: %s", image.disk_id, error)
-                self._attachments.refuse_image(image.disk_id)
-                continue
-            self._restore_working_set(runtime, image)
+        self._restored.attach(runtime)
         return runtime
 
     def _restore_threshold(self, runtime: Runtime) -> None:
         with translated("restoring"):
             runtime.set_distance_threshold(self._attachments.distance_threshold())
-
-    def _restore_working_set(self, runtime: Runtime, image: AttachedImage) -> None:
-        if image.working_set_path is None:
-            return
-        try:
-            with translated(f"working set of {image.disk_id}"):
-                runtime.set_working_set(image.disk_id, image.working_set_path)
-        except exception.AcstorError as error:
-            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
-            self._attachments.forget_working_set(image.disk_id)
 
     def _keep_descriptors(self, *, fuse_is_inherited: bool) -> None:
         descriptors.keep(
@@ -287,6 +295,7 @@ class DataPlaneHost:
             with translated(f"attaching {manifest_path}"):
                 image = self.runtime.attach_image(arrived)
             self._attachments.keep_image(str(image["id"]), arrived)
+            self._restored.settled(str(image["id"]))
             if self._attachments.chunk_size() is None:
                 self._attachments.keep_chunk_size(self._settings["chunk_size"])
         LOG.info("attached image %s, %s bytes", image["id"], image.get("size_bytes"))
@@ -295,6 +304,10 @@ class DataPlaneHost:
     def detach_image(self, disk_id: str) -> str:
         """Withdraw an image; return ``removed``, or ``hidden`` while it is in use."""
         with self._lock:
+            if self._restored.is_waiting(disk_id):
+                # Guests may have it open: it is attached without a name when that works.
+                self._attachments.hide_image(disk_id)
+                return "hidden"
             with translated(f"detaching {disk_id}"):
                 state = self.runtime.detach_image(disk_id)
             if state == "removed":
@@ -354,8 +367,9 @@ class DataPlaneHost:
         return self.runtime.ring_info()
 
     def metrics_text(self) -> str:
-        """Return all metrics in the Prometheus text format."""
-        return self.runtime.metrics_text()
+        """Return all metrics in the OpenMetrics text format."""
+        runtime = self.runtime.metrics_text().rstrip().removesuffix(_END).rstrip()
+        return f"{runtime}\n{self._volumes.volumes.metrics_text()}{_END}\n"
 
     def ledger_start(self, disk_id: str, capacity: int) -> None:
         """Record the next chunk reads of an image."""
@@ -437,3 +451,7 @@ class DataPlaneHost:
         mount_point = self._settings["mount_point"]
         if os.path.commonpath([os.path.abspath(path), mount_point]) == mount_point:
             raise exception.InvalidError(f"{path} is in the mount of the data plane itself")
+
+
+def _seconds(milliseconds: object) -> float:
+    return milliseconds / 1000 if isinstance(milliseconds, int) else 0.0

@@ -6,13 +6,14 @@ The page is ``doc/source/reference/formats/volume-kept.rst``.
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of ``volume.json``."""
+_READABLE = frozenset({1, 2})
 STANDBY_VERSION = 1
 """Of ``standby.json``."""
 
@@ -20,7 +21,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _SIZE_MAX = 1 << 62
 _SECTOR_SIZE = 512
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,10 @@ class KeptVolume:
     """0: no limit."""
     bytes_per_s: int = 0
     """0: no limit."""
+    adopts: int | None = None
+    """The epoch in which this host closed the log that it goes on with; None: it was made anew."""
+    wanted_durability: Mapping[str, Any] | None = None
+    """What ``durability`` is to become once the volume is open; since version 2, as ``adopts``."""
 
     def encode(self) -> bytes:
         """Return the content of ``volume.json``."""
@@ -55,13 +60,21 @@ class KeptVolume:
         :raises CorruptError: when it is malformed or of another version.
         """
         try:
-            kept = cls(**_fields(FORMAT_VERSION, content))
-            _check(kept)
+            return cls.of_fields(_fields(_READABLE, content))
         except _MALFORMED as error:
             raise exception.CorruptError(
                 f"what was kept of a volume is malformed: {error}",
-                hint="close the volume with force; what was not pushed of it is lost",
+                hint="mend it, or have it put aside: 'acstor volume give-up'",
             ) from error
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> "KeptVolume":
+        """Return what the fields of ``volume.json`` say, without ``version``.
+
+        :raises ValueError: or TypeError, KeyError: when they are malformed.
+        """
+        kept = cls(**fields)
+        _check(kept)
         return kept
 
 
@@ -83,7 +96,7 @@ class KeptStandby:
         :raises CorruptError: when it is malformed or of another version.
         """
         try:
-            kept = cls(**_fields(STANDBY_VERSION, content))
+            kept = cls(**_fields({STANDBY_VERSION}, content))
             if not isinstance(kept.volume, str) or not isinstance(kept.size_bytes, int):
                 raise ValueError("a field is of a wrong type")
             if not 0 < kept.size_bytes <= _SIZE_MAX or kept.size_bytes % _SECTOR_SIZE:
@@ -91,7 +104,7 @@ class KeptStandby:
         except _MALFORMED as error:
             raise exception.CorruptError(
                 f"what was kept of a standby is malformed: {error}",
-                hint="close the volume with force; nothing is lost: its owner has all of it",
+                hint="mend it, or have it put aside: 'acstor volume give-up'",
             ) from error
         return kept
 
@@ -106,15 +119,16 @@ def _encoded(version: int, kept: KeptVolume | KeptStandby) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _fields(version: int, content: bytes) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(content)
-    if fields.pop("version") != version:
+def _fields(versions: Set[int], content: bytes) -> dict[str, Any]:
+    fields: dict[str, Any] = untrusted_json.load(content, "it")
+    if fields.pop("version") not in versions:
         raise ValueError("another version")
     return fields
 
 
 def _check(kept: KeptVolume) -> None:
-    numbers = [kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
+    adopts = [] if kept.adopts is None else [kept.adopts]
+    numbers = [*adopts, kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
     for log in kept.logs:
         numbers += [log["epoch"], log["first"], log["last"]]
     volumes = [kept.volume, *(log["volume"] for log in kept.logs)]
@@ -122,6 +136,7 @@ def _check(kept: KeptVolume) -> None:
         all(isinstance(number, int) and number >= 0 for number in numbers)
         and all(isinstance(volume, str) and is_volume_id(volume) for volume in volumes)
         and isinstance(kept.durability, dict)
+        and isinstance(kept.wanted_durability, dict | None)
         and (kept.manifest is None or _DIGEST.fullmatch(kept.manifest) is not None)
     )
     if not is_sound:

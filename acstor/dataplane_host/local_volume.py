@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 
 from acstor.admin.protocol import VolumeRole, VolumeState
 from acstor.dataplane_host.volume_states import VolumeEvent, next_state
@@ -21,15 +22,37 @@ class LocalVolume:
         """Whether the runtime has it open."""
         self.is_unchecked = False
         """Whether it was opened after a restart without a look at who owns it."""
+        self.ahead_at = 0.0
+        """From when on it is pushed ahead of a hand-over again after that failed (monotonic)."""
+        self.fold_ahead_at = 0.0
+        """From when on it is folded again before anybody asks for it (monotonic)."""
         self.error: str | None = None
         """Why it is not served, or not folded."""
         self.released: tuple[int, int] | None = None
         """Epoch and last log object of what the runtime gave back and the record does not say."""
+        self.freezes: dict[str, float] = {}
+        """Who holds the writes, and until when (monotonic)."""
         self.lock = threading.RLock()
         """Held for each change; what only asks does not take it."""
         self.fold_lock = threading.Lock()
         """Held while it is folded; taken before ``lock``."""
         self._state = VolumeState.CLOSED
+
+    def hold(self, holder: str, timeout_s: float) -> float:
+        """Note who holds the writes; return for how long they are to be held from now on."""
+        now = time.monotonic()
+        self.freezes[holder] = now + timeout_s
+        return max(self.freezes.values()) - now
+
+    def let_go(self, holder: str) -> tuple[bool, float]:
+        """Note who holds the writes no more.
+
+        :returns: whether that was held until now, and for how long others hold the writes still.
+        """
+        now = time.monotonic()
+        was_held = self._state is VolumeState.FROZEN and self.freezes.pop(holder, now) > now
+        self.freezes = {one: until for one, until in self.freezes.items() if until > now}
+        return was_held, max(self.freezes.values(), default=now) - now
 
     @property
     def state(self) -> VolumeState:
@@ -42,13 +65,20 @@ class LocalVolume:
             self._state = next_state(self._state, event)
 
     def observe(self, state_of_runtime: object) -> bool:
-        """Follow what the runtime noticed itself; return whether that was fencing."""
-        with self.lock:
+        """Follow what the runtime noticed itself; return whether that was fencing.
+
+        Nothing is followed while the volume is being changed: whoever only asks does not wait.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
             if state_of_runtime == "fenced" and self._state in _MAY_BE_FENCED:
                 self.move(VolumeEvent.FENCED)
                 return True
             if state_of_runtime == "open" and self._state is VolumeState.FROZEN:
                 self.move(VolumeEvent.THAW)  # the time for freezing was over
+        finally:
+            self.lock.release()
         return False
 
 

@@ -92,7 +92,8 @@ class DataPlaneSettings(TypedDict):
     volumes_fold_objects: int
     volumes_push_bytes_per_s: int
     """Per volume; 0: no limit."""
-    volumes_origin_deadline_ms: int
+    volumes_io_timeout_ms: int
+    """0: no limit."""
     log_directives: str
     """Which events reach the log channel, as for set_log_level."""
 
@@ -153,7 +154,7 @@ def from_conf(
         store_copies_max=conf.store.copies_max,
         chunk_size=chunk_size,
         mount_point=conf.dataplane.mount_point,
-        fuse_threads=conf.dataplane.fuse_threads,
+        fuse_threads=conf.dataplane.fuse_threads or _default_fuse_threads(),
         runtime_threads=conf.dataplane.runtime_threads,
         origin_threads=conf.dataplane.origin_threads,
         read_ahead_kb=conf.dataplane.read_ahead_kb,
@@ -191,10 +192,15 @@ def from_conf(
         volumes_fold_bytes=conf.volumes.fold_bytes,
         volumes_fold_objects=conf.volumes.fold_objects,
         volumes_push_bytes_per_s=conf.volumes.push_rate,
-        volumes_origin_deadline_ms=_milliseconds(conf.volumes.origin_deadline),
+        volumes_io_timeout_ms=round(conf.volumes.io_timeout * 1000),
         log_directives="debug" if conf.debug else "info",
     )
 
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
+
+
+def _default_fuse_threads() -> int:
+    """Return as many as answer from memory what the rest of the host can ask for."""
+    return min(max(len(os.sched_getaffinity(0)) // 4, 2), 8)

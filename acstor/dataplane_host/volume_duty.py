@@ -1,4 +1,7 @@
-"""What goes on by itself with the volumes of a host: resuming, looking who owns them, folding."""
+"""What goes on by itself with the volumes of a host: resuming, looking who owns them, folding.
+
+And removing what was kept of volumes that are closed, once it is of no use any more.
+"""
 
 import logging
 import random
@@ -7,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.dataplane_host.volume_owner import Look
 from acstor.dataplane_host.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -22,6 +26,8 @@ _WATCH_INTERVAL = 30.0
 less than a standby waits for its owner."""
 _LOOK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
+_SWEEP_INTERVAL = 300.0
+"""Seconds between two looks at the records of closed volumes whose log is kept."""
 _RETRY_FIRST = 1.0
 _RETRY_MAX = 60.0
 _RESUMING_MAX = 4
@@ -55,6 +61,7 @@ class VolumeDuty:
         """Whether somebody may wait for a hand-over."""
         self._watch_at: dict[str, float] = {}
         self._bell_at = 0.0
+        self._sweep_at = 0.0
         self._bell: str | None = None
         self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
 
@@ -84,7 +91,8 @@ class VolumeDuty:
             self._start("resume", volume, self._resume)
         for volume in unchecked:
             self._start("check", volume, self._check)
-        for volume in due:
+        # What may be asked for any moment is folded at once (Volumes.watch), and not slowly.
+        for volume in set(due).difference(self._migrating):
             self._start("fold", volume, self._fold)
         for volume in self._volumes.wanted():
             self._start("fetch", volume, self._volumes.fetch)
@@ -92,6 +100,9 @@ class VolumeDuty:
         if served and time.monotonic() >= self._bell_at:
             self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
             self._start("bell", "of this host", self._listen)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + random.uniform(_SWEEP_INTERVAL / 2, _SWEEP_INTERVAL)
+            self._start("sweep", "that are closed", self._sweep)
         for volume in set(self._watch_at).difference(served):
             self._watch_at.pop(volume, None)
         for volume in served:
@@ -104,6 +115,10 @@ class VolumeDuty:
         if bell != self._bell:
             self._bell = bell
             self._watch_at.clear()
+        return True
+
+    def _sweep(self, _: str) -> bool:
+        self._volumes.sweep_closed()
         return True
 
     def _may_watch(self, volume: str) -> bool:
@@ -156,16 +171,16 @@ class VolumeDuty:
 
     def _resume(self, volume: str) -> bool:
         with self._resuming:
-            self._volumes.resume(volume, self._is_owner(volume))
+            self._volumes.resume(volume, self._look_in_time(volume))
         return volume not in self._volumes.unsettled()[0]
 
-    def _is_owner(self, volume: str) -> bool | None:
-        """Return whether this host owns a volume, None when the origin does not say so in time."""
-        answers: list[bool] = []
+    def _look_in_time(self, volume: str) -> Look | None:
+        """Return who owns a volume, None when the origin does not say so in time."""
+        answers: list[Look | None] = []
 
         def ask() -> None:
             try:
-                answers.append(self._volumes.is_owner(volume))
+                answers.append(self._volumes.look(volume))
             except exception.AcstorError as error:
                 LOG.warning("volume %s: who owns it is not known: %s", volume, error)
 
@@ -175,7 +190,7 @@ class VolumeDuty:
         return answers[0] if answers else None
 
     def _check(self, volume: str) -> bool:
-        self._volumes.checked(volume, self._volumes.is_owner(volume))
+        self._volumes.checked(volume, self._volumes.look(volume))
         return True
 
     def _fold(self, volume: str) -> bool:

@@ -1,8 +1,11 @@
 """A host as the owner of volumes: their records in the origin."""
 
+import contextlib
 import dataclasses
+import datetime
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ from acstor.origin.base import Origin
 from acstor.volumes import bells
 
 if TYPE_CHECKING:
+    from acstor.repository.repository import Repository
     from acstor.volumes.record import VolumeRecord
     from acstor.volumes.store import VolumeStore
 
@@ -18,6 +22,11 @@ LOG = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX = 4 << 30
 """Largest manifest that is read, bytes."""
+TAKEN_OVER_FROM = "taken_over_from"
+"""Entry of a record's metadata: the owner that was replaced last without having released."""
+TAKEN_OVER_AT = "taken_over_at"
+TAKEN_OVER_CONTENT_AT = "taken_over_content_at"
+"""The same: when the last of what it had pushed was sent; UTC, ISO 8601."""
 _WANTED_BY = "wanted_by"
 """Entry of a record's metadata: the host whose guest waits for the volume in a live migration."""
 
@@ -30,6 +39,36 @@ class Sealed:
     """Last log object that counts; None: none does."""
     seal: int
     """Sequence number of the seal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TakeOver:
+    """A volume that its owner had not given back: what that one did not push is no part of it."""
+
+    owner: str
+    """The owner before; this host itself where its local log is gone."""
+    content_at: float | None
+    """When the last of what it pushed was sent, seconds since 1970; None: not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Acquired:
+    """A volume that this host owns in a new epoch."""
+
+    record: "VolumeRecord"
+    is_closed_log_current: bool = False
+    """Whether nobody owned it since this host closed it."""
+    take_over: TakeOver | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What a volume's record said of this host."""
+
+    epoch: int
+    """The one that was asked about."""
+    record: "VolumeRecord | None"
+    """None: this host does not own the volume in that epoch."""
 
 
 Seal = Callable[[str, int, int], Sealed]
@@ -73,7 +112,7 @@ class VolumeOwner:
     def __init__(self, host: str, open_origin: Callable[[], Origin]) -> None:
         self.host = host
         self._open_origin = open_origin
-        self._opened: Origin | None = None
+        self._opened: Repository | None = None
         self._store: VolumeStore | None = None
         self._lock = threading.Lock()  # of both
 
@@ -84,53 +123,95 @@ class VolumeOwner:
 
     def _origin(self) -> Origin:
         with self._lock:
-            return self._open()
+            return self._open().origin
 
-    def _open(self) -> Origin:
+    def _open(self) -> "Repository":
+        from acstor.repository.opening import open_repository
+
+        # What is pushed is removed here: never to an empty directory, where nothing is mounted.
         if self._opened is None:
-            self._opened = self._open_origin()
+            self._opened = open_repository(self._open_origin)
         return self._opened
 
     def _records(self) -> "VolumeStore":
-        from acstor.repository.repository import Repository
         from acstor.volumes.store import VolumeStore
 
         with self._lock:
             if self._store is None:
-                self._store = VolumeStore(Repository.open(self._open()))
+                self._store = VolumeStore(self._open())
             return self._store
 
-    def acquire(self, volume: str, seal: Seal) -> "VolumeRecord":
-        """Own a volume in a new epoch; return its record, with nothing left to be sealed.
+    def acquire(self, volume: str, seal: Seal, closed: int | None = None) -> Acquired:
+        """Own a volume in a new epoch, with nothing left to be sealed.
 
+        :param closed: the epoch in which this host closed the log that it still has.
         :raises NotFoundError: when there is no such volume.
         :raises ConflictError: when this host may not attach it, or another one has it.
         """
         records = self._records()
-        record = records.acquire(volume, self.host).after
+        change = records.acquire(volume, self.host)
+        is_current = closed is not None and self.is_closed_last(change.before, closed)
+        record = change.after
         if record.unsealed is None:
-            return record
+            return Acquired(record, is_current)
         end = seal(volume, record.unsealed, record.next)
+        # Somebody who did not know that the volume was given back has stored what is not here.
+        is_current = is_current and end.last is None
         last = record.next - 1 if end.last is None else end.last
-        return records.record_takeover(
-            volume, self.host, record.epoch, last=last, seal=end.seal
-        ).after
+        taken = records.record_takeover(volume, self.host, record.epoch, last=last, seal=end.seal)
+        owner = change.before.owner
+        if is_current or owner is None:
+            return Acquired(taken.after, is_current)
+        return Acquired(taken.after, take_over=self._take_over(owner, taken.after))
 
-    def is_owner(self, volume: str, epoch: int) -> bool:
+    def _take_over(self, owner: str, record: "VolumeRecord") -> TakeOver:
+        from acstor.repository import layout
+        from acstor.volumes.log_object import LOG_OBJECT_SIZE_MAX, log_created_at
+
+        content_at = None
+        if record.logs:
+            last = record.logs[-1]
+            key = layout.log_key(last.volume, last.epoch, last.last)
+            # Only for people: nothing else depends on it.
+            with contextlib.suppress(exception.AcstorError):
+                content_at = log_created_at(self._origin().get(key, LOG_OBJECT_SIZE_MAX))
+        return TakeOver(owner, content_at)
+
+    def note_take_over(self, volume: str, take_over: TakeOver) -> None:
+        """Keep in a volume's record, for people, that its owner was replaced."""
+        at = take_over.content_at
+        metadata = {
+            TAKEN_OVER_FROM: take_over.owner,
+            TAKEN_OVER_AT: _iso(time.time()),
+            TAKEN_OVER_CONTENT_AT: None if at is None else _iso(at),
+        }
+        self._records().describe(volume, metadata=metadata)
+
+    def is_closed_last(self, record: "VolumeRecord", epoch: int) -> bool:
+        """Return whether nobody wrote to a volume since this host closed it in an epoch."""
+        if record.owner == self.host:
+            # Owned in the next epoch by a call whose answer was lost: the log would be gone else.
+            return record.epoch == epoch + 1
+        end = record.content_end
+        # A revert makes the epoch grow and has no end.
+        return record.owner is None and end is not None and end[0] == record.epoch == epoch
+
+    def look(self, volume: str, epoch: int) -> Look:
         """Return whether this host owns a volume in an epoch and may write its log.
 
         :raises AcstorError: when the origin does not answer.
         """
         found = self._records().find(volume)
-        return (
+        is_owner = (
             found is not None
             and found.record.owner == self.host
             and found.record.epoch == epoch
             and found.record.unsealed is None
         )
+        return Look(epoch, found.record if found is not None and is_owner else None)
 
-    def pushed(self, volume: str, epoch: int, sequence: int) -> dict[str, object]:
-        """Return how to find in the origin what is pushed up to a log object.
+    def owned_record(self, volume: str, epoch: int) -> "VolumeRecord":
+        """Return the record of a volume that this host owns in an epoch.
 
         :raises FencedError: when another host owns the volume by now.
         """
@@ -139,13 +220,7 @@ class VolumeOwner:
             raise exception.FencedError(
                 f"volume {volume} is not owned by {self.host} in epoch {epoch} any more"
             )
-        state = record.pushed_disk(volume, sequence)
-        return {
-            "epoch": epoch,
-            "sequence": sequence,
-            "size_bytes": record.size_bytes,
-            **state.to_fields(),
-        }
+        return record
 
     def record(self, volume: str) -> "VolumeRecord":
         """Return a volume's record.
@@ -208,6 +283,13 @@ class VolumeOwner:
         """
         self._records().release(volume, self.host, epoch, sequence)
 
+    def reaffirm(self, volume: str, epoch: int) -> None:
+        """Stay the owner, whatever becomes of a release that was tried.
+
+        :raises FencedError: when it took effect, or another host owns the volume by now.
+        """
+        self._records().reaffirm(volume, self.host, epoch)
+
     def announce_fold(
         self, volume: str, epoch: int, packs: Sequence[str], manifest: str | None
     ) -> None:
@@ -243,6 +325,10 @@ class VolumeOwner:
         if digest is None:
             return None
         return self._origin().get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
+
+
+def _iso(moment: float) -> str:
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
 
 
 def limits_of(record: "VolumeRecord") -> tuple[int, int]:

@@ -35,6 +35,9 @@ class VolumeSpec(TypedDict):
     """0: no limit."""
     reserve_bytes: int
     """Bytes of the directory's file system that local logs leave free."""
+    adopts: int | None
+    """Epoch in which this host closed the log in the directory, of which nobody owned the volume
+    since; None: the log is of this epoch, or there is none."""
 
 
 class VolumeRuntime(Protocol):
@@ -48,6 +51,7 @@ class VolumeRuntime(Protocol):
     def volume_serve(self, volume: str, listener_fd: int) -> None: ...  # noqa: D102
     def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
     def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
+    def volume_push_ahead(self, volume: str) -> bool: ...  # noqa: D102
     def volume_close(self, volume: str) -> None: ...  # noqa: D102
     def volume_fence(self, volume: str, why: str) -> None: ...  # noqa: D102
     def volume_list(self) -> list[str]: ...  # noqa: D102

@@ -4,7 +4,8 @@
 
     closed --open--> opening --served--> serving <--freeze/thaw--> frozen
       ^                | | |               |  ^                      |
-      |<-----failed----' | '--followed--.  |  | served               |
+      |<-----failed,---' | '--followed--.  |  | served               |
+      |     given up     |              |  |  |                      |
       |                  |              v  v  |                      |
       |                  |           standby -'  (handed over: back) |
       |                fenced           |  |                         |
@@ -14,7 +15,8 @@
       |                  |              |                            |
       |                  | close        | close                      | close
       |                  v              v                            v
-      '-----closed--- closing <--------------------------------------'
+      '----closed,--- closing <--------------------------------------'
+           given up
                          '--served (opened again)--> serving
 """
 
@@ -33,7 +35,9 @@ class VolumeEvent(enum.Enum):
     FOLLOWED = "followed"
     """The owner serves it through this host."""
     FAILED = "failed"
-    """It could not be opened; nothing of it is left here but its local log."""
+    """It could not be opened; what was to be its local log is gone."""
+    GIVEN_UP = "given up"
+    """An operator had its local log put aside."""
     HANDED_OVER = "handed over"
     """It was released to the host that its guest moves to."""
     FREEZE = "freeze"
@@ -53,6 +57,7 @@ TRANSITIONS: dict[tuple[VolumeState, VolumeEvent], VolumeState] = {
     (_S.OPENING, _E.FOLLOWED): _S.STANDBY,
     (_S.OPENING, _E.FENCED): _S.FENCED,
     (_S.OPENING, _E.FAILED): _S.CLOSED,
+    (_S.OPENING, _E.GIVEN_UP): _S.CLOSED,
     (_S.STANDBY, _E.SERVED): _S.SERVING,
     (_S.STANDBY, _E.FENCED): _S.FENCED,
     (_S.STANDBY, _E.CLOSE): _S.CLOSING,
@@ -71,6 +76,7 @@ TRANSITIONS: dict[tuple[VolumeState, VolumeEvent], VolumeState] = {
     (_S.CLOSING, _E.SERVED): _S.SERVING,
     (_S.CLOSING, _E.FENCED): _S.FENCED,
     (_S.CLOSING, _E.CLOSED): _S.CLOSED,
+    (_S.CLOSING, _E.GIVEN_UP): _S.CLOSED,
 }
 
 

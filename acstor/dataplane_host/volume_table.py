@@ -9,8 +9,10 @@ from typing import Any
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
+from acstor.dataplane_host import volume_host_metrics
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_files import VolumeFiles
+from acstor.dataplane_host.volume_host_metrics import TakeOvers
 from acstor.dataplane_host.volume_owner import VolumeOwner
 from acstor.dataplane_host.volume_runtime import VolumeRuntime
 from acstor.dataplane_host.volume_sockets import VolumeSockets
@@ -47,6 +49,12 @@ class VolumeTable:
         self._supervisor = supervisor
         self._volumes: dict[str, LocalVolume] = {}
         self._lock = threading.Lock()  # of _volumes
+        self.take_overs = TakeOvers()
+        """Of owners that had not given a volume back, by this process."""
+
+    def metrics_text(self) -> str:
+        """Return the metrics of what the runtime does not know of."""
+        return volume_host_metrics.text(self.take_overs, self._files.aside.list())
 
     # Looking
 
@@ -54,7 +62,7 @@ class VolumeTable:
         """Return the status of every volume, ordered by id."""
         with self._lock:
             volumes = sorted(self._volumes.values(), key=lambda local: local.volume)
-        return [self._status(local) for local in volumes]
+        return [self._status(local) for local in volumes if local.state is not _S.CLOSED]
 
     def status(self, volume: str) -> dict[str, object]:
         """Return the status of a volume.
@@ -98,7 +106,8 @@ class VolumeTable:
 
     def _status(self, local: LocalVolume) -> dict[str, object]:
         status = dict(self._observe(local))
-        status.pop("is_fold_due", None)
+        for internal in ("is_fold_due", "manifest"):
+            status.pop(internal, None)
         status.update(
             volume=local.volume,
             role=str(local.role),

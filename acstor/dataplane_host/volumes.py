@@ -10,31 +10,66 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host.kept_volume import KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_handover import VolumeHandover
 from acstor.dataplane_host.volume_states import VolumeEvent
+from acstor.dataplane_host.volumes_aside import VolumesAside
+
+if TYPE_CHECKING:
+    from acstor.volumes.record import VolumeRecord
 
 LOG = logging.getLogger(__name__)
 
 _S = VolumeState
+_NOBODY = ""
+"""Holder of a freeze whose caller does not name itself."""
+_PUSH_ATTEMPTS_MAX = 5
+"""Pushes that are begun again because a fold was installed meanwhile. A fold takes longer than a
+push of what is left, so the second is nearly always the last."""
 _PUSHED_FINALLY = frozenset({_S.SERVING, _S.FROZEN, _S.CLOSING})
 
 
-class Volumes(VolumeHandover):
+class Volumes(VolumesAside):
     """The volumes of one data plane; see :class:`.volume_table.VolumeTable`."""
 
     def push(self, volume: str) -> dict[str, object]:
         """Have everything acknowledged before on the origin; return how to find it there."""
+        local = self._owned_here(volume)
+        try:
+            return self._push(local)
+        except exception.FencedError:
+            self.checked(volume, self.look(volume))
+            raise
+
+    def _owned_here(self, volume: str) -> LocalVolume:
         local = self._in_runtime(volume)
-        with translated(f"pushing volume {volume}"):
-            pushed = self._runtime().volume_push(local.volume)
-        return self._owner.pushed(volume, pushed["epoch"], pushed["sequence"])
+        if local.state is _S.STANDBY:
+            raise exception.FencedError(
+                f"volume {volume} is not owned by {self._owner.host}, which is its standby",
+                hint="ask the owner: 'acstor volume show' tells which host that is",
+            )
+        return local
+
+    def _push(self, local: LocalVolume) -> dict[str, object]:
+        volume, epoch = local.volume, self._kept(local.volume).epoch
+        for _ in range(_PUSH_ATTEMPTS_MAX):
+            before = self._owner.owned_record(volume, epoch)
+            with translated(f"pushing volume {volume}"):
+                pushed = self._runtime().volume_push(local.volume)
+            record = self._owner.owned_record(volume, epoch)
+            # A fold that is installed meanwhile may have read what was written after this push:
+            # its manifest is a state of the disk only with the objects that it pushed, too.
+            if pushed["epoch"] == epoch and record.manifest == before.manifest:
+                return _answer(record, volume, pushed["sequence"])
+        raise exception.UnavailableError(
+            f"volume {volume} was folded {_PUSH_ATTEMPTS_MAX} times while it was pushed",
+            hint="push it again",
+        )
 
     def push_finally(self, timeout_s: float) -> list[str]:
         """Push all that travels before the process ends for good, of all volumes at once.
@@ -77,21 +112,34 @@ class Volumes(VolumeHandover):
             )
         return remaining
 
-    def freeze(self, volume: str, timeout_s: float) -> None:
-        """Hold writes until :meth:`thaw`, or for ``timeout_s`` seconds."""
+    def freeze(self, volume: str, timeout_s: float, holder: str | None) -> None:
+        """Hold writes until :meth:`thaw`, or for ``timeout_s`` seconds.
+
+        :param holder: on whose behalf; writes go on when none holds them any more.
+        """
         local = self._in_runtime(volume)
         with local.lock, translated(f"freezing volume {volume}"):
             self._require(local, _S.SERVING, _S.FROZEN)
-            self._runtime().volume_freeze(volume, timeout_s)
+            if local.state is _S.SERVING:
+                local.freezes.clear()  # the process before, or an owner before, may have had them
+            self._runtime().volume_freeze(volume, local.hold(holder or _NOBODY, timeout_s))
             local.move(VolumeEvent.FREEZE)
 
-    def thaw(self, volume: str) -> None:
-        """Let writes go on."""
+    def thaw(self, volume: str, holder: str | None) -> dict[str, object]:
+        """Let writes go on, unless others hold them; say whether they were held until now.
+
+        :param holder: as it was given to :meth:`freeze`.
+        """
         local = self._in_runtime(volume)
         with local.lock, translated(f"thawing volume {volume}"):
             self._require(local, _S.SERVING, _S.FROZEN)
-            self._runtime().volume_thaw(volume)
-            local.move(VolumeEvent.THAW)
+            was_held, remaining_s = local.let_go(holder or _NOBODY)
+            if local.state is _S.FROZEN and remaining_s > 0:
+                self._runtime().volume_freeze(volume, remaining_s)
+            else:
+                self._runtime().volume_thaw(volume)
+                local.move(VolumeEvent.THAW)
+        return {"done": True, "was_held": was_held}
 
     def resize(self, volume: str, size_bytes: int) -> None:
         """Grow a volume; clients are disconnected once idle and find the new size."""
@@ -116,7 +164,7 @@ class Volumes(VolumeHandover):
 
     def fold(self, volume: str) -> dict[str, object]:
         """Turn the volume's log in the origin into packs and a new manifest, at once."""
-        local = self._in_runtime(volume)
+        local = self._owned_here(volume)
         with self._fold_turn(local):
             return self._fold(local, 0.0)
 
@@ -128,15 +176,10 @@ class Volumes(VolumeHandover):
 
     def _fold(self, local: LocalVolume, spread_s: float) -> dict[str, object]:
         volume = local.volume
-        kept = self._kept(volume)
+        # Chunks of the manifest below are named as they are: it must be the record's.
+        kept = self._mend_in_fold_turn(local)
         epoch = kept.epoch
-        if self._owner.record(volume).manifest != kept.manifest:
-            # Chunks of the manifest below would be named as they are, and are nobody's any more.
-            raise exception.ConflictError(
-                f"the manifest below volume {volume} is not the one that its record names: a fold "
-                "before was installed in the origin and not here",
-                hint="close the volume and open it again",
-            )
+        record = self._owner.owned_record(volume, epoch)
         with translated(f"folding volume {volume}"):
             folded = self._runtime().volume_fold(
                 volume, functools.partial(self._owner.announce_fold, volume, epoch), spread_s
@@ -144,12 +187,12 @@ class Volumes(VolumeHandover):
         if folded is None:
             return {"manifest": None, "is_folded": False}
         digest = folded["manifest"]
+        self._prepare_fold(local, record, folded)
         record = self._owner.install_fold(volume, epoch, digest, folded["folded"])
         with local.lock, translated(f"folding volume {volume}"):
             # Local records that the manifest holds go from set_base on: it must be here.
             kept = self._keep(
                 local,
-                folded["content"],
                 manifest=record.manifest,
                 next=record.next,
                 logs=[log.to_fields() for log in record.logs],
@@ -160,9 +203,36 @@ class Volumes(VolumeHandover):
         LOG.info("volume %s is folded into manifest %s", volume, digest)
         return {"manifest": digest, "is_folded": True}
 
-    def _keep(
-        self, local: LocalVolume, manifest_content: bytes | None = None, **changes: Any
-    ) -> KeptVolume:
+    def _prepare_fold(
+        self, local: LocalVolume, record: "VolumeRecord", folded: Mapping[str, Any]
+    ) -> None:
+        """Keep all that a fold will change here but the manifest's name.
+
+        From the installation on the record counts the slots until then as folded, and what is in
+        them is collected: this host must not take them for free, whatever becomes of it.
+        """
+        volume, last = local.volume, folded["folded"]
+        with local.lock:
+            kept = self._kept(volume)
+            is_own = (last["volume"], last["epoch"]) == (volume, kept.epoch)
+            if is_own and last["sequence"] >= kept.next:
+                logs = record.closed_until(volume, last["sequence"])
+                fields = [log.to_fields() for log in logs]
+                kept = self._keep(local, next=last["sequence"] + 1, logs=fields)
+            folded_kept = dataclasses.replace(kept, manifest=folded["manifest"])
+            self._files.keep_manifest(folded_kept, folded["content"])
+
+    def _keep(self, local: LocalVolume, **changes: Any) -> KeptVolume:
         kept = dataclasses.replace(self._kept(local.volume), **changes)
-        self._files.keep(kept, manifest_content)
+        self._files.keep(kept)
         return kept
+
+
+def _answer(record: "VolumeRecord", volume: str, sequence: int) -> dict[str, object]:
+    state = record.pushed_disk(volume, sequence)
+    return {
+        "epoch": record.epoch,
+        "sequence": sequence,
+        "size_bytes": record.size_bytes,
+        **state.to_fields(),
+    }

@@ -4,7 +4,6 @@ The user needs to see every image: the role admin, or a policy that lets it list
 projects and download them, deactivated ones excepted.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import requests
 import urllib3.exceptions
 from keystoneauth1 import exceptions as ks_exceptions
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.image_service import base
 from acstor.repository import layout
 
@@ -180,7 +179,7 @@ class GlanceImageService(base.ImageService):
             if self._clock() > until:
                 raise exception.DeadlineError("the image service did not finish its answer in time")
         try:
-            answer = json.loads(body)
+            answer = untrusted_json.load(body, "it")
         except ValueError as error:
             raise _unintelligible(_one_line(error)) from error
         if not isinstance(answer, dict):
@@ -242,7 +241,7 @@ def _parse_image(fields: Any) -> base.ServiceImage:
             status=str(fields["status"]),
             disk_format=_text(fields.get("disk_format")),
             container_format=_text(fields.get("container_format")),
-            size_bytes=None if fields.get("size") is None else int(fields["size"]),
+            size_bytes=_size(fields.get("size")),
             md5=_text(fields.get("checksum")),
             hash_algorithm=_text(fields.get("os_hash_algo")),
             hash_value=_text(fields.get("os_hash_value")),
@@ -264,6 +263,10 @@ def _list_of(answer: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(items, list):
         raise _unintelligible(f"it has no {name}")
     return items
+
+
+def _size(value: Any) -> int | None:
+    return None if value is None else untrusted_json.whole(value, "size")
 
 
 def _text(value: Any) -> str | None:

@@ -18,6 +18,7 @@ caller does not know whether the write took place.
 
 import abc
 import collections.abc
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -113,7 +114,8 @@ class Origin(abc.ABC):
         :param expected: the token of the state that the caller has seen; None: no such ref.
         :param content: the new content, at most :data:`REF_SIZE_MAX` bytes; None: remove the ref.
         :returns: the new state's token, None after a removal.
-        :raises ConflictError: when the ref is in another state; nothing is changed.
+        :raises ConflictError: when the ref is in another state, which is still there after a
+            power failure; nothing is changed.
         :raises InvalidError: when the name is malformed or the content too long.
         """
 
@@ -135,6 +137,34 @@ class Origin(abc.ABC):
         :raises InvalidError: when the prefix is malformed.
         """
         keys.validate_prefix(prefix)
+        return False
+
+    def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which what this thread writes to refs leads to more space.
+
+        Where the store is full, there is still space for that: else nothing could be collected.
+
+        :param is_beginning: more has to be written before there is more space.
+        """
+        return contextlib.nullcontext()
+
+    @property
+    def needs_locks(self) -> bool:
+        """Whether the refs are in a layout that needs locks, see :meth:`convert_refs`.
+
+        :raises UnavailableError: when they are being converted, or it cannot be told.
+        """
+        return False
+
+    def convert_refs(self) -> bool:
+        """Have the refs in the layout that this release makes; stores with one layout do nothing.
+
+        Programs of releases that do not know it fail from then on, and must not be running.
+        Repeating it, on several machines at once too, is safe, whenever it is killed.
+
+        :returns: whether they were not before.
+        :raises DeadlineError: when another program keeps from it; nothing is changed then.
+        """
         return False
 
     def sweep(self) -> int:

@@ -1,5 +1,6 @@
 """An origin that misbehaves on purpose, around any other origin."""
 
+import contextlib
 import dataclasses
 import enum
 import random
@@ -140,6 +141,19 @@ class FaultyOrigin(base.Origin):
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder; never faulty."""
         return self._inner.remove_folder(prefix)
+
+    def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Return the inner origin's context."""
+        return self._inner.freeing(is_beginning=is_beginning)
+
+    @property
+    def needs_locks(self) -> bool:
+        """As the wrapped origin."""
+        return self._inner.needs_locks
+
+    def convert_refs(self) -> bool:
+        """Convert the inner origin's refs."""
+        return self._inner.convert_refs()
 
     def sweep(self) -> int:
         """Remove leftovers; never faulty."""

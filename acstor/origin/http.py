@@ -1,8 +1,8 @@
 """An origin behind HTTP: ranged GET to read, conditional PUT to write.
 
-Any static web server over the directory of a POSIX origin serves data planes and agents that only
-read. Writing takes a server that knows conditional requests (RFC 9110, section 13), as
-``acstor-testbed origin`` is one. Requests, relative to the origin's URL::
+Any static web server over the directory of a POSIX origin serves the objects. Refs, and writing,
+take a server that knows them and conditional requests (RFC 9110, section 13), as ``acstor-testbed
+origin`` is one. Requests, relative to the origin's URL::
 
     GET, HEAD, PUT, DELETE  <key>          an object
     GET, PUT, DELETE        refs/<name>    a ref; its ETag is the token of its state

@@ -3,41 +3,42 @@
 Layout below the root (``reference/formats/repository``)::
 
     <key>           an object, mode 0444
-    refs/<name>     a ref's content
+    .refs/<name>@/  the versions of a ref
     .temporary/     files being written
-    .locks/         lock files of the refs, 64 of them, each for a share of the names
+    .reserve/       space for what frees space
 
 On NFS the mount must not hide what other hosts did: ``lookupcache=none`` and
 ``acdirmin=0,acdirmax=0``. See the repository page for why.
 """
 
+import contextlib
 import errno
-import hashlib
+import logging
 import os
-import threading
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
 from acstor import exception
-from acstor.origin import base, keys, posix_lock, posix_write
+from acstor.origin import base, keys, posix_conversion, posix_refs, posix_reserve, posix_write
+from acstor.origin.mounts import find_mount
 from acstor.origin.posix_errors import from_os_error, translated
+from acstor.origin.posix_former_refs import (
+    ASIDE,
+    ConvertedError,
+    FormerRefs,
+    being_converted,
+    hidden_files_missing,
+)
+from acstor.origin.posix_former_refs import FOLDER as FORMER_FOLDER
+from acstor.origin.posix_presence import is_folder, is_there
+from acstor.origin.posix_refs import PosixRefs
+from acstor.origin.posix_tree import TEMPORARY_AGE_SECONDS, PosixTree
 
-LOCK_FILE_COUNT = 64
-"""Number of lock files; refs whose names fall on the same one wait for each other."""
-LOCK_DEADLINE_SECONDS = 30.0
-"""Longest wait for a ref's lock."""
-TEMPORARY_AGE_SECONDS = 24 * 3600.0
-"""Age from which a temporary file is taken for a crashed writer's."""
-STALE_ATTEMPTS_MAX = 5
-"""How often a file replaced under an open descriptor (ESTALE over NFS) is opened again."""
-
-_TEMPORARY = ".temporary"
-_LOCKS = ".locks"
-_REFS = "refs"
+LOG = logging.getLogger(__name__)
 
 
 class PosixOrigin(base.Origin):
-    """Keeps each object and each ref in a file.
+    """Keeps each object, and each version of a ref, in a file.
 
     :param root: an existing directory. It is not created: an unmounted file system would
         otherwise be taken for an empty origin.
@@ -47,13 +48,21 @@ class PosixOrigin(base.Origin):
     def __init__(self, root: str) -> None:
         """Open the origin in ``root``."""
         self._root = os.path.abspath(root)
-        if not os.path.isdir(self._root):
+        with translated(f"looking for the origin's directory {self._root}"):
+            is_directory = is_folder(self._root)
+        if not is_directory:
             raise exception.InvalidError(
                 f"origin directory {self._root} does not exist",
                 hint="mount or create the directory, or correct [origin] url",
             )
-        self._durable_folders = {self._root}
-        self._folder_lock = threading.Lock()
+        self._tree = PosixTree(self._root)
+        self._tree.check_there()
+        present = self._tree.path(posix_refs.FOLDER)
+        self._present_refs = PosixRefs(self._tree, present)
+        self._former_refs = FormerRefs(self._tree, present)
+        self._is_converted = False
+        self._was_former = False
+        self._warn_of_mount()
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "PosixOrigin":
@@ -76,26 +85,15 @@ class PosixOrigin(base.Origin):
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         """Store an object."""
         path = self._object_path(key)
-        try:
-            return self._put(key, path, buffers)
-        except exception.NotFoundError as error:
-            with self._folder_lock:
-                self._durable_folders = {self._root}
-            raise exception.UnavailableError(
-                f"storing {key}: folders of the origin vanished",
-                hint="check that the origin's file system is still mounted",
-            ) from error
-
-    def _put(self, key: str, path: str, buffers: Sequence[base.Buffer]) -> bool:
-        with translated(f"storing {key}"):
+        with self._existing_folders(f"storing {key}"):
             folder = os.path.dirname(path)
-            self._make_folder(folder)
-            if os.path.exists(path):
+            self._tree.make_folder(folder)
+            if is_there(path):
                 # Another writer may have named it and not yet synchronised the folder; whoever
                 # relies on the object must find it after a power failure.
                 posix_write.synchronise_folder(folder)
                 return False
-            temporary = self._write_temporary(buffers)
+            temporary = self._tree.write_temporary(buffers)
             try:
                 is_new = posix_write.give_name(temporary, path)
             except OSError:
@@ -109,7 +107,7 @@ class PosixOrigin(base.Origin):
         path = self._object_path(key)
         if offset < 0:
             raise exception.InvalidError(f"offset {offset} is negative")
-        with translated(f"reading {key}"):
+        with self._absence_checked(f"reading {key}"):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return os.preadv(descriptor, [buffer], offset)
@@ -118,13 +116,14 @@ class PosixOrigin(base.Origin):
 
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
-        with translated(f"looking for {key}"):
+        with self._absence_checked(f"looking for {key}"):
             return os.stat(self._object_path(key)).st_size
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys in the folder ``prefix``."""
         keys.validate_prefix(prefix)
-        for key in self._walk(self._root, prefix):
+        self._tree.check_there()
+        for key in self._tree.walk(self._root, prefix, lambda _, is_folder: not is_folder):
             if key.split("/", 1)[0] not in keys.RESERVED_FOLDERS:
                 yield key
 
@@ -135,59 +134,57 @@ class PosixOrigin(base.Origin):
             is_deleted = posix_write.remove_if_there(path)
             if is_deleted:
                 posix_write.synchronise_folder(os.path.dirname(path))
+            else:
+                self._tree.check_there()
             return is_deleted
 
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
-        path = self._ref_path(name)
+        keys.validate_ref_name(name)
         with translated(f"reading ref {name}"):
-            return _read_ref(path)
+            try:
+                return self._refs().get(name)
+            except ConvertedError:
+                return self._present_refs.get(name)
 
     def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
-        """Return the ref's present state; the file is not read where it is the same one."""
-        path = self._ref_path(name)
+        """Return the ref's present state; the content is not read where it is the same one."""
+        keys.validate_ref_name(name)
         with translated(f"looking at ref {name}"):
-            return _read_ref(path, known)
+            try:
+                return self._refs().refresh(name, known)
+            except ConvertedError:
+                return self._present_refs.get(name)
 
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         """Change a ref if it still is what the caller has seen."""
-        path = self._ref_path(name)
+        keys.validate_ref_name(name)
         base.check_ref_content(name, content)
-        with (
-            translated(f"changing ref {name}"),
-            posix_lock.exclusive(self._lock_path(name), LOCK_DEADLINE_SECONDS),
-        ):
-            present = _read_ref(path)
-            if (present.token if present else None) != expected:
-                raise exception.ConflictError(f"ref {name} was changed by someone else")
-            folder = os.path.dirname(path)
-            if content is None:
-                if posix_write.remove_if_there(path):
-                    posix_write.synchronise_folder(folder)
-                return None
-            self._make_folder(folder)
-            temporary = self._write_temporary([content])
-            try:
-                os.rename(temporary, path)
-            except OSError:
-                posix_write.remove_if_there(temporary)
-                raise
-            posix_write.synchronise_folder(folder)
-            changed = _read_ref(path)
-        if changed is None:
-            raise exception.ConflictError(f"ref {name} was removed without its lock")
-        return changed.token
+        with self._existing_folders(f"changing ref {name}"):
+            if content is not None:
+                return self._swap_ref(name, expected, content)
+            with self.freeing():
+                return self._swap_ref(name, expected, content)
+
+    def _swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        try:
+            return self._refs().swap(name, expected, content)
+        except ConvertedError:
+            # The caller's token is of the former layout.
+            raise exception.ConflictError(f"ref {name} was converted") from None
 
     def list_refs(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of the refs in the folder ``prefix``."""
         keys.validate_prefix(prefix)
-        yield from self._walk(os.path.join(self._root, _REFS), prefix)
+        try:
+            yield from self._refs().names(prefix)
+        except ConvertedError:
+            yield from self._present_refs.names(prefix)
 
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder."""
         path = self._object_path(keys.validate_prefix(prefix).removesuffix("/"))
-        with self._folder_lock:
-            self._durable_folders.discard(path)
+        self._tree.forget_folder(path)
         try:
             os.rmdir(path)
         except OSError as error:
@@ -196,105 +193,109 @@ class PosixOrigin(base.Origin):
             raise from_os_error(error, f"removing folder {prefix}") from error
         return True
 
-    def sweep(self) -> int:
-        """Remove temporary files that are older than a day.
+    def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Let refs be written from the reserve within."""
+        return posix_reserve.freeing(is_beginning=is_beginning)
 
-        Ages are differences of the file system's own time stamps: a file is written now and
-        compared with, so that no host's clock matters.
+    def sweep(self) -> int:
+        """Remove temporary files that are older than a day; make what the reserve lacks."""
+        removed = 0
+        with translated("removing leftovers"), self.freeing():
+            for entry in self._tree.temporaries_older_than(TEMPORARY_AGE_SECONDS):
+                if entry.is_dir(follow_symlinks=False):
+                    removed += self._tree.remove_temporary_folder(entry.path)
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    self._present_refs.finish_removal(entry.path)
+                removed += posix_write.remove_if_there(entry.path)
+        self._tree.reserve.fill(self._tree.make_folder)
+        return removed
+
+    def convert_refs(self) -> bool:
+        """Have the refs in the layout that needs no locks."""
+        with translated("converting the refs"), self.freeing():
+            return posix_conversion.convert(self._tree, self._former_refs)
+
+    @property
+    def needs_locks(self) -> bool:
+        """Whether the refs are in the former layout, which needs locks."""
+        return isinstance(self._refs(), FormerRefs)
+
+    def _refs(self) -> PosixRefs | FormerRefs:
+        """Return the refs of the layout in use.
+
+        :raises UnavailableError: when it cannot be told which that is.
         """
-        with translated("removing leftovers"):
-            folder = os.path.join(self._root, _TEMPORARY)
-            probe = self._write_temporary([b""])
-            now = os.stat(probe).st_mtime
-            os.unlink(probe)
-            removed = 0
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    try:
-                        age = now - entry.stat(follow_symlinks=False).st_mtime
-                    except FileNotFoundError:
-                        continue
-                    if age > TEMPORARY_AGE_SECONDS:
-                        removed += posix_write.remove_if_there(entry.path)
-            return removed
+        with translated(f"looking for the refs of {self._root}"):
+            if self._has_present_layout():
+                return self._present_refs
+            missing = self._missing_refs()
+            if missing is None:
+                return self._former_refs if self._was_former else self._present_refs
+            # What was there instead may have been so for a conversion that has ended since.
+            if self._has_present_layout():
+                return self._present_refs
+            self._tree.check_there()
+            raise missing
+
+    def _has_present_layout(self) -> bool:
+        if not self._is_converted:
+            self._is_converted = is_folder(self._tree.path(posix_refs.FOLDER))
+        return self._is_converted
+
+    def _missing_refs(self) -> exception.UnavailableError | None:
+        """Return what is wrong where there is no folder of the present layout.
+
+        None: nothing; the refs are in the former layout, or there were none ever.
+        """
+        path = self._tree.path(FORMER_FOLDER)
+        # In this order: who converts moves the one to the other.
+        is_former = is_folder(path)
+        if is_folder(self._tree.path(ASIDE)):
+            return being_converted(self._root)
+        if is_former:
+            self._was_former = True
+            return None
+        if self._was_former:
+            return exception.UnavailableError(
+                f"the refs that were in {path} are not there any more",
+                hint="look for that folder in the origin's directory; is its file system mounted?",
+            )
+        if is_there(path):
+            return hidden_files_missing(path)
+        return None
 
     def _object_path(self, key: str) -> str:
-        return os.path.join(self._root, keys.validate_key(key))
+        return self._tree.path(keys.validate_key(key))
 
-    def _ref_path(self, name: str) -> str:
-        return os.path.join(self._root, _REFS, keys.validate_ref_name(name))
+    @contextlib.contextmanager
+    def _absence_checked(self, what: str) -> Iterator[None]:
+        """As ``translated``; what is absent is so only where the origin is there."""
+        with translated(what):
+            try:
+                yield
+            except FileNotFoundError:
+                self._tree.check_there()
+                raise
 
-    def _lock_path(self, name: str) -> str:
-        folder = os.path.join(self._root, _LOCKS)
-        self._make_folder(folder)
-        number = hashlib.sha256(name.encode()).digest()[0] % LOCK_FILE_COUNT
-        return os.path.join(folder, f"{number:02x}")
-
-    def _write_temporary(self, buffers: Sequence[base.Buffer]) -> str:
-        folder = os.path.join(self._root, _TEMPORARY)
-        self._make_folder(folder)
-        return posix_write.write_temporary(folder, base.as_views(buffers))
-
-    def _make_folder(self, path: str) -> None:
-        """Make a folder and its parents, and their names durable, once per process."""
-        if path in self._durable_folders:
-            return
-        parent = os.path.dirname(path)
-        self._make_folder(parent)
+    @contextlib.contextmanager
+    def _existing_folders(self, what: str) -> Iterator[None]:
+        """As ``translated``; that a folder is not there is no answer to a writer."""
         try:
-            os.mkdir(path, 0o755)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        posix_write.synchronise_folder(parent)
-        with self._folder_lock:
-            self._durable_folders.add(path)
+            with translated(what):
+                yield
+        except exception.NotFoundError as error:
+            self._tree.forget_folders()
+            raise exception.UnavailableError(
+                f"{what}: folders of the origin vanished",
+                hint="check that the origin's file system is still mounted",
+            ) from error
 
-    def _walk(self, top: str, prefix: str) -> Iterator[str]:
-        pending = [prefix]
-        while pending:
-            folder = pending.pop()
-            for name, is_folder in _entries(os.path.join(top, folder)):
-                if is_folder:
-                    pending.append(f"{folder}{name}/")
-                else:
-                    yield folder + name
-
-
-def _entries(path: str) -> list[tuple[str, bool]]:
-    """Return (name, is a folder) of a folder's entries that are not hidden; [] if it is gone."""
-    with translated(f"listing {path}"):
+    def _warn_of_mount(self) -> None:
+        mount = find_mount(self._root)
         try:
-            with os.scandir(path) as entries:
-                return [
-                    (entry.name, entry.is_dir(follow_symlinks=False))
-                    for entry in entries
-                    if not entry.name.startswith(".")
-                ]
-        except FileNotFoundError:
-            return []
-
-
-def _read_ref(path: str, known: base.Ref | None = None) -> base.Ref | None:
-    """Return a ref's state; its token tells files apart even when their content is the same.
-
-    :param known: returned where the file has its inode, time and size.
-    """
-    for attempt in range(STALE_ATTEMPTS_MAX):
-        try:
-            # Opened even to look at only: over NFS that asks the server, as stat may not.
-            with open(path, "rb") as file:
-                status = os.fstat(file.fileno())
-                same = f"{status.st_ino}.{status.st_mtime_ns}.{status.st_size}."
-                if known is not None and known.token.startswith(same):
-                    return known
-                content = file.read(base.REF_SIZE_MAX + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno == errno.ESTALE and attempt + 1 < STALE_ATTEMPTS_MAX:
-                continue
-            raise
-        identity = f"{status.st_ino}.{status.st_mtime_ns}.{len(content)}."
-        return base.Ref(identity + hashlib.sha256(content).hexdigest()[:32], content)
-    return None
+            needs_locks = self.needs_locks
+        except exception.AcstorError:
+            needs_locks = False  # whoever uses the refs is told
+        for problem in mount.problems(needs_locks=needs_locks) if mount else []:
+            LOG.warning("%s is mounted %s", self._root, problem)

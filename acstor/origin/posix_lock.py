@@ -28,7 +28,9 @@ def exclusive(path: str, deadline_seconds: float) -> Iterator[None]:
     :raises DeadlineError: when the other holder does not let go in time.
     :raises OSError: when the file cannot be opened or locked.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # Through no link: others may write to the origin, and it may be root who locks.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
     try:
         _lock(descriptor, path, time.monotonic() + deadline_seconds)
         yield

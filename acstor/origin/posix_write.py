@@ -8,6 +8,7 @@ Large files bypass the page cache where the file system can do that: the one who
 does not read it soon, and copying into the cache costs more than digesting.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -25,6 +26,7 @@ BLOCK_SIZE = 4096
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
@@ -32,8 +34,7 @@ def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
 
     :raises OSError: when that fails; the file is then removed as far as possible.
     """
-    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
-    path = os.path.join(folder, name)
+    path = os.path.join(folder, unique_name())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
     try:
         try:
@@ -46,6 +47,11 @@ def write_temporary(folder: str, views: Sequence[memoryview]) -> str:
         remove_if_there(path)
         raise
     return path
+
+
+def unique_name() -> str:
+    """Return a name that no other file has; it says who made the file."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def _write_direct(descriptor: int, views: Sequence[memoryview]) -> int:
@@ -109,7 +115,7 @@ def give_name(temporary: str, path: str) -> bool:
     :raises OSError: when it cannot be done; ``temporary`` is then still there.
     """
     try:
-        os.link(temporary, path)
+        _link(temporary, path)
     except FileExistsError:
         # Over NFS a link request that was answered, but whose answer was lost, is repeated and
         # then finds its own work: the temporary file has two names.
@@ -117,25 +123,61 @@ def give_name(temporary: str, path: str) -> bool:
         os.unlink(temporary)
         return is_ours
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+        if error.errno not in _NO_LINKS:
             raise
         return _rename_without_replacing(temporary, path)
     os.unlink(temporary)
     return True
 
 
+def add_name(temporary: str, path: str) -> None:
+    """Give ``temporary`` the further name ``path``, its only one where there are no links.
+
+    :raises FileExistsError: when something is there; over NFS it may be this file all the same.
+    :raises OSError: when it cannot be done; over NFS it may be done all the same.
+    """
+    try:
+        _link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename_exclusively(temporary, path)
+
+
+def _link(temporary: str, path: str) -> None:
+    try:
+        os.link(temporary, path)
+    except PermissionError as error:
+        # An NFS server that takes everybody for one user (all_squash) owns the file, and Linux
+        # (fs.protected_hardlinks) lets only who may write to it link what another one owns.
+        if error.errno != errno.EPERM:
+            raise
+        with contextlib.suppress(PermissionError):
+            os.chmod(temporary, 0o644)
+        try:
+            os.link(temporary, path)
+        finally:
+            with contextlib.suppress(PermissionError):
+                os.chmod(temporary, 0o444)
+
+
 def _rename_without_replacing(temporary: str, path: str) -> bool:
+    try:
+        _rename_exclusively(temporary, path)
+    except FileExistsError:
+        os.unlink(temporary)
+        return False
+    return True
+
+
+def _rename_exclusively(temporary: str, path: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     status = libc.renameat2(
         _AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(path), _RENAME_NOREPLACE
     )
-    if status == 0:
-        return True
-    code = ctypes.get_errno()
-    if code == errno.EEXIST:
-        os.unlink(temporary)
-        return False
-    raise OSError(code, os.strerror(code), path)
+    if status != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), path)
 
 
 def remove_if_there(path: str) -> bool:

@@ -1,19 +1,19 @@
 """An origin whose calls are repeated, within a deadline, while the store is unavailable."""
 
+import contextlib
 import functools
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-import tenacity
-
 from acstor import exception
 from acstor.origin import base
 
-ATTEMPTS_MAX = 6
-"""Most attempts of one call."""
 WAIT_SECONDS_INITIAL = 0.05
-WAIT_SECONDS_MAX = 5.0
+"""Bound of the wait after the first failure; it doubles with each further one."""
+WAIT_SECONDS_MAX = 2.0
+"""Largest bound of a wait: a call takes at most this much longer than the outage."""
 
 Answer = TypeVar("Answer")
 
@@ -21,13 +21,16 @@ Answer = TypeVar("Answer")
 class RetryingOrigin(base.Origin):
     """Repeats what failed with a transient error.
 
-    Between attempts it waits for a random time below a doubling bound (full jitter), so that many
-    hosts do not come back at once. A call that blocks in the kernel is not interrupted: on NFS
-    the mount's own ``timeo`` and ``retrans`` bound that.
+    Only the deadline bounds how often: errors that come at once are repeated as long as errors
+    that take their time. Between attempts it waits for a random time below a doubling bound (full
+    jitter), so that many hosts do not come back at once; the last attempt is made at the deadline.
+    A call that blocks in the kernel is not interrupted: on NFS the mount's own ``timeo`` and
+    ``retrans`` bound that.
 
     :param inner: the origin that does the work.
     :param deadline_seconds: no attempt starts later than this after the call.
-    :param sleep: how to wait; a test may put its own.
+    :param clock: monotonic seconds.
+    :param sleep: waits for so many seconds of that clock.
     """
 
     def __init__(
@@ -35,19 +38,14 @@ class RetryingOrigin(base.Origin):
         inner: base.Origin,
         deadline_seconds: float,
         *,
-        attempts_max: int = ATTEMPTS_MAX,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Wrap ``inner``."""
         self.inner = inner
-        self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_transient),
-            stop=tenacity.stop_after_attempt(attempts_max)
-            | tenacity.stop_before_delay(deadline_seconds),
-            wait=tenacity.wait_random_exponential(WAIT_SECONDS_INITIAL, WAIT_SECONDS_MAX),
-            sleep=sleep,
-            reraise=True,
-        )
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._sleep = sleep
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         """Store an object.
@@ -65,7 +63,7 @@ class RetryingOrigin(base.Origin):
                 self._check_size(key, buffers)
             return is_new
 
-        return self._retrying.copy()(attempt)
+        return self._repeat(attempt)
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Read from an object into ``buffer``."""
@@ -112,7 +110,7 @@ class RetryingOrigin(base.Origin):
                 has_failed = True
                 raise
 
-        return self._retrying.copy()(attempt)
+        return self._repeat(attempt)
 
     def list_refs(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of the refs in the folder ``prefix``."""
@@ -121,6 +119,19 @@ class RetryingOrigin(base.Origin):
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder; False also when an earlier attempt removed it."""
         return self._repeat(functools.partial(self.inner.remove_folder, prefix))
+
+    def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Return the inner origin's context."""
+        return self.inner.freeing(is_beginning=is_beginning)
+
+    @property
+    def needs_locks(self) -> bool:
+        """As the wrapped origin."""
+        return self._repeat(lambda: self.inner.needs_locks)
+
+    def convert_refs(self) -> bool:
+        """Convert the inner origin's refs."""
+        return self._repeat(self.inner.convert_refs)
 
     def sweep(self) -> int:
         """Remove leftovers."""
@@ -131,7 +142,18 @@ class RetryingOrigin(base.Origin):
         self.inner.close()
 
     def _repeat(self, call: Callable[[], Answer]) -> Answer:
-        return self._retrying.copy()(call)
+        """Return the answer of ``call``, or raise what its last attempt raised."""
+        deadline = self._clock() + self._deadline_seconds
+        bound = WAIT_SECONDS_INITIAL
+        while True:
+            try:
+                return call()
+            except exception.AcstorError as error:
+                left = deadline - self._clock()
+                if not error.is_transient or left <= 0:
+                    raise
+            self._sleep(min(left, random.uniform(0, bound)))
+            bound = min(WAIT_SECONDS_MAX, 2 * bound)
 
     def _check_size(self, key: str, buffers: Sequence[base.Buffer]) -> None:
         expected = sum(len(view) for view in base.as_views(buffers))
@@ -141,7 +163,3 @@ class RetryingOrigin(base.Origin):
                 f"object {key} has {actual} bytes, {expected} were stored",
                 hint="the origin shows partial objects: it must not be used",
             )
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, exception.AcstorError) and error.is_transient

@@ -16,12 +16,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from acstor import untrusted_json
 from acstor.policy import ceilometer_feed_samples
 from acstor.policy.ceilometer_feed import CeilometerSamples
 
@@ -257,9 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _messages(body: bytes) -> Sequence[object]:
     try:
-        found = json.loads(body, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from error
+        found = untrusted_json.load(body, "the body")
+    except ValueError as error:
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
     messages = found if isinstance(found, list) else [found]
     if not all(isinstance(each, Mapping) for each in messages):
         raise _RefusedError(HTTPStatus.BAD_REQUEST, "the body is no list of samples")
@@ -268,7 +269,3 @@ def _messages(body: bytes) -> Sequence[object]:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {SAMPLES_MAX} samples", "too-large"
         )
     return messages
-
-
-def _no_number(name: str) -> Callable[[], None]:
-    raise ValueError(f"{name} is no number of JSON")

@@ -5,12 +5,11 @@ is read, and that is checked; whatever else is in it does not matter.
 """
 
 import datetime
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 
 HOST_IN = "acstor.host.network.incoming.bytes"
 HOST_OUT = "acstor.host.network.outgoing.bytes"
@@ -79,9 +78,7 @@ def number_of(metadata: Mapping[str, Any], name: str) -> float | None:
 
 def is_amount(value: object) -> bool:
     """Return whether a value is a finite number from 0 to 2^64."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value <= VOLUME_MAX and math.isfinite(value)
+    return untrusted_json.is_number(value, 0, VOLUME_MAX)
 
 
 def _parsed(message: object, name: str, kind: str, volume: str) -> MeterSample | None:

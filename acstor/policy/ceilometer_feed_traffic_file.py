@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.atomic_file import write_atomically
 from acstor.policy.ceilometer_feed_instances import InstanceRate
 from acstor.policy.ceilometer_feed_samples import is_amount
@@ -50,14 +50,14 @@ def parse(content: bytes) -> dict[str, list[InstanceRate]]:
     :raises CorruptError: for anything that no policy service writes.
     """
     try:
-        found = json.loads(content)
+        found = untrusted_json.load(content, FILE_NAME)
         if found["version"] != VERSION:
             raise exception.UnsupportedError(f"instance traffic of version {found['version']!r:.9}")
         return {
             str(host): [_rate(entry) for entry in entries]
             for host, entries in found["hosts"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise exception.CorruptError(f"{FILE_NAME}: {error}") from error
 
 

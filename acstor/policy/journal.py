@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.policy.collection import Collection
 from acstor.policy.memory import Memory
 from acstor.policy.outcome import Outcome
@@ -154,9 +154,9 @@ def read_records(path: str) -> Iterator[dict[str, Any]]:
                     raise exception.InvalidError(f"{path}:{number}: the line is too long")
                 continue  # the last one, torn
             try:
-                record = json.loads(line)
+                record = untrusted_json.load(line, "a record")
                 version = record["version"]
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 head = line[: len(_LINE_START)].rstrip(b"\n")
                 is_record = isinstance(error, KeyError | TypeError)
                 if _LINE_START.startswith(head) and not is_record:
@@ -168,4 +168,4 @@ def read_records(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _plain(decision: Decision | None) -> Any:
-    return None if decision is None else json.loads(decision.encode())
+    return None if decision is None else untrusted_json.load(decision.encode(), "the decision")

@@ -17,6 +17,7 @@ from acstor.ring.decision import (
     DECISION_REF,
     Decision,
     PublishedDecision,
+    following,
     read_decision,
     replace_decision,
 )
@@ -102,7 +103,7 @@ class Office:
             decision,
             term=self._term,
             leader=self._leader,
-            sequence=(known.decision.sequence if known else 0) + 1,
+            sequence=following(known.decision.sequence if known else 0),
         )
         try:
             self._known = replace_decision(self._origin, known, wanted)
@@ -124,7 +125,7 @@ class Office:
     def _claim(self) -> None:
         known = self._known
         former = known.decision if known else None
-        term = (former.term if former else 0) + 1
+        term = following(former.term if former else 0)
         now_ms = max(0, int(self._posix_clock() * 1000))
         if former is None:
             claimed = Decision(term, 1, self._leader, now_ms, "none", reason="first term")
@@ -132,7 +133,7 @@ class Office:
             claimed = dataclasses.replace(
                 former,
                 term=term,
-                sequence=former.sequence + 1,
+                sequence=following(former.sequence),
                 leader=self._leader,
                 decided_at_ms=now_ms,
                 similarity=(),

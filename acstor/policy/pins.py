@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin.base import Origin
 from acstor.ring.decision import HOSTS_MAX, THRESHOLD_MAX, WEIGHT_MAX
 
@@ -89,8 +89,8 @@ class Pins:
     def parse(cls, content: bytes) -> "Pins":
         """Read a ref's content; errors as in :meth:`from_json`."""
         try:
-            fields = json.loads(content)
-        except (ValueError, RecursionError) as error:
+            fields = untrusted_json.load(content, "the pins")
+        except ValueError as error:
             raise exception.CorruptError(
                 "the pins are malformed", hint="run 'acstor policy unpin --all'"
             ) from error

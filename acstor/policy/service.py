@@ -33,6 +33,7 @@ from acstor.policy.office import Office
 from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins, read_pins
 from acstor.policy.states import PolicyState
+from acstor.repository.opening import open_repository
 from acstor.ring.decision import Decision
 from acstor.ring.published_ring import RingReference
 
@@ -234,7 +235,7 @@ class PolicyService:
         """Return the decision in force; note what is wrong."""
         try:
             if self._opened is None:
-                origin = self._open_origin()
+                origin = open_repository(self._open_origin).origin
                 patience = PATIENCE * self._interval
                 self._opened = _Origin(origin, Office(origin, self.name, patience))
             self._opened.office.look(is_elected=self._leadership.is_leader)

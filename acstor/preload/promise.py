@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.atomic_file import write_atomically
 from acstor.preload.states import PromiseEvent, PromiseState, next_state
@@ -142,9 +142,9 @@ def decode(content: bytes) -> list[Promise]:
     if len(content) > _FILE_BYTES_MAX:
         raise malformed
     try:
-        fields = json.loads(content)
+        fields = untrusted_json.load(content, "the file")
         version, entries = fields["version"], fields["promises"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise malformed from error
     if version != FILE_VERSION:
         raise exception.UnsupportedError(

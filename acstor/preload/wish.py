@@ -1,12 +1,12 @@
 """What somebody asks of a preload, and the checks of everything that comes from another host."""
 
 import dataclasses
-import math
+import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.repository import layout
 
@@ -107,4 +107,4 @@ def is_whole(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     """Return whether a value is a finite number."""
-    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+    return untrusted_json.is_number(value, -sys.float_info.max, sys.float_info.max)

@@ -45,19 +45,28 @@ def bookkeeper(
     name: str,
     on_removal: Callable[[], None],
     clock: Callable[[], float],
+    monotonic: Callable[[], float],
 ) -> Bookkeeper:
     """Return what keeps the catalogue.
 
     :param name: of this registrar.
     :param on_removal: called when a withdrawn image was taken from the hosts.
     :param clock: seconds since the epoch.
+    :param monotonic: seconds.
     """
     options = conf.registrar
     return Bookkeeper(
         service,
         repository,
         jobs,
-        Withdrawals(repository, options.withdraw_grace, on_removal, clock),
+        Withdrawals(
+            repository,
+            options.withdraw_grace,
+            conf.agent.interval + conf.image_links.scan_interval,
+            on_removal,
+            clock,
+            monotonic,
+        ),
         BookSettings(
             registrar=name,
             rules=Rules(options.size_max, are_signed_left=options.signed_images == "leave"),

@@ -18,7 +18,7 @@ from acstor.registrar import decision as deciding
 from acstor.registrar import planning
 from acstor.registrar.job import Outcome, OutcomeKind
 from acstor.registrar.jobs import Jobs
-from acstor.registrar.withdrawal import Withdrawals
+from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
 from acstor.repository import catalogue, layout
 from acstor.repository.catalogue import Catalogue, Entry, EntryEvent, EntryState, Listed
 from acstor.repository.repository import Repository
@@ -77,6 +77,10 @@ class Bookkeeper:
         """Return the number of images in each state."""
         return Counter(entry.state for entry in self.known.values())
 
+    def silent_hosts(self) -> dict[str, str]:
+        """Return by host that holds up withdrawals by its silence, what to do about it."""
+        return self._withdrawals.silent_hosts()
+
     def next_due(self) -> tuple[float, str] | None:
         """Return when (seconds since the epoch) which image is to be looked at next."""
         times = []
@@ -85,9 +89,9 @@ class Bookkeeper:
                 continue
             if entry.state is EntryState.FAILED and entry.retry_at and not entry.judged:
                 times.append((catalogue.parse_time(entry.retry_at), image_id))
-            if entry.state is EntryState.WITHDRAWN and entry.unused_since:
-                grace = self._withdrawals.grace_of(entry)
-                times.append((catalogue.parse_time(entry.unused_since) + grace, image_id))
+            due_in = self._withdrawals.due_in(image_id)
+            if entry.state is EntryState.WITHDRAWN and due_in is not None:
+                times.append((self._clock() + due_in, image_id))
         return min(times, default=None)
 
     def reconcile(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
@@ -131,7 +135,7 @@ class Bookkeeper:
             if part not in self._parts:
                 self._parts[part] = image_id
                 self._look_at_part(part)
-        self._withdrawals.forget_usage()
+        self._withdrawals.forget_usage(USAGE_AGE_MAX)
         self._settle(image_id, image, is_published=True)
 
     def start(self, image: ServiceImage) -> bool:
@@ -188,6 +192,12 @@ class Bookkeeper:
         """
         listed = self._catalogue.find(image_id)
         published = self._repository.find_image(image_id) if is_published else None
+        is_withdrawn = listed is not None and listed.entry.state is EntryState.WITHDRAWN
+        try:
+            if not self._withdrawals.complete(image_id, published, is_withdrawn=is_withdrawn):
+                published = None
+        except exception.ConflictError:
+            return  # another registrar is at it; the next look sees what came of it
         situation = planning.Situation(
             image,
             deciding.decide(image, self._settings.rules, self._parts),
@@ -199,6 +209,8 @@ class Bookkeeper:
         plan = planning.plan(situation, self._clock())
         if plan.cancel:
             self._jobs.cancel(image_id, plan.cancel)
+        if plan.event is EntryEvent.RESTORE and is_withdrawn and not self._restored(image_id):
+            return
         if plan.event is not None:
             changed = self._apply(
                 image_id, listed, plan.event, plan.reason, image, is_urgent=plan.is_urgent
@@ -214,11 +226,19 @@ class Bookkeeper:
         else:
             self.due.pop(image_id, None)
         if listed is not None and listed.entry.state is EntryState.WITHDRAWN and published:
-            if self._withdrawals.look(listed, self._catalogue):
+            if self._withdrawals.look(listed, published, self._catalogue):
                 # It is off the hosts; what is left to do is another look's.
                 self._settle(image_id, image, is_published=False)
             else:
                 self._remember(image_id, self._catalogue.find(image_id))
+
+    def _restored(self, image_id: str) -> bool:
+        """Have hosts use a withdrawn image again; return whether that could be done."""
+        try:
+            self._withdrawals.cancel(image_id)
+        except exception.ConflictError:
+            return False
+        return True
 
     def _look_at_part(self, image_id: str) -> None:
         try:

@@ -25,13 +25,14 @@ RECONCILED_AT = "acstor_registrar_last_reconciliation_timestamp_seconds"
 RECONCILIATION_SECONDS = "acstor_registrar_reconciliation_seconds"
 NOTIFICATIONS = "acstor_registrar_notifications"
 REMOVALS = "acstor_registrar_removals"
+SILENT_HOSTS = "acstor_registrar_silent_hosts"
 COLLECTIONS = "acstor_registrar_garbage_collections"
 FREED_BYTES = "acstor_registrar_garbage_freed_bytes"
 
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
-    NOTIFICATIONS, REMOVALS, COLLECTIONS, FREED_BYTES,
+    NOTIFICATIONS, REMOVALS, SILENT_HOSTS, COLLECTIONS, FREED_BYTES,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -84,6 +85,9 @@ class RegistrarMetrics:
         )
         self.removals = prometheus_client.Counter(
             REMOVALS, "Withdrawn images taken from the hosts", registry=registry
+        )
+        self.silent_hosts = prometheus_client.Gauge(
+            SILENT_HOSTS, "Hosts whose silence holds withdrawals up", registry=registry
         )
         self.collections = prometheus_client.Counter(
             COLLECTIONS, "Garbage collections, by outcome", ["outcome"], registry=registry

@@ -60,6 +60,7 @@ class RegistrarService:
     :param open_service: opens the image service, which is to wait by calling what it is given.
     :param open_origin: opens the origin; tried again until it succeeds.
     :param clock: seconds since the epoch.
+    :param monotonic: seconds, for what is measured of withdrawals.
     """
 
     def __init__(
@@ -70,10 +71,12 @@ class RegistrarService:
         open_origin: Callable[[], Origin],
         metrics: RegistrarMetrics,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conf = conf
         self._metrics = metrics
         self._clock = clock
+        self._monotonic = monotonic
         self._open_origin = open_origin
         self._origin: Origin | None = None
         self._stopping = threading.Event()
@@ -189,6 +192,9 @@ class RegistrarService:
                 self._lead_again_later()
                 break
         problems.update(self._image_problems)
+        silent = lead.books.silent_hosts()
+        problems.update({f"host {host}": text for host, text in silent.items()})
+        self._metrics.silent_hosts.set(len(silent))
         if lead.gc.problem:
             problems["garbage collection"] = lead.gc.problem
         lead.gc.run_if_due(lead.repository)
@@ -220,6 +226,7 @@ class RegistrarService:
                     self.name,
                     self._metrics.removals.inc,
                     self._clock,
+                    self._monotonic,
                 ),
                 GarbageCollection(
                     self._conf.host,

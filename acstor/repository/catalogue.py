@@ -21,7 +21,7 @@ import enum
 import json
 from collections.abc import Iterator
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
 
@@ -167,13 +167,13 @@ class Entry:
             hint=f"remove the ref {catalogue_ref(image_id)}; the registrar writes it anew",
         )
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, "the entry")
             version = fields["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise malformed from error
         if version != CATALOGUE_VERSION:
             raise exception.UnsupportedError(
-                f"the catalogue's entry of image {image_id} has version {version!r}, "
+                f"the catalogue's entry of image {image_id} has version {version!r:.20}, "
                 f"this release reads {CATALOGUE_VERSION}"
             )
         try:
@@ -193,8 +193,8 @@ class Entry:
             value = getattr(self, name)
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise ValueError(name)
-        if min(self.size_bytes, self.attempts) < 0:
-            raise ValueError("negative")
+        for name in ("size_bytes", "attempts"):
+            untrusted_json.whole(getattr(self, name), name)
         for time in (self.retry_at, self.unused_since):
             if time is not None:
                 parse_time(time)

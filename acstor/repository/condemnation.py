@@ -16,18 +16,25 @@ Every tombstone has a nonce, so its token names this condemnation and no earlier
 this is safe is in RFD 5 and, for log objects, RFD 8.
 """
 
+import contextlib
 import dataclasses
 import enum
 import json
 import re
 import secrets
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
 from acstor.volumes.log_range import LogRange
 
 TOMBSTONE_VERSION = 1
+GUARD_NAME = "0" * 64
+"""Name of a tombstone of no object. Its version makes collectors of releases that do not know
+usage records for roots refuse to collect; this one passes it over."""
+GUARD_VERSION = 2
+TIME_MAX = 1e12
+"""Latest time that a collector may have seen a tombstone at, seconds since the epoch."""
 
 _LOGS_NAME = re.compile(r"([0-9a-f-]{36})\.([0-9a-f]{8})\.([0-9a-f]{16})\.([0-9a-f]{16})\Z")
 
@@ -63,6 +70,21 @@ def _keys_of(name: str) -> tuple[str, ...]:
     if logs is not None:
         return (key_of_logs(logs),)
     return layout.pack_key(name), layout.manifest_key(name)
+
+
+def stop_older_collectors(origin: base.Origin) -> None:
+    """Have collectors that do not take usage records for roots refuse this repository.
+
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    name = layout.condemned_ref(GUARD_NAME)
+    if origin.get_ref(name) is not None:
+        return
+    reason = "hosts keep manifests by their usage records; run 'acstor gc' of this release"
+    content = json.dumps({"version": GUARD_VERSION, "reason": reason}).encode() + b"\n"
+    # Where another host was quicker, it is there.
+    with contextlib.suppress(exception.ConflictError):
+        origin.swap_ref(name, None, content)
 
 
 class State(enum.StrEnum):
@@ -125,13 +147,16 @@ class Tombstone:
         :raises CorruptError: when it is malformed.
         """
         try:
-            fields = json.loads(ref.content)
+            fields = untrusted_json.load(ref.content, "a tombstone")
             version = fields["version"]
             if version == TOMBSTONE_VERSION:
                 key = fields["key"]
                 if key not in _keys_of(name):
                     raise ValueError("key")
-                seen = {str(host): float(time) for host, time in fields["seen"].items()}
+                seen = {
+                    str(host): untrusted_json.number(time, "a time", -TIME_MAX, TIME_MAX)
+                    for host, time in fields["seen"].items()
+                }
                 state = State(fields["state"])
                 return cls(name, key, state, seen, str(fields["nonce"]), ref.token)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -139,7 +164,7 @@ class Tombstone:
                 f"tombstone {layout.condemned_ref(name)} is malformed",
                 hint="remove that ref; the next collection condemns the object again",
             ) from error
-        raise exception.UnsupportedError(f"tombstone {name} has version {version}")
+        raise exception.UnsupportedError(f"tombstone {name} has version {version!r:.20}")
 
 
 class Tombstones:
@@ -154,7 +179,8 @@ class Tombstones:
         found = set()
         for ref_name in self._origin.list_refs(layout.CONDEMNED_PREFIX):
             name = ref_name.removeprefix(layout.CONDEMNED_PREFIX)
-            if layout.name_of(name) == name or logs_of_name(name) is not None:
+            is_object = layout.name_of(name) == name and name != GUARD_NAME
+            if is_object or logs_of_name(name) is not None:
                 found.add(name)
         return found
 

@@ -11,14 +11,19 @@ RFD 8. In short:
   is condemned and then the references: one of them sees the other;
 * whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold)
   is named by the volume's record before the object exists: when it has a tombstone, the reference
-  was there before, and a collection reads the references after the tombstones.
+  was there before, and a collection reads the references after the tombstones;
+* a host that attaches a manifest first names it in its usage record and then looks whether the
+  image is still registered, while a collection looks at the hosts' records after the images' refs:
+  RFD 13.
 
 The order of the steps in :meth:`Collector.collect` is what both rest on.
 """
 
+import contextlib
 import dataclasses
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from acstor import exception
 from acstor.repository import layout, working_set
@@ -35,6 +40,8 @@ from acstor.repository.repository import Repository
 from acstor.volumes import record_refs
 from acstor.volumes.log_range import LogRange
 
+LOG = logging.getLogger(__name__)
+
 
 @dataclasses.dataclass(slots=True)
 class Report:
@@ -43,6 +50,8 @@ class Report:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    hosts: int = 0
+    """Hosts whose usage records were read."""
     objects: int = 0
     """Packs and manifests in the origin."""
     log_objects: int = 0
@@ -62,6 +71,8 @@ class Report:
     """Working sets of images that are gone."""
     leftovers: int = 0
     """Files of crashed writers removed."""
+    postponed: int = 0
+    """Tombstones that were not changed because the origin is full."""
     seconds: float = 0.0
 
 
@@ -96,7 +107,15 @@ class Collector:
         :raises UnsupportedError: when a newer release wrote one of them.
         """
         started = time.monotonic()
-        report = Report()
+        report = Report(leftovers=self._origin.sweep())
+        with self._origin.freeing(is_beginning=True):
+            self._collect(report)
+        # Once more: the reserve is filled from what was freed.
+        report.leftovers += self._origin.sweep()
+        report.seconds = time.monotonic() - started
+        return report
+
+    def _collect(self, report: Report) -> None:
         # First the tombstones: an object is deleted only if it was condemned before the marking
         # began, and its tombstone did not change since. Then the objects, so that those that are
         # made for volumes meanwhile, which are named before they exist, are not condemned in vain.
@@ -105,20 +124,19 @@ class Collector:
         logs = self._list_logs()
         marked = Marker(self._repository).mark()
         report.images, report.volumes = marked.images, marked.volumes
-        report.snapshots = marked.snapshots
+        report.snapshots, report.hosts = marked.snapshots, marked.hosts
         report.objects, report.log_objects = len(present), len(logs)
         report.referenced = len(marked.names & present.keys())
         known = [tombstone for tombstone in tombstones if tombstone is not None]
         for tombstone in known:
-            self._decide(tombstone, _is_marked(tombstone, marked), report)
+            with _postponed(report):
+                self._decide(tombstone, _is_marked(tombstone, marked), report)
         names = {tombstone.name for tombstone in known}
-        for name in sorted(present.keys() - marked.names - names):
-            self._condemn(name, present[name], report)
-        self._condemn_logs(logs, known, marked, report)
+        with _postponed(report):
+            for name in sorted(present.keys() - marked.names - names):
+                self._condemn(name, present[name], report)
+            self._condemn_logs(logs, known, marked, report)
         report.working_sets = self._forget_working_sets()
-        report.leftovers = self._origin.sweep()
-        report.seconds = time.monotonic() - started
-        return report
 
     def _forget_working_sets(self) -> int:
         """Remove what was learnt of images that are gone; return how many they were."""
@@ -168,7 +186,9 @@ class Collector:
             report.waiting += 1
         else:
             deleting = dataclasses.replace(tombstone, state=State.DELETING)
-            if self._tombstones.change(tombstone, deleting):
+            with self._origin.freeing():
+                is_sealed = self._tombstones.change(tombstone, deleting)
+            if is_sealed:
                 sealed = self._tombstones.find(tombstone.name)
                 if sealed is not None and sealed.state is State.DELETING:
                     self._delete(sealed, report)
@@ -215,6 +235,16 @@ class Collector:
             if (found := layout.parse_log_key(key)) is not None
             and logs.first <= found[2] <= logs.last
         ]
+
+
+@contextlib.contextmanager
+def _postponed(report: Report) -> Iterator[None]:
+    """Leave to a later collection what finds no space: what this one deletes makes some."""
+    try:
+        yield
+    except exception.ExhaustedError as error:
+        LOG.warning("%s", error)
+        report.postponed += 1
 
 
 def _is_marked(tombstone: Tombstone, marked: Marked) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 
-from acstor import exception
+from acstor import exception, untrusted_json
 
 RECORD_VERSION = 1
 """Version that this build writes; it reads this one only."""
@@ -48,13 +48,13 @@ class ImageRecord:
         :raises CorruptError: when it is malformed.
         """
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, "the record")
             version = fields["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError(f"the record of image {image_id} is malformed") from error
         if version != RECORD_VERSION:
             raise exception.UnsupportedError(
-                f"the record of image {image_id} has version {version}, "
+                f"the record of image {image_id} has version {version!r:.20}, "
                 f"this release reads {RECORD_VERSION}"
             )
         known = {field.name: fields.get(field.name) for field in dataclasses.fields(cls)}
@@ -76,5 +76,5 @@ class ImageRecord:
                 raise ValueError(f"field {field.name}")
         if not _DIGEST.match(self.manifest) or not _DIGEST.match(self.content):
             raise ValueError("manifest or content is no digest")
-        if min(self.size_bytes, self.chunk_size, self.chunk_count) < 0:
-            raise ValueError("a size is negative")
+        for name in ("size_bytes", "chunk_size", "chunk_count", "unique_count", "zero_count"):
+            untrusted_json.whole(getattr(self, name), name)

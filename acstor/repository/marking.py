@@ -1,13 +1,17 @@
-"""The mark phase of garbage collection: everything that images, volumes and snapshots refer to."""
+"""The mark phase of garbage collection: what images, volumes, snapshots and hosts refer to."""
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.repository import usage
 from acstor.repository.log_coverage import LogCoverage
 from acstor.repository.repository import Repository
 from acstor.volumes import record_refs
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(slots=True)
@@ -20,6 +24,7 @@ class Marked:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    hosts: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +57,13 @@ class Marker:
             unknown.
         :raises UnsupportedError: when a newer release wrote one of them.
         """
+        self._mark_records()
+        # The hosts last: one that attaches an image publishes its record, and then looks whether
+        # the image is still registered. So one marking alone sees the one or the other.
+        self._mark_hosts()
+        return self.marked
+
+    def _mark_records(self) -> None:
         marked = self.marked
         for image_id in list(self._repository.list_image_ids()):
             marked.images += self._mark_ref(
@@ -71,7 +83,23 @@ class Marker:
                 functools.partial(self._find_snapshot, snapshot_id),
                 hint=f"restore it, or delete snapshot {snapshot_id}",
             )
-        return marked
+
+    def _mark_hosts(self) -> None:
+        for host, record in usage.read_all(self._origin).items():
+            self.marked.hosts += 1
+            for digest in record.manifests:
+                self._mark_used(host, digest)
+
+    def _mark_used(self, host: str, digest: str) -> None:
+        """Mark a manifest that a host uses; one that is gone has nothing left to keep."""
+        self.marked.names.add(digest)
+        try:
+            self._mark_manifest(digest)
+        except exception.NotFoundError:
+            LOG.warning(
+                "host %s has manifest %s attached, which the origin does not hold: guests there "
+                "fail at what the host has not cached", host, digest
+            )  # fmt: skip
 
     def _find_image(self, image_id: str) -> _Found | None:
         image = self._repository.find_image(image_id)

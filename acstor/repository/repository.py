@@ -5,18 +5,19 @@ import json
 import uuid
 from collections.abc import Iterator
 
-from acstor import dataplane, exception
+from acstor import dataplane, exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import image_record, layout, working_set
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the repositories that this build makes.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
-that kind would delete what it refers to. 2: volumes and snapshots.
+that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs of a POSIX origin
+are where programs of version 2 see none.
 """
-FORMAT_VERSIONS = (1, 2)
+FORMAT_VERSIONS = (1, 2, 3)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
@@ -49,18 +50,19 @@ class Format:
         :raises CorruptError: when it is malformed.
         """
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, "the format object")
             if fields["format"] != FORMAT_NAME:
-                raise ValueError(fields["format"])
-            version = int(fields["version"])
-            parsed = cls(str(uuid.UUID(fields["id"])), int(fields["chunk_size"]), version)
+                raise ValueError("another format")
+            version = untrusted_json.whole(fields["version"], "version")
+            chunk_size = untrusted_json.whole(fields["chunk_size"], "chunk_size")
+            parsed = cls(str(uuid.UUID(fields["id"])), chunk_size, version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise exception.CorruptError(
                 "the origin's 'format' object is not a repository's",
                 hint="check that [origin] url names the directory of a repository",
             ) from error
         if version not in FORMAT_VERSIONS:
-            known = " and ".join(map(str, FORMAT_VERSIONS))
+            known = ", ".join(map(str, FORMAT_VERSIONS))
             raise exception.UnsupportedError(
                 f"the repository has format version {version}, this release reads {known}"
             )
@@ -132,6 +134,7 @@ class Repository:
         try:
             opened = cls.open(origin)
         except exception.NotFoundError:
+            origin.convert_refs()
             origin.put_if_absent(layout.FORMAT_KEY, [wanted.encode()])
             opened = cls.open(origin)
         if opened.format.chunk_size != chunk_size:
@@ -140,6 +143,24 @@ class Repository:
                 hint="use it as it is, or another origin",
             )
         return opened
+
+    def check_there(self) -> None:
+        """Refuse to take for deleted what is absent because the repository is.
+
+        :raises UnavailableError: when the origin does not hold the repository that was opened: its
+            file system is not mounted, or is another one.
+        """
+        hint = "check that the origin's file system is mounted, and which"
+        try:
+            found = Repository.open(self.origin).format.id
+        except exception.NotFoundError as error:
+            raise exception.UnavailableError(
+                "there is no repository in the origin any more", hint=hint
+            ) from error
+        if found != self.format.id:
+            raise exception.UnavailableError(
+                f"the origin holds another repository, {found} and not {self.format.id}", hint=hint
+            )
 
     @property
     def chunk_size(self) -> int:
@@ -208,9 +229,10 @@ class Repository:
         with dataplane.translated(f"reading manifest {digest}"):
             return dataplane.Manifest.parse(content)
 
-    def remove_image(self, image_id: str) -> Image:
+    def remove_image(self, image_id: str, expected: str | None = None) -> Image:
         """Withdraw an image. Its chunks stay until garbage collection finds them unreferenced.
 
+        :param expected: token of the image that is meant; None: whichever it is.
         :returns: the image that was removed.
         :raises NotFoundError: when there is none.
         :raises ConflictError: when someone else changed it meanwhile.
@@ -221,7 +243,7 @@ class Repository:
         ref = self.origin.get_ref(name)
         if ref is None:
             return self.get_image(image_id)
-        self.origin.swap_ref(name, ref.token, None)
+        self.origin.swap_ref(name, expected or ref.token, None)
         working_set.forget(self.origin, image_id)
         try:
             record = image_record.ImageRecord.parse(ref.content, image_id)

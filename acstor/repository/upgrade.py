@@ -6,9 +6,12 @@ object ``format``, and objects never change: it has to be deleted and stored ane
 missing, also after a power failure in between or when a deletion comes late, stores it again from
 the ref (:meth:`Repository.open` does).
 
-Version 1 to 2 (volumes): nothing else changes. Programs of a release that knows version 1 only
-must not run any more: one that opened the repository before goes on, and if it is a garbage
-collector it would delete what volumes refer to.
+Version 1 to 2 (volumes): nothing else changes. Version 2 to 3: the refs of a POSIX origin get the
+layout that needs no locks, after the version has changed; until that begins the release that knows
+version 3 uses them where they are, and killed near its end it leaves none until it is repeated.
+Programs of a release that knows less must not run any more: one that opened the repository before
+goes on, fails at every ref of version 3, and if it is a garbage collector of version 1 it would
+delete what volumes refer to.
 """
 
 import dataclasses
@@ -27,6 +30,8 @@ def upgrade(origin: base.Origin) -> Repository:
     :returns: the upgraded repository.
     :raises NotFoundError: when there is no repository.
     :raises UnsupportedError: when a newer release made it.
+    :raises DeadlineError: when a program keeps a lock of the refs of version 2; the repository is
+        in use as it is, and the upgrade is to be repeated.
     """
     found = Repository.open(origin).format
     if found.version < FORMAT_VERSION:
@@ -38,6 +43,7 @@ def upgrade(origin: base.Origin) -> Repository:
             except exception.ConflictError:
                 return upgrade(origin)  # somebody else upgrades it to the same
         _replace_object(origin, wanted)
+    origin.convert_refs()
     return Repository.open(origin)
 
 

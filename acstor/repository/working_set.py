@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.admin import bitmap
 from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
@@ -104,11 +104,11 @@ class WorkingSet:
         try:
             if len(content) > CONTENT_SIZE_MAX:
                 raise ValueError("it is too long")
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, what)
             version = fields["version"]
             counts = [fields.get(name) for name in ("chunk_count", "boots", "reporters")]
             texts = [fields.get(name) for name in ("once", "twice")]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise exception.CorruptError(f"{what} is malformed") from error
         if version != VERSION:
             raise exception.UnsupportedError(

@@ -1,6 +1,6 @@
 """What the next ring is built from: the members and the decision in force."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from acstor.dataplane import Ring, RingHost, build_ring
@@ -90,6 +90,34 @@ def as_before(hosts: Iterable[RingHost], ring: Ring) -> list[RingHost]:
     ]
 
 
+def staying(names: Collection[str], hosts: Iterable[RingHost], ring: Ring) -> list[RingHost]:
+    """Return hosts of ``ring`` that stay in it beside ``hosts``, which were weighted anew.
+
+    Where the others' weights have another scale by now, as with the first decision, theirs get it
+    too. Without such a change they have the very weights that they had, so that asking again
+    changes nothing.
+    """
+    listed = list(hosts)
+    now = {host.name: host.weight for host in listed if host.weight}
+    former = {host.name: host.weight for host in ring.hosts if host.weight}
+    common = now.keys() & former.keys()
+    scale = (
+        sum(now[name] for name in common) / sum(former[name] for name in common) if common else 1
+    )
+    depths = {_depth(host.topology) for host in listed if host.topology}
+    return [
+        RingHost(
+            host.name,
+            host.address,
+            max(1, min(RING_WEIGHT_MAX, round(host.weight * scale))),
+            # A ring has one depth; those who are there have another one by now.
+            host.topology if not depths or _depth(host.topology) in depths else "",
+        )
+        for host in ring.hosts
+        if host.name in names
+    ]
+
+
 def next_ring(
     hosts: Iterable[RingHost],
     previous: Ring | None,
@@ -120,3 +148,7 @@ def _scaled(host: RingHost, decision: Decision, scale: float) -> int:
     if not weight:
         return 0
     return max(1, min(RING_WEIGHT_MAX, round(host.weight * scale * weight / MEAN_WEIGHT)))
+
+
+def _depth(topology: str) -> int:
+    return len(topology.split("/")) if topology else 0

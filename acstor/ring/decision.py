@@ -7,14 +7,13 @@ last decision stays in force.
 """
 
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin.base import Origin, Ref
 
 DECISION_REF = "decision"
@@ -124,9 +123,9 @@ class Decision:
         :raises UnsupportedError: when a newer release wrote it.
         """
         try:
-            fields: Any = json.loads(content)
+            fields: Any = untrusted_json.load(content, "the decision")
             version = fields["version"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError("the decision is malformed", hint=_HINT) from error
         if type(version) is not int or version != DECISION_VERSION:
             raise exception.UnsupportedError(f"the decision has version {version!r:.20}")
@@ -148,6 +147,11 @@ class Decision:
             raise exception.CorruptError(
                 f"the decision is malformed: {error}", hint=_HINT
             ) from error
+
+
+def following(number: int) -> int:
+    """Return the term or sequence after another; after the last that fits, the first."""
+    return number % _NUMBER_MAX + 1
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,7 @@ def _check(is_right: bool, what: str, value: object) -> None:
 
 
 def _is_whole(value: object, lowest: int, highest: int) -> bool:
-    return type(value) is int and lowest <= value <= highest
+    return untrusted_json.is_whole(value, lowest, highest)
 
 
 def _is_host(value: object) -> bool:
@@ -241,9 +245,4 @@ def _is_host(value: object) -> bool:
 
 
 def _is_share(value: object) -> bool:
-    return (
-        isinstance(value, float | int)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 < value <= 1
-    )
+    return untrusted_json.is_number(value, 0, 1) and value != 0

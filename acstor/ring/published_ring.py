@@ -6,8 +6,8 @@ number is written after it and only says when to read it again. A publisher that
 the two is made up for by reading the ring once a minute whatever the number says.
 """
 
-import contextlib
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from acstor import exception
 from acstor.dataplane import DataPlaneError, Ring
 from acstor.origin.base import Origin, Ref
+
+LOG = logging.getLogger(__name__)
 
 RING_REF = "ring"
 """Ref of the ring; its content is the ring's binary form."""
@@ -76,6 +78,7 @@ class RingReference:
         self._known: PublishedRing | None = None
         self._number_token: str | None = None
         self._read_at = 0.0
+        self._is_number_damaged = False
 
     def look(self) -> PublishedRing | None:
         """Return the published ring, as it was at most ``RECHECK_INTERVAL`` ago.
@@ -83,7 +86,7 @@ class RingReference:
         :raises CorruptError: when it is not readable.
         :raises UnavailableError: when the origin cannot be reached.
         """
-        number = self._origin.get_ref(GENERATION_REF)
+        number = self._number()
         if (
             self._known is not None
             and number is not None
@@ -106,10 +109,47 @@ class RingReference:
         token = expected.token if expected else None
         self._known = None
         self._origin.swap_ref(RING_REF, token, ring.encode())
-        number = self._origin.get_ref(GENERATION_REF)
-        with contextlib.suppress(exception.ConflictError):  # somebody newer was faster
-            self._origin.swap_ref(
-                GENERATION_REF, number.token if number else None, encode_generation(ring.generation)
+        self._renumber(ring.generation)
+
+    def renew(self) -> None:
+        """Write the published ring again as it is: every token of it that was read before is old.
+
+        :raises ConflictError: when somebody publishes at the same moment.
+        :raises CorruptError: when the published ring is not readable; it is left alone.
+        :raises UnavailableError: when the origin cannot be reached.
+        """
+        published = self.read()
+        if published is not None:
+            self._known = None
+            self._origin.swap_ref(RING_REF, published.token, published.content)
+
+    def _number(self) -> Ref | None:
+        """Return the ref of the number; None: there is none, or it is damaged."""
+        try:
+            number = self._origin.get_ref(GENERATION_REF)
+        except (exception.CorruptError, exception.UnsupportedError) as error:
+            if not self._is_number_damaged:
+                LOG.warning("%s; the ring is read each time instead; %s", error, error.hint)
+            self._is_number_damaged = True
+            return None
+        self._is_number_damaged = False
+        return number
+
+    def _renumber(self, generation: int) -> None:
+        """Write the number of a ring that is published, whatever becomes of this."""
+        try:
+            number = self._origin.get_ref(GENERATION_REF)
+            token = number.token if number else None
+            self._origin.swap_ref(GENERATION_REF, token, encode_generation(generation))
+        except exception.ConflictError:
+            pass  # somebody newer was faster
+        except exception.AcstorError as error:
+            LOG.warning(
+                "ring generation %d is published, its number is not: hosts that hear nothing of it "
+                "follow within %.0f s: %s",
+                generation,
+                RECHECK_INTERVAL,
+                error,
             )
 
     def _read(

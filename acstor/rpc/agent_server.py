@@ -20,14 +20,16 @@ EXCHANGE = "openstack"
 ``cinder``. It is what control_exchange is where nobody sets it."""
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
-VERSION = "1.3"
+VERSION = "1.4"
 """1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
 1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
-volume_set_limits. 1.3: decision_published."""
+volume_set_limits. 1.3: decision_published. 1.4: the holder of volume_freeze and volume_thaw, and
+what the latter answers."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
 VOLUME_VERSION = "1.2"
 DECISION_VERSION = "1.3"
+FREEZE_VERSION = "1.4"
 
 
 def version_of(method: str) -> str:
@@ -37,7 +39,9 @@ def version_of(method: str) -> str:
     """
     if method.startswith("preload_"):
         return PRELOAD_VERSION
-    return VOLUME_VERSION if method.startswith("volume_") else VERSION
+    if method in {"volume_freeze", "volume_thaw"}:
+        return FREEZE_VERSION
+    return VOLUME_VERSION if method.startswith("volume_") else DECISION_VERSION
 
 
 class AnnouncementEndpoint:

@@ -1,13 +1,12 @@
 """Parts of a host state that only the policy service reads: all optional, each checked."""
 
 import itertools
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 
 SKETCH_HASHES_MAX = 256
 """Hashes of one sketch (bottom-k)."""
@@ -145,6 +144,4 @@ def share_from_message(message: Mapping[str, Any], name: str) -> float | None:
 
 
 def _is_number(value: object, highest: float) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and 0 <= value <= highest
+    return untrusted_json.is_number(value, 0, highest)

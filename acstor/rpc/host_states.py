@@ -6,7 +6,6 @@ broker. This module is imported by nova-scheduler too: it imports nothing heavy.
 """
 
 import logging
-import math
 import random
 import re
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.rpc import host_state_details
 from acstor.rpc.host_state_details import ChunkSketch, DiskHealth, PeerLatency
 
@@ -292,9 +291,7 @@ def _sequence(message: Mapping[str, Any]) -> int:
 
 
 def _is_number(value: object, highest: float) -> bool:
-    if type(value) is int:
-        return 0 <= value <= highest
-    return isinstance(value, float) and math.isfinite(value) and 0 <= value <= highest
+    return untrusted_json.is_number(value, 0, highest)
 
 
 def _rate(message: Mapping[str, Any], name: str) -> float | None:

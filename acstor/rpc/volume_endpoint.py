@@ -1,19 +1,18 @@
-"""What the volume service may ask of the volumes of this host: messages of version 1.2.
+"""What the volume service may ask of the volumes of this host: messages of versions 1.2 and 1.4.
 
 Every message is one method of the data plane's admin socket. Arguments come from a wire: every one
 is checked before the data plane is asked, and what is wrong is answered as an error of kind
 ``invalid``.
 """
 
-import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.admin import protocol
-from acstor.rpc.agent_server import VOLUME_VERSION, answered, make_target
+from acstor.rpc.agent_server import FREEZE_VERSION, answered, make_target
 
 ANSWER_MARGIN = 5.0
 """Seconds that the data plane gets beyond what a method itself was given."""
@@ -40,16 +39,11 @@ class _Parameter:
 
 
 def _is_between(low: float, high: float) -> Check:
-    return lambda value: (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and low <= value <= high
-    )
+    return lambda value: untrusted_json.is_number(value, low, high)
 
 
 def _is_whole(low: int, high: int) -> Check:
-    return lambda value: type(value) is int and low <= value <= high
+    return lambda value: untrusted_json.is_whole(value, low, high)
 
 
 def _is_size(value: Any) -> bool:
@@ -61,6 +55,11 @@ _FREEZE = _Parameter(
     "timeout_s",
     _is_between(0.1, protocol.VOLUME_FREEZE_MAX),
     f"0.1 to {protocol.VOLUME_FREEZE_MAX:g} seconds",
+)
+_HOLDER = _Parameter(
+    "holder",
+    protocol.is_freeze_holder,
+    f"left out, or text of at most {protocol.VOLUME_HOLDER_LENGTH_MAX} characters",
 )
 _SIZE = _Parameter("size_bytes", _is_size, "a multiple of 512, at most 2^50")
 _DURABILITY = _Parameter(
@@ -79,7 +78,7 @@ class VolumeEndpoint:
     """
 
     def __init__(self, host: str, data_plane: DataPlaneCalls) -> None:
-        self.target = make_target(VOLUME_VERSION)
+        self.target = make_target(FREEZE_VERSION)
         self._host = host
         self._data_plane = data_plane
 
@@ -93,11 +92,12 @@ class VolumeEndpoint:
 
     def volume_freeze(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """Hold the writes of a volume, for at most ``timeout_s``."""
-        return self._answer("volume.freeze", protocol.VOLUME_FREEZE_MAX, arguments, _FREEZE)
+        longest = protocol.VOLUME_FREEZE_MAX
+        return self._answer("volume.freeze", longest, arguments, _FREEZE, _HOLDER)
 
     def volume_thaw(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """Let the writes of a volume go on."""
-        return self._answer("volume.thaw", CHANGE_TIMEOUT, arguments)
+        return self._answer("volume.thaw", CHANGE_TIMEOUT, arguments, _HOLDER)
 
     def volume_resize(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """Show a volume with another size."""
@@ -126,6 +126,7 @@ class VolumeEndpoint:
             values = {
                 parameter.name: _checked(parameter, arguments.get(parameter.name))
                 for parameter in parameters
+                if parameter.name in arguments or not parameter.is_allowed(None)
             }
             return self._data_plane.call(
                 method, call_timeout=timeout + ANSWER_MARGIN, volume=volume, **values

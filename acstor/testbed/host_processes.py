@@ -161,6 +161,7 @@ class HostProcesses:
             "agent": {
                 "interval": "1",
                 "ring_settle_delay": "1",
+                "ring_shrink_interval": "2",
                 "metrics_address": self.host.address,
                 "metrics_port": str(METRICS_PORT),
             },

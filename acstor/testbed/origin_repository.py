@@ -1,9 +1,10 @@
 """The testbed's origin: a POSIX directory with one registered image, served in its namespace."""
 
-import json
 import pathlib
 import uuid
 
+from acstor.origin.posix import PosixOrigin
+from acstor.repository.repository import Repository
 from acstor.testbed import exception, processes
 from acstor.testbed.host_processes import program, write_configuration
 from acstor.testbed.testbed import Testbed
@@ -80,8 +81,8 @@ class OriginRepository:
 
     def manifest_file(self) -> pathlib.Path:
         """Return the file of the image's manifest."""
-        record = json.loads((self._root / "refs" / "images" / self.image_id).read_text())
-        manifest = str(record["manifest"])
+        found = Repository.open(PosixOrigin(str(self._root))).get_image(self.image_id)
+        manifest = found.record.manifest
         path = self._root / "manifests" / manifest[:2] / manifest
         if not path.is_file():
             raise exception.TestbedError(

@@ -10,6 +10,7 @@ A volume type says it with extra specs::
     acstor:durability = write-through | write-back | none      of everything else; write-through
     acstor:period     = 30                                     of write-back, seconds
     acstor:flush      = local | origin                         what a guest's flush waits for
+    acstor:io_timeout = 0                                      seconds before EIO; 0: no limit
     acstor:regions    = swap=none,user=write-through,1GiB-2GiB=write-back@3600
 
 In ``acstor:regions`` a partition's name is percent-encoded where it has ``%``, ``,``, ``=``,
@@ -31,6 +32,7 @@ from acstor.conf.types import ByteSize, format_size
 PERIOD_S_DEFAULT = 30.0
 PERIOD_S_MIN = 0.1
 PERIOD_S_MAX = 86400.0
+IO_TIMEOUT_S_MAX = 86400.0
 REGIONS_MAX = 64
 """Most regions of a disk; the data plane has the same limit (crates/overlay, limits.rs)."""
 PERIODS_MAX = 14
@@ -44,7 +46,8 @@ SPEC_DURABILITY = "acstor:durability"
 SPEC_PERIOD = "acstor:period"
 SPEC_FLUSH = "acstor:flush"
 SPEC_REGIONS = "acstor:regions"
-SPECS = (SPEC_DURABILITY, SPEC_PERIOD, SPEC_FLUSH, SPEC_REGIONS)
+SPEC_IO_TIMEOUT = "acstor:io_timeout"
+SPECS = (SPEC_DURABILITY, SPEC_PERIOD, SPEC_FLUSH, SPEC_REGIONS, SPEC_IO_TIMEOUT)
 """Extra specs that this module understands."""
 
 _BYTE_RANGE = re.compile(r"\s*([0-9][0-9.]*\s*[A-Za-z]*)\s*-\s*([0-9][0-9.]*\s*[A-Za-z]*)\s*")
@@ -164,6 +167,9 @@ class Durability:
     """Time between two pushes of write-back, seconds."""
     flush: FlushTarget = FlushTarget.LOCAL
     regions: tuple[Region, ...] = ()
+    io_timeout_s: float | None = None
+    """Seconds that a request waits for an origin that does nothing before it fails; 0: without
+    limit; None: as the host says."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.
@@ -171,6 +177,8 @@ class Durability:
         :raises InvalidError: saying what.
         """
         check_period(self.period_s)
+        if self.io_timeout_s is not None:
+            check_io_timeout(self.io_timeout_s)
         if len(self.regions) > REGIONS_MAX:
             raise exception.InvalidError(
                 f"{len(self.regions)} durability regions, at most {REGIONS_MAX} may be"
@@ -200,14 +208,21 @@ class Durability:
         """Every class that some part of the disk has."""
         return frozenset({self.default, *(region.durability_class for region in self.regions)})
 
+    def may_lag(self) -> bool:
+        """Return whether a guest may be told of writes that the origin does not have yet."""
+        return self.classes != {DurabilityClass.WRITE_THROUGH}
+
     def to_fields(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
+        fields: dict[str, Any] = {
             "default": self.default.value,
             "period_s": self.period_s,
             "flush": self.flush.value,
             "regions": [region.to_fields() for region in self.regions],
         }
+        if self.io_timeout_s is not None:
+            fields["io_timeout_s"] = self.io_timeout_s
+        return fields
 
     @classmethod
     def from_fields(cls, fields: object) -> "Durability":
@@ -228,6 +243,7 @@ class Durability:
             period_s=PERIOD_S_DEFAULT if period_s is None else period_s,
             flush=_flush_of(fields.get("flush", FlushTarget.LOCAL)),
             regions=tuple(Region.from_fields(region) for region in regions),
+            io_timeout_s=_number(fields.get("io_timeout_s"), "io_timeout_s"),
         )
 
     @classmethod
@@ -239,11 +255,15 @@ class Durability:
         period_s = PERIOD_S_DEFAULT
         if SPEC_PERIOD in specs:
             period_s = _seconds(specs[SPEC_PERIOD], SPEC_PERIOD)
+        io_timeout_s = None
+        if specs.get(SPEC_IO_TIMEOUT, "").strip():
+            io_timeout_s = _seconds(specs[SPEC_IO_TIMEOUT], SPEC_IO_TIMEOUT)
         return cls(
             default=_class_of(specs.get(SPEC_DURABILITY, DurabilityClass.WRITE_THROUGH).strip()),
             period_s=period_s,
             flush=_flush_of(specs.get(SPEC_FLUSH, FlushTarget.LOCAL).strip()),
             regions=parse_regions(specs.get(SPEC_REGIONS, "")),
+            io_timeout_s=io_timeout_s,
         )
 
     def to_extra_specs(self) -> dict[str, str]:
@@ -255,6 +275,8 @@ class Durability:
         }
         if self.regions:
             specs[SPEC_REGIONS] = format_regions(self.regions)
+        if self.io_timeout_s is not None:
+            specs[SPEC_IO_TIMEOUT] = f"{self.io_timeout_s!r}"
         return specs
 
 
@@ -330,6 +352,18 @@ def check_period(period_s: float) -> None:
     if not math.isfinite(period_s) or not PERIOD_S_MIN <= period_s <= PERIOD_S_MAX:
         raise exception.InvalidError(
             f"write-back period {period_s:g} s is not from {PERIOD_S_MIN:g} to {PERIOD_S_MAX:g}"
+        )
+
+
+def check_io_timeout(io_timeout_s: float) -> None:
+    """Refuse what is no time that a request may wait.
+
+    :raises InvalidError: unless it is from 0 (without limit) to a day.
+    """
+    if not math.isfinite(io_timeout_s) or not 0 <= io_timeout_s <= IO_TIMEOUT_S_MAX:
+        raise exception.InvalidError(
+            f"I/O timeout {io_timeout_s:g} s is not from 0 to {IO_TIMEOUT_S_MAX:g}",
+            hint="0: requests wait until the origin is back",
         )
 
 

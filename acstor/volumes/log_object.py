@@ -47,3 +47,11 @@ def check_log_object(key: str, content: bytes) -> None:
     body = content[HEADER_SIZE:]
     if len(body) != body_size or bytes(dataplane.digest(body)) != body_digest:
         raise exception.CorruptError(f"the content of log object {key} is damaged")
+
+
+def log_created_at(content: bytes) -> float | None:
+    """Return when a log object was made, seconds since 1970; None: it does not say."""
+    if len(content) < HEADER_SIZE or content[:8] != _MAGIC:
+        return None
+    created_ms: int = _HEADER.unpack(content[:HEADER_SIZE])[9]
+    return created_ms / 1000 if created_ms else None

@@ -33,16 +33,17 @@ class Ownership(record_refs.RecordRefs):
     def acquire(self, volume_id: str, host: str, *, resumed_epoch: int | None = None) -> Change:
         """Become the owner, in a new epoch.
 
-        Afterwards nobody else is: an owner before that has not released the volume may still
-        store log objects until its epoch is sealed, and they count; whatever it does later is
-        refused. ``after.unsealed`` is then that epoch, and the caller must seal it and call
-        :meth:`record_takeover` before it stores any log object. Repeating a call whose answer was
-        lost is safe; it costs an epoch.
+        Afterwards nobody else is: the owner before may still store log objects until its epoch is
+        sealed, and they count; whatever it does later is refused. That holds also for an owner
+        that released the volume: it may not know that its release took effect (RFD 12).
+        ``after.unsealed`` is the epoch before, and the caller must seal it and call
+        :meth:`record_takeover` before it stores any log object. Only a volume that nobody ever
+        owned has none. Repeating a call whose answer was lost is safe; it costs an epoch.
 
         :param resumed_epoch: the epoch whose local log the caller still has, after a restart: if
             the host owns the volume in that epoch, nothing is changed.
-        :returns: what was there (``content_end`` tells whether a local copy is current) and what
-            is.
+        :returns: what was there (``content_end`` tells whether a local copy is current, if the
+            seal finds nothing behind it) and what is.
         :raises NotFoundError: when there is no such volume.
         :raises ConflictError: when the host may not attach the volume, or another host that may
             owns it.
@@ -53,7 +54,7 @@ class Ownership(record_refs.RecordRefs):
                 return record
             _check_may_own(volume_id, record, host)
             unsealed = record.unsealed
-            if record.owner is not None and unsealed is None:
+            if unsealed is None and record.epoch > 0:
                 unsealed = record.epoch
             return dataclasses.replace(
                 record,
@@ -65,7 +66,7 @@ class Ownership(record_refs.RecordRefs):
             )
 
         def event_of(record: VolumeRecord) -> VolumeEvent:
-            return VolumeEvent.ACQUIRE if record.owner is None else VolumeEvent.TAKE_OVER
+            return VolumeEvent.TAKE_OVER if record.epoch else VolumeEvent.ACQUIRE
 
         return self._change(volume_id, event_of, acquired)
 
@@ -124,6 +125,21 @@ class Ownership(record_refs.RecordRefs):
             return dataclasses.replace(record, logs=logs, next=sequence + 1)
 
         return self._change(volume_id, VolumeEvent.ADVANCE, advanced)
+
+    def reaffirm(self, volume_id: str, host: str, epoch: int) -> Change:
+        """Stay the owner after a release without an answer that has not taken effect.
+
+        The record gets another token, so that it cannot take effect later either. Repeating the
+        call is safe.
+
+        :raises FencedError: when somebody else owns the volume by now, or nobody.
+        """
+
+        def reaffirmed(record: VolumeRecord) -> VolumeRecord:
+            _check_writing(volume_id, record, host, epoch)
+            return dataclasses.replace(record, nonce=records.random_nonce())
+
+        return self._change(volume_id, VolumeEvent.ADVANCE, reaffirmed)
 
     def announce_fold(
         self,
@@ -195,8 +211,9 @@ class Ownership(record_refs.RecordRefs):
     def release(self, volume_id: str, host: str, epoch: int, sequence: int | None) -> Change:
         """Give the volume back: everything up to a log object is pushed, no more will follow.
 
-        Afterwards any host that may attach the volume can own it without sealing anything.
-        Repeating the call is safe.
+        Afterwards any host that may attach the volume can own it. After an error the caller does
+        not know whether it still owns the volume: it looks at the record before it stores any
+        log object. Repeating the call is safe.
 
         :param sequence: the last log object of the epoch; None: none was stored.
         :raises FencedError: when somebody else owns the volume by now.

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.volumes import log_range
 from acstor.volumes.durability import Durability
 from acstor.volumes.log_range import LogRange
@@ -135,11 +135,11 @@ class VolumeRecord:
     owner: str | None = None
     """Host that serves the volume and writes its log objects; None: nobody does."""
     unsealed: int | None = None
-    """Epoch of an owner before that did not release the volume: its log objects from
-    :attr:`next` on belong to the disk; whoever takes the volume over seals it before it writes
-    anything. None: there is none."""
+    """Epoch of the owner before, whose end is not known: its log objects from :attr:`next` on
+    belong to the disk; whoever takes the volume over seals it before it writes anything. None:
+    every epoch before is sealed, or the volume has no owner (its last epoch may be open)."""
     seals: tuple[tuple[int, int], ...] = ()
-    """(epoch, sequence number) of the seals that stop owners which were taken over from."""
+    """(epoch, sequence number) of the seals that stop owners of epochs before."""
     pending: Pending | None = None
     hosts: tuple[str, ...] = ()
     """Hosts that may become owner, sorted: those that Cinder attached the volume to."""
@@ -389,9 +389,9 @@ def _fields(content: bytes, what: str, version: int) -> Mapping[str, Any]:
     try:
         if len(content) > RECORD_SIZE_MAX:
             raise ValueError("it is too long")
-        fields: Mapping[str, Any] = json.loads(content)
+        fields: Mapping[str, Any] = untrusted_json.load(content, what)
         found = fields["version"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise exception.CorruptError(f"{what} is malformed", hint=_HINT) from error
     if found != version or isinstance(found, bool):
         raise exception.UnsupportedError(

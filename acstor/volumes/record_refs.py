@@ -99,8 +99,15 @@ class RecordRefs:
         self._wait = wait
 
     def find(self, volume_id: str) -> Volume | None:
-        """Return a volume, None when there is none; errors as in :func:`find_volume`."""
-        return find_volume(self._origin, volume_id)
+        """Return a volume, None when there is none; errors as in :func:`find_volume`.
+
+        What hosts keep of a volume goes when there is none, so a repository that is not there
+        (:meth:`.Repository.check_there`) is an error.
+        """
+        volume = find_volume(self._origin, volume_id)
+        if volume is None:
+            self._repository.check_there()
+        return volume
 
     def get(self, volume_id: str) -> Volume:
         """Return a volume.

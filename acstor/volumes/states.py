@@ -2,14 +2,14 @@
 
 ::
 
-                  create            acquire              advance, fold
-    (absent) ----------> AVAILABLE ----------> OWNED <----------------.
-        ^                 |  ^  ^                |  |                 |
-        |      delete     |  |  '--- release ----'  '-----------------'
-        |<----------------'  '- revert (itself)  |
-        |                                        | take over
-        |  delete, by force only                 v            record takeover
-        '------------------------------- TAKING_OVER -----------------> OWNED
+                  create          acquire (never owned)      advance, fold
+    (absent) ----------> AVAILABLE ----------------> OWNED <--------------.
+        ^                 | |  ^  ^                   |  |                |
+        |      delete     | |  |  '---- release ------'  '----------------'
+        |<----------------' |  '- revert (itself)     |
+        |                   | take over               | take over
+        |  delete, by force v                         v     record takeover
+        '------------------- TAKING_OVER <------------' ----------------> OWNED
 
 Every state allows ``edit`` (hosts, durability, size, name: nothing that changes hands) by the
 control plane. The record's fields give the state; nothing else is stored.
@@ -29,8 +29,8 @@ class VolumeState(enum.StrEnum):
     OWNED = "owned"
     """A host serves it and writes its log objects."""
     TAKING_OVER = "taking-over"
-    """A host took it from an owner that did not release it, and has to seal that owner's log
-    before it writes anything."""
+    """A host took it, and has to seal the log of the epoch before, released or not, before it
+    writes anything."""
 
 
 class VolumeEvent(enum.StrEnum):
@@ -43,9 +43,9 @@ class VolumeEvent(enum.StrEnum):
     """The disk becomes that of a snapshot."""
     DELETE = "delete"
     ACQUIRE = "acquire"
-    """A host becomes the owner of what was released."""
+    """A host becomes the first owner."""
     TAKE_OVER = "take over"
-    """A host becomes the owner of what was not released."""
+    """A host becomes the owner after another one, or after itself."""
     RECORD_TAKEOVER = "record takeover"
     """The old owner's log is sealed, and its end is in the record."""
     ADVANCE = "advance"
@@ -88,6 +88,7 @@ TRANSITIONS: dict[tuple[VolumeState | None, VolumeEvent], VolumeState | None] = 
     (_S.AVAILABLE, _E.REVERT): _S.AVAILABLE,
     (_S.AVAILABLE, _E.DELETE): None,
     (_S.AVAILABLE, _E.ACQUIRE): _S.OWNED,
+    (_S.AVAILABLE, _E.TAKE_OVER): _S.TAKING_OVER,
     (_S.OWNED, _E.EDIT): _S.OWNED,
     (_S.OWNED, _E.DELETE): None,  # by force, and only while no host is allowed
     (_S.OWNED, _E.TAKE_OVER): _S.TAKING_OVER,

@@ -1,29 +1,6 @@
-//! Requests as they come from the kernel's FUSE device.
+//! See `acstor_fuzzing::fuse_requests`.
 #![no_main]
 
-use acstor_fuse::{Operation, Request};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|message: &[u8]| {
-    match Request::parse(message) {
-        Ok(request) => {
-            if let Operation::BatchForget(list) = &request.operation {
-                assert!(list.iter().count() <= message.len());
-            }
-            let _ = format!("{request:?}");
-        }
-        Err((_, error)) => {
-            let _ = error.to_string();
-        }
-    }
-    // The length field is what random bytes hardly ever have right.
-    if let Ok(len) = u32::try_from(message.len())
-        && message.len() >= 4
-    {
-        let mut repaired = message.to_vec();
-        repaired[..4].copy_from_slice(&len.to_ne_bytes());
-        if let Ok(request) = Request::parse(&repaired) {
-            let _ = format!("{request:?}");
-        }
-    }
-});
+fuzz_target!(|bytes: &[u8]| acstor_fuzzing::fuse_requests::run(bytes));

@@ -1,27 +1,6 @@
-//! Manifests, also with the checksums that a damaged one would need to get past them.
+//! See `acstor_fuzzing::manifest`.
 #![no_main]
 
-use acstor_types::{Digest, Manifest};
-use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-fn use_every_field(bytes: Bytes) {
-    if let Ok(manifest) = Manifest::parse(bytes.clone()) {
-        assert_eq!(manifest.as_bytes(), &bytes);
-        assert_eq!(manifest.entries().count() as u64, manifest.chunk_count());
-        assert!(manifest.entry(manifest.chunk_count()).is_none());
-        assert!(manifest.pack(manifest.pack_count()).is_none());
-    }
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    use_every_field(Bytes::copy_from_slice(bytes));
-    if bytes.len() >= 96 {
-        let mut repaired = bytes.to_vec();
-        let body = Digest::of(&repaired[96..]);
-        repaired[64..96].copy_from_slice(body.as_bytes());
-        let crc = crc32fast::hash(&repaired[..60]);
-        repaired[60..64].copy_from_slice(&crc.to_le_bytes());
-        use_every_field(repaired.into());
-    }
-});
+fuzz_target!(|bytes: &[u8]| acstor_fuzzing::manifest::run(bytes));

@@ -28,9 +28,18 @@ class ServedOrigin(http.HttpOrigin):
         self._server.server_close()
 
 
+def posix_in_former_layout(path: pathlib.Path) -> base.Origin:
+    """Return an origin that releases before repository version 3 may still be using."""
+    (path / "refs").mkdir()
+    origin = posix.PosixOrigin(str(path))
+    assert origin.needs_locks
+    return origin
+
+
 FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
     "memory": lambda path: memory.MemoryOrigin(),
     "posix": lambda path: posix.PosixOrigin(str(path)),
+    "posix, former layout": posix_in_former_layout,
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
@@ -45,7 +54,6 @@ FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
             + [faulty.Fault(faulty.Operation.READ, faulty.Effect.SHORT_READ, probability=0.5)],
         ),
         60.0,
-        attempts_max=50,
         sleep=lambda seconds: None,
     ),
 }

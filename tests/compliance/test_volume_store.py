@@ -13,7 +13,7 @@ import pytest
 from acstor import exception
 from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.repository import layout
-from acstor.repository.repository import Format, Repository
+from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
 from acstor.volumes.durability import Durability, DurabilityClass, Region
 from acstor.volumes.log_range import LogRange
@@ -40,7 +40,7 @@ def lost_answers(inner: base.Origin) -> base.Origin:
         for effect in (faulty.Effect.ERROR, faulty.Effect.LOST_ANSWER)
     ]
     flaky = faulty.FaultyOrigin(inner, faults, seed=7)
-    return retrying.RetryingOrigin(flaky, 60.0, attempts_max=50, sleep=lambda seconds: None)
+    return retrying.RetryingOrigin(flaky, 60.0, sleep=lambda seconds: None)
 
 
 FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
@@ -380,7 +380,7 @@ def test_owner_gets_writes_and_gives_back(store: VolumeStore, origin: base.Origi
     owner.release()
     assert store.get(made.id).record == record, "releasing twice is releasing once"
     again = owner_of(store, origin, made.id)
-    assert (again.epoch, again.following) == (2, last + 1)
+    assert (again.epoch, again.following) == (2, last + 2), "the slot between them is the seal"
 
 
 def test_restarted_owner_goes_on_in_its_epoch(store: VolumeStore, origin: base.Origin) -> None:
@@ -438,6 +438,24 @@ def test_stale_owner_is_fenced_and_loses_nothing_it_acknowledged(
     for call in calls:
         with pytest.raises(exception.FencedError, match="by b in epoch 2"):
             call()
+
+
+def test_released_epoch_is_fenced_by_the_next_owner(
+    store: VolumeStore, origin: base.Origin
+) -> None:
+    made = store.create(new())
+    stale = owner_of(store, origin, made.id)
+    stale.write("one ")
+    stale.release()
+    stale.write("acknowledged by who does not know that the release took effect ")
+    again = owner_of(store, origin, made.id)
+    with pytest.raises(FencedOwnerError):
+        stale.write("three ")
+    record = store.get(made.id).record
+    assert (record.seals, record.unsealed) == (((1, stale.following),), None)
+    assert content_of(origin, again.push().disk) == (
+        "one acknowledged by who does not know that the release took effect "
+    )
 
 
 def test_takeover_of_a_takeover_seals_the_epoch_that_was_written(
@@ -560,7 +578,7 @@ def test_older_repository_has_volumes_after_its_upgrade(origin: base.Origin) -> 
         VolumeStore(repository)
     assert "acstor repository upgrade" in refused.value.hint
     upgraded = upgrade(origin)
-    assert upgraded.format == dataclasses.replace(older, version=2)
+    assert upgraded.format == dataclasses.replace(older, version=FORMAT_VERSION)
     assert Repository.open(origin).format == upgraded.format
     assert upgrade(origin).format == upgraded.format
     VolumeStore(upgraded).create(new())

@@ -10,6 +10,7 @@ from acstor.dataplane_host.host import DataPlaneHost
 from acstor.dataplane_host.origin_source import OriginSource
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
+from acstor.dataplane_host.volumes import Volumes
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime
@@ -50,6 +51,12 @@ class MemoryDataPlane:
         self._host.start()
         assert self.runtime is not None
         return self.runtime
+
+    @property
+    def volumes(self) -> Volumes:
+        """The volumes of the process that runs."""
+        assert self._host is not None
+        return self._host._volumes.volumes
 
     def stop(self) -> None:
         """End the process, if one runs."""

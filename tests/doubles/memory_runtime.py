@@ -47,6 +47,9 @@ class MemoryRuntime(MemoryVolumes):
         self.distance_threshold = settings["distance_threshold"]
         self.is_draining = False
         self.is_connected = True
+        self.longest_request_ms = 0
+        self.runtime_late_ms = 0
+        self.attach_failures: list[str] = []
         self.taken_over: bool | None = None
         self.attached_before_start: list[str] = []
         self.log_lines: list[str] = []
@@ -88,6 +91,8 @@ class MemoryRuntime(MemoryVolumes):
         return f"{self.settings['peer_advertise_address']}:{port}"
 
     def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
+        if self.attach_failures:
+            raise failure(self.attach_failures.pop(0), "injected")
         manifest = Manifest.parse(pathlib.Path(manifest_path).read_bytes())
         disk_id = manifest.disk_id
         known = self.images.get(disk_id)
@@ -155,7 +160,12 @@ class MemoryRuntime(MemoryVolumes):
             "distance_threshold": self.distance_threshold,
             "images": len(self.images),
             "store": {"capacity_bytes": self.settings["store_capacity_bytes"], "used_bytes": 0},
-            "fuse": {"connected": self.is_connected, "taken_over": bool(self.taken_over)},
+            "fuse": {
+                "connected": self.is_connected,
+                "taken_over": bool(self.taken_over),
+                "longest_request_ms": self.longest_request_ms,
+            },
+            "runtime_late_ms": self.runtime_late_ms,
         }
 
     def metrics_text(self) -> str:

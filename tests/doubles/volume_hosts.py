@@ -19,10 +19,15 @@ class OpenVolume:
         self.first = first
         self.next = first
         self.unpushed = 0
-        self.is_frozen = False
+        self.holders: set[str] = set()
         self.size_bytes = 0
         self.durability: object = None
         self.limits: tuple[int, int] | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether somebody holds its writes."""
+        return bool(self.holders)
 
 
 class MemoryVolumeHosts:
@@ -106,14 +111,15 @@ class MemoryVolumeHosts:
             **state.to_fields(),
         }
 
-    def _freeze(self, volume: str, opened: OpenVolume, timeout_s: float) -> object:
+    def _freeze(self, volume: str, opened: OpenVolume, timeout_s: float, holder: str) -> object:
         assert 0 < timeout_s <= 60
-        opened.is_frozen = True
+        opened.holders.add(holder)
         return {"done": True}
 
-    def _thaw(self, volume: str, opened: OpenVolume) -> object:
-        opened.is_frozen = False
-        return {"done": True}
+    def _thaw(self, volume: str, opened: OpenVolume, holder: str) -> object:
+        was_held = holder in opened.holders
+        opened.holders.discard(holder)
+        return {"done": True, "was_held": was_held}
 
     def _resize(self, volume: str, opened: OpenVolume, size_bytes: int) -> object:
         opened.size_bytes = size_bytes

@@ -136,7 +136,7 @@ def test_removed_image_vanishes_when_nobody_uses_it(cloud: Cloud) -> None:
     cloud.wait_ready(image)
     opened = os.open(host.file(image), os.O_RDONLY)
     try:
-        assert host.command("image", "remove", image.id).returncode == 0
+        assert host.command("image", "remove", image.id, "--force").returncode == 0
         wait_for("the image is not listed", lambda: not os.listdir(host.mount))
         assert os.pread(opened, 4096, 0) == image.content[:4096]
     finally:

@@ -18,7 +18,7 @@ import pytest
 from acstor.drivers.nova.image_links import known_links
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.opening import open_origin
-from acstor.repository.usage import Usage, read_usage
+from acstor.repository.usage import read_usage
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud, Host, Image
 from tests.fixtures.nova_host import NovaHost
@@ -76,8 +76,10 @@ class LinkedHost:
         )
         return made
 
-    def usage(self) -> Usage | None:
-        return read_usage(open_origin(f"posix://{self.cloud.origin}", 5), self.host.name)
+    def used(self) -> set[str] | None:
+        """Return the images that the host says are in use; None: it has not spoken."""
+        usage = read_usage(open_origin(f"posix://{self.cloud.origin}", 5), self.host.name)
+        return None if usage is None else set(usage.images)
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +138,11 @@ def test_withdrawn_image_goes_when_its_last_instance_does(linked: LinkedHost) ->
     image = linked.register()
     linked.wait_planted(image)
     linked.make_disk(image)
-    wait_for("usage", lambda: linked.usage() == Usage(frozenset({image.id})))
-    assert linked.host.command("image", "remove", image.id).returncode == 0
+    wait_for("usage", lambda: linked.used() == {image.id})
+    refused = linked.host.command("image", "remove", image.id)
+    assert refused.returncode == 8
+    assert f"in use on {linked.host.name} (instances " in refused.stderr
+    assert linked.host.command("image", "remove", image.id, "--force").returncode == 0
     linked.wait_state(image, "kept")
     (row,) = json.loads(linked.host.command("links", "list", "-f", "json").stdout)
     assert row == {
@@ -153,7 +158,7 @@ def test_withdrawn_image_goes_when_its_last_instance_does(linked: LinkedHost) ->
     wait_for("the image is detached", lambda: linked.host.ask("image.list") == [], timeout=60)
     assert not os.path.lexists(linked.nova.link(image.id))
     linked.wait_state(image, None)
-    wait_for("no usage", lambda: linked.usage() == Usage())
+    wait_for("no usage", lambda: linked.used() == set())
 
 
 def test_withdrawn_image_without_instances_goes_at_once(linked: LinkedHost) -> None:
@@ -169,7 +174,7 @@ def test_agent_that_starts_detaches_nothing_that_is_in_use(linked: LinkedHost) -
     linked.wait_planted(image)
     linked.make_disk(image)
     linked.host.kill("agent")
-    assert linked.host.command("image", "remove", image.id).returncode == 0
+    assert linked.host.command("image", "remove", image.id, "--force").returncode == 0
     linked.host.start_agent()
     linked.wait_state(image, "kept")
     assert linked.host.file(image).exists()
@@ -189,7 +194,7 @@ def test_dead_data_plane_makes_nova_download_and_nobody_touches_that(linked: Lin
     linked.host.start_dataplane()
     linked.wait_state(image, "nova's")
     assert not linked.nova.link(image.id).is_symlink()
-    assert linked.usage() == Usage(), "the instance needs no image of ours"
+    assert linked.used() == set(), "the instance needs no image of ours"
 
 
 def test_data_plane_that_restarts_keeps_its_links(linked: LinkedHost) -> None:

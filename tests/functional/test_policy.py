@@ -16,6 +16,7 @@ from acstor.dataplane import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.journal import read_records
 from acstor.policy.replay import replay
+from acstor.repository.repository import Repository
 from acstor.ring.decision import Decision, read_decision
 from acstor.ring.published_ring import RingReference
 from acstor.rpc import transport
@@ -43,6 +44,7 @@ class Controllers:
         self.path = path
         (path / "origin").mkdir()
         self.origin = PosixOrigin(str(path / "origin"))
+        Repository.init(self.origin)
         self.broker = broker
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.numbers = SequenceNumbers()

@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.fuse,
     pytest.mark.slow,
+    pytest.mark.extended,  # its bound is one of time: wants an idle machine
     pytest.mark.timeout(300),
     pytest.mark.skipif(not brokers.is_installed(), reason="needs rabbitmq-server"),
 ]

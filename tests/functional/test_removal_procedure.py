@@ -7,9 +7,11 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
+from acstor.admin.server import AdminServer, Method
 from tests.fixtures.documents import SOURCE, block
 from tests.fixtures.hosts import MIB, make_image
 
@@ -17,6 +19,15 @@ pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="needs qemu
 
 PAGE = SOURCE / "admin" / "removal.rst"
 IMAGE = "3d7a52a0-4c1e-4f0e-9d39-2f8b8b1f7a11"
+VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
+PROGRAM = """#!{python}
+import sys
+from acstor.cli import app, dataplane, volume_aside
+program = app.Application()
+program.command_manager.add_command("dataplane volumes", dataplane.ListVolumes)
+program.command_manager.add_command("volume aside list", volume_aside.ListAside)
+sys.exit(program.run(["--config-file", "{folder}/acstor.conf", *sys.argv[1:]]))
+"""
 
 
 class Instance:
@@ -58,6 +69,46 @@ def run_block(caption: str, **values: object) -> subprocess.CompletedProcess[str
         ["bash", "-euo", "pipefail", "-c", text],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("volumes", "aside", "is_running"),
+    [([], [], True), ([VOLUME], [], True), ([], [f"{VOLUME}.1"], True), ([], [], False)],
+)
+def test_host_with_writes_of_volumes_is_not_cleaned_up(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    volumes: list[str],
+    aside: list[str],
+    is_running: bool,
+) -> None:
+    """The commands of the page, with the real programs' classes, against a data plane's answers."""
+    opened = [{"volume": one, "state": "serving", "error": None} for one in volumes]
+    logs = [
+        {"name": one, "volume": VOLUME, "why": "", "put_aside_at": None, "bytes": 1, "path": "/"}
+        for one in aside
+    ]
+    methods: dict[str, Method] = {
+        "volume.list": lambda params: opened,
+        "volume.list_aside": lambda params: logs,
+    }
+    server = AdminServer(str(tmp_path / "admin.sock"), methods)
+    if is_running:
+        server.start()
+    program = tmp_path / "acstor"
+    program.write_text(PROGRAM.format(python=sys.executable, folder=tmp_path))
+    program.chmod(0o755)
+    (tmp_path / "acstor.conf").write_text(
+        f"[origin]\nurl = posix://{tmp_path}\n[dataplane]\nadmin_socket = {tmp_path}/admin.sock\n"
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    try:
+        result = run_block("no volume is left")
+    finally:
+        server.stop()
+    is_safe = is_running and not volumes and not aside
+    assert ("no volume is left" in result.stdout) is is_safe, result.stderr
+    assert is_running or "admin.sock" in result.stderr
 
 
 def test_base_file_of_novas_own_takes_the_place_of_the_link(tmp_path: pathlib.Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
-from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.admin.client import AdminClient
+from acstor.volumes.durability import Durability, DurabilityClass, Region
 from tests.fixtures import host_volumes as volumes
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
@@ -152,6 +153,14 @@ def test_replaced_owner_gets_errors_and_writes_nothing_more(
     refused = qemu_io(opened, "write -P 4 4M 4k", "read 0 4k")
     assert "Input/output error" in refused.stdout + refused.stderr
     call(first, "close", volume, force=True)
+    (aside,) = first.ask("volume.list_aside")
+    rescued = tmp_path / "rescued.raw"
+    admin = AdminClient(str(first.path / "dataplane.sock"))
+    admin.call("volume.export_aside", call_timeout=60, name=aside["name"], path=str(rescued))
+    seen_here = bytearray(SIZE)
+    seen_here[:MIB] = b"\2" * 65536 + b"\1" * (MIB - 65536)
+    assert rescued.read_bytes() == seen_here, "what this host had acknowledged"
+    assert first.ask("volume.list") == []
     call(second, "close", volume, force=False)
     control.move(volume, second, first)
     assert content(open_volume(first, volume), tmp_path / "after") == expected
@@ -235,3 +244,29 @@ def test_volume_outlives_an_origin_that_is_away(
     wait_for("it is served", lambda: volumes.state(host, volume) == "serving")
     call(host, "close", volume, force=False)
     assert content(open_volume(host, volume), tmp_path / "after") == expected
+
+
+def test_what_never_travels_outlasts_stop_and_start(
+    cloud: Cloud, control: Volumes, tmp_path: pathlib.Path
+) -> None:
+    """As Nova does at a stop and a start; a region of class none beside one that is pushed."""
+    first, second = add_host(cloud), add_host(cloud)
+    scratch = Region(DurabilityClass.NONE, first=16 * MIB, last=SIZE)
+    durability = Durability(DurabilityClass.WRITE_BACK, period_s=3600.0, regions=(scratch,))
+    volume = control.create(SIZE, first, durability=durability)
+    expected = bytearray(SIZE)
+    for turn in (1, 2, 3):
+        opened = open_volume(first, volume)
+        assert content(opened, tmp_path / f"turn{turn}") == expected
+        for start in (turn * MIB, (16 + turn) * MIB):
+            write(opened, f"write -P {turn} {start} 64k", "flush")
+            expected[start : start + 65536] = bytes([turn]) * 65536
+        if turn == 2:
+            call(first, "fold", volume)
+        call(first, "close", volume, force=True)
+    control.move(volume, first, second)
+    expected[16 * MIB :] = bytes(SIZE - 16 * MIB)
+    assert content(open_volume(second, volume), tmp_path / "there") == expected
+    call(second, "close", volume, force=True)
+    control.move(volume, second, first)
+    assert content(open_volume(first, volume), tmp_path / "back") == expected

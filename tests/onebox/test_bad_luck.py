@@ -22,7 +22,7 @@ pytestmark = [
 
 MIB = 1 << 20
 REGISTRAR = "acstor-registrar"
-GLANCE_DELAY_S = 10.0
+GLANCE_DELAY_S = 5.0
 SPOOL_SIZE = 16 * MIB
 Options = Mapping[str, Mapping[str, str]]
 
@@ -89,7 +89,7 @@ def test_message_broker_down_guests_go_on(
 def test_glance_slow_servers_do_not_wait_for_the_registrar(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
-    """Ten seconds for each request of the registrar: it takes longer, and nobody waits for it."""
+    """Seconds for each request of the registrar: it takes longer, and nobody waits for it."""
     proxy = glance_proxy()
     proxy.delay = GLANCE_DELAY_S
     first, second = box.hosts

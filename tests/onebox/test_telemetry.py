@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 
+from acstor.origin.posix import PosixOrigin
 from acstor.policy.collection import HostLoad
+from acstor.repository.repository import Repository
 from acstor.ring.decision import MEAN_WEIGHT
 from acstor.testbed.onebox.configuration import acstor, endpoints
 from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
@@ -35,7 +37,11 @@ from tests.fixtures.one_box import RunningBox
 from tests.fixtures.policy_services import PolicyService, decision_in, extra_traffic, running
 from tests.fixtures.tiny_guest import network_command
 
-pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
+pytestmark = [
+    pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox,
+    # Compares rates that several processes read: wants an idle machine, and minutes.
+    pytest.mark.extended,
+]  # fmt: skip
 
 POLL = 2
 """Seconds between two polls of Ceilometer, and between two reports of an agent."""
@@ -88,6 +94,7 @@ class Telemetry:
     ) -> PolicyService:
         origin = self.origin(name)
         origin.mkdir()
+        Repository.init(PosixOrigin(str(origin)))
         options = {
             **more,
             "origin": {"url": f"posix://{origin}"},

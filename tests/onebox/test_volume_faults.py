@@ -2,6 +2,8 @@
 
 import functools
 import os
+import pathlib
+import random
 import signal
 
 import pytest
@@ -10,10 +12,13 @@ from acstor.testbed.onebox import environment
 from tests.fixtures.cloud_api import Template
 from tests.fixtures.compute_host import ComputeHost
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.forgetful_log import forgetful_log, guests_resumed_at_boot
 from tests.fixtures.guest_console import GuestWriter
 from tests.fixtures.instances import Instances
 from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volumes import THROUGH, Volumes, console
+from tests.fixtures.volume_api import VolumeApi
+from tests.fixtures.volume_types import volume_types_of
+from tests.fixtures.volumes import THROUGH, Volumes, console, volumes_of
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox, pytest.mark.disruptive,
@@ -88,3 +93,45 @@ def test_evacuated_server_has_what_its_volume_acknowledged(
     box.wait_settled()
     assert disk.holds("after", at_mib=8)
     volumes.api.detach(server.id, volume_id)
+
+
+def test_host_that_lost_its_power_comes_back_with_what_was_flushed(
+    box: RunningBox, tiny: Template, instances: Instances, tmp_path: pathlib.Path
+) -> None:
+    """Everything of the host is killed at once, and its logs' disk forgets what was not flushed.
+
+    Nova starts the guest at the boot: it disconnects the volume by force and connects it again.
+    Nothing of the volume was pushed before, so what is there comes from the host's log.
+    """
+    host = box.hosts[0]
+    api = VolumeApi(box.api.connection)
+    kept = {"acstor:durability": "write-back", "acstor:period": "3600"}
+    with (
+        forgetful_log(host, tmp_path) as log,
+        guests_resumed_at_boot(host),
+        volume_types_of(api) as types,
+        volumes_of(box, api) as volumes,
+    ):
+        server = instances.create(tiny, host=host)
+        server.checked(boot=1)
+        volume_id = volumes.create(
+            volume_type=types.make("kept-here", {"volume_backend_name": "acstor", **kept})
+        )
+        volumes.api.attach(server.id, volume_id)
+        console(server).run("sync")  # the guest's own disk, from which it boots again
+        disk = console(server).disk(volume_id)
+        for number in range(4):
+            disk.write(f"flushed-{number}", at_mib=2 * number, count_mib=2)
+        writer = disk.write_command("not-flushed", "16", 8).replace("conv=notrunc,fsync", "")
+        console(server).run(f"({writer}) >/dev/null 2>&1 &")
+        log.cut_power(random.Random(5))
+        log.mount()
+        host.start(*host.service_names)
+        server.checked(boot=2)
+        disk = console(server).disk(volume_id)
+        for number in range(4):
+            assert disk.holds(f"flushed-{number}", at_mib=2 * number, count_mib=2)
+        disk.write("after", at_mib=24)
+        assert disk.holds("after", at_mib=24)
+        volumes.api.detach(server.id, volume_id)
+        box.wait_settled()

@@ -54,7 +54,7 @@ def test_volume_typed_by_a_user_is_listed_and_deleted(box: RunningBox, volumes: 
     volumes.api.wait_gone("volumes", volume_id)
 
 
-@pytest.mark.parametrize("volume_type", [ACSTOR, THROUGH])
+@pytest.mark.parametrize("volume_type", [ACSTOR, pytest.param(THROUGH, marks=pytest.mark.extended)])
 def test_content_goes_with_the_volume_to_another_host(
     box: RunningBox, volumes: Volumes, guests: list[Instance], volume_type: str
 ) -> None:

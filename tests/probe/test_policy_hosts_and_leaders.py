@@ -28,10 +28,6 @@ pytestmark = [
 
 INTERVAL = 1.0
 BUSY = 0.95
-TAKEOVER = 2.0
-"""Intervals in which another service is to lead, beside what the lock takes to be free."""
-MARGIN = 2.0
-"""Seconds for processors that other tests share."""
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +62,14 @@ def test_leader_ends_between_deciding_and_writing(
         before = deployment.in_force()
         assert before is not None
         deployment.links[1].share = BUSY
-        ended = _wait_end(deadly, moment)
+        wait_for(f"the leader is {moment}", lambda: deadly.poll() is not None)
         found = deployment.in_force()
         assert found is not None
         assert (found == before) == (moment != "killed-after"), "the write is whole or not at all"
         wait_for(f"another leads\n{second.log()}", lambda: deployment.leads("h1"))
-        took = time.monotonic() - ended
-        assert took <= TAKEOVER * INTERVAL + MARGIN
         deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
         reader.wait_reads(20)
     assert reader.errors == []
-
-
-def _wait_end(process: subprocess.Popen[bytes], moment: str) -> float:
-    wait_for(f"the leader is {moment}", lambda: process.poll() is not None)
-    return time.monotonic()
 
 
 def lie(deployment: PolicyDeployment, host: str, **lies: Any) -> None:

@@ -5,7 +5,6 @@ import os
 import pathlib
 import signal
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -31,10 +30,6 @@ INTERVAL = 0.5
 BUSY = 0.95
 LOCK = 4
 """Seconds that the lock lasts when nobody renews it: who lives renews it on a busy machine too."""
-TAKEOVER = 2.0
-"""Intervals in which another service is to lead from then on."""
-MARGIN = 2.0
-"""Seconds for processors that other tests share, and for the beat of who wants the lock."""
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +83,8 @@ def test_leader_stopped_at_its_write_is_refused_when_it_goes_on(
         ):
             deployment.links[1].share = BUSY
             wait_for("the leader stops at its write", lambda: is_stopped(sleeper.pid))
-            stopped = time.monotonic()
             assert "published" not in journal(first)
             wait_for(f"another leads\n{second.log()}", lambda: deployment.leads("h1"))
-            assert time.monotonic() - stopped <= LOCK + TAKEOVER * INTERVAL + MARGIN
             deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
             reader.wait_reads(20)
             os.kill(sleeper.pid, signal.SIGCONT)

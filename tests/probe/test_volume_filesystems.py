@@ -18,7 +18,6 @@ from tests.fixtures.hosts import MIB, Cloud
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SIZE = 400 * MIB
-KINDS = ("ext4", "xfs")
 LONGER_SEEDS = range(2, 8)
 Guest = tuple[GuestImage, Accelerator]
 
@@ -34,13 +33,18 @@ def runs(quick: int, longer: int) -> list[object]:
     ]
 
 
+def kinds(quick: str, other: str) -> list[object]:
+    """Return the file system of the quick runs, and the one that only extended ones have."""
+    return [quick, pytest.param(other, marks=pytest.mark.extended)]
+
+
 @pytest.fixture(scope="module")
 def guest() -> Guest:
     return exerciser()
 
 
 @pytest.mark.parametrize(("seed", "operations"), runs(300, 3000))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds("xfs", "ext4"))
 def test_file_system_outlives_killed_data_planes_and_a_move(
     cloud: Cloud, guest: Guest, kind: str, seed: int, operations: int
 ) -> None:
@@ -88,7 +92,7 @@ def test_disk_without_file_system_holds_what_fsx_wrote(
 
 
 @pytest.mark.parametrize(("seed", "cuts"), runs(1, 6))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", kinds("ext4", "xfs"))
 def test_fsynced_files_outlive_power_cuts(
     cloud: Cloud, guest: Guest, kind: str, seed: int, cuts: int
 ) -> None:

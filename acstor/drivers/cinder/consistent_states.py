@@ -3,10 +3,13 @@
 The writes of all volumes that are in use are held, then all are pushed, then what is pushed is
 noted, then the writes go on. A guest notices at most that writes took a while; data planes let
 writes go on by themselves when nobody tells them to in time, and what was noted is then refused.
+Several of these may go on at once and share volumes: each holds the writes under a name of its own,
+and is told in the end whether they were held all the time.
 """
 
 import functools
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -43,8 +46,9 @@ def consistent_states(
     _push(back_end, owners, push_timeout)
     started = clock()
     frozen: dict[str, str] = {}
+    holder = secrets.token_hex(16)
     try:
-        _freeze(back_end, owners, freeze_timeout, frozen)
+        _freeze(back_end, owners, freeze_timeout, holder, frozen)
         states = _push(back_end, owners, freeze_timeout)
         for disk, record in records.items():
             if disk not in owners:
@@ -61,20 +65,36 @@ def consistent_states(
                 f"{freeze_timeout:g} s",
                 hint="raise acstor_freeze_timeout, or take the snapshot when less is written",
             )
-        return states
     finally:
-        _thaw(back_end, frozen)
+        held = _thaw(back_end, frozen, holder)
+    lost = sorted(frozen.keys() - held)
+    if lost:
+        raise exception.UnavailableError(
+            f"the writes of volume {lost[0]} were not held until all of the group were noted, or "
+            "nobody knows",
+            hint="take the snapshot of the group again",
+        )
+    return states
 
 
 def _freeze(
-    back_end: BackEnd, owners: Mapping[str, str], timeout: float, frozen: dict[str, str]
+    back_end: BackEnd,
+    owners: Mapping[str, str],
+    timeout: float,
+    holder: str,
+    frozen: dict[str, str],
 ) -> None:
     """Hold the writes of volumes; note in ``frozen`` those that may be held."""
     frozen.update(owners)  # also where no answer came: it may have been done
     answers = call_each(
         {
             disk: functools.partial(
-                back_end.hosts.call, owner, "volume_freeze", volume=disk, timeout_s=timeout
+                back_end.hosts.call,
+                owner,
+                "volume_freeze",
+                volume=disk,
+                timeout_s=timeout,
+                holder=holder,
             )
             for disk, owner in owners.items()
         }
@@ -99,10 +119,13 @@ def _push(back_end: BackEnd, owners: Mapping[str, str], timeout: float) -> dict[
     return {disk: from_answer(disk, answer) for disk, answer in answers.items()}
 
 
-def _thaw(back_end: BackEnd, frozen: Mapping[str, str]) -> None:
+def _thaw(back_end: BackEnd, frozen: Mapping[str, str], holder: str) -> set[str]:
+    """Let writes go on; return the volumes whose writes were held until now."""
     answers = call_each(
         {
-            disk: functools.partial(back_end.hosts.call, owner, "volume_thaw", volume=disk)
+            disk: functools.partial(
+                back_end.hosts.call, owner, "volume_thaw", volume=disk, holder=holder
+            )
             for disk, owner in frozen.items()
         }
     )
@@ -110,3 +133,8 @@ def _thaw(back_end: BackEnd, frozen: Mapping[str, str]) -> None:
         if isinstance(answer, exception.AcstorError):
             # Its data plane lets writes go on by itself when the time is over.
             LOG.warning("volume %s was not told to go on: %s", disk, answer)
+    return {
+        disk
+        for disk, answer in answers.items()
+        if isinstance(answer, Mapping) and answer.get("was_held") is True
+    }

@@ -57,6 +57,17 @@ def describe(set_property: SetProperty) -> dict[str, Any]:
         "string",
         default="",
     )
+    set_property(
+        properties,
+        durability.SPEC_IO_TIMEOUT,
+        "I/O timeout",
+        "Seconds that a request waits for an origin that is away before the guest gets EIO; 0: it "
+        "waits until the origin is back.",
+        "number",
+        minimum=0,
+        maximum=durability.IO_TIMEOUT_S_MAX,
+        default=0,
+    )
     for name, title, what in (
         (limits.IOPS, "Requests per second", "Most requests per second; 0: no limit."),
         (limits.BYTES_PER_S, "Bytes per second", "Most bytes per second; 0: no limit."),

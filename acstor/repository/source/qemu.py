@@ -5,13 +5,12 @@ format where it is known, and limits of address space and CPU time (as Nova limi
 """
 
 import dataclasses
-import json
 import os
 import subprocess
 import sys
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.repository.source import base
 
 ADDRESS_SPACE_MAX = 1 << 30
@@ -117,7 +116,10 @@ def _ask(arguments: list[str], timeout_seconds: float, descriptor: int | None) -
         )
     if len(done.stdout) > OUTPUT_SIZE_MAX:
         raise exception.ImageRefusedError("the image has too many extents")
-    return json.loads(done.stdout)
+    try:
+        return untrusted_json.load(done.stdout, f"what qemu-img {arguments[0]} says")
+    except ValueError as error:
+        raise exception.ImageRefusedError(str(error)) from error
 
 
 def _last_line(output: bytes) -> str:

@@ -24,6 +24,9 @@ LOG = logging.getLogger(__name__)
 #: The root of the checkout that this module is part of.
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 CONSTRAINTS = pathlib.Path(__file__).with_name("constraints.txt")
+#: Changes when environments that are installed already must be made anew: from 2 on, scripts name
+#: the interpreter of the environment itself and not one behind a link to it.
+_LAYOUT = b"2"
 _APT_TIMEOUT_S = 900.0
 _PIP_TIMEOUT_S = 900.0
 
@@ -67,6 +70,7 @@ def volumes_reconnect(libvirt: str) -> bool:
 def environment_key() -> str:
     """Return 16 hex digits that differ where the installed environment may differ."""
     digest = hashlib.sha256(CONSTRAINTS.read_bytes())
+    digest.update(_LAYOUT)
     digest.update(sys.version.encode())
     digest.update(libvirt_version().encode())
     return digest.hexdigest()[:16]
@@ -90,7 +94,7 @@ def install_environment(directory: OneBoxDirectory) -> bool:
     venv = directory.venv.resolve()
     shutil.rmtree(venv, ignore_errors=True)
     processes.run([sys.executable, "-m", "venv", str(venv)], timeout_s=120.0)
-    python = directory.program("python")
+    python = _interpreter(directory)
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
     # Everything is named with its version: nothing is left to resolve.
     install = [*pip, "--no-deps", "-r", str(CONSTRAINTS)]
@@ -101,6 +105,15 @@ def install_environment(directory: OneBoxDirectory) -> bool:
         processes.run(compile_all, timeout_s=_PIP_TIMEOUT_S)
     stamp.write_text(key)
     return True
+
+
+def _interpreter(directory: OneBoxDirectory) -> str:
+    """Return the Python that installs into the environment.
+
+    pip writes its path into the scripts. Other one-boxes reach the same environment by links, which
+    go with them, so it is the path behind the link.
+    """
+    return str(directory.venv.resolve() / "bin" / "python")
 
 
 def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None) -> None:
@@ -129,7 +142,7 @@ def install_acstor(directory: OneBoxDirectory, wheel: pathlib.Path | None = None
         if stamp.is_file() and stamp.read_text() == key:
             return
         install = [
-            directory.program("python"), "-m", "pip", "install", "-q", "--no-deps", "--no-index",
+            _interpreter(directory), "-m", "pip", "install", "-q", "--no-deps", "--no-index",
             "--disable-pip-version-check", "--force-reinstall", str(chosen),
         ]  # fmt: skip
         processes.run(install, timeout_s=_PIP_TIMEOUT_S)
@@ -144,7 +157,7 @@ def _install_requirements(directory: OneBoxDirectory) -> None:
     if stamp.is_file() and stamp.read_text() == key:
         return
     install = [
-        directory.program("python"), "-m", "pip", "install", "-q", "--disable-pip-version-check",
+        _interpreter(directory), "-m", "pip", "install", "-q", "--disable-pip-version-check",
         "-c", str(CONSTRAINTS), "-r", str(requirements),
     ]  # fmt: skip
     processes.run(install, timeout_s=_PIP_TIMEOUT_S)

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::LazyLock;
 
 use acstor_readpath::Segment;
 use zerocopy::IntoBytes;
@@ -9,11 +10,15 @@ use zerocopy::IntoBytes;
 use crate::abi;
 use crate::limits::IOVECS_MAX;
 
-/// Zeros for holes. Never written, so the kernel backs it with its zero page.
-static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
-const ZEROS_BYTES: usize = 1 << 20;
-const PAGE_BYTES: usize = 4096;
-const MADV_POPULATE_READ: libc::c_int = 22;
+/// Zeros for holes. Memory that was written: a page that is not mapped yet, and the kernel's zero page
+/// at any time, would be looked up in the midst of an answer, which a SIGKILL then ends with an error.
+/// Short enough to stay in a processor's cache; a hole is as many of it as are needed.
+static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut zeros = vec![1; ZEROS_BYTES];
+    std::hint::black_box(&mut zeros).fill(0);
+    zeros
+});
+const ZEROS_BYTES: usize = 64 << 10;
 
 /// What became of an answer.
 #[derive(Debug)]
@@ -110,34 +115,9 @@ impl Device {
     }
 }
 
-/// Makes the kernel map every mapped page of `segments` now.
-///
-/// Once an answer is being copied there is no way back: a page that cannot be had (file cut, disk
-/// error, or a SIGKILL while the page is waited for) makes the kernel fail the reader's request.
-/// Here it is an error that can be acted on, or a request that the next process gets again.
-pub(crate) fn populate(segments: &[Segment]) -> io::Result<()> {
-    for segment in segments {
-        let Segment::Mapped { chunk, start, len } = segment else { continue };
-        let first = chunk.mapped() as usize + start;
-        let aligned = first & !(PAGE_BYTES - 1);
-        // SAFETY: populating neither changes nor frees memory; the guard keeps the mapping alive.
-        let result = unsafe {
-            libc::madvise(aligned as *mut libc::c_void, first + len - aligned, MADV_POPULATE_READ)
-        };
-        if result != 0 {
-            let error = io::Error::last_os_error();
-            // EINVAL: a kernel before 5.14, where the answer is simply tried.
-            if error.raw_os_error() != Some(libc::EINVAL) {
-                return Err(error);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Copies segments to memory, mapped ones by reading their file. All of them are tried even when
 /// one fails, since a failed read makes the store drop the chunk.
-pub(crate) fn gather(segments: &[Segment]) -> io::Result<Vec<u8>> {
+fn gather(segments: &[Segment]) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; segments.iter().map(Segment::len).sum()];
     let mut filled = 0;
     let mut result = Ok(());

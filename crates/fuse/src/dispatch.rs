@@ -7,12 +7,14 @@ use std::sync::atomic::AtomicBool;
 use acstor_readpath::ExtentKind;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, fopen};
 use crate::device::{Device, Sent};
 use crate::file::File;
 use crate::file_table::FileTable;
+use crate::heartbeats::Heartbeats;
 use crate::inode::ROOT_INODE;
 use crate::limits::{DIRECTORY_REPLY_MAX, NAME_MAX};
 use crate::negotiation::{self, Negotiated};
@@ -38,7 +40,11 @@ pub(crate) struct Dispatch {
     pub(crate) hooks: FuseHooks,
     pub(crate) stats: Counters,
     /// One permit per read that may wait for peers and the origin at the same time.
-    pub(crate) permits: Semaphore,
+    pub(crate) permits: Arc<Semaphore>,
+    /// After a take-over: until when an image that guests have open may still be attached.
+    pub(crate) attached_until: Option<Instant>,
+    /// What the threads that read the device do.
+    pub(crate) heartbeats: Heartbeats,
     /// Set when another process goes on with the connection and answers what is open.
     pub(crate) is_handed_over: AtomicBool,
     pub(crate) state: StateCell,
@@ -46,6 +52,11 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
+    /// Whether an image that this process does not know may be one that it has not attached yet.
+    pub(crate) fn may_be_attached_yet(&self, now: Instant) -> bool {
+        self.attached_until.is_some_and(|until| now < until)
+    }
+
     /// Answers one message; whatever happens, the kernel is not left waiting.
     pub(crate) fn handle(self: &Arc<Self>, message: &[u8]) {
         bump(&self.stats.requests);

@@ -8,9 +8,10 @@ use std::time::Instant;
 use acstor_readpath::BlockView;
 use acstor_types::DiskId;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::inode::FileKey;
-use crate::limits::CACHED_BYTES_VALID;
+use crate::limits::{CACHED_BYTES_VALID, READS_PER_FILE_MAX};
 
 /// A file as the host process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct File {
     pub(crate) view: Arc<dyn BlockView>,
     /// Shared with the file that replaces this one when the disk is attached again.
     pub(crate) kernel: Arc<KernelUse>,
+    /// One permit per read of it that may wait for peers and the origin at the same time.
+    pub(crate) permits: Arc<Semaphore>,
     cached: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -79,7 +82,8 @@ impl File {
         kernel: Arc<KernelUse>,
     ) -> File {
         let key = FileKey::of(disk);
-        File { key, name, disk, view, kernel, cached: Mutex::new(None) }
+        let permits = Arc::new(Semaphore::new(READS_PER_FILE_MAX));
+        File { key, name, disk, view, kernel, permits, cached: Mutex::new(None) }
     }
 
     /// Bytes of the disk that are on this host, at most a second old.

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use acstor_readpath::BlockView;
 use acstor_types::DiskId;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::FuseError;
 use crate::device::Device;
@@ -37,6 +39,8 @@ pub struct FileTable {
     /// Needs no other lock; never held over a call to a view or to the kernel.
     files: RwLock<Files>,
     kernel: RwLock<Kernel>,
+    /// Wakes those who wait for a file to be attached.
+    attached: Notify,
 }
 
 #[derive(Default)]
@@ -174,7 +178,14 @@ impl FileTable {
         if is_listed {
             files.by_name.insert(name.to_owned(), inode);
         }
+        drop(files);
+        self.attached.notify_waiters();
         Ok(())
+    }
+
+    /// Ends when a file is attached.
+    pub(crate) fn attached(&self) -> Notified<'_> {
+        self.attached.notified()
     }
 
     /// Connects the table with the kernel, which may hold inodes from before.

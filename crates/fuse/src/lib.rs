@@ -18,6 +18,7 @@ mod errno;
 mod error;
 mod file;
 mod file_table;
+mod heartbeats;
 mod hooks;
 mod inode;
 pub mod limits;

@@ -23,6 +23,9 @@ pub const IOVECS_MAX: usize = 1024;
 pub const WAITING_READS_MAX: usize = 64 << 10;
 /// Most reads that wait for peers and the origin at the same time, upper bound of the option.
 pub const IN_FLIGHT_MAX: usize = 16 << 10;
+/// Most reads of one file that wait for peers and the origin at the same time. Eight files whose reads
+/// all hang fill the default of all files together.
+pub const READS_PER_FILE_MAX: usize = 32;
 /// Largest read-ahead, KiB.
 pub const READ_AHEAD_KB_MAX: u32 = 64 << 10;
 /// Most files in the table.

@@ -1,8 +1,10 @@
-//! READ: at once from this host on the FUSE thread, else by a task of the runtime.
+//! READ: at once from this host's memory on the FUSE thread; from this host's disk by a thread that
+//! reads it, which answers itself; else by a task of the runtime.
 //!
-//! The FUSE thread never waits, so that names, attributes and cached reads are answered whatever
-//! the origin does. Reads that must wait take a permit first; without one they queue, up to
-//! `max_waiting`. Every read is answered exactly once: by its task, or by the guard of a
+//! The FUSE thread never waits, neither for the disk nor for others, so that names, attributes and
+//! cached reads are answered whatever they do. Reads that must wait take a permit of their file and
+//! then one of all; without one they queue, up to `max_waiting`. A file has a share of the permits
+//! only, so that one whose reads hang leaves some to the others. Every read is answered exactly once: by its task, or by the guard of a
 //! task that ended without doing so. Only when the session was handed over no error is answered:
 //! the next process gets the request again.
 
@@ -10,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use acstor_readpath::{ReadError, Segment, TryRead};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::device::{self, Sent};
+use crate::device::Sent;
 use crate::dispatch::Dispatch;
 use crate::errno::errno_of;
 use crate::file::File;
@@ -32,53 +35,46 @@ pub(crate) struct ReadRequest {
 /// How a read that waited ended.
 enum Waited {
     Segments(Vec<Segment>),
-    Bytes(Vec<u8>),
     Errno(i32),
 }
 
 pub(crate) fn read(dispatch: &Arc<Dispatch>, header: RequestHeader, request: ReadRequest) {
     bump(&dispatch.stats.reads);
-    let file = dispatch.files.get(header.inode);
-    // The handle differs when another disk has the inode number: never answer with its bytes.
-    let Some(file) = file.filter(|file| file.key.handle == request.handle) else {
-        bump(&dispatch.stats.read_unknown);
-        return fail(dispatch, header.unique, libc::ESTALE);
-    };
     if request.size > READ_SIZE_MAX {
         return fail(dispatch, header.unique, libc::EINVAL);
     }
+    let Some(file) = find(dispatch, header.inode, request.handle) else {
+        bump(&dispatch.stats.read_unknown);
+        if dispatch.may_be_attached_yet(Instant::now()) {
+            return wait(dispatch, header, request, None);
+        }
+        return fail(dispatch, header.unique, libc::ESTALE);
+    };
     match file.view.try_read(request.offset, request.size) {
-        Ok(TryRead::Ready(segments)) => answer_at_once(dispatch, header, request, file, segments),
-        Ok(TryRead::WouldWait) => wait(dispatch, header, request, file, false),
+        Ok(TryRead::Ready(segments)) => {
+            if !is_exact(&file, request, &segments) {
+                bump(&dispatch.stats.read_miscounted);
+                return fail(dispatch, header.unique, libc::EIO);
+            }
+            bump(&dispatch.stats.read_hits);
+            send_segments(dispatch, header.unique, &segments);
+        }
+        Ok(TryRead::WouldWait) => wait(dispatch, header, request, Some(file)),
         Err(error) => fail_with(dispatch, header.unique, &error),
     }
 }
 
-fn answer_at_once(
-    dispatch: &Arc<Dispatch>,
-    header: RequestHeader,
-    request: ReadRequest,
-    file: Arc<File>,
-    segments: Vec<Segment>,
-) {
-    if !is_exact(&file, request, &segments) {
-        bump(&dispatch.stats.read_miscounted);
-        return fail(dispatch, header.unique, libc::EIO);
-    }
-    if device::populate(&segments).is_err() {
-        bump(&dispatch.stats.mapped_faults);
-        return wait(dispatch, header, request, file, true);
-    }
-    bump(&dispatch.stats.read_hits);
-    send_segments(dispatch, header.unique, &segments);
+/// The handle differs when another disk has the inode number: never answer with its bytes.
+fn find(dispatch: &Dispatch, inode: u64, handle: u64) -> Option<Arc<File>> {
+    dispatch.files.get(inode).filter(|file| file.key.handle == handle)
 }
 
+/// Answers by a thread that reads the disk, or by a task; `file` is `None` where it may be attached yet.
 fn wait(
     dispatch: &Arc<Dispatch>,
     header: RequestHeader,
     request: ReadRequest,
-    file: Arc<File>,
-    by_copy: bool,
+    file: Option<Arc<File>>,
 ) {
     bump(&dispatch.stats.read_waits);
     let waiting = &dispatch.stats.read_waiting_now;
@@ -88,9 +84,41 @@ fn wait(
         return fail(dispatch, header.unique, libc::EIO);
     }
     let pending = PendingRead { dispatch: dispatch.clone(), unique: header.unique, done: false };
+    let Some((file, permits)) =
+        file.as_ref().and_then(|file| Some((file, permits(dispatch, file)?)))
+    else {
+        return spawn(pending, header, request, file);
+    };
+    let view = file.view.clone();
+    let file = file.clone();
+    let done = move |segments: Option<Vec<Segment>>| {
+        let Some(segments) = segments else {
+            drop(permits);
+            return spawn(pending, header, request, Some(file));
+        };
+        let answer = checked(&pending.dispatch, &file, request, segments);
+        pending.answer(&answer);
+    };
+    view.start_read(request.offset, request.size, Box::new(done));
+}
+
+/// The permits of a read that waits for this host's disk, if there are any to be had at once.
+fn permits(dispatch: &Dispatch, file: &File) -> Option<[OwnedSemaphorePermit; 2]> {
+    let share = file.permits.clone().try_acquire_owned().ok()?;
+    Some([share, dispatch.permits.clone().try_acquire_owned().ok()?])
+}
+
+/// Answers by a task.
+fn spawn(
+    pending: PendingRead,
+    header: RequestHeader,
+    request: ReadRequest,
+    file: Option<Arc<File>>,
+) {
+    let dispatch = pending.dispatch.clone();
     let deadline = Instant::now() + dispatch.config.answer_deadline;
     dispatch.runtime.spawn(async move {
-        let answer = answer_in_time(&pending.dispatch, &file, request, by_copy);
+        let answer = answer_in_time(&pending.dispatch, file, header.inode, request);
         let waited = tokio::select! {
             waited = tokio::time::timeout_at(deadline, answer) => match waited {
                 Ok(waited) => waited,
@@ -110,33 +138,54 @@ fn wait(
 
 async fn answer_in_time(
     dispatch: &Dispatch,
+    file: Option<Arc<File>>,
+    inode: u64,
+    request: ReadRequest,
+) -> Waited {
+    let file = match file {
+        Some(file) => file,
+        None => match wait_attached(dispatch, inode, request.handle).await {
+            Some(file) => file,
+            None => return Waited::Errno(libc::ESTALE),
+        },
+    };
+    // First its own: what waits for a share of its file holds none of the others'.
+    let Ok(_share) = file.permits.acquire().await else { return Waited::Errno(libc::EIO) };
+    let Ok(_permit) = dispatch.permits.acquire().await else { return Waited::Errno(libc::EIO) };
+    let segments = match file.view.read(request.offset, request.size).await {
+        Ok(segments) => segments,
+        Err(error) => return Waited::Errno(errno_of(error.kind())),
+    };
+    checked(dispatch, &file, request, segments)
+}
+
+fn checked(
+    dispatch: &Dispatch,
     file: &File,
     request: ReadRequest,
-    by_copy: bool,
+    segments: Vec<Segment>,
 ) -> Waited {
-    let Ok(_permit) = dispatch.permits.acquire().await else { return Waited::Errno(libc::EIO) };
-    let mut by_copy = by_copy;
-    // Twice: reading a damaged chunk by copy drops it from the store, and the second time the
-    // bytes come from elsewhere.
-    for _ in 0..2 {
-        let segments = match file.view.read(request.offset, request.size).await {
-            Ok(segments) => segments,
-            Err(error) => return Waited::Errno(errno_of(error.kind())),
-        };
-        if !is_exact(file, request, &segments) {
-            bump(&dispatch.stats.read_miscounted);
-            return Waited::Errno(libc::EIO);
-        }
-        if !by_copy && device::populate(&segments).is_ok() {
-            return Waited::Segments(segments);
-        }
-        if let Ok(bytes) = device::gather(&segments) {
-            return Waited::Bytes(bytes);
-        }
-        bump(&dispatch.stats.mapped_faults);
-        by_copy = true;
+    if !is_exact(file, request, &segments) {
+        bump(&dispatch.stats.read_miscounted);
+        return Waited::Errno(libc::EIO);
     }
-    Waited::Errno(libc::EIO)
+    Waited::Segments(segments)
+}
+
+/// Waits for an image that guests had open before this process, which it has not attached yet.
+async fn wait_attached(dispatch: &Dispatch, inode: u64, handle: u64) -> Option<Arc<File>> {
+    loop {
+        let mut attached = std::pin::pin!(dispatch.files.attached());
+        // Counted from here on, so that none between the look and the wait is missed.
+        attached.as_mut().enable();
+        if let Some(file) = find(dispatch, inode, handle) {
+            return Some(file);
+        }
+        let until = dispatch.attached_until?;
+        if tokio::time::timeout_at(until, attached).await.is_err() {
+            return find(dispatch, inode, handle);
+        }
+    }
 }
 
 /// Whether the segments are as many bytes as the disk has there. The kernel takes a short answer
@@ -160,9 +209,6 @@ impl PendingRead {
         let dispatch = &self.dispatch;
         match waited {
             Waited::Segments(segments) => send_segments(dispatch, self.unique, segments),
-            Waited::Bytes(bytes) => {
-                sent(dispatch, dispatch.device.send_body(self.unique, bytes), bytes.len());
-            }
             Waited::Errno(errno) => fail(dispatch, self.unique, *errno),
         }
     }
@@ -184,6 +230,9 @@ fn send_segments(dispatch: &Dispatch, unique: u64, segments: &[Segment]) {
 }
 
 fn sent(dispatch: &Dispatch, sent: Sent, bytes: usize) {
+    if matches!(sent, Sent::Fault) {
+        bump(&dispatch.stats.mapped_faults);
+    }
     if matches!(sent, Sent::Delivered) {
         dispatch.stats.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     } else {

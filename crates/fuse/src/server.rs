@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::device::Device;
 use crate::dispatch::Dispatch;
+use crate::heartbeats::Heartbeats;
 use crate::session_state::{SessionState, StateCell};
 use crate::stats::Counters;
 use crate::{
@@ -95,7 +96,11 @@ impl FuseServer {
         // come again, it is answered like a first one.
         let state = if self.is_inherited { SessionState::Serving } else { SessionState::Starting };
         let dispatch = Arc::new(Dispatch {
-            permits: Semaphore::new(self.config.max_in_flight),
+            permits: Arc::new(Semaphore::new(self.config.max_in_flight)),
+            attached_until: self
+                .is_inherited
+                .then(|| tokio::time::Instant::now() + self.config.answer_deadline),
+            heartbeats: Heartbeats::new(self.config.threads),
             config: self.config,
             device: self.device,
             files,

@@ -46,7 +46,7 @@ impl FuseSession {
                 .name(format!("acstor-fuse-{number}"))
                 .spawn(move || {
                     stop_signal::unblock(signal);
-                    let end = serve_requests(&dispatch);
+                    let end = serve_requests(&dispatch, number);
                     dispatch.state.advance(end);
                     if alive.fetch_sub(1, Ordering::AcqRel) == 1 {
                         dispatch.files.disconnect(&dispatch.device);
@@ -67,6 +67,12 @@ impl FuseSession {
     /// What was counted since this process serves the connection.
     pub fn stats(&self) -> FuseStats {
         self.dispatch.stats.snapshot()
+    }
+
+    /// How long the request that a thread has been handling longest has been: more than moments shows
+    /// a thread that is stuck, since none waits for anything.
+    pub fn longest_request(&self) -> Duration {
+        self.dispatch.heartbeats.longest(Instant::now())
     }
 
     /// What was agreed on in INIT; `None` before it, and after a take-over without session file.
@@ -149,7 +155,7 @@ impl Drop for FuseSession {
 }
 
 /// Reads and answers until told to stop or the connection ends; returns the state that follows.
-fn serve_requests(dispatch: &Arc<Dispatch>) -> SessionState {
+fn serve_requests(dispatch: &Arc<Dispatch>, number: usize) -> SessionState {
     let mut buffer = request_buffer();
     let mut errors = 0;
     loop {
@@ -161,6 +167,7 @@ fn serve_requests(dispatch: &Arc<Dispatch>) -> SessionState {
         match dispatch.device.receive(&mut buffer) {
             Ok(length) => {
                 errors = 0;
+                let _handling = dispatch.heartbeats.handling(number);
                 dispatch.handle(&buffer[..length]);
             }
             Err(error) => match error.raw_os_error() {

@@ -39,9 +39,9 @@ counters! {
     reads,
     /// Bytes of answered READs.
     read_bytes,
-    /// READs answered at once from this host.
+    /// READs answered at once from this host's memory.
     read_hits,
-    /// READs that waited for peers or the origin.
+    /// READs that waited for the disk, peers or the origin.
     read_waits,
     /// READs that wait now.
     read_waiting_now,
@@ -55,7 +55,8 @@ counters! {
     read_unknown,
     /// READs whose view returned another number of bytes than the disk has there.
     read_miscounted,
-    /// READs whose mapped bytes could not be had, and were read another way.
+    /// READs that the kernel failed because mapped bytes left memory while it copied them, and could not
+    /// be had again.
     mapped_faults,
     /// READs given up because the reader was killed.
     read_killed,

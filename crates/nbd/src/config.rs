@@ -19,8 +19,11 @@ pub struct ServerConfig {
     pub connection_requests_max: usize,
     /// Bytes of requests and answers in flight on one connection; beyond, nothing more is read.
     pub connection_bytes_max: u64,
-    /// Bytes of requests and answers in flight of all servers that share this budget; beyond,
-    /// nothing more is read from the connections that want more.
+    /// Bytes of requests and answers in flight that this server has for itself, whatever others
+    /// that share `memory` hold.
+    pub export_bytes: u64,
+    /// Bytes beyond that of all servers that share this budget; where both are used up, nothing
+    /// more is read from the connections that want more.
     pub memory: Arc<MemoryBudget>,
     /// Time for the handshake, TLS included.
     pub handshake_timeout: Duration,
@@ -39,6 +42,7 @@ impl ServerConfig {
             connections_max: 64,
             connection_requests_max: 256,
             connection_bytes_max: 64 << 20,
+            export_bytes: u64::from(PAYLOAD_MAX),
             memory,
             handshake_timeout: Duration::from_secs(15),
             read_timeout: Duration::from_secs(60),
@@ -56,7 +60,9 @@ impl ServerConfig {
         count("connections_max", self.connections_max as u64, 1, 1 << 16)?;
         count("connection_requests_max", self.connection_requests_max as u64, 1, 1 << 16)?;
         count("connection_bytes_max", self.connection_bytes_max, payload, 1 << 40)?;
-        // A request that is larger than the whole budget would wait for ever.
+        // A request that is larger than both would wait for ever, and one that fits into `memory`
+        // alone would wait for others.
+        count("export_bytes", self.export_bytes, payload, 1 << 40)?;
         count("memory", self.memory.bytes_max(), payload, 1 << 44)?;
         duration("handshake_timeout", self.handshake_timeout)?;
         duration("read_timeout", self.read_timeout)?;

@@ -15,6 +15,7 @@ mod execution;
 mod input;
 mod output;
 mod read_reply;
+mod spare_payload;
 mod status_reply;
 mod waiting;
 
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 use self::clock::Clock;
 use self::input::{Input, Stage};
 use self::output::Output;
+use self::spare_payload::SparePayload;
 use self::waiting::Waiting;
 use crate::CloseReason;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
@@ -65,6 +67,7 @@ pub(crate) struct Connection {
     contexts: Contexts,
     input: Input,
     stage: Stage,
+    spare: SparePayload,
     output: Output,
     waiting: Waiting,
     lease: Lease,
@@ -76,7 +79,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed) -> Connection {
         Connection {
-            lease: Lease::new(Arc::clone(&shared.config.memory)),
+            lease: Lease::new(Arc::clone(&shared.memory), Arc::clone(&shared.config.memory)),
             waiting: Waiting::new(Arc::clone(&shared)),
             stream: agreed.stream,
             state: agreed.state,
@@ -86,6 +89,7 @@ impl Connection {
             contexts: agreed.contexts,
             input: Input::new(),
             stage: Stage::Header,
+            spare: SparePayload::default(),
             output: Output::default(),
             in_flight: 0,
             clock: Clock::new(),
@@ -138,7 +142,12 @@ impl Connection {
                 Ok(false) => match self.poll_clock(cx) {
                     Poll::Ready(Some(reason)) => return Poll::Ready(reason),
                     Poll::Ready(None) => {}
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        if self.in_flight == 0 {
+                            self.spare.drop_it();
+                        }
+                        return Poll::Pending;
+                    }
                 },
                 Err(reason) => return Poll::Ready(reason),
             }
@@ -268,6 +277,15 @@ impl Connection {
 }
 
 impl Request {
+    /// Bytes that it moves, for the limits. To trim or zero any length costs a record without
+    /// content, and `mkfs` discards whole disks.
+    fn moved_bytes(&self) -> u64 {
+        match self.command {
+            Command::WriteZeroes { .. } | Command::Trim { .. } => 0,
+            _ => self.counted_bytes(),
+        }
+    }
+
     /// Bytes of the range, for the statistics.
     fn counted_bytes(&self) -> u64 {
         match self.command {

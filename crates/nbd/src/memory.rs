@@ -1,8 +1,11 @@
-//! The bytes in flight of all connections, against one limit.
+//! The bytes in flight of all connections, against two limits.
 //!
 //! NBD has no way to say "later", so nothing is refused for want of memory: the connection is not
-//! read from until there is room. A connection borrows in steps and gives back when nothing of it is
-//! in flight, so that most requests of a busy one touch nothing shared.
+//! read from until there is room. Each export has a share of its own, which the longest request fits
+//! in, and beyond it borrows from what all exports have together. So whatever waits on other exports
+//! (for an origin that is away, for room on the disk), an export has its share to go on with. A
+//! connection borrows in steps and gives back when nothing of it is in flight, so that most requests
+//! of a busy one touch nothing shared.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,38 +46,60 @@ impl MemoryBudget {
     }
 }
 
-/// What a connection borrowed. Requests that outlive their connection hold on to it.
-#[derive(Debug)]
-pub(crate) struct Loan(Mutex<OwnedSemaphorePermit>);
+/// Whom a connection borrows from.
+#[derive(Clone, Copy, Debug)]
+enum Lender {
+    /// The share of its export.
+    Export = 0,
+    /// What all exports have together.
+    All = 1,
+}
+
+const LENDERS: [Lender; 2] = [Lender::Export, Lender::All];
+
+/// What a connection borrowed of each lender. Requests that outlive their connection hold on to it.
+#[derive(Debug, Default)]
+pub(crate) struct Loan(Mutex<[Option<OwnedSemaphorePermit>; 2]>);
 
 impl Loan {
     fn bytes(&self) -> u64 {
-        self.0.lock().num_permits() as u64 * UNIT_BYTES
+        let permits = self.0.lock();
+        permits.iter().flatten().map(|permit| permit.num_permits() as u64 * UNIT_BYTES).sum()
     }
 
+    /// Gives back what is not needed for `bytes`; what others wait for first.
     fn shrink_to(&self, bytes: u64) {
-        let mut permit = self.0.lock();
-        let excess = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT_BYTES) as usize);
-        drop(permit.split(excess));
+        let mut excess = self.bytes().saturating_sub(bytes.next_multiple_of(UNIT_BYTES));
+        let mut permits = self.0.lock();
+        for lender in [Lender::All, Lender::Export] {
+            if let Some(permit) = &mut permits[lender as usize] {
+                let units = permit.num_permits().min((excess / UNIT_BYTES) as usize);
+                excess -= units as u64 * UNIT_BYTES;
+                drop(permit.split(units));
+            }
+        }
     }
 }
 
 type Borrowing = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// One connection's share of the budget.
+/// One connection's share of the budgets.
 pub(crate) struct Lease {
-    budget: Arc<MemoryBudget>,
+    /// By lender.
+    budgets: [Arc<MemoryBudget>; 2],
     loan: Option<Arc<Loan>>,
     /// Bytes borrowed; what `loan` holds.
     borrowed: u64,
     /// Bytes of the requests in flight.
     used: u64,
-    borrowing: Option<Borrowing>,
+    /// Waits at both lenders; whoever has enough first lends.
+    borrowing: Option<[Borrowing; 2]>,
 }
 
 impl Lease {
-    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Lease {
-        Lease { budget, loan: None, borrowed: 0, used: 0, borrowing: None }
+    /// A lease of a connection to an export with a share of its own.
+    pub(crate) fn new(export: Arc<MemoryBudget>, all: Arc<MemoryBudget>) -> Lease {
+        Lease { budgets: [export, all], loan: None, borrowed: 0, used: 0, borrowing: None }
     }
 
     /// Bytes of the requests in flight.
@@ -91,23 +116,29 @@ impl Lease {
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
         while self.used + bytes > self.borrowed {
             if self.borrowing.is_none() {
-                let step = units_of(bytes.max(STEP_BYTES));
-                if let Ok(permit) = Arc::clone(&self.budget.units).try_acquire_many_owned(step) {
-                    self.add(permit);
+                if self.borrow_now(units_of(bytes.max(STEP_BYTES))) {
                     continue;
                 }
                 // Whoever waits holds no more than it uses, else two could wait for each other.
                 self.shrink_to(self.used);
             }
+            let budgets = &self.budgets;
             let borrowing = self.borrowing.get_or_insert_with(|| {
-                Box::pin(Arc::clone(&self.budget.units).acquire_many_owned(units_of(bytes)))
+                let wait_at = |budget: &Arc<MemoryBudget>| -> Borrowing {
+                    Box::pin(Arc::clone(&budget.units).acquire_many_owned(units_of(bytes)))
+                };
+                [wait_at(&budgets[0]), wait_at(&budgets[1])]
             });
-            let Poll::Ready(permit) = borrowing.as_mut().poll(cx) else { return Poll::Pending };
+            let lent = LENDERS.into_iter().find_map(|lender| {
+                match borrowing[lender as usize].as_mut().poll(cx) {
+                    Poll::Ready(Ok(permit)) => Some((lender, permit)),
+                    // The semaphores are never closed.
+                    Poll::Ready(Err(_)) | Poll::Pending => None,
+                }
+            });
+            let Some((lender, permit)) = lent else { return Poll::Pending };
             self.borrowing = None;
-            match permit {
-                Ok(permit) => self.add(permit),
-                Err(_) => return Poll::Pending, // the semaphore is never closed
-            }
+            self.add(lender, permit);
         }
         self.used += bytes;
         Poll::Ready(())
@@ -121,12 +152,27 @@ impl Lease {
         }
     }
 
-    fn add(&mut self, permit: OwnedSemaphorePermit) {
-        match &self.loan {
-            Some(loan) => loan.0.lock().merge(permit),
-            None => self.loan = Some(Arc::new(Loan(Mutex::new(permit)))),
+    /// Borrows of whoever has enough at hand.
+    fn borrow_now(&mut self, units: u32) -> bool {
+        for lender in LENDERS {
+            let budget = &self.budgets[lender as usize];
+            if let Ok(permit) = Arc::clone(&budget.units).try_acquire_many_owned(units) {
+                self.add(lender, permit);
+                return true;
+            }
         }
-        self.borrowed = self.loan.as_ref().map_or(0, |loan| loan.bytes());
+        false
+    }
+
+    fn add(&mut self, lender: Lender, permit: OwnedSemaphorePermit) {
+        let loan = self.loan.get_or_insert_default();
+        let mut permits = loan.0.lock();
+        match &mut permits[lender as usize] {
+            Some(present) => present.merge(permit),
+            absent => *absent = Some(permit),
+        }
+        drop(permits);
+        self.borrowed = loan.bytes();
     }
 
     fn shrink_to(&mut self, bytes: u64) {
@@ -144,10 +190,16 @@ fn units_of(bytes: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
     use std::task::Poll;
     use std::time::Duration;
 
     use super::{Lease, MemoryBudget, STEP_BYTES};
+
+    /// A lease of an export without a share of its own.
+    fn lease(budget: &Arc<MemoryBudget>) -> Lease {
+        Lease::new(MemoryBudget::new(0), budget.clone())
+    }
 
     async fn take(lease: &mut Lease, bytes: u64) {
         poll_fn(|cx| lease.poll_take(cx, bytes)).await;
@@ -160,8 +212,8 @@ mod tests {
     #[tokio::test]
     async fn test_take_beyond_the_budget_waits_for_what_others_give_back() {
         let budget = MemoryBudget::new(4 << 20);
-        let mut first = Lease::new(budget.clone());
-        let mut second = Lease::new(budget.clone());
+        let mut first = lease(&budget);
+        let mut second = lease(&budget);
         take(&mut first, 3 << 20).await;
         assert!(!takes_at_once(&mut second, 2 << 20).await);
         first.give_back(3 << 20);
@@ -175,9 +227,9 @@ mod tests {
     #[tokio::test]
     async fn test_take_many_small_borrows_once() {
         let budget = MemoryBudget::new(4 << 20);
-        let mut lease = Lease::new(budget.clone());
+        let mut share = lease(&budget);
         for _ in 0..STEP_BYTES / 4096 {
-            take(&mut lease, 4096).await;
+            take(&mut share, 4096).await;
         }
         assert_eq!(budget.bytes_borrowed(), STEP_BYTES);
     }
@@ -185,12 +237,12 @@ mod tests {
     #[tokio::test]
     async fn test_give_back_of_the_last_byte_frees_the_loan() {
         let budget = MemoryBudget::new(4 << 20);
-        let mut lease = Lease::new(budget.clone());
-        take(&mut lease, 4096).await;
-        take(&mut lease, 4096).await;
-        lease.give_back(4096);
+        let mut share = lease(&budget);
+        take(&mut share, 4096).await;
+        take(&mut share, 4096).await;
+        share.give_back(4096);
         assert_eq!(budget.bytes_borrowed(), STEP_BYTES);
-        lease.give_back(4096);
+        share.give_back(4096);
         assert_eq!(budget.bytes_borrowed(), 0);
     }
 
@@ -201,14 +253,14 @@ mod tests {
         let shares = (0..3).map(|_| {
             let budget = budget.clone();
             tokio::spawn(async move {
-                let mut lease = Lease::new(budget);
+                let mut share = lease(&budget);
                 for _ in 0..100 {
-                    take(&mut lease, 4096).await;
+                    take(&mut share, 4096).await;
                     tokio::task::yield_now().await;
-                    lease.give_back(4096);
-                    take(&mut lease, 3 << 20).await;
+                    share.give_back(4096);
+                    take(&mut share, 3 << 20).await;
                     tokio::task::yield_now().await;
-                    lease.give_back(3 << 20);
+                    share.give_back(3 << 20);
                 }
             })
         });
@@ -221,12 +273,39 @@ mod tests {
     #[tokio::test]
     async fn test_loan_outlives_the_lease() {
         let budget = MemoryBudget::new(4 << 20);
-        let mut lease = Lease::new(budget.clone());
-        take(&mut lease, 2 << 20).await;
-        let loan = lease.loan();
-        drop(lease);
+        let mut share = lease(&budget);
+        take(&mut share, 2 << 20).await;
+        let loan = share.loan();
+        drop(share);
         assert_eq!(budget.bytes_borrowed(), 2 << 20);
         drop(loan);
         assert_eq!(budget.bytes_borrowed(), 0);
+    }
+
+    /// Whatever others hold, and however long: an export has its share.
+    #[tokio::test]
+    async fn test_take_needs_nothing_that_other_exports_hold() {
+        let all = MemoryBudget::new(4 << 20);
+        let (hung, healthy) = (MemoryBudget::new(1 << 20), MemoryBudget::new(1 << 20));
+        let mut waiting = Lease::new(hung.clone(), all.clone());
+        take(&mut waiting, 1 << 20).await;
+        take(&mut waiting, 4 << 20).await;
+        assert!(!takes_at_once(&mut waiting, 4096).await);
+        assert_eq!(all.bytes_borrowed(), all.bytes_max());
+        let mut going_on = Lease::new(healthy.clone(), all.clone());
+        for _ in 0..100 {
+            take(&mut going_on, 1 << 20).await;
+            assert!(!takes_at_once(&mut going_on, 4096).await, "no more than its share");
+            going_on.give_back(1 << 20);
+            tokio::task::yield_now().await;
+        }
+        waiting.give_back(4 << 20);
+        assert!(takes_at_once(&mut going_on, 2 << 20).await, "what all have serves all again");
+        drop(waiting);
+        drop(going_on);
+        assert_eq!(
+            (all.bytes_borrowed(), hung.bytes_borrowed(), healthy.bytes_borrowed()),
+            (0, 0, 0)
+        );
     }
 }

@@ -20,8 +20,8 @@ impl PageReader {
         PageReader(Semaphore::new(READERS_MAX))
     }
 
-    /// Returns `pieces` with every mapped page in memory, or copied where that is impossible or
-    /// `must_copy` says so.
+    /// Returns `pieces` with every mapped page in memory, or copied where there is no mapping, where that
+    /// is impossible, or `must_copy` says so.
     ///
     /// # Errors
     /// The kernel's, when the bytes cannot be read in any way.
@@ -31,8 +31,9 @@ impl PageReader {
         must_copy: bool,
         counters: &Counters,
     ) -> io::Result<Vec<Piece>> {
-        let has_mapped = pieces.iter().any(|piece| residency::mapped(piece).is_some());
-        if !has_mapped || (!must_copy && residency::is_resident(&pieces)) {
+        if !pieces.iter().any(residency::is_in_file)
+            || (!must_copy && residency::is_resident(&pieces))
+        {
             return Ok(pieces);
         }
         add(&counters.populated, 1);
@@ -40,10 +41,7 @@ impl PageReader {
             return Err(io::ErrorKind::Interrupted.into()); // never closed
         };
         let reading = tokio::task::spawn_blocking(move || {
-            if !must_copy && residency::populate(&pieces).is_ok() {
-                return Ok(pieces);
-            }
-            residency::copy(pieces)
+            if must_copy { residency::copy(pieces) } else { residency::populate(pieces) }
         });
         reading.await.unwrap_or_else(|failure| Err(io::Error::other(failure)))
     }

@@ -20,7 +20,7 @@ const DEBT_MAX: Duration = Duration::from_secs(60);
 pub struct RateLimits {
     /// Requests per second, all connections.
     pub requests_per_s: Option<u64>,
-    /// Bytes read, written, zeroed per second, all connections.
+    /// Bytes read and written per second, all connections; what a trim or zeroes cover is not moved.
     pub bytes_per_s: Option<u64>,
 }
 

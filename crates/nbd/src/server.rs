@@ -17,7 +17,7 @@ use crate::page_reader::PageReader;
 use crate::roster::{DrainSignal, Entry, Roster};
 use crate::stats::{Counters, Gauge, add};
 use crate::stream::{Socket, Stream};
-use crate::{CloseReason, Export, Listener, NbdError, NbdStats, ServerConfig};
+use crate::{CloseReason, Export, Listener, MemoryBudget, NbdError, NbdStats, ServerConfig};
 
 /// Pause after a failed accept(2), which fails again at once when descriptors have run out.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
@@ -36,6 +36,8 @@ pub struct NbdServer {
 pub(crate) struct Shared {
     pub(crate) export: Arc<Export>,
     pub(crate) config: ServerConfig,
+    /// The export's own share of memory.
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) counters: Counters,
     pub(crate) orphans: Arc<Orphans>,
@@ -69,6 +71,7 @@ impl NbdServer {
         let tcp_address = listener.tcp_address();
         let shared = Arc::new(Shared {
             export,
+            memory: MemoryBudget::new(config.export_bytes),
             config,
             tls,
             counters: Counters::default(),
@@ -95,6 +98,11 @@ impl NbdServer {
     /// Connections in transmission: clients.
     pub fn clients(&self) -> usize {
         self.stats().clients as usize
+    }
+
+    /// Bytes of the export's own share that are in flight.
+    pub fn bytes_borrowed(&self) -> u64 {
+        self.shared.memory.bytes_borrowed()
     }
 
     /// Counters since the start, and what is in flight.

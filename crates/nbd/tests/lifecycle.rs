@@ -73,7 +73,7 @@ fn test_half_a_request_is_given_up_when_clients_are_disconnected() {
     let header = header.encode(client.style());
     std::io::Write::write_all(&mut client.stream, &header).unwrap();
     std::io::Write::write_all(&mut client.stream, &pattern(1, 100_000)).unwrap();
-    fixture.until("it has room", || fixture.memory.bytes_borrowed() > 0);
+    fixture.until("it has room", || fixture.borrowed() > 0);
     assert!(fixture.runtime.block_on(fixture.server().disconnect_clients(PATIENCE)));
     assert!(client.until_closed().is_empty());
     fixture.until_idle();
@@ -91,7 +91,7 @@ fn test_next_connection_begins_when_the_last_ones_writes_are_over() {
     fixture.until("the write waits", || fixture.device.waiting.load(Ordering::Acquire) == 1);
     drop(first);
     fixture.until("the connection is gone", || fixture.server().clients() == 0);
-    assert!(fixture.memory.bytes_borrowed() > 0, "the orphan holds its memory");
+    assert!(fixture.borrowed() > 0, "the orphan holds its memory");
     let mut second = fixture.client();
     second.send_option(OPT_GO, &go_request("disk", &[]));
     second.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use acstor_overlay::{
     BlockDevice, Durability, Opening, OriginSink, SinkError, Volume, VolumeConfig,
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         reserve_bytes: 0,
         segment_bytes: 64 << 20,
         push_rate: None,
-        origin_deadline: Duration::from_secs(30),
+        io_timeout: None,
         chunk_size: ChunkSize::DEFAULT,
     };
     let opening = Opening {

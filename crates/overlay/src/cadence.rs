@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use acstor_types::{Digest, DiskId};
 
+use crate::durability::DurabilityClass;
 use crate::limits;
+use crate::map_state::MapState;
 
 /// Share of the period over which a push is spread.
 const SPREAD: f64 = 0.5;
@@ -85,6 +87,46 @@ impl Pace {
     pub(crate) fn object_bytes(&self) -> usize {
         let part = (self.total / limits::PACED_OBJECTS) as usize;
         part.clamp(limits::PACED_OBJECT_BYTES_MIN, limits::LOG_OBJECT_BYTES_MAX)
+    }
+}
+
+/// Until when what is dirty of groups is to be on the origin; `None`: at once.
+pub(crate) fn deadline(map: &MapState, is_chosen: impl Fn(u8) -> bool) -> Option<Instant> {
+    let groups = map.regions.groups().iter().zip(&map.dirty).enumerate();
+    let dirty =
+        groups.filter(|(number, (_, dirty))| is_chosen(*number as u8) && !dirty.ranges.is_empty());
+    let deadlines = dirty.map(|(_, (group, dirty))| match group.class {
+        DurabilityClass::WriteBack => dirty.oldest.map(|oldest| oldest + group.period),
+        _ => None,
+    });
+    deadlines.min().flatten()
+}
+
+/// Grants bytes at a rate, in bursts of a second.
+#[derive(Debug)]
+pub(crate) struct PushRate {
+    bytes_per_s: Option<u64>,
+    /// The bucket is empty until then.
+    free_at: Option<Instant>,
+}
+
+impl PushRate {
+    pub(crate) fn new(bytes_per_s: Option<u64>) -> PushRate {
+        PushRate { bytes_per_s, free_at: None }
+    }
+
+    /// Counts bytes that were stored at `now`.
+    pub(crate) fn note(&mut self, bytes: u64, now: Instant) {
+        if let Some(rate) = self.bytes_per_s {
+            let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+            let from = self.free_at.map_or(now, |at| at.max(now));
+            self.free_at = Some(from + cost);
+        }
+    }
+
+    /// How long the next object must wait.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        self.free_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 }
 

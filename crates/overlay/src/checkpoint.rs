@@ -30,6 +30,7 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Instant;
 
 use acstor_types::DiskId;
 use acstor_types::bytes_le::{u32_at, u64_at};
@@ -37,7 +38,6 @@ use acstor_types::bytes_le::{u32_at, u64_at};
 use crate::disk::{LogDisk, LogFile};
 use crate::extent_map::{Extent, Place};
 use crate::log::LocalLog;
-use crate::range_set::RangeSet;
 use crate::record::OVERLAY_LOG_VERSION;
 use crate::segment::Segment;
 use crate::{OverlayError, limits};
@@ -134,7 +134,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn end(mut self) -> std::io::Result<()> {
+    /// Ends the file and makes it durable; returns its length.
+    fn end(mut self) -> std::io::Result<u64> {
         self.flush(1)?;
         let mut end = [0; END_LEN];
         end[..8].copy_from_slice(END_MAGIC);
@@ -144,7 +145,8 @@ impl<'a> Writer<'a> {
         let crc = crc32fast::hash(&end[..28]);
         end[28..].copy_from_slice(&crc.to_le_bytes());
         self.file.write_all_at(&mut [IoSlice::new(&end)], self.offset)?;
-        self.file.sync()
+        self.file.sync()?;
+        Ok(self.offset + END_LEN as u64)
     }
 }
 
@@ -239,6 +241,25 @@ fn corrupt(what: &str) -> OverlayError {
     ))
 }
 
+/// Writes a checkpoint that was read, changed, in its place; it refers to what that one did.
+pub(crate) fn rewrite_checkpoint(
+    disk: &dyn LogDisk,
+    checkpoint: &Checkpoint,
+) -> Result<(), OverlayError> {
+    let io = |error| OverlayError::io("write the checkpoint", error);
+    let file = disk.create(CHECKPOINT_NEW, 0).map_err(io)?;
+    let mut writer = Writer::begin(&*file, &checkpoint.header).map_err(io)?;
+    for extent in &checkpoint.extents {
+        writer.extent(extent).map_err(io)?;
+    }
+    for (start, end) in &checkpoint.dirty {
+        writer.range(*start, *end).map_err(io)?;
+    }
+    writer.end().map_err(io)?;
+    disk.rename(CHECKPOINT_NEW, CHECKPOINT).map_err(io)?;
+    disk.sync().map_err(io)
+}
+
 impl LocalLog {
     /// Writes a checkpoint, then takes out the segments that it makes superfluous.
     pub(crate) fn checkpoint(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
@@ -252,7 +273,7 @@ impl LocalLog {
         volume: DiskId,
         epoch: u32,
     ) -> Result<(), OverlayError> {
-        let (header, dirty, dead, appended) = {
+        let (header, dead, appended) = {
             let mut head = self.head.lock();
             let map = self.map.read();
             let header = CheckpointHeader {
@@ -267,21 +288,27 @@ impl LocalLog {
             let is_dead = |s: &&Arc<Segment>| s.number < header.segment && s.live() == 0;
             let dead: Vec<_> = map.segments.values().filter(is_dead).map(|s| s.number).collect();
             let appended = std::mem::take(&mut head.since_checkpoint);
-            (header, map.all_dirty(), dead, appended)
+            head.checkpoint_at = Instant::now();
+            (header, dead, appended)
         };
-        let written = self.write_checkpoint(&header, &dirty);
-        if written.is_err() {
-            self.head.lock().since_checkpoint += appended;
-            return written;
+        let written = self.write_checkpoint(&header, &dead);
+        match written {
+            Ok(bytes) => self.head.lock().checkpoint_bytes = bytes,
+            Err(error) => {
+                self.head.lock().since_checkpoint += appended;
+                return Err(error);
+            }
         }
         dead.into_iter().try_for_each(|number| self.retire(number))
     }
 
+    /// Writes the file and what it refers to; returns its length. `dead`: segments that no extent
+    /// refers to, nor a scan from the position on. What only they hold need not reach the disk.
     fn write_checkpoint(
         &self,
         header: &CheckpointHeader,
-        dirty: &RangeSet,
-    ) -> Result<(), OverlayError> {
+        dead: &[u32],
+    ) -> Result<u64, OverlayError> {
         let io = |error| OverlayError::io("write the checkpoint", error);
         let file = self.disk.create(CHECKPOINT_NEW, 0).map_err(io)?;
         let mut writer = Writer::begin(&*file, header).map_err(io)?;
@@ -297,14 +324,23 @@ impl LocalLog {
                 return Err(OverlayError::NoSpace("more extents in one checkpoint".into()));
             }
         }
-        for (start, end) in dirty.iter() {
-            writer.range(start, end).map_err(io)?;
+        // What becomes dirty from now on lies behind the position in the log.
+        let mut at = 0;
+        loop {
+            let step = self.map.read().dirty_from(at, limits::CHECKPOINT_STEP);
+            let Some((_, end)) = step.last() else { break };
+            at = *end;
+            for (start, end) in step {
+                writer.range(start, end).map_err(io)?;
+            }
         }
         // Everything that an extent may refer to must outlive what the file outlives.
-        self.sync(self.appended()).map_err(|e| OverlayError::Unavailable(e.to_string()))?;
-        writer.end().map_err(io)?;
+        let synced = self.sync_but(dead).map_err(|e| OverlayError::Unavailable(e.to_string()))?;
+        let len = writer.end().map_err(io)?;
         self.disk.rename(CHECKPOINT_NEW, CHECKPOINT).map_err(io)?;
-        self.disk.sync().map_err(io)
+        self.disk.sync().map_err(io)?;
+        self.checkpoint_covers(synced, dead);
+        Ok(len)
     }
 }
 

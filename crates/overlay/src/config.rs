@@ -21,8 +21,9 @@ pub struct VolumeConfig {
     pub segment_bytes: u64,
     /// Most bytes per second that pushes send to the origin while nobody waits for them.
     pub push_rate: Option<u64>,
-    /// How long a write or a flush waits for an origin that stores nothing before it fails.
-    pub origin_deadline: Duration,
+    /// How long a request waits for an origin that does nothing before it fails, where the
+    /// durability does not say; `None`: without limit.
+    pub io_timeout: Option<Duration>,
     /// Chunk size of the manifest of a volume that had none.
     pub chunk_size: ChunkSize,
 }
@@ -152,6 +153,17 @@ pub struct OverlayStatus {
     pub dirty_bytes: u64,
     /// Age of the oldest of them.
     pub recovery_point_age: Option<Duration>,
+    /// By how much a write-back region's oldest write is past its period.
+    pub recovery_point_late: Duration,
+    /// How much later each MiB that guests write is answered, for the recovery point's sake.
+    pub held_back_per_mib: Duration,
+    /// Requests that wait for the origin.
+    pub waiting_requests: u64,
+    /// For how long the oldest of them has waited.
+    pub waiting_age: Option<Duration>,
+    /// Bytes of records of the local log that are not what was written, or that a push could not read:
+    /// reads of them fail, and the origin does not get them.
+    pub damaged_bytes: u64,
     /// Bytes of the local log's segments.
     pub log_bytes: u64,
     /// Bytes of them that are the newest content of their place.

@@ -1,7 +1,7 @@
 //! A volume's parts, and what its requests, its threads and its owner share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use acstor_readpath::BlockView;
@@ -13,15 +13,21 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::cadence::Cadence;
 use crate::durability::{Durability, DurabilityClass, FlushTarget};
+use crate::extent_map::{Extent, Place};
 use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
 use crate::gpt::Table;
+use crate::hold_back::HoldBack;
 use crate::log::LocalLog;
+use crate::map_state::MapState;
+use crate::origin_wait::{OriginWait, Told};
 use crate::push::Pusher;
 use crate::regions::{Partition, RegionMap};
+use crate::release::QuietCount;
 use crate::table_seen::TableSeen;
 use crate::{
-    DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig, VolumeState,
+    DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig,
+    VolumeState, limits,
 };
 
 /// How long a partition table that cannot be read is taken for one that is being written.
@@ -75,13 +81,26 @@ pub(crate) struct Core {
     /// Why something in the background failed last.
     pub error: Mutex<Option<String>>,
     pub pusher: Mutex<Pusher>,
+    /// One more than the last filled slot after the last push; 0: not known.
+    pushed: AtomicU64,
     pub cadence: Cadence,
     pub queue: Mutex<PushQueue>,
-    /// When the origin has stored an object last.
-    pub progress: Arc<Mutex<Instant>>,
+    /// Writers that are faster than the origin.
+    pub hold_back: HoldBack,
+    /// Most extents of the map.
+    pub extents_max: AtomicUsize,
+    is_map_full: AtomicBool,
+    /// Bytes of the cuts that are under way and in no object yet.
+    cut_left: AtomicU64,
+    /// Requests that wait for the origin.
+    pub origin_wait: Arc<OriginWait>,
     pub wake: Condvar,
     pub keep_queue: Mutex<()>,
     pub keep_wake: Condvar,
+    /// Held by compaction from when it looks whether it is to be quiet to the end of what it does.
+    pub keep_round: Mutex<()>,
+    /// Compaction begins nothing long: a release is at hand.
+    pub quiet: QuietCount,
     pub thawed: Notify,
     pub freeze_number: AtomicU64,
     pub partitions_due: AtomicBool,
@@ -93,6 +112,7 @@ pub(crate) struct Core {
     /// One change of durability or partitions at a time.
     pub regions_turn: Mutex<()>,
     pub has_write_through: AtomicBool,
+    has_write_back: AtomicBool,
     flushes_to_origin: AtomicBool,
     pub has_partitions: AtomicBool,
     table: TableSeen,
@@ -147,6 +167,7 @@ impl Awaited {
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Core {
         let flusher = Flusher::new(Arc::clone(&parts.log), parts.runtime.clone());
+        let timeout = parts.durability.io_timeout(parts.config.io_timeout);
         let core = Core {
             volume: parts.volume,
             epoch: parts.epoch,
@@ -161,13 +182,20 @@ impl Core {
             state: AtomicU8::new(OPEN),
             reason: Mutex::default(),
             error: Mutex::new(None),
+            pushed: AtomicU64::new(parts.pusher.last().map_or(0, |last| last + 1)),
             pusher: Mutex::new(parts.pusher),
             cadence: Cadence::new(parts.volume),
             queue: Mutex::default(),
-            progress: Arc::new(Mutex::new(Instant::now())),
+            hold_back: HoldBack::default(),
+            extents_max: AtomicUsize::new(limits::EXTENTS_MAX),
+            is_map_full: AtomicBool::new(false),
+            cut_left: AtomicU64::new(0),
+            origin_wait: Arc::new(OriginWait::new(timeout)),
             wake: Condvar::new(),
             keep_queue: Mutex::default(),
             keep_wake: Condvar::new(),
+            keep_round: Mutex::default(),
+            quiet: QuietCount::default(),
             thawed: Notify::new(),
             freeze_number: AtomicU64::new(0),
             partitions_due: AtomicBool::new(false),
@@ -175,6 +203,7 @@ impl Core {
             table_writes_known: AtomicU64::new(0),
             regions_turn: Mutex::default(),
             has_write_through: AtomicBool::new(false),
+            has_write_back: AtomicBool::new(false),
             flushes_to_origin: AtomicBool::new(false),
             has_partitions: AtomicBool::new(false),
             table: TableSeen::default(),
@@ -191,9 +220,9 @@ impl Core {
     fn note_durability(&self) {
         let durability = self.durability.lock();
         let regions = Arc::clone(&self.log.map.read().regions);
-        let through = |group: &crate::regions::Group| group.class == DurabilityClass::WriteThrough;
-        let has_write_through = regions.groups().iter().any(through);
-        self.has_write_through.store(has_write_through, Ordering::Release);
+        let has = |class| regions.groups().iter().any(|group| group.class == class);
+        self.has_write_through.store(has(DurabilityClass::WriteThrough), Ordering::Release);
+        self.has_write_back.store(has(DurabilityClass::WriteBack), Ordering::Release);
         self.flushes_to_origin.store(durability.flush == FlushTarget::Origin, Ordering::Release);
         self.has_partitions.store(durability.has_partitions(), Ordering::Release);
     }
@@ -246,7 +275,8 @@ impl Core {
             let end = offset.checked_add(len as u64).filter(|end| *end <= size);
             end.map(|_| self.read_bytes(offset, len)).transpose()
         })?;
-        let patience = TABLE_PATIENCE.min(self.config.origin_deadline / 2);
+        let limit = durability.io_timeout(self.config.io_timeout);
+        let patience = limit.map_or(TABLE_PATIENCE, |limit| TABLE_PATIENCE.min(limit / 2));
         Ok(self.table.settled(table, patience))
     }
 
@@ -279,6 +309,7 @@ impl Core {
             }
         }
         *self.durability.lock() = durability.clone();
+        self.origin_wait.set_timeout(durability.io_timeout(self.config.io_timeout));
         self.note_durability();
         self.table_writes_known.store(writes, Ordering::Release);
         // Before the push goes on: its groups have other numbers now.
@@ -325,6 +356,53 @@ impl Core {
             CLOSED => Err(closed()),
             _ => Err(DeviceError::new(DeviceErrorKind::Fenced, self.reason.lock().clone())),
         }
+    }
+
+    /// Last slot that is filled, as far as it can be said without waiting for the origin.
+    pub(crate) fn pushed_sequence(&self) -> Option<u64> {
+        self.pushed.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Takes over what a push has stored.
+    pub(crate) fn note_pushed(&self, pusher: &Pusher) {
+        self.pushed.store(pusher.last().map_or(0, |last| last + 1), Ordering::Relaxed);
+        self.cut_left.store(pusher.left_bytes(), Ordering::Relaxed);
+    }
+
+    /// Looks how much there is to push, and holds writers back accordingly.
+    pub(crate) fn look_at_load(&self) {
+        let backlogs = {
+            let map = self.log.map.read();
+            let is_full = map.extents.len() >= self.extents_max.load(Ordering::Relaxed);
+            self.is_map_full.store(is_full, Ordering::Relaxed);
+            map.backlogs(self.cut_left.load(Ordering::Relaxed))
+        };
+        if self.hold_back.look(Instant::now(), &backlogs, self.config.push_rate) {
+            self.wake.notify_all();
+        }
+    }
+
+    /// Whether the map has as many extents as it may have; a fold makes it smaller.
+    pub(crate) fn is_map_full(&self) -> bool {
+        self.is_map_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether a fold takes anything out of the map.
+    pub(crate) fn is_pushed(&self) -> bool {
+        Core::pushed_groups(&Arc::clone(&self.log.map.read().regions)) != 0
+    }
+
+    /// Returns by how much the answer to a write of `bytes` in a range of sectors is delayed.
+    pub(crate) fn delay(&self, start: u64, end: u64, bytes: u64) -> Option<Duration> {
+        if self.hold_back.is_look_due(bytes) {
+            self.look_at_load();
+        }
+        if !self.hold_back.is_holding() || !self.has_write_back.load(Ordering::Relaxed) {
+            return None;
+        }
+        let regions = Arc::clone(&self.log.map.read().regions);
+        let is_pushed_later = regions.has_class(start, end, DurabilityClass::WriteBack);
+        is_pushed_later.then(|| self.hold_back.delay(Instant::now(), bytes)).flatten()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -425,27 +503,24 @@ impl Core {
             queue.arrivals += 1;
         }
         self.wake.notify_all();
-        let deadline = self.config.origin_deadline;
-        let progress = Arc::clone(&self.progress);
-        Box::pin(async move {
-            let mut receiver = receiver;
-            let mut since = Instant::now();
-            loop {
-                let until = (since + deadline).into();
-                if let Ok(answer) = tokio::time::timeout_at(until, &mut receiver).await {
-                    return answer.unwrap_or_else(|_| Err(closed()));
-                }
-                // An origin that is slow is not one that fails.
-                let stored = *progress.lock();
-                if stored <= since {
-                    return Err(DeviceError::new(
-                        DeviceErrorKind::Io,
-                        format!("the origin has stored nothing for {deadline:?}"),
-                    ));
-                }
-                since = stored;
+        let wait = Arc::clone(&self.origin_wait);
+        Box::pin(async move { wait.answer(receiver).await })
+    }
+
+    /// Tells in the log of requests that have waited for long, and of the end of that.
+    pub(crate) fn tell_of_waiting(&self) {
+        let volume = self.volume;
+        match self.origin_wait.told() {
+            None => {}
+            Some(Told::Begun(waiting)) => tracing::error!(
+                %volume, requests = waiting.count, longest = ?waiting.oldest.unwrap_or_default(),
+                "requests of the volume wait for the origin: {}",
+                self.error.lock().as_deref().unwrap_or("it does not answer")
+            ),
+            Some(Told::Over) => {
+                tracing::warn!(%volume, "no request of the volume waits for the origin any more");
             }
-        })
+        }
     }
 
     /// Answers those whose writes the origin has.
@@ -460,7 +535,56 @@ impl Core {
         queue.waiters = rest;
         drop(queue);
         for waiter in done {
-            drop(waiter.sender.send(Ok(())));
+            drop(waiter.sender.send(self.delivered(waiter.what)));
         }
     }
+
+    /// Returns whether the origin has what somebody waits for, once the rest of its batch is there.
+    fn delivered(&self, what: Awaited) -> Result<(), DeviceError> {
+        let map = self.log.map.read();
+        let is_left_out = match what {
+            Awaited::Write { start, end, .. } => map.undelivered().overlaps(start, end),
+            Awaited::All => !map.undelivered().is_empty(),
+        };
+        match is_left_out {
+            false => Ok(()),
+            true => Err(DeviceError::new(DeviceErrorKind::Io, undelivered_text(&map))),
+        }
+    }
+
+    /// Fails when the origin does not have all of the disk, since some of it cannot be read here.
+    pub(crate) fn check_delivered(&self) -> Result<(), OverlayError> {
+        let map = self.log.map.read();
+        if map.undelivered().is_empty() {
+            return Ok(());
+        }
+        Err(OverlayError::Corrupt(undelivered_text(&map)))
+    }
+
+    /// Bytes of the local log that are not what was written, or cannot be read.
+    pub(crate) fn damaged_bytes(&self) -> u64 {
+        let map = self.log.map.read();
+        let is_bad = |extent: &Extent| match extent.place {
+            Place::Log { segment, offset } => {
+                map.segments.get(&segment).is_some_and(|segment| segment.is_bad(offset))
+            }
+            Place::Zero => false,
+        };
+        let bad = match map.segments.values().any(|segment| segment.bad_bytes() > 0) {
+            true => map.extents.range(0, u64::MAX).filter(is_bad).map(|e| e.bytes()).sum(),
+            false => 0,
+        };
+        bad.max(map.undelivered().sectors() * crate::SECTOR_BYTES)
+    }
+}
+
+fn undelivered_text(map: &MapState) -> String {
+    let count = map.undelivered().iter().count();
+    let first = map.undelivered().iter().next().unwrap_or_default();
+    format!(
+        "{} bytes of the volume in {count} places, the first at byte {}, are damaged in the local log \
+         and not in the origin: check the disk; overwriting or discarding them in the guest ends it",
+        map.undelivered().sectors() * crate::SECTOR_BYTES,
+        first.0 * crate::SECTOR_BYTES
+    )
 }

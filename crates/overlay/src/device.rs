@@ -58,6 +58,9 @@ pub enum Done<T> {
     Now(Result<T, DeviceError>),
     /// The request has been started; dropping the future abandons the answer, not the request.
     Later(DeviceFuture<T>),
+    /// The request has taken effect, and holds nothing of its payload any more; only its answer,
+    /// that it is as durable as it is to be, comes later.
+    Applied(DeviceFuture<T>),
 }
 
 impl<T> Done<T> {
@@ -68,7 +71,7 @@ impl<T> Done<T> {
     pub async fn outcome(self) -> Result<T, DeviceError> {
         match self {
             Done::Now(result) => result,
-            Done::Later(future) => future.await,
+            Done::Later(future) | Done::Applied(future) => future.await,
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,12 @@ use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs};
-use rustix::io::{Errno, pwritev};
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, fstatvfs};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+
+use crate::file_budget::{FileBudget, Taken};
+use crate::page_cache::{forget_pages, read_direct};
 
 /// A directory of files that one overlay owns.
 ///
@@ -83,6 +88,16 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     /// The kernel's error; `UnexpectedEof` when the file ends before that.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Fills `buffer` from `offset` on if memory has all of it; false: it has not, and nobody knows
+    /// what of the buffer was filled. Never waits for the disk, but may have it begin to read.
+    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool;
+
+    /// Fills `buffer` with what the disk has, whatever memory has.
+    ///
+    /// # Errors
+    /// The kernel's error; `InvalidInput` where there is no disk under the file that can be read so.
+    fn read_past_cache(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
     /// Writes `parts`, one after the other, from `offset` on; consumes the slices.
     ///
     /// # Errors
@@ -95,8 +110,23 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     /// The kernel's error: what was written may be lost, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Makes everything written durable, then has reads answer what the disk holds, whatever memory
+    /// had of the file: what could not be written at some time stays there as if it had been.
+    ///
+    /// # Errors
+    /// The kernel's error. `ResourceBusy`: memory differs from the disk and cannot be let go, as
+    /// somebody still reads it.
+    fn sync_and_forget(&self) -> io::Result<()>;
+
     /// Asks the kernel to start writing a range to the disk; a hint that does not wait.
     fn start_writeback(&self, offset: u64, len: u64);
+
+    /// Asks the kernel to start reading a range from the disk; a hint that does not wait.
+    fn start_read(&self, offset: u64, len: u64);
+
+    /// Has the kernel read what is asked for and nothing beside it, which nobody would compare with its
+    /// checksum; a hint.
+    fn read_no_more(&self);
 
     /// Size of the file, bytes.
     ///
@@ -116,10 +146,17 @@ pub struct HostDirectory {
     directory: File,
     /// Holds the lock on the directory while it is open.
     lock: Mutex<Option<File>>,
+    budget: FileBudget,
 }
 
 #[derive(Debug)]
-struct HostFile(File);
+struct HostFile {
+    file: File,
+    budget: FileBudget,
+    /// A segment's descriptor; what was there before may be one more than there should be.
+    _descriptor: Option<Taken>,
+    mapping: Mutex<Option<Taken>>,
+}
 
 const LOCK: &str = "lock";
 
@@ -130,13 +167,22 @@ impl HostDirectory {
     /// `WouldBlock` when another process, or another overlay of this one, has it open; else the
     /// kernel's error.
     pub fn open(path: &Path) -> io::Result<HostDirectory> {
+        HostDirectory::open_within(path, FileBudget::of_process())
+    }
+
+    fn open_within(path: &Path, budget: FileBudget) -> io::Result<HostDirectory> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let mut options = OpenOptions::new();
         let lock =
             options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let directory = File::open(path)?;
-        Ok(HostDirectory { path: path.to_owned(), directory, lock: Mutex::new(Some(lock)) })
+        Ok(HostDirectory { path: path.to_owned(), directory, lock: Mutex::new(Some(lock)), budget })
+    }
+
+    fn file(&self, file: File, descriptor: Option<Taken>) -> Arc<dyn LogFile> {
+        let budget = self.budget.clone();
+        Arc::new(HostFile { file, budget, _descriptor: descriptor, mapping: Mutex::default() })
     }
 
     fn reserve(&self, file: &File, size_bytes: u64) -> io::Result<()> {
@@ -168,6 +214,15 @@ impl LogDisk for HostDirectory {
 
     fn create(&self, name: &str, size_bytes: u64) -> io::Result<Arc<dyn LogFile>> {
         let path = self.path.join(name);
+        let descriptor = self.budget.file();
+        if size_bytes > 0 && descriptor.is_none() {
+            tracing::warn!(
+                path = %path.display(),
+                "local logs have no descriptor for another segment: raise LimitNOFILE of the data \
+                 plane, or [volumes] segment_bytes"
+            );
+            return Err(Errno::NOSPC.into());
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let file = options.open(&path)?;
@@ -177,12 +232,14 @@ impl LogDisk for HostDirectory {
             fs::remove_file(&path)?;
             return Err(error);
         }
-        Ok(Arc::new(HostFile(file)))
+        let file = self.file(file, descriptor);
+        file.read_no_more();
+        Ok(file)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
         let file = OpenOptions::new().read(true).write(true).open(self.path.join(name))?;
-        Ok(Arc::new(HostFile(file)))
+        Ok(self.file(file, self.budget.file()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -210,14 +267,24 @@ impl LogDisk for HostDirectory {
 
 impl LogFile for HostFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let len = buffer.len();
+        let mut parts = [IoSliceMut::new(buffer)];
+        preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT) == Ok(len)
+    }
+
+    fn read_past_cache(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        read_direct(&self.file, buffer, offset)
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
         let mut parts = parts;
         let mut offset = offset;
         while !parts.is_empty() {
-            match pwritev(&self.0, parts, offset) {
+            match pwritev(&self.file, parts, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     offset += written as u64;
@@ -231,22 +298,67 @@ impl LogFile for HostFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
+    }
+
+    fn sync_and_forget(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        forget_pages(&self.file)
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        let fd = self.0.as_raw_fd();
+        let fd = self.file.as_raw_fd();
         // SAFETY: takes numbers only; the descriptor is open while `self` lives.
         unsafe {
             libc::sync_file_range(fd, offset as i64, len as i64, libc::SYNC_FILE_RANGE_WRITE);
         }
     }
 
+    fn start_read(&self, offset: u64, len: u64) {
+        // A hint has no outcome.
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+
+    fn read_no_more(&self) {
+        let _ = fadvise(&self.file, 0, None, Advice::Random);
+    }
+
     fn size_bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn map(&self, len: usize) -> Option<MmapRaw> {
-        MmapOptions::new().len(len).map_raw_read_only(&self.0).ok()
+        let mut mapping = self.mapping.lock();
+        if mapping.is_none() {
+            *mapping = Some(self.budget.mapping()?);
+        }
+        let mapped = MmapOptions::new().len(len).map_raw_read_only(&self.file).ok()?;
+        drop(mapped.advise(memmap2::Advice::Random));
+        Some(mapped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_leave_descriptors_and_mappings_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let budget = FileBudget::new(3, 2);
+        let disk = HostDirectory::open_within(directory.path(), budget).unwrap();
+        let mut files: Vec<_> =
+            (0..3).map(|n| disk.create(&format!("segment-{n}"), 8192).unwrap()).collect();
+        let error = disk.create("segment-3", 8192).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "no room, as a full disk says it");
+        assert!(!directory.path().join("segment-3").exists());
+        assert!(disk.create("checkpoint", 0).is_ok(), "what gives room back goes on");
+        assert!(disk.open("segment-0").is_ok(), "what is there is opened");
+
+        let maps: Vec<_> = files.iter().map(|file| file.map(8192).is_some()).collect();
+        assert_eq!(maps, [true, true, false], "the others are read by calls");
+        drop(files.remove(0));
+        assert!(files[1].map(8192).is_some());
+        assert!(disk.create("segment-3", 8192).is_ok());
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Source: Capo (FAST 2011) §5, differential durability.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{OverlayError, limits};
@@ -63,8 +65,14 @@ pub struct Durability {
     /// What a flush waits for.
     #[serde(default)]
     pub flush: FlushTarget,
+    /// Seconds that a request waits for an origin that does nothing before it fails; 0: without
+    /// limit. Absent: as the host says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_timeout_s: Option<f64>,
 }
 
+/// Longest limit of a request that waits for the origin, seconds.
+const IO_TIMEOUT_S_MAX: f64 = 86_400.0;
 /// Shortest and longest period, seconds.
 const PERIOD_S: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
@@ -80,6 +88,7 @@ impl Default for Durability {
             period_s: default_period(),
             regions: Vec::new(),
             flush: FlushTarget::Local,
+            io_timeout_s: None,
         }
     }
 }
@@ -96,6 +105,12 @@ impl Durability {
         Ok(durability)
     }
 
+    /// Whether a part of the disk is on this host alone.
+    pub(crate) fn has_none(&self) -> bool {
+        let classes = self.regions.iter().map(|region| region.class);
+        classes.chain([self.default]).any(|class| class == DurabilityClass::None)
+    }
+
     /// Checks ranges of values.
     ///
     /// # Errors
@@ -108,6 +123,9 @@ impl Durability {
         let periods = self.regions.iter().filter_map(|region| region.period_s);
         if let Some(period) = periods.chain([self.period_s]).find(|p| !PERIOD_S.contains(p)) {
             return invalid(format!("a period of {period} s is not from 0.1 to 86400 s"));
+        }
+        if let Some(limit) = self.io_timeout_s.filter(|s| !(0.0..=IO_TIMEOUT_S_MAX).contains(s)) {
+            return invalid(format!("an I/O timeout of {limit} s is not from 0 to 86400 s"));
         }
         for region in &self.regions {
             match (region.first, region.last, &region.partition) {
@@ -123,6 +141,15 @@ impl Durability {
             }
         }
         Ok(())
+    }
+
+    /// Returns how long a request waits for an origin that does nothing before it fails, `host`
+    /// being the host's own limit; `None`: without limit.
+    pub(crate) fn io_timeout(&self, host: Option<Duration>) -> Option<Duration> {
+        match self.io_timeout_s {
+            Some(seconds) => (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)),
+            None => host,
+        }
     }
 
     /// Returns whether a region is named by a partition.
@@ -150,10 +177,23 @@ mod tests {
     }
 
     #[test]
+    fn requests_wait_without_limit_unless_somebody_says_so() {
+        let limit = |json: &str, host| Durability::parse(json).unwrap().io_timeout(host);
+        let host = Some(Duration::from_secs(60));
+        assert_eq!(limit(r#"{"default": "none"}"#, None), None);
+        assert_eq!(limit(r#"{"default": "none"}"#, host), host);
+        assert_eq!(limit(r#"{"default": "none", "io_timeout_s": 0}"#, host), None);
+        let seconds = Some(Duration::from_secs_f64(1.5));
+        assert_eq!(limit(r#"{"default": "none", "io_timeout_s": 1.5}"#, host), seconds);
+    }
+
+    #[test]
     fn values_out_of_range_are_refused() {
         for json in [
             r#"{"default": "write-behind"}"#,
             r#"{"default": "none", "period_s": 0}"#,
+            r#"{"default": "none", "io_timeout_s": -1}"#,
+            r#"{"default": "none", "io_timeout_s": 100000}"#,
             r#"{"default": "none", "regions": [{"class": "none"}]}"#,
             r#"{"default": "none", "regions": [{"first": 512, "last": 512, "class": "none"}]}"#,
             r#"{"default": "none", "regions": [{"first": 0, "last": 513, "class": "none"}]}"#,

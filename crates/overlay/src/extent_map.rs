@@ -6,7 +6,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use crate::record::SECTOR;
 
 /// Offsets in a segment are kept in units of this many bytes; every payload starts at one.
-const UNIT: u64 = 64;
+pub(crate) const UNIT: u64 = 64;
 const ZERO_SEGMENT: u32 = u32::MAX;
 
 /// Where the content of an extent is.

@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::durability::DurabilityClass;
 use crate::extent_map::{Extent, Place};
 use crate::record::SECTOR;
+use crate::slot_floor::write_floor;
 use crate::{OverlayError, limits};
 
 /// A log object: everything up to it is meant.
@@ -163,6 +164,10 @@ pub(crate) fn fold(
     let (content, manifest) = fold.run()?;
     let extents = fold.extents;
     core.push_groups()?;
+    if until.epoch == core.epoch {
+        // From here on the record may name it.
+        write_floor(&*core.log.disk, core.epoch, until.sequence + 1)?;
+    }
     let digest = manifest.digest();
     Ok(Some(Folded { content, digest, manifest, until, extents, stored }))
 }

@@ -36,7 +36,7 @@ impl Host {
             reserve_bytes: 0,
             segment_bytes: 1 << 20,
             push_rate: None,
-            origin_deadline: Duration::from_secs(30),
+            io_timeout: Some(Duration::from_secs(30)),
             chunk_size: ChunkSize::DEFAULT,
         };
         let opening = Opening {
@@ -179,4 +179,24 @@ fn fold_is_due_when_it_pays() {
     assert!(matches!(host.volume.write(0, zeros, false), Done::Now(Ok(()))));
     host.volume.push_now().unwrap();
     assert!(!host.volume.fold_due(1, 1), "not for one small object");
+}
+
+#[test]
+fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
+    let host = Host::new();
+    (0..8).for_each(|chunk| host.write(chunk, 1));
+    let first = host.fold(&FoldHow::default()).unwrap().digest;
+    host.write(3, 2);
+    let manifest = host.origin.manifest(&first);
+    let base = MemoryBase(Bytes::from(host.origin.disk(&first)));
+    host.volume.replace_base(Arc::new(base), manifest.clone());
+    let packs = host.origin.keys("packs/").len();
+    host.volume.push_now().unwrap();
+    let second = host.fold(&FoldHow::default()).unwrap();
+    assert_eq!(host.origin.keys("packs/").len(), packs + 1, "only what was written since");
+    let entries = |digest| host.origin.manifest(digest).entries().collect::<Vec<_>>();
+    let (before, after) = (entries(&first), entries(&second.digest));
+    let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
+    assert_eq!(changed, [3], "the others lie where the manifest below has them");
+    host.install(&second);
 }

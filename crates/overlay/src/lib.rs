@@ -10,8 +10,14 @@
 //! but a prefix of what was written, or read a byte of the log that no checksum covers after a
 //! crash.
 
+mod adoption;
 mod cadence;
+mod checked_read;
 mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
+#[cfg(test)]
+mod cold_read_tests;
 mod config;
 mod core;
 mod device;
@@ -19,12 +25,24 @@ mod disk;
 mod durability;
 mod error;
 mod extent_map;
+#[cfg(test)]
+mod failing_device;
+#[cfg(test)]
+mod failing_device_tests;
 mod fetch_ahead;
+mod file_budget;
 mod flusher;
 mod fold;
 #[cfg(test)]
 mod fold_tests;
 mod gpt;
+#[cfg(test)]
+mod handover_tests;
+mod hold_back;
+#[cfg(test)]
+mod hold_back_tests;
+#[cfg(test)]
+mod hung_disk_tests;
 pub mod limits;
 mod log;
 #[cfg(test)]
@@ -36,20 +54,32 @@ mod memory_disk;
 mod memory_origin;
 mod origin;
 mod origin_log;
+mod origin_wait;
+#[cfg(test)]
+mod outage_tests;
+mod page_cache;
 mod pool;
 mod push;
+mod push_batch;
+#[cfg(test)]
+mod push_fault_tests;
 #[cfg(test)]
 mod push_tests;
 mod push_turns;
 mod range_set;
 mod reclaim;
 mod record;
+mod record_index;
 mod recovery;
 mod regions;
+mod release;
+#[cfg(test)]
+mod release_tests;
 mod replay;
 mod requests;
 mod seal;
 mod segment;
+mod slot_floor;
 mod table_seen;
 #[cfg(test)]
 mod table_tests;
@@ -60,7 +90,12 @@ mod volume_crash;
 mod volume_stress;
 #[cfg(test)]
 mod volume_tests;
+mod volume_threads;
+#[cfg(test)]
+mod write_history;
+mod writeback;
 
+pub use adoption::adopt_log;
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
@@ -76,6 +111,7 @@ pub use origin_log::{
     log_key, log_object_info, log_prefix,
 };
 pub use record::OVERLAY_LOG_VERSION;
+pub use release::Release;
 pub use replay::LogRange;
 pub use seal::{Sealed, seal};
 pub use segment::LogPiece;

@@ -15,14 +15,32 @@ pub const SEGMENTS_MIN: u64 = 4;
 pub const CHECKPOINT_EXTENTS_MAX: u64 = 256 << 20;
 /// Extents that a checkpoint copies per turn of the lock, about a millisecond.
 pub(crate) const CHECKPOINT_STEP: usize = 32 << 10;
-/// Bytes appended between two hints to the kernel to start writing back.
-pub(crate) const WRITEBACK_BYTES: u64 = 8 << 20;
+/// Most bytes of one local log that the kernel was not asked to write, whatever memory there is.
+pub(crate) const WRITEBACK_BYTES_MAX: u64 = 1 << 30;
+/// As many are left on a host with little memory, too.
+pub(crate) const WRITEBACK_BYTES_MIN: u64 = 64 << 20;
+/// Bytes of segments of one local log that are dead and kept: what a writer goes over again while
+/// its pages are in memory. As many may be dead before a checkpoint says so.
+pub(crate) const KEPT_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of records between two checkpoints of a log with few extents: what is dead by then was never
+/// written to the disk.
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
+/// As many are worth one some seconds after the newest.
+pub(crate) const CHECKPOINT_LATE_BYTES: u64 = 256 << 20;
+/// Bytes of records for each byte of the newest checkpoint before the next one: what checkpoints add
+/// to what is written is a share of it, however many extents there are.
+pub(crate) const CHECKPOINT_SHARE: u64 = 8;
+/// Most bytes of records between two checkpoints, which is what a recovery may have to read.
+pub(crate) const CHECKPOINT_APART_MAX: u64 = 4 << 30;
 /// Most payload of one log object, as stored, bytes.
 pub const LOG_OBJECT_BYTES_MAX: usize = 8 << 20;
 /// Most records of one log object.
 pub const LOG_OBJECT_RECORDS_MAX: u32 = 1 << 17;
 /// Most payload of one record of a log object before compression, bytes.
 pub const LOG_RECORD_BYTES_MAX: usize = 1 << 20;
+/// Most extents of a volume's map, about 700 MB with what is dirty of it: writes then wait for a fold,
+/// which takes what the manifest holds out of it, and is due from a quarter of them on.
+pub const EXTENTS_MAX: usize = 8 << 20;
 /// Most regions of one volume.
 pub const REGIONS_MAX: usize = 64;
 /// Most groups of equal durability of one volume.

@@ -18,8 +18,9 @@ use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::map_state::MapState;
 use crate::pool::Pool;
-use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
+use crate::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
 use crate::segment::Segment;
+use crate::writeback::Writeback;
 
 /// Sizes of a local log.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,9 @@ pub(crate) enum AppendError {
     /// An earlier sync failed: nobody knows what the disk holds.
     #[error("the local disk failed to sync the log; close the volume and open it again")]
     Failed,
+    /// The map has as many extents as it may have.
+    #[error("the volume's writes are scattered over more places than its map holds")]
+    TooManyExtents,
     /// The volume is frozen: try again when it is thawed.
     #[error("the volume is frozen")]
     Frozen,
@@ -66,10 +70,14 @@ pub(crate) struct Head {
     pub unsynced: Vec<Arc<Segment>>,
     /// Bytes appended since the newest checkpoint.
     pub since_checkpoint: u64,
+    /// Length of the newest checkpoint.
+    pub checkpoint_bytes: u64,
+    /// When it was begun.
+    pub checkpoint_at: Instant,
     /// No guest may write.
     pub is_frozen: bool,
-    /// First byte of the head that the kernel was not asked to write back.
-    pub writeback_from: u64,
+    /// Nothing is written any more: another one may have the directory.
+    pub is_closed: bool,
     /// A write at `offset` failed: what is there may be a whole record all the same.
     pub is_torn: bool,
     /// Where the last sync found the head.
@@ -89,8 +97,10 @@ impl Head {
             spare: None,
             unsynced: Vec::new(),
             since_checkpoint: 0,
+            checkpoint_bytes: 0,
+            checkpoint_at: Instant::now(),
             is_frozen: false,
-            writeback_from: 0,
+            is_closed: false,
             is_torn: false,
             synced_offset: 0,
             zeros_until: 0,
@@ -123,6 +133,7 @@ pub(crate) struct LocalLog {
     /// One checkpoint or reclaiming at a time.
     pub(crate) keep_turn: Mutex<()>,
     pub(crate) pool: Pool,
+    pub(crate) writeback: Writeback,
     is_failed: AtomicBool,
     /// Something happened for which [`LocalLog::keep`] is worth calling.
     pub(crate) wants_keep: AtomicBool,
@@ -149,6 +160,7 @@ impl LocalLog {
             sync_turn: Mutex::new(()),
             keep_turn: Mutex::new(()),
             pool,
+            writeback: Writeback::default(),
             is_failed: AtomicBool::new(false),
             wants_keep: AtomicBool::new(true),
         }
@@ -156,63 +168,69 @@ impl LocalLog {
 
     /// Appends a write; returns the sequence number of its last record.
     pub(crate) fn write(&self, first_sector: u64, data: &[u8]) -> Result<u64, AppendError> {
-        let mut head = self.head.lock();
-        let mut at = first_sector;
-        for part in data.chunks(self.config.record_bytes()) {
-            let sectors = part.len() as u64 / SECTOR;
-            self.append(&mut head, RecordKind::Data, false, at, sectors, part)?;
-            at += sectors;
-        }
-        Ok(head.next_sequence - 1)
+        self.append_data(false, first_sector, data)
     }
 
     /// Appends that a range reads as zeros; returns the sequence number of the record.
     pub(crate) fn zero(&self, first_sector: u64, sectors: u64) -> Result<u64, AppendError> {
         let mut head = self.head.lock();
-        self.append(&mut head, RecordKind::Zeroes, false, first_sector, sectors, &[])?;
+        self.append(&mut head, &NewRecord::zeroes(false, first_sector, sectors))?;
         Ok(head.next_sequence - 1)
     }
 
     /// Appends content that the origin has already.
     pub(crate) fn restore(&self, first_sector: u64, data: &[u8]) -> Result<(), AppendError> {
-        let mut head = self.head.lock();
-        let mut at = first_sector;
-        for part in data.chunks(self.config.record_bytes()) {
-            let sectors = part.len() as u64 / SECTOR;
-            self.append(&mut head, RecordKind::Data, true, at, sectors, part)?;
-            at += sectors;
-        }
-        Ok(())
+        self.append_data(true, first_sector, data).map(drop)
     }
 
     /// Appends zeros that the origin has already.
     pub(crate) fn restore_zeroes(&self, first: u64, sectors: u64) -> Result<(), AppendError> {
         let mut head = self.head.lock();
-        self.append(&mut head, RecordKind::Zeroes, true, first, sectors, &[])
+        self.append(&mut head, &NewRecord::zeroes(true, first, sectors))
     }
 
-    /// Appends one record and puts it into the map. `payload` is the content of data, else empty.
+    fn append_data(
+        &self,
+        is_copy: bool,
+        first_sector: u64,
+        data: &[u8],
+    ) -> Result<u64, AppendError> {
+        let step = self.config.record_bytes();
+        let mut records = data.chunks(step).enumerate().map(|(number, part)| {
+            let sector = first_sector + (number * step) as u64 / SECTOR;
+            NewRecord::data(is_copy, sector, part)
+        });
+        // All checksums before the lock; only what is longer than a record needs the vector.
+        let first = records.next();
+        let rest: Vec<_> = records.collect();
+        let mut head = self.head.lock();
+        for record in first.iter().chain(&rest) {
+            self.append(&mut head, record)?;
+        }
+        Ok(head.next_sequence - 1)
+    }
+
+    /// Appends one record and puts it into the map.
     pub(crate) fn append(
         &self,
         head: &mut Head,
-        kind: RecordKind,
-        is_copy: bool,
-        first_sector: u64,
-        sector_count: u64,
-        payload: &[u8],
+        record: &NewRecord<'_>,
     ) -> Result<(), AppendError> {
+        let &NewRecord { kind, is_copy, first_sector, sector_count, payload, payload_crc } = record;
         if self.is_failed() {
             return Err(AppendError::Failed);
         }
         if head.is_frozen && !is_copy {
             return Err(AppendError::Frozen);
         }
+        if head.is_closed {
+            return Err(AppendError::Failed);
+        }
         let len = (HEADER_LEN + payload.len()) as u64;
         if head.offset + len > head.segment.size_bytes {
             // What gives space back may use the segment that is kept for it.
             self.rotate(head, is_copy || kind == RecordKind::Zeroes)?;
         }
-        let payload_crc = if payload.is_empty() { 0 } else { crc32fast::hash(payload) };
         let (sequence, salt) = (head.next_sequence, head.segment.salt);
         let header =
             RecordHeader { kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc };
@@ -221,6 +239,7 @@ impl LocalLog {
         let rest = (head.offset + len).next_multiple_of(PAGE as u64) - (head.offset + len);
         let mut parts =
             [IoSlice::new(&bytes), IoSlice::new(payload), IoSlice::new(&ZEROS[..rest as usize])];
+        head.segment.begin_append(head.offset);
         if let Err(error) = head.segment.file.write_all_at(&mut parts, head.offset) {
             head.is_torn = true;
             // What failed must not be there after a crash; where this fails, too, it may.
@@ -231,7 +250,9 @@ impl LocalLog {
         let place = match kind {
             RecordKind::Zeroes => Place::Zero,
             RecordKind::Data => {
-                Place::Log { segment: head.segment.number, offset: head.offset + HEADER_LEN as u64 }
+                let offset = head.offset + HEADER_LEN as u64;
+                head.segment.note_record(offset, payload.len() as u64, payload_crc);
+                Place::Log { segment: head.segment.number, offset }
             }
         };
         head.offset += len;
@@ -245,25 +266,7 @@ impl LocalLog {
         }
         drop(map);
         self.appended.store(sequence, Ordering::Release);
-        if head.offset - head.writeback_from >= limits::WRITEBACK_BYTES {
-            self.wants_keep.store(true, Ordering::Release);
-        }
         Ok(())
-    }
-
-    /// Asks the kernel to start writing what was appended: left alone it keeps a tenth of memory
-    /// dirty and then makes every writer wait. Not by the writer: the request itself may wait.
-    pub(crate) fn start_writeback(&self) {
-        let (segment, from, len) = {
-            let mut head = self.head.lock();
-            let (from, to) = (head.writeback_from, head.offset);
-            if to - from < limits::WRITEBACK_BYTES {
-                return;
-            }
-            head.writeback_from = to;
-            (Arc::clone(&head.segment), from, to - from)
-        };
-        segment.file.start_writeback(from, len);
     }
 
     fn rotate(&self, head: &mut Head, may_use_reserve: bool) -> Result<(), AppendError> {
@@ -287,7 +290,6 @@ impl LocalLog {
         head.unsynced.push(full);
         self.wants_keep.store(true, Ordering::Release);
         head.offset = RECORDS_OFFSET;
-        head.writeback_from = 0;
         (head.synced_offset, head.zeros_until) = (0, 0);
         Ok(())
     }
@@ -297,6 +299,7 @@ impl LocalLog {
     fn clear_torn(&self, head: &mut Head) -> Result<(), AppendError> {
         if head.is_torn {
             let nothing = [0; HEADER_LEN];
+            head.segment.begin_append(head.offset);
             head.segment.file.write_all_at(&mut [IoSlice::new(&nothing)], head.offset)?;
             head.is_torn = false;
         }
@@ -345,11 +348,38 @@ impl LocalLog {
         if self.synced.load(Ordering::Acquire) >= sequence {
             return Ok(());
         }
+        let target = self.sync_segments(|_| true)?;
+        self.synced.store(target, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes every record durable that is not in one of the segments `but`; returns the last sequence
+    /// number. Nothing counts as durable before [`LocalLog::checkpoint_covers`].
+    pub(crate) fn sync_but(&self, but: &[u32]) -> Result<u64, AppendError> {
+        let _turn = self.sync_turn.lock();
+        if self.is_failed() {
+            return Err(AppendError::Failed);
+        }
+        self.sync_segments(|segment| !but.contains(&segment.number))
+    }
+
+    /// Notes that a durable checkpoint needs no record of the segments `dead`, and that whatever else
+    /// it needs was synced up to `sequence`.
+    pub(crate) fn checkpoint_covers(&self, sequence: u64, dead: &[u32]) {
+        let _turn = self.sync_turn.lock();
+        self.head.lock().unsynced.retain(|segment| !dead.contains(&segment.number));
+        self.synced.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Syncs the head and the full segments that `is_wanted`, for who holds `sync_turn`.
+    fn sync_segments(&self, is_wanted: impl Fn(&Segment) -> bool) -> Result<u64, AppendError> {
         let (target, mut files) = {
             let mut head = self.head.lock();
             self.write_ahead(&mut head);
             head.synced_offset = head.offset;
-            let mut files = std::mem::take(&mut head.unsynced);
+            let unsynced = std::mem::take(&mut head.unsynced).into_iter();
+            let (mut files, rest): (Vec<_>, Vec<_>) = unsynced.partition(|s| is_wanted(s));
+            head.unsynced = rest;
             files.push(Arc::clone(&head.segment));
             (head.next_sequence - 1, files)
         };
@@ -362,8 +392,7 @@ impl LocalLog {
                 return Err(AppendError::Failed);
             }
         }
-        self.synced.store(target, Ordering::Release);
-        Ok(())
+        Ok(target)
     }
 
     /// Writes zeros where the next records go, before a sync that follows the one before closely: the
@@ -372,7 +401,7 @@ impl LocalLog {
     fn write_ahead(&self, head: &mut Head) {
         let is_close = head.offset - head.synced_offset <= CLOSE_BYTES && head.synced_offset > 0;
         let is_ahead = head.zeros_until >= head.offset + CLOSE_BYTES;
-        if head.segment.is_written || head.is_torn || !is_close || is_ahead {
+        if head.is_closed || head.segment.is_written || head.is_torn || !is_close || is_ahead {
             return;
         }
         let from = head.offset.next_multiple_of(PAGE as u64).max(head.zeros_until);
@@ -416,6 +445,7 @@ impl LocalLog {
     }
 
     /// Reads the content of an extent.
+    #[cfg(test)]
     pub(crate) fn read_extent(
         segments: &hashbrown::HashMap<u32, Arc<Segment>>,
         extent: &Extent,
@@ -428,7 +458,7 @@ impl LocalLog {
             }
             Place::Log { segment, offset } => {
                 let segment = segments.get(&segment).ok_or(io::ErrorKind::NotFound)?;
-                segment.file.read_exact_at(buffer, offset)
+                segment.read_checked(offset, buffer)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Seeded crash tests of the local log on a disk that loses and tears what was not synced.
 //!
-//! A writer stamps each sector with its address and the number of the write. After each crash the
-//! log must hold the state after some write that is not older than the last one that was synced.
+//! After each crash the log must hold the state after some write that is not older than the last one
+//! that was synced.
 //! `OVERLAY_CRASH_SEED` repeats one run, `OVERLAY_CRASH_RUNS` sets how many there are.
 
 use std::sync::Arc;
@@ -13,17 +13,14 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::disk::LogDisk;
 use crate::durability::Durability;
-use crate::extent_map::{Extent, Place};
 use crate::log::{LocalLog, LogConfig};
 use crate::map_state::Stream;
 use crate::memory_disk::MemoryDisk;
-use crate::range_set::RangeSet;
 use crate::record::RECORDS_OFFSET;
 use crate::recovery::{create_log, open_log};
 use crate::regions::RegionMap;
+use crate::write_history::{SECTORS, WriteHistory};
 
-const SECTORS: u64 = 192;
-const SECTOR: usize = 512;
 const CONFIG: LogConfig =
     LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
 const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
@@ -37,54 +34,13 @@ pub(crate) fn seeds(runs: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Content of a sector: address and number of the write that made it; zeros for write 0.
-pub(crate) fn stamp(sector: u64, write: u64) -> [u8; SECTOR] {
-    let mut bytes = [0; SECTOR];
-    if write > 0 {
-        for half in bytes.chunks_exact_mut(16) {
-            half[..8].copy_from_slice(&sector.to_le_bytes());
-            half[8..].copy_from_slice(&write.to_le_bytes());
-        }
-    }
-    bytes
-}
-
-/// Returns the number of the write that made the sector's content; panics when it is torn.
-pub(crate) fn write_of(sector: u64, bytes: &[u8]) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[8..16]);
-    let write = u64::from_le_bytes(number);
-    assert_eq!(bytes, stamp(sector, write), "sector {sector} is torn");
-    write
-}
-
-pub(crate) fn read_state(log: &LocalLog) -> Vec<u64> {
-    let map = log.map.read();
-    let mut state = vec![0; SECTORS as usize];
-    for extent in map.extents.range(0, SECTORS) {
-        for at in extent.start..extent.end {
-            let place = extent.place.advance(at - extent.start);
-            let mut bytes = [0; SECTOR];
-            let one = Extent { start: at, end: at + 1, place };
-            LocalLog::read_extent(&map.segments, &one, &mut bytes).unwrap();
-            state[at as usize] = write_of(at, &bytes);
-            assert!(place != Place::Zero || state[at as usize] == 0);
-        }
-    }
-    state
-}
-
 struct Run {
     rng: ChaCha8Rng,
     disk: MemoryDisk,
     log: LocalLog,
-    /// Every acknowledged or attempted write since the durable state: range, number or 0 for zeros.
-    writes: Vec<(u64, u64, u64)>,
-    /// Number of `writes` that a sync has covered.
-    synced: usize,
-    base: Vec<u64>,
-    dirty: RangeSet,
-    number: u64,
+    history: WriteHistory,
+    /// The disk has lost something that no sync covers: a kill may show it.
+    is_lossy: bool,
     /// Segments that began in a file with records of an earlier life.
     recycled: u64,
 }
@@ -95,15 +51,14 @@ impl Run {
         let disk = MemoryDisk::new(if rng.random_bool(0.2) { 520 << 10 } else { 64 << 20 });
         let shared: Arc<dyn LogDisk> = Arc::new(disk.clone());
         let log = new_log(&shared);
-        let base = vec![0; SECTORS as usize];
-        let (writes, dirty) = (Vec::new(), RangeSet::default());
-        Run { rng, disk, log, writes, synced: 0, base, dirty, number: 0, recycled: 0 }
+        let history = WriteHistory::new();
+        Run { rng, disk, log, history, is_lossy: false, recycled: 0 }
     }
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..70 => self.write(),
-            70..80 => self.sync(),
+            70..80 => drop(self.history.sync(&self.log)),
             80..84 => drop(self.log.checkpoint(VOLUME, 1)),
             84..90 => drop(self.log.keep(VOLUME, 1, 32 << 10)),
             90..93 => drop(self.log.make_room(VOLUME, 1)),
@@ -116,39 +71,8 @@ impl Run {
     fn write(&mut self) {
         let start = self.rng.random_range(0..SECTORS);
         let end = (start + self.rng.random_range(1..=40)).min(SECTORS);
-        self.number += 1;
         let is_zero = self.rng.random_bool(0.1);
-        let number = if is_zero { 0 } else { self.number };
-        let outcome = if is_zero {
-            self.log.zero(start, end - start)
-        } else {
-            let data: Vec<u8> = (start..end).flat_map(|at| stamp(at, number)).collect();
-            self.log.write(start, &data)
-        };
-        match outcome {
-            Ok(_) => {
-                self.writes.push((start, end, number));
-                self.dirty.insert(start, end);
-            }
-            // A write of several records may have been done in part: the parts count one by one.
-            Err(_) if is_zero => {}
-            Err(_) => self.note_partial(start, end, number),
-        }
-    }
-
-    fn note_partial(&mut self, start: u64, end: u64, number: u64) {
-        let state = read_state(&self.log);
-        let done = (start..end).take_while(|at| state[*at as usize] == number).last();
-        if let Some(last) = done {
-            self.writes.push((start, last + 1, number));
-            self.dirty.insert(start, last + 1);
-        }
-    }
-
-    fn sync(&mut self) {
-        if self.log.sync(self.log.appended()).is_ok() {
-            self.synced = self.writes.len();
-        }
+        self.history.write(&self.log, start, end, is_zero);
     }
 
     /// Everything dirty is taken as if it had reached the origin.
@@ -157,29 +81,52 @@ impl Run {
         if map.begin_cut(Stream::Main, |_| true) {
             while !map.resolve_some(Stream::Main, 3) {}
             assert!(!map.take_resolved(Stream::Main).0.is_empty());
-            map.finish_cut(Stream::Main);
-            self.dirty = RangeSet::default();
+            drop(map.finish_cut(Stream::Main));
+            self.history.pushed();
         }
     }
 
     fn fault(&mut self) {
-        let operation = ["write", "create", "rename", "sync-names", "sync"];
+        let operation = ["read", "write", "create", "rename", "sync-names", "sync"];
         let operation = operation[self.rng.random_range(0..operation.len())];
         let fault = if self.rng.random_bool(0.5) { Fault::EIO } else { Fault::Torn(28) };
         let nth = self.rng.random_range(1..4);
+        if self.rng.random_bool(0.2) {
+            self.is_lossy |= self.disk.fail_writeback();
+            return;
+        }
         self.disk.faults.fail_nth(operation, nth, fault);
     }
 
     fn crash(&mut self) {
         self.recycled += self.log.pool.recycled();
-        let is_kill = self.rng.random_bool(0.3) && !self.log.is_failed();
+        let is_kill = self.rng.random_bool(0.3);
+        let mut is_all = is_kill && !self.is_lossy && !self.log.is_failed();
         self.disk = if is_kill {
             self.disk.after_kill()
         } else {
             self.disk.after_power_failure(&mut self.rng)
         };
+        if self.rng.random_bool(0.5) {
+            self.disk.evict(false);
+        }
+        if self.rng.random_bool(0.3) {
+            is_all &= self.open_with_faults();
+        }
         let shared: Arc<dyn LogDisk> = Arc::new(self.disk.clone());
-        let recovered = match open_log(&shared, CONFIG, regions()) {
+        let mut opened = open_log(&shared, CONFIG, regions());
+        for _ in 0..16 {
+            // A write to a segment has failed before, and nobody was told until now; or a file that is used
+            // again tells it of its life before, to the first sync of the log that was opened.
+            let is_tried_again = matches!(
+                opened,
+                Err(crate::OverlayError::Io { .. } | crate::OverlayError::Unavailable(_))
+            );
+            if is_tried_again {
+                opened = open_log(&shared, CONFIG, regions());
+            }
+        }
+        let recovered = match opened {
             Ok(recovered) => recovered.expect("a log that was created is there"),
             // A full disk keeps a log from being opened, and takes nothing from it.
             Err(crate::OverlayError::NoSpace(_)) => {
@@ -190,63 +137,17 @@ impl Run {
         };
         assert_eq!((recovered.volume, recovered.epoch), (VOLUME, 1));
         self.log = recovered.log;
-        let is_all = is_kill;
-        self.check(is_all);
+        self.is_lossy = false;
+        self.history.check(&self.log, is_all);
     }
 
-    /// What is there is the state after some write, none older than the last that was synced.
-    fn check(&mut self, is_all: bool) {
-        let found = read_state(&self.log);
-        let mut state = self.base.clone();
-        let mut matching = None;
-        for count in 0..=self.writes.len() {
-            if count > 0 {
-                let (start, end, number) = self.writes[count - 1];
-                state[start as usize..end as usize].fill(number);
-            }
-            let least = if is_all { self.writes.len() } else { self.synced };
-            if count >= least && state == found {
-                matching = Some(count);
-            }
-        }
-        let Some(count) = matching.or_else(|| self.partial_match(&found)) else {
-            panic!("no prefix of the writes: synced {} of {}", self.synced, self.writes.len());
-        };
-        let dirty = self.log.map.read().all_dirty();
-        // What was pushed may count as dirty again, never the other way round.
-        for (start, end) in self.dirty.iter() {
-            for at in start..end {
-                // A lost write of zeros over zeros looks as if it were there.
-                let is_there = found[at as usize] == self.last_of(at) && found[at as usize] > 0;
-                let is_dirty = dirty.overlaps(at, at + 1);
-                assert!(is_dirty || !is_there || count < self.writes.len(), "{at} is not dirty");
-            }
-        }
-        self.base = found;
-        self.writes.clear();
-        self.synced = 0;
-        self.dirty = dirty;
-    }
-
-    fn last_of(&self, at: u64) -> u64 {
-        let last = self.writes.iter().rev().find(|(start, end, _)| (*start..*end).contains(&at));
-        last.map_or(self.base[at as usize], |(_, _, number)| *number)
-    }
-
-    /// A write longer than a record may have survived in part: record by record, in order.
-    fn partial_match(&self, found: &[u64]) -> Option<usize> {
-        let mut state = self.base.clone();
-        for (count, (start, end, number)) in self.writes.iter().enumerate() {
-            for at in *start..*end {
-                state[at as usize] = *number;
-                let is_record =
-                    ((at + 1 - start) * SECTOR as u64).is_multiple_of(CONFIG.record_bytes() as u64);
-                if is_record && count >= self.synced && state == found {
-                    return Some(count + 1);
-                }
-            }
-        }
-        None
+    /// The disk fails while the log is being opened; false: it may have lost something by that.
+    fn open_with_faults(&mut self) -> bool {
+        let shared: Arc<dyn LogDisk> = Arc::new(self.disk.clone());
+        self.fault();
+        let is_open = open_log(&shared, CONFIG, regions()).is_ok();
+        self.disk.faults.disarm();
+        is_open && !self.is_lossy
     }
 }
 

@@ -18,6 +18,9 @@ type Sector = [u8; SECTOR as usize];
 
 /// A directory in memory. Cheap to clone; clones share it.
 ///
+/// A write to the disk that fails behaves as on Linux: the error is told by the next sync, once, and
+/// what was not written counts as written from then on, in memory only.
+///
 /// A power failure keeps or loses each unsynced sector by itself, and the unsynced changes of
 /// names from some point on, as a journal does.
 #[derive(Clone, Debug)]
@@ -55,6 +58,10 @@ struct Content {
     sectors: BTreeMap<u64, Sector>,
     synced: BTreeMap<u64, Sector>,
     unsynced: BTreeSet<u64>,
+    /// A write to the disk has failed, and no sync has told it yet.
+    is_error_untold: bool,
+    /// Sectors that cannot be read.
+    broken: BTreeSet<u64>,
 }
 
 impl Change {
@@ -104,6 +111,45 @@ impl MemoryDisk {
         self.clone()
     }
 
+    /// The kernel writes to the disk by itself, and fails: the next sync of each file tells it.
+    /// Returns whether there was something to write.
+    pub(crate) fn fail_writeback(&self) -> bool {
+        let mut was_dirty = false;
+        for file in self.files() {
+            let mut content = file.content.lock();
+            if !content.unsynced.is_empty() {
+                content.write_back(true, true);
+                content.is_error_untold = true;
+                was_dirty = true;
+            }
+        }
+        was_dirty
+    }
+
+    /// Memory is short: what is not dirty is read from the disk from now on. An error that no sync
+    /// has told is forgotten with the inode if no process has the file open.
+    pub(crate) fn evict(&self, is_open: bool) {
+        for file in self.files() {
+            let mut content = file.content.lock();
+            content.evict();
+            content.is_error_untold &= is_open;
+        }
+    }
+
+    /// Lets no read of a sector of a file succeed any more; or again.
+    pub(crate) fn set_broken(&self, name: &str, offset: u64, is_broken: bool) {
+        let file = Arc::clone(&self.state.lock().names[name]);
+        let mut content = file.content.lock();
+        match is_broken {
+            true => content.broken.insert(offset / SECTOR),
+            false => content.broken.remove(&(offset / SECTOR)),
+        };
+    }
+
+    fn files(&self) -> Vec<Arc<MemoryFile>> {
+        self.state.lock().names.values().cloned().collect()
+    }
+
     /// Makes the disk larger.
     pub(crate) fn grow(&self, bytes: u64) {
         self.state.lock().capacity += bytes;
@@ -118,6 +164,33 @@ impl State {
     fn change(&mut self, change: Change) {
         change.apply(&mut self.names);
         self.changes.push(change);
+    }
+}
+
+impl Content {
+    /// Writes what is dirty to the disk; with a failure half of it, or nothing. All of it counts as
+    /// written.
+    fn write_back(&mut self, is_begun: bool, is_failing: bool) {
+        let dirty = std::mem::take(&mut self.unsynced);
+        let count = match (is_begun, is_failing) {
+            (true, false) => dirty.len(),
+            (true, true) => dirty.len() / 2,
+            (false, _) => 0,
+        };
+        for at in dirty.into_iter().take(count) {
+            match self.sectors.get(&at).copied() {
+                Some(sector) => self.synced.insert(at, sector),
+                None => self.synced.remove(&at),
+            };
+        }
+    }
+
+    /// Drops from memory what is not dirty.
+    fn evict(&mut self) {
+        let dirty = self.unsynced.iter().filter_map(|at| Some((*at, *self.sectors.get(at)?)));
+        let dirty: Vec<_> = dirty.collect();
+        self.sectors = self.synced.clone();
+        self.sectors.extend(dirty);
     }
 }
 
@@ -145,7 +218,7 @@ impl MemoryFile {
             synced_size: size,
             synced: sectors.clone(),
             sectors,
-            unsynced: BTreeSet::new(),
+            ..Content::default()
         };
         MemoryFile { reserved: self.reserved, faults, content: Mutex::new(content) }
     }
@@ -239,6 +312,10 @@ impl LogFile for MemoryFile {
         if offset + buffer.len() as u64 > content.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let end = (offset + buffer.len() as u64).div_ceil(SECTOR);
+        if content.broken.range(offset / SECTOR..end).next().is_some() {
+            return Err(Fault::EIO.error());
+        }
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
@@ -255,6 +332,15 @@ impl LogFile for MemoryFile {
         Ok(())
     }
 
+    fn read_cached(&self, _buffer: &mut [u8], _offset: u64) -> bool {
+        false
+    }
+
+    fn read_past_cache(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<()> {
+        // What is flipped here is flipped on the disk.
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
         let fault = self.faults.next("write");
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -264,21 +350,35 @@ impl LogFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if let Some(fault) = self.faults.next("sync") {
+        let fault = self.faults.next("sync");
+        let mut content = self.content.lock();
+        if let Some(fault) = fault {
+            content.write_back(fault.done_of(usize::MAX) > 0, true);
+            content.is_error_untold = false;
             return Err(fault.error());
         }
-        let mut content = self.content.lock();
-        for at in std::mem::take(&mut content.unsynced) {
-            match content.sectors.get(&at).copied() {
-                Some(sector) => content.synced.insert(at, sector),
-                None => content.synced.remove(&at),
-            };
+        content.write_back(true, false);
+        if std::mem::take(&mut content.is_error_untold) {
+            return Err(Fault::EIO.error());
         }
         content.synced_size = content.size;
         Ok(())
     }
 
-    fn start_writeback(&self, _offset: u64, _len: u64) {}
+    fn sync_and_forget(&self) -> io::Result<()> {
+        self.sync()?;
+        self.content.lock().evict();
+        Ok(())
+    }
+
+    fn start_writeback(&self, _offset: u64, _len: u64) {
+        // A hint has no outcome; it is counted.
+        let _ = self.faults.next("writeback");
+    }
+
+    fn start_read(&self, _offset: u64, _len: u64) {}
+
+    fn read_no_more(&self) {}
 
     fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.content.lock().size)

@@ -45,6 +45,11 @@ impl MemoryOrigin {
         objects.keys().filter(|key| key.starts_with(prefix)).cloned().collect()
     }
 
+    /// Takes an object away, as a collection does.
+    pub(crate) fn remove(&self, key: &str) {
+        self.objects.lock().remove(key);
+    }
+
     pub(crate) fn object(&self, key: &str) -> Option<Bytes> {
         self.objects.lock().get(key).cloned()
     }

@@ -12,20 +12,25 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use acstor_types::DiskId;
 use parking_lot::Mutex;
 
-use crate::OverlayError;
 use crate::disk::LogDisk;
 use crate::log::{AppendError, LocalLog, LogConfig};
 use crate::record::SegmentHeader;
 use crate::segment::Segment;
+use crate::{OverlayError, limits};
 
-/// Most segments that are kept; a checkpoint frees two and more at once.
-const KEPT_MAX: usize = 4;
+/// Most segments that are kept, however large they are; a checkpoint frees two and more at once.
+const KEPT_MIN: u64 = 4;
+/// Share of the quota that they may take beyond that.
+const QUOTA_SHARE: u64 = 4;
 /// Share of the file system that must be free for segments to be kept.
 const FREE_SHARE: u64 = 10;
 /// Segments that nobody has needed for so long are removed.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(600);
+/// Dead segments that are worth a checkpoint wherever room is short.
+pub(crate) const DEAD_MIN: u64 = 2;
 
 /// Dead segments of a local log.
 #[derive(Debug)]
@@ -34,6 +39,7 @@ pub(crate) struct Pool(Mutex<State>);
 #[derive(Debug)]
 struct State {
     segments: Vec<Arc<Segment>>,
+    /// When a segment was asked for last.
     used: Instant,
     /// Lives that began in the file of another segment.
     recycled: u64,
@@ -61,16 +67,16 @@ impl Pool {
     /// Takes a segment out that nobody else holds.
     fn take(&self) -> Option<Segment> {
         let mut state = self.0.lock();
+        state.used = Instant::now();
         // Whoever wants to hold it would have to find it in the map.
         let free = state.segments.iter().position(|segment| Arc::strong_count(segment) == 1)?;
-        state.used = Instant::now();
         let segment = Arc::into_inner(state.segments.swap_remove(free));
         state.recycled += u64::from(segment.is_some());
         segment
     }
 
-    /// Makes segment `number`, from one that is dead where there is one. When this returns, it
-    /// outlives a power failure.
+    /// Makes segment `number`, from one that is dead where there is one. It outlives a power failure
+    /// once it was synced.
     pub(crate) fn new_segment(
         &self,
         disk: &dyn LogDisk,
@@ -129,11 +135,16 @@ impl LocalLog {
     pub(crate) fn retire(&self, number: u32) -> Result<(), OverlayError> {
         let Some(segment) = self.map.write().segments.remove(&number) else { return Ok(()) };
         let is_of_size = segment.size_bytes == self.config.segment_bytes;
-        if is_of_size && self.pool.len() < KEPT_MAX && has_plenty(&*self.disk) {
+        if is_of_size && (self.pool.len() as u64) < self.pool_max() {
             self.pool.put(segment);
             return Ok(());
         }
         self.remove_segment(number)
+    }
+
+    /// Most segments that are kept: none where the file system is short of room.
+    pub(crate) fn pool_max(&self) -> u64 {
+        if has_plenty(&*self.disk) { kept_max(&self.config) } else { 0 }
     }
 
     /// Gives back what is kept, to the file system.
@@ -144,16 +155,21 @@ impl LocalLog {
         Ok(())
     }
 
-    /// Gives back what is kept when nobody needs it, or somebody else does.
-    pub(crate) fn ease(&self) -> Result<(), OverlayError> {
-        let is_idle = {
-            let state = self.pool.0.lock();
-            !state.segments.is_empty() && state.used.elapsed() >= IDLE
-        };
-        if is_idle || self.pool.len() > 0 && !has_plenty(&*self.disk) {
-            self.drain_pool()?;
+    /// Starts writing what is old, writes a checkpoint that is late, and gives dead segments back when nobody needs them, or somebody
+    /// else does.
+    pub(crate) fn ease(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
+        let now = Instant::now();
+        self.start_writeback(now);
+        let is_idle = now.duration_since(self.pool.0.lock().used) >= IDLE;
+        let is_wanted = is_idle || !has_plenty(&*self.disk);
+        if self.is_failed() || !is_wanted && !self.is_checkpoint_late(now) {
+            return Ok(());
         }
-        Ok(())
+        let _turn = self.keep_turn.lock();
+        if self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
+            self.checkpoint_in_turn(volume, epoch)?;
+        }
+        if is_wanted { self.drain_pool() } else { Ok(()) }
     }
 
     pub(crate) fn remove_segment(&self, number: u32) -> Result<(), OverlayError> {
@@ -169,10 +185,10 @@ pub(crate) fn keep_some(
     config: &LogConfig,
     dead: Vec<Arc<Segment>>,
 ) -> Result<Pool, OverlayError> {
-    let is_plenty = has_plenty(disk);
+    let most = if has_plenty(disk) { kept_max(config) } else { 0 };
     let mut kept = Vec::new();
     for segment in dead {
-        if is_plenty && segment.size_bytes == config.segment_bytes && kept.len() < KEPT_MAX {
+        if segment.size_bytes == config.segment_bytes && (kept.len() as u64) < most {
             kept.push(segment);
             continue;
         }
@@ -181,6 +197,12 @@ pub(crate) fn keep_some(
         removed.map_err(|error| OverlayError::io(format!("remove {name}"), error))?;
     }
     Ok(Pool::new(kept))
+}
+
+/// Most segments that are kept while nobody else needs the room.
+fn kept_max(config: &LogConfig) -> u64 {
+    let by_quota = config.quota_bytes / QUOTA_SHARE / config.segment_bytes;
+    (limits::KEPT_BYTES_MAX / config.segment_bytes).min(by_quota).max(KEPT_MIN)
 }
 
 /// Returns whether nobody else on the file system is in need of room.
@@ -214,13 +236,15 @@ fn create_segment(
         disk.remove(&name)?;
         return Err(error);
     }
-    Ok(Arc::new(Segment::new(number, salt, file, size_bytes)))
+    Ok(Arc::new(Segment::empty(number, salt, file, size_bytes)))
 }
 
-/// Begins a new life of a dead segment's file: when this returns, it outlives a power failure.
+/// Begins a new life of a dead segment's file. Its name outlives a power failure then, its header
+/// with the first records that are synced: a sync of the file would write the life before, too,
+/// which nobody will read.
 ///
-/// The header goes first. Until the name has followed it the two differ, and who opens the log
-/// then removes the file; the records of the life before have another salt than the header.
+/// Where name and header differ after a crash, who opens the log removes the file: nothing of it was
+/// promised. The records of the life before have another salt than the header.
 fn recycle(
     disk: &dyn LogDisk,
     log_id: [u8; 16],
@@ -233,7 +257,6 @@ fn recycle(
     let written = dead
         .file
         .write_all_at(&mut [IoSlice::new(&header)], 0)
-        .and_then(|()| dead.file.sync())
         .and_then(|()| disk.rename(&before, &name));
     if let Err(error) = written {
         disk.remove(&before)?;
@@ -243,6 +266,8 @@ fn recycle(
         disk.remove(&name)?;
         return Err(error);
     }
+    // A process that found it has opened it for a scan, which reads on.
+    dead.file.read_no_more();
     Ok(Arc::new(dead.again(number, salt)))
 }
 
@@ -253,7 +278,6 @@ fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use acstor_testkit::Fault;
-    use acstor_types::DiskId;
 
     use super::*;
     use crate::durability::Durability;
@@ -353,7 +377,7 @@ mod tests {
         let disk = MemoryDisk::new(64 << 20);
         let log = new_log(&disk);
         kill_segments(&log, 7);
-        assert_eq!(log.pool.len(), KEPT_MAX);
+        assert_eq!(log.pool.len() as u64, KEPT_MIN);
         let files = |disk: &MemoryDisk| {
             let names = disk.list().unwrap();
             names.iter().filter(|name| Segment::number_of(name).is_some()).count() as u64
@@ -371,19 +395,51 @@ mod tests {
         }
     }
 
+    /// A replay syncs at its end: what it has dropped by then must not keep its space until then.
+    #[test]
+    fn replay_that_is_longer_than_the_quota_takes_no_more_than_that() {
+        let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+        let log = create_log(&disk, CONFIG, regions()).unwrap();
+        for number in 0..400 {
+            log.make_room_unsaved().unwrap();
+            log.restore(number % 8 * 16, &[1; 8192]).unwrap();
+        }
+        let held = log.head.lock().unsynced.len() as u64;
+        assert!(held < log.segments_max(), "{held} segments are held");
+        assert!(log.pool.recycled() > 10, "{} are written again", log.pool.recycled());
+    }
+
     #[test]
     fn kept_segments_are_given_back_when_room_is_short() {
         let disk = MemoryDisk::new(1 << 20);
         let log = new_log(&disk);
         kill_segments(&log, 3);
         assert!(log.pool.len() >= 3);
-        log.ease().unwrap();
+        log.ease(VOLUME, 1).unwrap();
         assert!(log.pool.len() >= 3, "nobody is in need");
         disk.create("of somebody else", 700 << 10).unwrap();
-        log.ease().unwrap();
+        log.ease(VOLUME, 1).unwrap();
         assert_eq!(log.pool.len(), 0);
         let free = disk.space().unwrap().free_bytes;
         assert!(free >= 3 * CONFIG.segment_bytes, "{free}");
+    }
+
+    #[test]
+    fn dead_segments_are_given_back_when_room_is_short() {
+        let disk = MemoryDisk::new(1 << 20);
+        let log = new_log(&disk);
+        for _ in 0..24 {
+            log.write(0, &[1; 8192]).unwrap();
+        }
+        let dead = log.dead_segments() as u64;
+        log.ease(VOLUME, 1).unwrap();
+        assert_eq!(log.dead_segments() as u64, dead, "nobody is in need");
+        disk.create("of somebody else", 700 << 10).unwrap();
+        let before = disk.space().unwrap().free_bytes;
+        log.ease(VOLUME, 1).unwrap();
+        assert_eq!((log.dead_segments(), log.pool.len()), (0, 0));
+        let freed = disk.space().unwrap().free_bytes - before;
+        assert!(dead >= 2 && freed >= dead * CONFIG.segment_bytes, "{freed} of {dead} segments");
     }
 
     /// A crash between the new header and the new name leaves a file that is nothing.

@@ -20,20 +20,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acstor_types::DiskId;
 use bytes::Bytes;
-use hashbrown::HashMap;
 
-use crate::cadence::Pace;
-use crate::durability::DurabilityClass;
-use crate::extent_map::{Extent, Place};
+use crate::cadence::{Pace, deadline};
+use crate::checked_read::CheckedReader;
 use crate::limits;
 use crate::log::LocalLog;
-use crate::map_state::{MapState, Stream};
-use crate::origin_log::{LogObjectInfo, ObjectBody, log_key, log_object_info};
+use crate::map_state::Stream;
+use crate::origin_log::{LogObjectInfo, log_key, log_object_info};
+use crate::push_batch::{Batch, BatchObject, record_bytes};
 use crate::record::SECTOR;
 use crate::seal::{digest_of, first_free, object_at, open_batches};
-use crate::segment::Segment;
 use crate::{OriginSink, OverlayError};
 
+/// For how long reads of a batch have failed when it goes on without what they were to read: a device
+/// that fails for a moment costs a moment, and no data.
+const UNREADABLE_TIME: Duration = Duration::from_secs(5);
 /// Ranges that a cut looks up per turn of the lock.
 const RESOLVE_STEP: usize = 1024;
 
@@ -50,6 +51,8 @@ pub(crate) struct Wanted {
     pub is_whole: bool,
     /// The batch under way has sent its share of this time; nobody waits for it.
     pub is_paced: bool,
+    /// Writers are held back: as much is sent at a time as an object takes.
+    pub is_hurried: bool,
 }
 
 /// A push of one volume that is under way, and where the next one goes.
@@ -78,23 +81,12 @@ pub(crate) struct Pusher {
     through: Vec<u64>,
     /// An object is closed when it has that many bytes; at most what the format allows.
     pub(crate) object_bytes: usize,
+    /// For how long reads of a batch have failed when it goes on without what they were to read.
+    pub(crate) unreadable_time: Duration,
     pub(crate) stored_bytes: u64,
     pub(crate) stored_objects: u64,
-}
-
-/// One cut on its way.
-struct Batch {
-    /// `None`: regions have changed since, so it counts for no group and may overlap any.
-    groups: Option<u32>,
-    through: u64,
-    extents: Vec<Extent>,
-    segments: HashMap<u32, Arc<Segment>>,
-    /// First extent that is not in an object yet, and how many of its sectors are.
-    position: (usize, u64),
-    /// The object that must go into the next slot, whatever happens.
-    object: Option<(Vec<Bytes>, bool)>,
-    /// When the next object is to be sent, if nobody waits for it.
-    pace: Option<Pace>,
+    /// Bytes of the batches' content that were stored, before compression.
+    pub(crate) sent_bytes: u64,
 }
 
 /// Why a push stopped.
@@ -140,9 +132,16 @@ impl Pusher {
             was_asked: false,
             through: vec![0; groups],
             object_bytes: limits::LOG_OBJECT_BYTES_MAX,
+            unreadable_time: UNREADABLE_TIME,
             stored_bytes: 0,
             stored_objects: 0,
+            sent_bytes: 0,
         }
+    }
+
+    /// Bytes of the batches under way that are in no object yet.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        [&self.main, &self.aside].into_iter().flatten().map(|batch| batch.left).sum()
     }
 
     /// Takes over that regions have changed.
@@ -235,14 +234,14 @@ impl Pusher {
         let groups = self.batch(stream).as_ref().and_then(|batch| batch.groups);
         let is_asked = wanted.asked & groups.unwrap_or(u32::MAX) != 0;
         let before = self.stored_bytes;
-        self.step_of(log, stream)?;
+        self.step_of(log, stream, wanted)?;
         Ok(if is_asked { 0 } else { self.stored_bytes - before })
     }
 
     /// Chooses the batch that goes on. Who waits overtakes a batch of other groups at the end of an
     /// object; after that, one object of the other goes, so that neither starves.
     fn choose(&mut self, log: &LocalLog, wanted: Wanted) -> Option<Stream> {
-        let Wanted { asked, due, is_held, is_whole, is_paced } = wanted;
+        let Wanted { asked, due, is_held, is_whole, is_paced, .. } = wanted;
         let due = if is_held { 0 } else { due };
         if self.is_aside_owed && self.aside.is_none() {
             // Nobody knows of which groups it is: it is of all now.
@@ -304,13 +303,26 @@ impl Pusher {
             return None;
         }
         while !log.map.write().resolve_some(stream, RESOLVE_STEP) {}
-        let (extents, segments) = log.map.write().take_resolved(stream);
-        let pace = deadline.map(|deadline| {
-            let bytes = extents.iter().map(record_bytes).sum();
-            Pace::until(Instant::now(), deadline, bytes)
-        });
+        let (mut extents, segments) = log.map.write().take_resolved(stream);
+        extents.sort_unstable_by_key(|extent| extent.start);
+        let left = extents.iter().map(record_bytes).sum();
+        let pace = deadline.map(|deadline| Pace::until(Instant::now(), deadline, left));
         let (groups, position, object) = (Some(groups), (0, 0), None);
-        let batch = Batch { groups, through, extents, segments, position, object, pace };
+        let (reader, failures, failing_since) = (CheckedReader::default(), 0, None);
+        let batch = Batch {
+            groups,
+            through,
+            extents,
+            segments,
+            position,
+            object,
+            pace,
+            left,
+            reader,
+            failures,
+            failing_since,
+            left_out: Vec::new(),
+        };
         *self.batch(stream) = Some(batch);
         Some(stream)
     }
@@ -322,17 +334,21 @@ impl Pusher {
         }
     }
 
-    fn step_of(&mut self, log: &LocalLog, stream: Stream) -> Result<(), PushError> {
-        let object_bytes_max = self.object_bytes;
+    fn step_of(&mut self, log: &LocalLog, stream: Stream, wanted: Wanted) -> Result<(), PushError> {
+        let (object_bytes_max, unreadable_time) = (self.object_bytes, self.unreadable_time);
+        let is_hurried = wanted.is_hurried;
         let (volume, epoch, sequence) = (self.volume, self.epoch, self.find_next()?);
         let Some(batch) = self.batch(stream) else { return Ok(()) };
         // An origin that is ahead of a host which lost power would not be a prefix of anything.
         log.sync(batch.through).map_err(|error| PushError::Local(error.to_string()))?;
-        let (parts, is_last) = match batch.object.take() {
+        let object = match batch.object.take() {
             Some(object) => object,
             None => {
-                let object_bytes = batch.pace.map_or(object_bytes_max, |pace| pace.object_bytes());
-                let (body, is_last) = batch.next_body(object_bytes.min(object_bytes_max))?;
+                let pace = batch.pace.filter(|_| !is_hurried);
+                let object_bytes = pace.map_or(object_bytes_max, |pace| pace.object_bytes());
+                let (left, left_out) = (batch.left, batch.left_out.len());
+                let object_bytes = object_bytes.min(object_bytes_max);
+                let (body, is_last) = batch.next_body(object_bytes, unreadable_time)?;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 let info = LogObjectInfo {
                     volume,
@@ -347,23 +363,36 @@ impl Pusher {
                     created_ms: now.as_millis() as u64,
                     body_bytes: 0,
                 };
-                (body.finish(&info), is_last)
+                let skipped = batch.left_out[left_out..].iter().map(|(from, to)| to - from);
+                let taken = left - batch.left;
+                let content_bytes = taken.saturating_sub(skipped.sum::<u64>() * SECTOR);
+                BatchObject { parts: body.finish(&info), is_last, content_bytes }
             }
         };
-        if let Err(error) = self.put(&parts) {
+        if let Err(error) = self.put(&object) {
             if self.next.is_none() {
                 // What is there now decides what must be cut.
                 self.abandon(log);
             } else if let Some(batch) = self.batch(stream) {
-                batch.object = Some((parts, is_last));
+                batch.object = Some(object);
             }
             return Err(error);
         }
         if stream == Stream::Main {
             self.was_aside = false;
         }
-        if is_last && let Some(batch) = self.batch(stream).take() {
-            log.map.write().finish_cut(stream);
+        if object.is_last
+            && let Some(batch) = self.batch(stream).take()
+        {
+            let done = {
+                let mut map = log.map.write();
+                let done = map.finish_cut(stream);
+                if !batch.left_out.is_empty() {
+                    map.undeliver(&batch.left_out, Instant::now());
+                }
+                done
+            };
+            drop(done);
             self.was_aside = stream == Stream::Aside;
             self.covered(stream, batch.groups.unwrap_or(0), batch.through);
         }
@@ -386,7 +415,8 @@ impl Pusher {
         }
     }
 
-    fn put(&mut self, parts: &[Bytes]) -> Result<(), PushError> {
+    fn put(&mut self, object: &BatchObject) -> Result<(), PushError> {
+        let parts = &object.parts[..];
         let slot = self.find_next()?;
         let key = log_key(self.volume, self.epoch, slot);
         if !self.sink.put_if_absent(&key, parts).map_err(OverlayError::from)? {
@@ -396,6 +426,7 @@ impl Pusher {
         self.next = Some(slot + 1);
         self.stored_objects += 1;
         self.stored_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.sent_bytes += object.content_bytes;
         Ok(())
     }
 
@@ -425,117 +456,6 @@ impl Pusher {
     }
 }
 
-impl Batch {
-    /// Returns the next object's records, and whether they are the last.
-    fn next_body(&mut self, object_bytes: usize) -> Result<(ObjectBody, bool), OverlayError> {
-        let mut body = ObjectBody::default();
-        // A long run in an object that is to be small is several records.
-        let record_bytes_max =
-            object_bytes.clamp(limits::LOG_RECORD_BYTES_MAX / 16, limits::LOG_RECORD_BYTES_MAX);
-        let mut run = Vec::new();
-        while let Some(extent) = self.extents.get(self.position.0).copied() {
-            if body.is_full(object_bytes) {
-                return Ok((body, false));
-            }
-            let start = extent.start + self.position.1;
-            if extent.place == Place::Zero {
-                body.push_zeroes(start * SECTOR, (extent.end - start) * SECTOR);
-                self.position = (self.position.0 + 1, 0);
-                self.note(record_bytes(&extent));
-                continue;
-            }
-            self.fill_run(start, record_bytes_max, &mut run)?;
-            body.push_data(start * SECTOR, &run);
-            self.note(run.len() as u64);
-        }
-        Ok((body, true))
-    }
-
-    fn note(&mut self, bytes: u64) {
-        if let Some(pace) = &mut self.pace {
-            pace.note(bytes);
-        }
-    }
-
-    /// Collects content that is contiguous on the disk, as much as one record takes.
-    fn fill_run(
-        &mut self,
-        start: u64,
-        bytes_max: usize,
-        run: &mut Vec<u8>,
-    ) -> Result<(), OverlayError> {
-        run.clear();
-        let mut end = start;
-        while let Some(extent) = self.extents.get(self.position.0) {
-            let from = extent.start + self.position.1;
-            let room = (bytes_max - run.len()) as u64 / SECTOR;
-            if from != end || extent.place == Place::Zero || room == 0 {
-                break;
-            }
-            let to = extent.end.min(from + room);
-            let at = run.len();
-            run.resize(at + ((to - from) * SECTOR) as usize, 0);
-            LocalLog::read_extent(&self.segments, &extent.clip(from, to), &mut run[at..])
-                .map_err(|error| OverlayError::io("read the local log", error))?;
-            end = to;
-            self.position = if to == extent.end {
-                (self.position.0 + 1, 0)
-            } else {
-                (self.position.0, to - extent.start)
-            };
-        }
-        Ok(())
-    }
-}
-
-/// Until when what is dirty of groups is to be on the origin; `None`: at once.
-fn deadline(map: &MapState, is_chosen: impl Fn(u8) -> bool) -> Option<Instant> {
-    let groups = map.regions.groups().iter().zip(&map.dirty).enumerate();
-    let dirty =
-        groups.filter(|(number, (_, dirty))| is_chosen(*number as u8) && !dirty.ranges.is_empty());
-    let deadlines = dirty.map(|(_, (group, dirty))| match group.class {
-        DurabilityClass::WriteBack => dirty.oldest.map(|oldest| oldest + group.period),
-        _ => None,
-    });
-    deadlines.min().flatten()
-}
-
-/// What an extent counts in a batch that is spread over time.
-fn record_bytes(extent: &Extent) -> u64 {
-    match extent.place {
-        Place::Zero => SECTOR,
-        Place::Log { .. } => extent.bytes(),
-    }
-}
-
 fn fenced(slot: u64) -> PushError {
     PushError::Fenced(format!("slot {slot:016x} of the volume's log is not ours"))
-}
-
-/// Grants bytes at a rate, in bursts of a second.
-#[derive(Debug)]
-pub(crate) struct PushRate {
-    bytes_per_s: Option<u64>,
-    /// The bucket is empty until then.
-    free_at: Option<Instant>,
-}
-
-impl PushRate {
-    pub(crate) fn new(bytes_per_s: Option<u64>) -> PushRate {
-        PushRate { bytes_per_s, free_at: None }
-    }
-
-    /// Counts bytes that were stored at `now`.
-    pub(crate) fn note(&mut self, bytes: u64, now: Instant) {
-        if let Some(rate) = self.bytes_per_s {
-            let cost = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-            let from = self.free_at.map_or(now, |at| at.max(now));
-            self.free_at = Some(from + cost);
-        }
-    }
-
-    /// How long the next object must wait.
-    pub(crate) fn wait(&self, now: Instant) -> Duration {
-        self.free_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
-    }
 }

@@ -53,7 +53,7 @@ fn config() -> VolumeConfig {
         reserve_bytes: 0,
         segment_bytes: 1 << 20,
         push_rate: None,
-        origin_deadline: Duration::from_secs(30),
+        io_timeout: None,
         chunk_size: ChunkSize::DEFAULT,
     }
 }
@@ -83,7 +83,7 @@ impl Host {
     fn write(&self, offset: u64, byte: u8) -> Option<DeviceFuture<()>> {
         let content = Bytes::from((0..=255).chain(0..=255).map(|n| n ^ byte).collect::<Vec<u8>>());
         match self.core.write(Change::Data(offset, content), false) {
-            Done::Later(future) => Some(future),
+            Done::Later(future) | Done::Applied(future) => Some(future),
             Done::Now(outcome) => {
                 outcome.unwrap();
                 None
@@ -357,7 +357,7 @@ impl OriginSink for WritingOrigin {
             *left -= 1;
             if *left == 0 {
                 let content = Bytes::from(vec![7; 512]);
-                if let Done::Later(waiter) = core.write(Change::Data(THROUGH, content), false) {
+                if let Done::Applied(waiter) = core.write(Change::Data(THROUGH, content), false) {
                     self.waiters.lock().push(waiter);
                 }
                 *device = None;
@@ -467,7 +467,7 @@ fn origin_that_is_slow_is_waited_for_as_long_as_it_stores() {
     let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let config = VolumeConfig {
         directory: directory.path().join("volume"),
-        origin_deadline: Duration::from_secs(1),
+        io_timeout: Some(Duration::from_secs(1)),
         push_rate: Some(1),
         ..config()
     };
@@ -479,7 +479,7 @@ fn origin_that_is_slow_is_waited_for_as_long_as_it_stores() {
         .map(|number| {
             let content = Bytes::from(vec![number as u8 + 1; 512]);
             match volume.write(THROUGH + number * 4096, content, false) {
-                Done::Later(future) => future,
+                Done::Later(future) | Done::Applied(future) => future,
                 Done::Now(outcome) => panic!("not yet: {outcome:?}"),
             }
         })

@@ -12,6 +12,19 @@ use crate::{DeviceErrorKind, OverlayError, limits};
 
 /// Batches that are pushed ahead of a moment of all groups, at most.
 const ROUNDS_AHEAD: u32 = 4;
+/// Times that what was written meanwhile is pushed before a release, at most.
+const ROUNDS_BEFORE_RELEASE: u32 = 16;
+/// What a release may have to push, requests waiting for it: 34 ms at 1 Gbit/s.
+const RELEASE_BYTES: u64 = 4 << 20;
+/// What the next owner may have to read of the log before it serves.
+const REPLAY_BYTES: u64 = 8 << 20;
+/// Objects of the log that it may have to read.
+const REPLAY_OBJECTS: u64 = 128;
+/// Attempts in a row at one object, and the pause after the first of them, which doubles.
+const ATTEMPTS_MAX: u32 = 4;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a guest is held back for a release that does not come.
+const CONVERGE_TIME: Duration = Duration::from_secs(60);
 
 impl Core {
     /// What must be pushed now, and when to look again.
@@ -24,7 +37,9 @@ impl Core {
             if let Some(oldest) = map.dirty[number].oldest {
                 // What is left of a write that nobody waits for any more goes at once, too.
                 let after = match group.class {
-                    DurabilityClass::WriteBack => self.cadence.cut_after(group.period),
+                    DurabilityClass::WriteBack if !self.hold_back.is_holding() => {
+                        self.cadence.cut_after(group.period)
+                    }
                     _ => Duration::ZERO,
                 };
                 let at = oldest + after;
@@ -56,12 +71,21 @@ impl Core {
         }
         let mut pusher = self.pusher.lock();
         let before = (pusher.stored_bytes, pusher.stored_objects);
+        let sent = pusher.sent_bytes;
+        let wanted = Wanted { is_hurried: self.hold_back.is_holding(), ..wanted };
+        self.hold_back.begin(Instant::now());
         let result = pusher.step(&self.log, wanted);
+        let taken = result.is_ok().then(|| pusher.sent_bytes - sent);
+        self.hold_back.end(Instant::now(), taken);
         let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
         self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
+        self.note_pushed(&pusher);
+        if self.hold_back.is_holding() || bytes > 0 {
+            self.look_at_load();
+        }
         if bytes > 0 {
-            *self.progress.lock() = Instant::now();
+            self.origin_wait.stored();
         }
         if result.is_ok() {
             self.answer_waiters(&pusher);
@@ -69,12 +93,13 @@ impl Core {
         result
     }
 
-    /// Pushes everything that was acknowledged before the call, as it is at one moment.
+    /// Pushes everything that was acknowledged before the call, as it is at one moment; returns the
+    /// last object of it, with which the origin holds no batch in part.
     ///
     /// A moment of all groups is one batch, and a write that goes through would wait for all of
     /// it. What others have written is therefore pushed ahead, in batches that it overtakes, until
     /// little is left for the moment itself (as a live migration copies memory ahead).
-    pub(crate) fn push_all(&self) -> Result<(), OverlayError> {
+    pub(crate) fn push_all(&self) -> Result<u64, OverlayError> {
         self.settle_partitions()?;
         for _ in 0..ROUNDS_AHEAD {
             if !self.is_much_left() {
@@ -82,19 +107,51 @@ impl Core {
             }
             self.push_until(self.log.appended(), write_back_groups, false)?;
         }
-        self.push_until(self.log.appended(), Core::pushed_groups, true)
+        let last = self.push_until(self.log.appended(), Core::pushed_groups, true)?;
+        self.check_delivered()?;
+        Ok(last)
+    }
+
+    /// Pushes, while requests go on, until what is left is pushed in a moment. A guest that writes as
+    /// fast as the origin takes it is held back for that, for a time.
+    pub(crate) fn push_ahead(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        for round in 0..ROUNDS_BEFORE_RELEASE {
+            if self.bytes_to_push() <= RELEASE_BYTES {
+                break;
+            }
+            if round > 0 {
+                self.hold_back.converge(Some(Instant::now() + CONVERGE_TIME));
+                self.look_at_load();
+            }
+            self.push_until(self.log.appended(), Core::pushed_groups, false)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that a push of everything has to send, those of a batch under way included: it begins
+    /// while somebody sends an object, and only a look between two objects sees all of it.
+    pub(crate) fn bytes_to_push(&self) -> u64 {
+        let pusher = self.pusher.lock();
+        pusher.left_bytes() + self.log.map.read().uncut_bytes()
+    }
+
+    /// Whether another host would read for more than a moment what lies over the manifest.
+    pub(crate) fn is_origin_log_long(&self) -> bool {
+        self.origin_log_bytes.load(Ordering::Relaxed) > REPLAY_BYTES
+            || self.origin_log_objects.load(Ordering::Relaxed) > REPLAY_OBJECTS
     }
 
     /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
     pub(crate) fn push_groups(&self) -> Result<(), OverlayError> {
         self.settle_partitions()?;
-        self.push_until(self.log.appended(), Core::pushed_groups, false)
+        self.push_until(self.log.appended(), Core::pushed_groups, false).map(drop)
     }
 
     /// Ends the batch that is under way, if any.
     pub(crate) fn finish_push(&self) -> Result<(), OverlayError> {
         self.settle_partitions()?;
-        self.push_until(0, |_| 0, false)
+        self.push_until(0, |_| 0, false).map(drop)
     }
 
     /// Returns whether a moment of all groups would be so large that somebody has to wait for it.
@@ -103,13 +160,14 @@ impl Core {
             && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
     }
 
-    /// Pushes until groups are on the origin up to `target`, and no batch is there in part.
+    /// Pushes until groups are on the origin up to `target`, and no batch is there in part; returns
+    /// the last slot of then, since the push thread may begin another batch at once.
     fn push_until(
         &self,
         target: u64,
         groups: impl Fn(&RegionMap) -> u32,
         is_whole: bool,
-    ) -> Result<(), OverlayError> {
+    ) -> Result<u64, OverlayError> {
         let mut failures = 0;
         loop {
             self.check_open()?;
@@ -118,8 +176,11 @@ impl Core {
                 let pusher = self.pusher.lock();
                 let mut wanted = (0..32_u8).filter(|group| asked & 1 << group != 0);
                 let is_there = wanted.all(|group| pusher.through(group) >= target);
-                if is_there && pusher.last().is_some() && pusher.is_settled() {
-                    return Ok(());
+                if is_there
+                    && pusher.is_settled()
+                    && let Some(last) = pusher.last()
+                {
+                    return Ok(last);
                 }
                 asked |= pusher.groups_under_way();
             }
@@ -134,10 +195,11 @@ impl Core {
                 }
                 Err(_) if self.are_partitions_unknown() => self.settle_partitions()?,
                 Err(error) => {
-                    failures += 1;
-                    if failures > 2 {
+                    if failures == ATTEMPTS_MAX - 1 {
                         return Err(self.push_failed(error));
                     }
+                    self.wait_for_close(Instant::now() + ATTEMPT_PAUSE * 2_u32.pow(failures));
+                    failures += 1;
                 }
             }
         }

@@ -1,19 +1,25 @@
 //! Giving space back: what is alive in a mostly dead segment is copied to the head, and the
 //! segment is removed once a checkpoint no longer needs it.
 
+use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use acstor_types::DiskId;
 
-use crate::OverlayError;
 use crate::extent_map::{Extent, Place};
 use crate::log::{AppendError, LocalLog};
-use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
+use crate::pool::DEAD_MIN;
+use crate::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
 use crate::segment::Segment;
+use crate::{OverlayError, limits};
 
 /// Share of a segment that may be alive for it to be worth copying, per cent.
 const LIVE_PERCENT_EAGER: u64 = 50;
 const LIVE_PERCENT_URGENT: u64 = 90;
+/// Time after which less is worth a checkpoint; what is older than half of it is on its way to the
+/// disk.
+const LATE: Duration = Duration::from_secs(10);
 
 impl LocalLog {
     /// Does what keeps the log short: a spare segment, a checkpoint when `checkpoint_bytes` were
@@ -25,23 +31,57 @@ impl LocalLog {
         checkpoint_bytes: u64,
     ) -> Result<(), OverlayError> {
         self.prepare_spare().map_err(append_error)?;
-        self.start_writeback();
         let _turn = self.keep_turn.lock();
-        let mut is_due = self.head.lock().since_checkpoint >= checkpoint_bytes;
-        while self.is_mostly_dead() && self.reclaim_one(LIVE_PERCENT_EAGER)? {
-            is_due = true;
-        }
-        is_due |= self.dead_segments() >= 2;
-        if is_due {
+        while self.is_mostly_dead() && self.reclaim_one(LIVE_PERCENT_EAGER)? {}
+        if self.is_checkpoint_due(checkpoint_bytes) {
             self.checkpoint_in_turn(volume, epoch)?;
         }
         Ok(())
     }
 
-    /// Frees segments for a writer that found no room; false when there is nothing to free.
+    /// Returns whether as much was appended as pays for a checkpoint, or segments are dead that are
+    /// worth one.
+    fn is_checkpoint_due(&self, checkpoint_bytes: u64) -> bool {
+        let (appended, last) = {
+            let head = self.head.lock();
+            (head.since_checkpoint, head.checkpoint_bytes)
+        };
+        let apart = (last * limits::CHECKPOINT_SHARE).min(limits::CHECKPOINT_APART_MAX);
+        appended >= checkpoint_bytes.max(apart) || self.dead_segments() as u64 >= self.dead_max()
+    }
+
+    /// Returns whether much of a recovery is a scan of what was written some time ago: a checkpoint
+    /// syncs little more then, and none of it was overwritten quickly.
+    pub(crate) fn is_checkpoint_late(&self, now: Instant) -> bool {
+        let (appended, last, at) = {
+            let head = self.head.lock();
+            (head.since_checkpoint, head.checkpoint_bytes, head.checkpoint_at)
+        };
+        let apart = (last * limits::CHECKPOINT_SHARE).min(limits::CHECKPOINT_APART_MAX);
+        let late_bytes = limits::CHECKPOINT_LATE_BYTES.min(self.config.segment_bytes * 4);
+        appended >= late_bytes.max(apart) && now.duration_since(at) >= LATE
+    }
+
+    /// Most dead segments before a checkpoint takes them out: as many as the pool has room for. Fewer
+    /// where the quota comes near, or the file system, since a writer would wait for them.
+    fn dead_max(&self) -> u64 {
+        let in_use = self.map.read().segments.len() as u64 + self.pool.len() as u64;
+        let room = self.segments_max().saturating_sub(in_use) / 2;
+        room.min(self.pool_max()).max(DEAD_MIN)
+    }
+
+    /// Lets another one have the directory, once nobody frees anything in it; who is to, later, does not.
+    pub(crate) fn close(&self) {
+        let _turn = self.keep_turn.lock();
+        self.head.lock().is_closed = true;
+        self.disk.unlock();
+    }
+
+    /// Frees segments for a writer that found no room; false when there is nothing to free. In a log
+    /// that was closed meanwhile nothing is done: the writer finds that out when it tries again.
     pub(crate) fn make_room(&self, volume: DiskId, epoch: u32) -> Result<bool, OverlayError> {
         let _turn = self.keep_turn.lock();
-        if self.has_room() {
+        if self.head.lock().is_closed || self.has_room() {
             return Ok(true);
         }
         self.give_spare_back()?;
@@ -68,16 +108,20 @@ impl LocalLog {
             }
             let head = self.head.lock().segment.number;
             let is_dead = |s: &&Arc<Segment>| s.number < head && s.live() == 0;
-            let dead: Vec<_> =
+            let dead: Vec<u32> =
                 self.map.read().segments.values().filter(is_dead).map(|s| s.number).collect();
+            // Nothing of them is to be synced; who waits for that holds their space.
+            self.head.lock().unsynced.retain(|segment| !dead.contains(&segment.number));
             dead.into_iter().try_for_each(|number| self.retire(number))?;
         }
         Ok(())
     }
 
-    /// A log may be twice as long as what is alive in it, and four segments.
+    /// A log may be twice as long as what is alive in it, and four segments. What is dead altogether
+    /// needs no copying.
     fn is_mostly_dead(&self) -> bool {
         let (segments, live) = self.segments_and_live();
+        let segments = segments.saturating_sub(self.dead_segments() as u64);
         segments * self.config.segment_bytes > 2 * live + 4 * self.config.segment_bytes
     }
 
@@ -93,7 +137,7 @@ impl LocalLog {
         self.remove_segment(spare.number)
     }
 
-    fn dead_segments(&self) -> usize {
+    pub(crate) fn dead_segments(&self) -> usize {
         let head = self.head.lock().segment.number;
         let map = self.map.read();
         map.segments.values().filter(|s| s.number < head && s.live() == 0).count()
@@ -128,7 +172,7 @@ impl LocalLog {
         let mut offset = RECORDS_OFFSET;
         let mut bytes = [0; HEADER_LEN];
         while offset + HEADER_LEN as u64 <= segment.size_bytes && segment.live() > 0 {
-            segment.file.read_exact_at(&mut bytes, offset).map_err(io)?;
+            segment.read_raw(offset, &mut bytes).map_err(io)?;
             let record = RecordHeader::parse(&bytes).filter(|r| r.salt == segment.salt);
             let Some(record) = record else { break };
             offset += HEADER_LEN as u64;
@@ -161,18 +205,17 @@ impl LocalLog {
             return Ok(());
         }
         let mut payload = vec![0; record.payload_len() as usize];
-        let read = segment.file.read_exact_at(&mut payload, offset);
-        read.map_err(|error| OverlayError::io("read a segment of the local log", error))?;
-        if crc32fast::hash(&payload) != record.payload_crc {
-            return Err(damaged(segment, offset));
-        }
+        segment.read_checked(offset, &mut payload).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => damaged(segment, offset),
+            _ => OverlayError::io("read a segment of the local log", error),
+        })?;
         // Writers wait while one record is copied, and no longer.
         let mut head = self.head.lock();
         for extent in live() {
             let (from, to) = (extent.start - start, extent.end - start);
             let part = &payload[(from * SECTOR) as usize..(to * SECTOR) as usize];
-            self.append(&mut head, RecordKind::Data, true, extent.start, to - from, part)
-                .map_err(append_error)?;
+            let copy = NewRecord::data(true, extent.start, part);
+            self.append(&mut head, &copy).map_err(append_error)?;
         }
         Ok(())
     }
@@ -189,6 +232,8 @@ pub(crate) fn append_error(error: AppendError) -> OverlayError {
     match error {
         AppendError::NoSpace => OverlayError::NoSpace("the local log of a volume".into()),
         AppendError::Io(source) => OverlayError::io("write the local log", source),
-        AppendError::Failed | AppendError::Frozen => OverlayError::Unavailable(error.to_string()),
+        AppendError::Failed | AppendError::Frozen | AppendError::TooManyExtents => {
+            OverlayError::Unavailable(error.to_string())
+        }
     }
 }

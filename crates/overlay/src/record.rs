@@ -90,6 +90,31 @@ pub(crate) struct RecordHeader {
     pub payload_crc: u32,
 }
 
+/// What is to be appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRecord<'a> {
+    pub kind: RecordKind,
+    pub is_copy: bool,
+    pub first_sector: u64,
+    pub sector_count: u64,
+    /// The content of data, else empty.
+    pub payload: &'a [u8],
+    pub payload_crc: u32,
+}
+
+impl<'a> NewRecord<'a> {
+    pub(crate) fn data(is_copy: bool, first_sector: u64, payload: &'a [u8]) -> NewRecord<'a> {
+        let (kind, sector_count) = (RecordKind::Data, payload.len() as u64 / SECTOR);
+        let payload_crc = crc32fast::hash(payload);
+        NewRecord { kind, is_copy, first_sector, sector_count, payload, payload_crc }
+    }
+
+    pub(crate) fn zeroes(is_copy: bool, first_sector: u64, sector_count: u64) -> NewRecord<'a> {
+        let (kind, payload, payload_crc) = (RecordKind::Zeroes, &[], 0);
+        NewRecord { kind, is_copy, first_sector, sector_count, payload, payload_crc }
+    }
+}
+
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; RECORDS_OFFSET as usize];

@@ -2,7 +2,7 @@
 //!
 //! Everything that was synced is there, and what is there is a prefix of what was written. Nothing
 //! is ever appended after a record that may be torn: the head is a new segment, and segments with
-//! records after a gap are removed.
+//! records after a gap are removed. The scan reads what the disk has, not what memory has of it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,6 +63,12 @@ pub(crate) fn open_log(
     for segment in segments.iter().filter(|segment| segment.number >= header.segment) {
         let is_first = segment.number == header.segment;
         let from = if is_first { header.offset } else { RECORDS_OFFSET };
+        // A checkpoint will refer to what the scan sees, so it must see the disk: memory may have
+        // what the process before could not write, and count it as written.
+        let sync = segment.file.sync_and_forget();
+        sync.map_err(|e| {
+            OverlayError::io(format!("sync {}", Segment::file_name(segment.number)), e)
+        })?;
         next_sequence = scan(segment, from, next_sequence, |record, place| {
             let (start, end) = (record.first_sector, record.end_sector());
             map.apply(&Extent { start, end, place });
@@ -70,9 +76,8 @@ pub(crate) fn open_log(
                 map.mark_dirty(start, end, Instant::now);
             }
         })?;
-        // What the scan saw may be in the page cache only, and a checkpoint will refer to it.
-        segment.file.sync().map_err(|e| OverlayError::io("sync a segment", e))?;
     }
+    segments.iter().for_each(|segment| segment.file.read_no_more());
     tracing::info!(
         volume = %header.volume,
         extents = map.extents.len(),

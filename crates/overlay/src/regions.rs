@@ -1,6 +1,6 @@
 //! Which part of a disk has which durability, as a write looks it up.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::durability::{Durability, DurabilityClass};
 use crate::limits;
@@ -12,6 +12,13 @@ use crate::record::SECTOR;
 pub(crate) struct Group {
     pub class: DurabilityClass,
     pub period: Duration,
+}
+
+impl Group {
+    /// Until when a write is to be on the origin, if nobody waits for that.
+    pub(crate) fn deadline(&self, written_at: Instant) -> Option<Instant> {
+        (self.class == DurabilityClass::WriteBack).then(|| written_at + self.period)
+    }
 }
 
 /// A disk cut into runs of one group each.

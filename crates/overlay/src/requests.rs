@@ -32,12 +32,41 @@ impl Change {
             Change::Zeroes(offset, len) => (*offset, *len),
         }
     }
+
+    /// Bytes that have to be pushed for it.
+    fn moved_bytes(&self) -> u64 {
+        match self {
+            Change::Data(_, data) => data.len() as u64,
+            Change::Zeroes(..) => SECTOR,
+        }
+    }
 }
 
 /// A part of a read: pieces from the log, gaps for the base.
 enum Part {
     Ready(Piece),
     Gap(u64, usize),
+}
+
+/// Why the base did not answer.
+enum BaseError {
+    /// No source answered in time: another attempt may find one.
+    Late(DeviceError),
+    Failed(DeviceError),
+}
+
+impl BaseError {
+    fn into_device(self) -> DeviceError {
+        match self {
+            BaseError::Late(error) | BaseError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<DeviceError> for BaseError {
+    fn from(error: DeviceError) -> BaseError {
+        BaseError::Failed(error)
+    }
 }
 
 impl Core {
@@ -64,54 +93,33 @@ impl Core {
         }
         let (start, end) = (offset / SECTOR, (offset + len as u64) / SECTOR);
         let mut parts = Vec::with_capacity(4);
-        let mut copies: Vec<(usize, Arc<Segment>, u64, usize)> = Vec::new();
         let mut at = start;
         let map = self.log.map.read();
         for extent in map.extents.range(start, end) {
             push_gap(&mut parts, at, extent.start);
             at = extent.end;
-            let len = extent.bytes() as usize;
-            match self.log_piece(&map.segments, &extent) {
-                Ok(Some(piece)) => parts.push(Part::Ready(piece)),
-                Ok(None) => {
-                    if let Place::Log { segment, offset } = extent.place
-                        && let Some(segment) = map.segments.get(&segment)
-                    {
-                        copies.push((parts.len(), Arc::clone(segment), offset, len));
-                        parts.push(Part::Gap(0, 0));
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+            parts.push(Part::Ready(self.log_piece(&map.segments, &extent)?));
         }
         drop(map);
         push_gap(&mut parts, at, end);
-        for (place, segment, offset, len) in copies {
-            let mut bytes = vec![0; len];
-            segment.file.read_exact_at(&mut bytes, offset).map_err(|error| {
-                let text = format!("cannot read the local log of volume {}: {error}", self.volume);
-                DeviceError::new(DeviceErrorKind::Io, text)
-            })?;
-            parts[place] = Part::Ready(Piece::Base(BaseSegment::Bytes(Bytes::from(bytes))));
-        }
         Ok(parts)
     }
 
-    /// Returns the piece for an extent, or `None` when it must be read.
+    /// Returns the piece for an extent; nothing is read.
     fn log_piece(
         &self,
         segments: &hashbrown::HashMap<u32, Arc<Segment>>,
         extent: &Extent,
-    ) -> Result<Option<Piece>, DeviceError> {
+    ) -> Result<Piece, DeviceError> {
         let len = extent.bytes() as usize;
         match extent.place {
-            Place::Zero => Ok(Some(Piece::Base(BaseSegment::Zeros(len)))),
+            Place::Zero => Ok(Piece::Base(BaseSegment::Zeros(len))),
             Place::Log { segment, offset } => {
                 let segment = segments.get(&segment).ok_or_else(|| {
                     let text = format!("segment {segment} of volume {} is lost", self.volume);
                     DeviceError::new(DeviceErrorKind::Io, text)
                 })?;
-                Ok(LogPiece::new(segment, offset, len).map(Piece::Log))
+                Ok(Piece::Log(LogPiece::new(segment, offset, len)))
             }
         }
     }
@@ -134,7 +142,23 @@ impl Core {
         Ok(TryRead::Ready(pieces))
     }
 
+    /// Reads, and waits for content that only an origin has which is away.
     pub(crate) async fn read(&self, offset: u64, len: usize) -> Result<Vec<Piece>, DeviceError> {
+        let mut waiter = None;
+        loop {
+            // Planned anew each time: what was missing may have been written meanwhile.
+            match self.read_once(offset, len).await {
+                Ok(pieces) => return Ok(pieces),
+                Err(BaseError::Failed(error)) => return Err(error),
+                Err(BaseError::Late(error)) => {
+                    tracing::debug!(volume = %self.volume, offset, len, %error, "a read waits");
+                }
+            }
+            waiter.get_or_insert_with(|| self.origin_wait.begin()).pause().await?;
+        }
+    }
+
+    async fn read_once(&self, offset: u64, len: usize) -> Result<Vec<Piece>, BaseError> {
         let parts = self.plan(offset, len)?;
         let base = self.base.load_full();
         let mut pieces = Vec::with_capacity(parts.len());
@@ -153,7 +177,9 @@ impl Core {
     pub(crate) fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, OverlayError> {
         let pieces = match self.try_read(offset, len) {
             Ok(TryRead::Ready(pieces)) => Ok(pieces),
-            Ok(TryRead::WouldWait) => self.runtime.block_on(self.read(offset, len)),
+            Ok(TryRead::WouldWait) => {
+                self.runtime.block_on(self.read_once(offset, len)).map_err(BaseError::into_device)
+            }
             Err(error) => Err(error),
         };
         copy_pieces(pieces, len)
@@ -165,7 +191,10 @@ impl Core {
         let mut pieces = Vec::new();
         let read = match try_base(base.as_deref(), offset, len, &mut pieces) {
             Ok(true) => Ok(pieces),
-            Ok(false) => self.runtime.block_on(read_base(base.as_deref(), offset, len)),
+            Ok(false) => {
+                let reading = read_base(base.as_deref(), offset, len);
+                self.runtime.block_on(reading).map_err(BaseError::into_device)
+            }
             Err(error) => Err(error),
         };
         copy_pieces(read, len)
@@ -178,11 +207,11 @@ impl Core {
             return Done::Now(checked);
         }
         match self.append(&change) {
-            Ok(sequence) => match self.appended(offset, len, sequence, fua) {
-                Some(future) => Done::Later(future),
+            Ok(sequence) => match self.appended(&change, sequence, fua) {
+                Some(future) => Done::Applied(future),
                 None => Done::Now(Ok(())),
             },
-            Err(AppendError::Frozen | AppendError::NoSpace) => {
+            Err(AppendError::Frozen | AppendError::NoSpace | AppendError::TooManyExtents) => {
                 let core = Arc::clone(self);
                 Done::Later(Box::pin(async move { core.write_later(change, fua).await }))
             }
@@ -191,6 +220,10 @@ impl Core {
     }
 
     fn append(&self, change: &Change) -> Result<u64, AppendError> {
+        // Zeros take no room, and may give some back.
+        if self.is_map_full() && matches!(change, Change::Data(..)) {
+            return Err(AppendError::TooManyExtents);
+        }
         match change {
             Change::Data(offset, data) => self.log.write(offset / SECTOR, data),
             Change::Zeroes(offset, len) => self.log.zero(offset / SECTOR, len / SECTOR),
@@ -200,36 +233,50 @@ impl Core {
     /// Returns what must be waited for before a write is acknowledged.
     fn appended(
         &self,
-        offset: u64,
-        len: u64,
+        change: &Change,
         sequence: u64,
         fua: bool,
     ) -> Option<crate::DeviceFuture<()>> {
+        let (offset, len) = change.range();
         if self.log.wants_keep.load(Ordering::Relaxed) {
             self.keep_wake.notify_all();
         }
         if self.has_partitions.load(Ordering::Relaxed) && self.is_in_table(offset, offset + len) {
             self.partitions_unknown();
         }
-        self.acknowledge(offset / SECTOR, (offset + len) / SECTOR, sequence, fua)
+        let (start, end) = (offset / SECTOR, (offset + len) / SECTOR);
+        let answer = self.acknowledge(start, end, sequence, fua);
+        let Some(delay) = self.delay(start, end, change.moved_bytes()) else { return answer };
+        Some(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            match answer {
+                Some(answer) => answer.await,
+                None => Ok(()),
+            }
+        }))
     }
 
     /// Writes once the volume is thawed and there is room.
     async fn write_later(self: Arc<Self>, change: Change, fua: bool) -> Result<(), DeviceError> {
-        let (offset, len) = change.range();
         let mut rooms = 0;
+        let mut waiter = None;
         loop {
             let mut thawed = std::pin::pin!(self.thawed.notified());
             thawed.as_mut().enable();
             self.check_writable()?;
             match self.append(&change) {
                 Ok(sequence) => {
-                    return match self.appended(offset, len, sequence, fua) {
+                    return match self.appended(&change, sequence, fua) {
                         Some(future) => future.await,
                         None => Ok(()),
                     };
                 }
                 Err(AppendError::Frozen) => thawed.await,
+                Err(AppendError::TooManyExtents) if self.is_pushed() => {
+                    // A fold is due, or waits for the origin.
+                    waiter.get_or_insert_with(|| self.origin_wait.begin()).pause().await?;
+                    self.look_at_load();
+                }
                 Err(AppendError::NoSpace) if rooms < ROOMS_MAX => {
                     rooms += 1;
                     let core = Arc::clone(&self);
@@ -372,15 +419,14 @@ fn try_base(
 }
 
 /// Returns a gap's content from wherever the base has it.
-async fn read_base(
-    base: Option<&Base>,
-    offset: u64,
-    len: usize,
-) -> Result<Vec<Piece>, DeviceError> {
+async fn read_base(base: Option<&Base>, offset: u64, len: usize) -> Result<Vec<Piece>, BaseError> {
     let mut pieces = Vec::new();
     for (offset, len) in base_steps(base, offset, len) {
         let Some(base) = base else { continue };
-        let segments = base.0.read(offset, len).await.map_err(read_error)?;
+        let segments = base.0.read(offset, len).await.map_err(|error| match error {
+            ReadError::Deadline(_) => BaseError::Late(read_error(error)),
+            _ => BaseError::Failed(read_error(error)),
+        })?;
         pieces.extend(segments.into_iter().map(Piece::Base));
     }
     pad(&mut pieces, base, offset, len);
@@ -442,7 +488,7 @@ fn read_error(error: ReadError) -> DeviceError {
 
 fn append_error(error: &AppendError) -> DeviceError {
     let kind = match error {
-        AppendError::NoSpace => DeviceErrorKind::NoSpace,
+        AppendError::NoSpace | AppendError::TooManyExtents => DeviceErrorKind::NoSpace,
         AppendError::Io(_) | AppendError::Failed | AppendError::Frozen => DeviceErrorKind::Io,
     };
     let advice = match error {

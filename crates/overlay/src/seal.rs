@@ -61,7 +61,8 @@ pub fn seal(
     Ok(Sealed { last: None, seal: slot })
 }
 
-/// Returns the first slot from `first` on that no object occupies.
+/// Returns the slot after the last one that is occupied, `first` at least. Never one in a gap: what
+/// was there has been folded and collected, and nobody reads that slot again.
 pub(crate) fn first_free(
     sink: &dyn OriginSink,
     volume: DiskId,
@@ -69,12 +70,8 @@ pub(crate) fn first_free(
     first: u64,
 ) -> Result<u64, OverlayError> {
     let keys = sink.list(&log_prefix(volume, epoch))?;
-    let taken: BTreeSet<u64> = keys.iter().filter_map(|key| sequence_of(key)).collect();
-    let mut slot = first;
-    while taken.contains(&slot) {
-        slot += 1;
-    }
-    Ok(slot)
+    let last = keys.iter().filter_map(|key| sequence_of(key)).max();
+    Ok(last.map_or(first, |last| first.max(last + 1)))
 }
 
 /// Returns what the object in a slot that is taken says of itself.
@@ -158,4 +155,29 @@ fn seal_object(volume: DiskId, epoch: u32, slot: u64) -> Vec<Bytes> {
 pub(crate) fn digest_of(parts: &[Bytes]) -> Digest {
     let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
     Digest::of_parts(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_origin::MemoryOrigin;
+
+    const VOLUME: DiskId = DiskId::from_bytes([5; 16]);
+
+    #[test]
+    fn slot_that_was_collected_is_never_the_next_one() {
+        let origin = MemoryOrigin::default();
+        let next = |first| first_free(&origin, VOLUME, 1, first).unwrap();
+        assert_eq!((next(50), next(57)), (50, 57));
+        for slot in 50..56 {
+            let key = log_key(VOLUME, 1, slot);
+            origin.put_if_absent(&key, &seal_object(VOLUME, 1, slot)).unwrap();
+        }
+        assert_eq!((next(50), next(56), next(60)), (56, 56, 60));
+        // A fold ended at 53: what lies before its successor is nobody's any more.
+        for slot in 50..54 {
+            origin.remove(&log_key(VOLUME, 1, slot));
+        }
+        assert_eq!((next(50), next(54)), (56, 56));
+    }
 }

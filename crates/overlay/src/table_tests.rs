@@ -39,7 +39,7 @@ impl Host {
             reserve_bytes: 0,
             segment_bytes: 1 << 20,
             push_rate: None,
-            origin_deadline: deadline,
+            io_timeout: Some(deadline),
             chunk_size: ChunkSize::DEFAULT,
         };
         let class = DurabilityClass::None;
@@ -134,7 +134,7 @@ fn write_through_waits_for_the_table() {
     // Its own acknowledgement waits, too: who knows what it is in now.
     let header = host.volume.write(first.0, Bytes::from(first.1), false);
     let swap = host.volume.write(NEW * 512, Bytes::from(vec![1; 512]), false);
-    assert!(matches!((&header, &swap), (Done::Later(_), Done::Later(_))));
+    assert!(matches!((&header, &swap), (Done::Applied(_), Done::Applied(_))));
     let entries = host.volume.write(second.0, Bytes::from(second.1), false);
     for done in [header, swap, entries] {
         host.runtime.block_on(done.outcome()).unwrap();

@@ -3,39 +3,32 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use acstor_readpath::BlockView;
-use acstor_types::DiskId;
+use acstor_types::{DiskId, Manifest};
 use parking_lot::Mutex;
-use rand::Rng;
 use tokio::runtime::Handle;
 
 use crate::cadence::fold_share;
-use crate::core::{Base, Core, CoreParts, TABLE_LOOK};
+use crate::core::{Base, Core, CoreParts};
 use crate::device::BlockDevice;
 use crate::disk::{HostDirectory, LogDisk};
-use crate::durability::{Durability, DurabilityClass};
+use crate::durability::Durability;
 use crate::fold::{Announce, FoldHow, Folded, LogPosition, fold};
 use crate::log::LogConfig;
-use crate::push::{PushError, PushRate, Pusher, Wanted};
+use crate::push::Pusher;
 use crate::record::SECTOR;
 use crate::recovery::{create_log, open_log};
 use crate::regions::RegionMap;
 use crate::replay::replay;
 use crate::requests::Change;
-use crate::{
-    Opening, OriginSink, OverlayError, OverlayStatus, PushPoint, VolumeConfig, VolumeState, limits,
-};
+use crate::slot_floor::first_slot;
+use crate::volume_threads::{Threads, keep_until_closed, push_until_closed, spawn};
+use crate::{Opening, OriginSink, OverlayError, OverlayStatus, PushPoint, VolumeConfig, limits};
 
-/// Longest that the threads sleep without looking around.
-const LOOK_AROUND: Duration = Duration::from_secs(1);
-const LOOK_AROUND_LEAST: Duration = Duration::from_millis(20);
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_LAST: Duration = Duration::from_secs(10);
-/// The same where somebody waits who did not at the last attempt.
-const RETRY_ASKED: Duration = Duration::from_secs(1);
+/// Longest wait, when a volume is closed, for an operation on the origin that is under way.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open volume. Dropping it closes it; the local log stays and is resumed by the next
 /// [`Volume::open`] with the same epoch.
@@ -43,7 +36,7 @@ const RETRY_ASKED: Duration = Duration::from_secs(1);
 /// Calls that the documentation says block must not be made from a task.
 pub struct Volume {
     pub(crate) core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
     fold_turn: Mutex<()>,
 }
 
@@ -85,10 +78,10 @@ impl Volume {
         let core = Arc::new(open_core(&disk, config, opening, base, sink, runtime)?);
         let push = spawn("overlay-push", &core, push_until_closed)?;
         let threads = match spawn("overlay-keep", &core, keep_until_closed) {
-            Ok(keep) => vec![push, keep],
+            Ok(keep) => Threads { push: Some(push), keep: Some(keep) },
             Err(error) => {
                 core.set_closed();
-                drop(push.join());
+                drop(push.handle.join());
                 return Err(error);
             }
         };
@@ -102,26 +95,42 @@ impl Volume {
     /// [`OverlayError::Fenced`], [`OverlayError::Origin`], or [`OverlayError::Unavailable`] when
     /// the volume is closed or its disk failed.
     pub fn push_now(&self) -> Result<PushPoint, OverlayError> {
-        self.core.push_all()?;
-        let sequence = self.core.pusher.lock().last().unwrap_or(0);
+        let sequence = self.core.push_all()?;
         Ok(PushPoint { epoch: self.core.epoch, sequence })
+    }
+
+    /// Pushes, while requests go on, until [`Volume::release`] would make them wait for a moment
+    /// only. Blocks. Returns whether the log over the manifest is so long that its next owner would
+    /// make them wait: then fold it.
+    ///
+    /// # Errors
+    /// As [`Volume::push_now`].
+    pub fn push_ahead(&self) -> Result<bool, OverlayError> {
+        self.core.push_ahead()?;
+        Ok(self.core.is_origin_log_long())
     }
 
     /// Returns the volume's figures.
     pub fn status(&self) -> OverlayStatus {
         let core = &self.core;
         let (log_bytes, live_bytes) = core.log.usage();
-        let (dirty_sectors, oldest) = {
+        let waiting = core.origin_wait.waiting();
+        let (dirty_sectors, oldest, late) = {
             let map = core.log.map.read();
-            (map.dirty_sectors(), map.oldest_dirty())
+            (map.dirty_sectors(), map.oldest_dirty(), map.lateness(Instant::now()))
         };
         OverlayStatus {
             state: core.state(),
             epoch: core.epoch,
             size_bytes: core.size_bytes.load(Ordering::Acquire),
-            pushed_sequence: core.pusher.lock().last(),
+            pushed_sequence: core.pushed_sequence(),
             dirty_bytes: dirty_sectors * SECTOR,
             recovery_point_age: oldest.map(|oldest| oldest.elapsed()),
+            recovery_point_late: late,
+            held_back_per_mib: core.hold_back.per_mib(),
+            waiting_requests: waiting.count,
+            waiting_age: waiting.oldest,
+            damaged_bytes: core.damaged_bytes(),
             log_bytes,
             live_bytes,
             origin_log_bytes: core.origin_log_bytes.load(Ordering::Relaxed),
@@ -181,6 +190,8 @@ impl Volume {
     /// [`OverlayError::Invalid`].
     pub fn set_durability(&self, durability: &Durability) -> Result<(), OverlayError> {
         durability.check()?;
+        // At once: what follows may have to wait for an operation on the origin.
+        self.core.origin_wait.set_timeout(durability.io_timeout(self.core.config.io_timeout));
         let _turn = self.core.regions_turn.lock();
         let writes = self.core.table_writes();
         let partitions = self.core.partitions_of(durability)?.ok_or_else(|| {
@@ -202,7 +213,8 @@ impl Volume {
         let is_reached = |value: &AtomicU64, threshold: u64| {
             value.load(Ordering::Relaxed) as f64 >= threshold as f64 * share
         };
-        is_reached(&core.origin_log_bytes, bytes.max(manifest))
+        core.log.map.read().extents.len() >= core.extents_max.load(Ordering::Relaxed) / 4
+            || is_reached(&core.origin_log_bytes, bytes.max(manifest))
             || is_reached(&core.origin_log_objects, objects.max(least))
     }
 
@@ -235,46 +247,59 @@ impl Volume {
         folded.drop_from(&self.core);
     }
 
+    /// Takes a manifest as base that an earlier fold of this epoch has installed in the record
+    /// and not here. Everything that it was made of is in the local log still, and stays there.
+    pub fn replace_base(&self, base: Arc<dyn BlockView>, manifest: Manifest) {
+        self.core.base.store(Some(Arc::new(Base(base))));
+        *self.core.manifest.lock() = Some(manifest);
+    }
+
     /// Refuses writes for good: the record names another owner.
     pub fn fence(&self, why: &str) {
         self.core.fence(why);
     }
 
-    /// Makes writes wait, pushes everything, and closes the volume; the caller then gives the
-    /// ownership up in the record. After an error the volume is open as before. Blocks.
-    ///
-    /// # Errors
-    /// As [`Volume::push_now`].
-    pub fn release(&self) -> Result<PushPoint, OverlayError> {
-        self.freeze(Duration::from_secs(3600))?;
-        match self.push_now() {
-            Ok(point) => {
-                self.close();
-                Ok(point)
-            }
-            Err(error) => {
-                self.thaw();
-                Err(error)
-            }
-        }
+    /// Ends every request and the threads, and saves the map; nothing is pushed. Blocks, but not for
+    /// an operation on the origin that hangs: what it stores, it stores into the slot that was next,
+    /// and whoever opens the log again finds it there.
+    pub fn close(&self) {
+        self.close_within(CLOSE_PATIENCE);
     }
 
-    /// Ends every request and the threads, and saves the map; nothing is pushed. Blocks.
-    pub fn close(&self) {
+    /// Closes what the origin has. The log is removed, or scanned from its last checkpoint on: another
+    /// one would make those wait who wait for the next owner. With parts of class `none` the log
+    /// outlives its epoch, and says by its checkpoint that nothing of it is to be pushed.
+    pub(crate) fn close_released(&self) {
+        let has_none = self.core.durability.lock().has_none();
+        self.end(CLOSE_PATIENCE, has_none);
+    }
+
+    /// Closes, and waits for an operation on the origin that is under way for `patience` at most.
+    pub(crate) fn close_within(&self, patience: Duration) {
+        self.end(patience, true);
+    }
+
+    fn end(&self, patience: Duration, is_map_saved: bool) {
         let was_open = !self.core.is_closed();
         self.core.set_closed();
-        for thread in self.threads.lock().drain(..) {
+        let Threads { push, keep } = std::mem::take(&mut *self.threads.lock());
+        if let Some(keep) = keep {
             // A thread that panicked has said so.
-            drop(thread.join());
+            drop(keep.handle.join());
+        }
+        if push.is_some_and(|push| !push.has_ended_within(patience)) {
+            tracing::warn!(volume = %self.core.volume, "closed while the origin does not answer");
         }
         if was_open {
             let core = &self.core;
-            let mut pusher = core.pusher.lock();
-            pusher.abandon(&core.log);
-            if let Err(error) = core.log.checkpoint(core.volume, core.epoch) {
+            // Where it is held, what is under way counts as dirty all the same.
+            if let Some(mut pusher) = core.pusher.try_lock() {
+                pusher.abandon(&core.log);
+            }
+            if is_map_saved && let Err(error) = core.log.checkpoint(core.volume, core.epoch) {
                 tracing::warn!(volume = %core.volume, %error, "no checkpoint at close");
             }
-            core.log.disk.unlock();
+            core.log.close();
         }
     }
 }
@@ -313,7 +338,8 @@ pub(crate) fn open_core(
             (log, false, bytes)
         }
     };
-    let pusher = Pusher::new(volume, epoch, opening.next, is_resumed, groups, Arc::clone(&sink));
+    let first = first_slot(&**disk, epoch, opening.next)?;
+    let pusher = Pusher::new(volume, epoch, first, is_resumed, groups, Arc::clone(&sink));
     let objects = opening.logs.iter().map(|range| range.last - range.first + 1).sum();
     let (log, size_bytes) = (Arc::new(log), opening.size_bytes);
     let durability = opening.durability;
@@ -364,126 +390,6 @@ fn another_log(opening: &Opening, volume: DiskId, epoch: u32) -> OverlayError {
     ))
 }
 
-fn spawn(
-    name: &'static str,
-    core: &Arc<Core>,
-    run: fn(&Core),
-) -> Result<JoinHandle<()>, OverlayError> {
-    let core = Arc::clone(core);
-    let builder = std::thread::Builder::new().name(name.to_owned());
-    builder
-        .spawn(move || run(&core))
-        .map_err(|error| OverlayError::io(format!("start the thread {name}"), error))
-}
-
-/// Pushes what is due, until the volume is closed.
-fn push_until_closed(core: &Core) {
-    let mut rate = PushRate::new(core.config.push_rate);
-    let mut retry = RETRY_FIRST;
-    while !core.is_closed() {
-        let now = Instant::now();
-        if core.are_partitions_unknown() {
-            core.wait_for_partitions(now + LOOK_AROUND);
-            continue;
-        }
-        let wanted = match next_push(core, &rate, now) {
-            Ok(wanted) => wanted,
-            Err(next) => {
-                core.wait_for_push(next.min(now + look_around(core)));
-                continue;
-            }
-        };
-        if core.state() != VolumeState::Open && core.state() != VolumeState::Frozen {
-            core.wait_for_close(now + LOOK_AROUND);
-            continue;
-        }
-        let arrivals = core.arrivals();
-        match core.push_one(wanted) {
-            Ok(bytes) => {
-                // What somebody waits for uses nothing of the rate up, or it would starve the rest.
-                rate.note(bytes, Instant::now());
-                retry = RETRY_FIRST;
-                *core.error.lock() = None;
-            }
-            Err(error) => {
-                let is_retried = matches!(error, PushError::Retry(_));
-                let error = core.push_failed(error);
-                tracing::warn!(volume = %core.volume, %error, "push failed");
-                if is_retried {
-                    let (now, jitter) = (Instant::now(), rand::rng().random_range(0.5..1.0));
-                    let earliest = now + retry.min(RETRY_ASKED).mul_f64(jitter);
-                    core.wait_for_retry(arrivals, earliest, now + retry.mul_f64(jitter));
-                    retry = (retry * 2).min(RETRY_LAST);
-                }
-            }
-        }
-    }
-}
-
-/// How long a push thread sleeps at most: nobody wakes it for the first write of a period.
-fn look_around(core: &Core) -> Duration {
-    let periods = Arc::clone(&core.log.map.read().regions);
-    let periods = periods.groups().iter().filter(|group| group.class == DurabilityClass::WriteBack);
-    let shortest = periods.map(|group| group.period).min().unwrap_or(LOOK_AROUND);
-    (shortest / 8).clamp(LOOK_AROUND_LEAST, LOOK_AROUND)
-}
-
-/// What is to be pushed now; else when to look again.
-fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Instant> {
-    let (is_under_way, paced) = {
-        let pusher = core.pusher.lock();
-        (pusher.is_under_way(), pusher.paced(now))
-    };
-    let (mut wanted, next_due) = core.wanted(now);
-    let latest = next_due.unwrap_or(now + LOOK_AROUND);
-    let wait = rate.wait(now);
-    wanted.is_held = !wait.is_zero();
-    wanted.is_paced = paced.is_some();
-    if wanted.asked != 0 {
-        return Ok(wanted);
-    }
-    if wanted.is_held {
-        return Err(now + wait);
-    }
-    match paced {
-        Some((next, apart)) if wanted.due & apart == 0 => Err(next.min(latest)),
-        _ if wanted.due != 0 || is_under_way => Ok(wanted),
-        _ => Err(latest),
-    }
-}
-
-/// Keeps the local log short, until the volume is closed.
-fn keep_until_closed(core: &Core) {
-    let checkpoint_bytes = (core.config.segment_bytes * 4).min(256 << 20);
-    while !core.is_closed() {
-        let mut look_again = TABLE_LOOK;
-        if core.partitions_due.swap(false, Ordering::AcqRel)
-            && let Err(error) = core.learn_partitions()
-        {
-            tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
-            *core.error.lock() = Some(format!("partitions: {error}"));
-            core.partitions_due.store(true, Ordering::Release);
-            look_again = LOOK_AROUND;
-        }
-        if core.log.wants_keep.swap(false, Ordering::AcqRel)
-            && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
-        {
-            tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");
-            *core.error.lock() = Some(format!("local log: {error}"));
-        }
-        if let Err(error) = core.log.ease() {
-            tracing::warn!(volume = %core.volume, %error, "cannot give space back");
-        }
-        let mut turn = core.keep_queue.lock();
-        let is_idle = !core.is_closed() && !core.log.wants_keep.load(Ordering::Acquire);
-        if is_idle {
-            let is_due = core.partitions_due.load(Ordering::Acquire);
-            let pause = if is_due { look_again } else { LOOK_AROUND };
-            core.keep_wake.wait_for(&mut turn, pause);
-        }
-    }
-}
-
 impl BlockDevice for Volume {
     fn size_bytes(&self) -> u64 {
         self.core.size_bytes.load(Ordering::Acquire)
@@ -519,7 +425,7 @@ impl BlockDevice for Volume {
             return crate::Done::Now(Err(error));
         }
         match self.core.flush() {
-            Some(future) => crate::Done::Later(future),
+            Some(future) => crate::Done::Applied(future),
             None => crate::Done::Now(Ok(())),
         }
     }

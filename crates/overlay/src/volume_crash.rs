@@ -20,13 +20,15 @@ use crate::core::Core;
 use crate::disk::LogDisk;
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
 use crate::fold::{FoldHow, fold};
-use crate::log_crash::{seeds, stamp, write_of};
+use crate::log_crash::seeds;
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::{MemoryBase, MemoryOrigin};
+use crate::origin_log::{log_key, log_object_info};
 use crate::push::{PushError, Wanted};
 use crate::replay::read_ranges;
 use crate::requests::Change;
 use crate::volume::open_core;
+use crate::write_history::{stamp, write_of};
 use crate::{Done, LogRange, Opening, OverlayError, VolumeConfig, seal};
 
 const SECTORS: u64 = 128;
@@ -56,6 +58,8 @@ struct Run {
     disk: MemoryDisk,
     origin: MemoryOrigin,
     record: Record,
+    /// What this host has written down of the record.
+    kept: Record,
     core: Arc<Core>,
     /// States before and after each write that was made since `states[0]`.
     states: Vec<State>,
@@ -66,6 +70,8 @@ struct Run {
     number: u64,
     /// The write-through region is write-back for now.
     is_relaxed: bool,
+    /// The disk has lost something that no sync covers: a kill may show it.
+    is_lossy: bool,
 }
 
 fn durability(is_relaxed: bool) -> Durability {
@@ -97,7 +103,7 @@ fn config() -> VolumeConfig {
         reserve_bytes: 0,
         segment_bytes: 64 << 10,
         push_rate: None,
-        origin_deadline: Duration::from_secs(30),
+        io_timeout: Some(Duration::from_secs(30)),
         chunk_size: ChunkSize::new(4096).unwrap(),
     }
 }
@@ -140,6 +146,7 @@ impl Run {
             runtime: runtime.clone(),
             disk,
             origin,
+            kept: record.clone(),
             record,
             core,
             states: vec![vec![0; SECTORS as usize]],
@@ -147,6 +154,7 @@ impl Run {
             pushed: [0; 4],
             number: 0,
             is_relaxed: false,
+            is_lossy: false,
         }
     }
 
@@ -160,6 +168,7 @@ impl Run {
             84..88 => self.fault(),
             88..91 => self.fold(),
             91..92 => self.origin.late_arrive(),
+            92..93 if self.rng.random_bool(0.5) => self.collect(),
             92..93 => self.change_regions(),
             93..97 => self.crash(),
             _ => self.take_over(),
@@ -187,7 +196,7 @@ impl Run {
         }
         match done {
             Done::Now(_) => {}
-            Done::Later(future) => {
+            Done::Later(future) | Done::Applied(future) => {
                 // A write that goes through waits for the origin: give it a push.
                 if self.core.log.appended() > before && self.push_to_the_end(&[1]) {
                     self.runtime.block_on(future).unwrap();
@@ -239,7 +248,8 @@ impl Run {
         let (asked, due) = (groups() & groups(), groups());
         let (is_held, is_whole) = (self.rng.random_bool(0.2), self.rng.random_bool(0.1));
         let is_paced = self.rng.random_bool(0.2);
-        let wanted = Wanted { asked, due, is_held, is_whole, is_paced };
+        let is_hurried = self.rng.random_bool(0.2);
+        let wanted = Wanted { asked, due, is_held, is_whole, is_paced, is_hurried };
         if let Err(PushError::Fenced(why)) = self.core.push_one(wanted) {
             panic!("the owner is fenced: {why}");
         }
@@ -247,7 +257,7 @@ impl Run {
 
     fn push_all(&mut self) {
         match self.core.push_all() {
-            Ok(()) => {
+            Ok(_) => {
                 self.pushed = [self.states.len() - 1; 4];
                 self.note_synced();
             }
@@ -268,14 +278,38 @@ impl Run {
             let operation = ["put", "put-answer", "put-late", "get", "list"];
             let operation = operation[self.rng.random_range(0..operation.len())];
             self.origin.faults.fail_nth(operation, nth, Fault::EIO);
+        } else if self.rng.random_bool(0.2) {
+            self.is_lossy |= self.disk.fail_writeback();
         } else {
-            let operation = ["write", "create", "sync", "rename"];
+            let operation = ["read", "write", "create", "sync", "rename"];
             let operation = operation[self.rng.random_range(0..operation.len())];
             self.disk.faults.fail_nth(operation, nth, Fault::Torn(5));
         }
     }
 
+    /// The collector removes what neither the record nor this host refers to.
+    fn collect(&self) {
+        for slot in (1 << 16)..self.record.next {
+            for epoch in 1..=self.record.epoch {
+                let is_of = |range: &LogRange| {
+                    range.epoch == epoch && (range.first..=range.last).contains(&slot)
+                };
+                // A seal of an epoch before is kept.
+                let key = log_key(VOLUME, epoch, slot);
+                let is_seal = |object: &Bytes| log_object_info(object).unwrap().is_seal;
+                if !self.record.logs.iter().any(is_of)
+                    && !self.origin.object(&key).as_ref().is_some_and(is_seal)
+                {
+                    self.origin.remove(&key);
+                }
+            }
+        }
+    }
+
     fn fold(&mut self) {
+        if (self.kept.manifest, self.kept.next) != (self.record.manifest, self.record.next) {
+            return; // refused, until this host has looked at the record
+        }
         let mut names = Vec::new();
         let mut announce = |packs: &[acstor_types::PackId], manifest: Option<Digest>| {
             names = packs.to_vec();
@@ -299,6 +333,7 @@ impl Run {
             let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
             self.core.base.store(Some(Arc::new(crate::core::Base(Arc::new(base)))));
             folded.drop_from(&self.core);
+            self.kept = self.record.clone();
         } else {
             // Killed between the record and the base.
             self.crash();
@@ -313,17 +348,31 @@ impl Run {
 
     /// The host loses power, or the process is killed; the same owner goes on.
     fn crash(&mut self) {
-        let is_kill = self.rng.random_bool(0.5) && !self.core.log.is_failed();
+        let is_kill = self.rng.random_bool(0.5);
+        let is_all = is_kill && !self.is_lossy && !self.core.log.is_failed();
         self.disk = if is_kill {
             self.disk.after_kill()
         } else {
             self.disk.after_power_failure(&mut self.rng)
         };
         self.origin.faults.disarm();
-        let core = open(&self.disk, &self.origin, &self.record, &self.runtime, self.is_relaxed);
-        self.core = Arc::new(core.unwrap());
+        if self.rng.random_bool(0.5) {
+            self.disk.evict(false);
+        }
+        if self.rng.random_bool(0.5) {
+            self.collect();
+        }
+        if self.rng.random_bool(0.5) {
+            // The origin answers: the host looks at the record.
+            self.kept = self.record.clone();
+        }
+        let open = || open(&self.disk, &self.origin, &self.kept, &self.runtime, self.is_relaxed);
+        // Writes to segments may have failed before, and nobody was told until now.
+        let opened = (0..16).find_map(|_| open().ok());
+        self.core = Arc::new(opened.expect("each failure is told once"));
+        self.is_lossy = false;
         let found = self.read_state();
-        let least = if is_kill { self.states.len() - 1 } else { self.flushed };
+        let least = if is_all { self.states.len() - 1 } else { self.flushed };
         // The newest of equal ones: the origin may have what was written between them.
         let index = (least..self.states.len()).rfind(|index| self.states[*index] == found);
         let index = index.unwrap_or_else(|| {
@@ -360,6 +409,8 @@ impl Run {
         self.record.logs.extend(range);
         self.record.epoch += 1;
         self.record.next = sealed.seal + 1;
+        self.kept = self.record.clone();
+        self.is_lossy = false;
         self.check_zombie(&zombie);
         let found = self.origin_state();
         self.check_prefixes(&found);
@@ -380,7 +431,7 @@ impl Run {
         if zombie.log.appended() == before {
             return; // its disk has failed, or is full
         }
-        assert!(self.is_relaxed || matches!(done, Done::Later(_)), "nobody has stored it");
+        assert!(self.is_relaxed || matches!(done, Done::Applied(_)), "nobody has stored it");
         let all = Wanted { asked: 0b1111, ..Wanted::default() };
         // A late answer to the process before makes it look once more.
         let refused = (0..200).find_map(|_| match zombie.push_one(all) {

@@ -14,8 +14,9 @@ use rand::Rng;
 use tokio::runtime::Runtime;
 
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::log_crash::{stamp, write_of};
 use crate::memory_origin::{MemoryBase, MemoryOrigin};
+use crate::origin_log::{log_key, log_object_info};
+use crate::write_history::{stamp, write_of};
 use crate::{BlockDevice, Done, LogRange, Opening, Volume, VolumeConfig};
 
 const VOLUME: DiskId = DiskId::from_bytes([6; 16]);
@@ -36,7 +37,7 @@ fn open(
         reserve_bytes: 0,
         segment_bytes: 128 << 10,
         push_rate: None,
-        origin_deadline: Duration::from_secs(60),
+        io_timeout: Some(Duration::from_secs(60)),
         chunk_size: ChunkSize::new(4096).unwrap(),
     };
     let region = RegionSpec {
@@ -108,7 +109,11 @@ fn everything_at_once_loses_nothing() {
     let states: Vec<Vec<u64>> = std::thread::scope(|scope| {
         scope.spawn(|| {
             until_over(Box::new(|| {
-                volume.push_now().unwrap();
+                let point = volume.push_now().unwrap();
+                // A snapshot of it can be opened: no batch is there in part.
+                if let Some(object) = origin.object(&log_key(VOLUME, 1, point.sequence)) {
+                    assert!(!log_object_info(&object).unwrap().has_more, "{point:?}");
+                }
             }));
         });
         scope.spawn(|| {

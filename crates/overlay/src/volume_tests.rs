@@ -42,7 +42,7 @@ impl Host {
             reserve_bytes: 0,
             segment_bytes: 1 << 20,
             push_rate: None,
-            origin_deadline: DEADLINE,
+            io_timeout: Some(DEADLINE),
             chunk_size: ChunkSize::DEFAULT,
         }
     }
@@ -88,7 +88,7 @@ impl Host {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
@@ -487,7 +487,7 @@ fn write_through_partition_counts_before_it_is_known() {
         let (inside, outside) = (4096 * 512, 2048 * 512);
         let inside = volume.write(inside, data(1, 512), false);
         let outside = volume.write(outside, data(2, 512), false);
-        assert!(matches!((&inside, &outside), (Done::Later(_), Done::Later(_))));
+        assert!(matches!((&inside, &outside), (Done::Applied(_), Done::Applied(_))));
         assert_eq!(host.objects(), 0);
         base.arrive();
         host.wait(inside).unwrap();
@@ -513,7 +513,7 @@ fn change_of_durability_answers_who_waits() {
         let volume = host.open(before.clone());
         host.origin.faults.fail_always("put", Fault::EIO);
         let waiting = volume.write(0, data(1, 512), false);
-        assert!(matches!(waiting, Done::Later(_)));
+        assert!(matches!(waiting, Done::Applied(_)));
         volume.set_durability(&after).unwrap();
         host.wait(waiting).unwrap();
         assert_eq!(volume.core.log.synced(), volume.core.log.appended(), "durable here");

@@ -31,8 +31,13 @@ pub struct TlsConfig {
 /// What a [`crate::PeerServer`] grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at a time.
+    /// Connections that said HELLO, at a time: beyond, the one that has been idle for longest makes room.
     pub connections_max: usize,
+    /// Connections that have not said HELLO, at a time: beyond, the oldest of the address with most of them
+    /// is closed.
+    pub handshakes_max: usize,
+    /// Those of one address.
+    pub address_handshakes_max: usize,
     /// Requests in flight, all connections.
     pub requests_in_flight_max: usize,
     /// Bytes of the chunks in flight, all connections: from the request to the last byte written.
@@ -61,6 +66,8 @@ impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
             connections_max: 4096,
+            handshakes_max: 1024,
+            address_handshakes_max: 64,
             requests_in_flight_max: 4096,
             bytes_in_flight_max: 256 << 20,
             connection_requests_max: 256,
@@ -152,6 +159,8 @@ impl ServerLimits {
     pub(crate) fn validate(&self) -> Result<(), PeerError> {
         let chunk = u64::from(CHUNK_SIZE_MAX);
         count("connections_max", self.connections_max as u64, 1, 1 << 20)?;
+        count("handshakes_max", self.handshakes_max as u64, 1, 1 << 16)?;
+        count("address_handshakes_max", self.address_handshakes_max as u64, 1, 1 << 16)?;
         count("requests_in_flight_max", self.requests_in_flight_max as u64, 1, 1 << 24)?;
         count("bytes_in_flight_max", self.bytes_in_flight_max, chunk, 1 << 40)?;
         count("connection_requests_max", self.connection_requests_max as u64, 1, 1 << 16)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use acstor_runclock::RunInstant;
 
 /// What the client thinks of a peer.
 ///
@@ -79,7 +79,7 @@ pub(crate) enum Admission {
 pub(crate) struct Breaker {
     health: PeerHealth,
     failures: u32,
-    retry_at: Option<Instant>,
+    retry_at: Option<RunInstant>,
     backoff: Backoff,
 }
 
@@ -93,12 +93,12 @@ impl Breaker {
     }
 
     /// Time until the peer may be tried again.
-    pub(crate) fn retry_in(&self, now: Instant) -> Duration {
+    pub(crate) fn retry_in(&self, now: RunInstant) -> Duration {
         self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 
     /// Says whether a fetch that finds no connection may make one.
-    pub(crate) fn admit(&mut self, now: Instant) -> Admission {
+    pub(crate) fn admit(&mut self, now: RunInstant) -> Admission {
         let retry_in = self.retry_in(now);
         match self.health {
             PeerHealth::Up => Admission::Connect,
@@ -123,7 +123,7 @@ impl Breaker {
     }
 
     /// Notes a failure; `unit` in [0, 1) is the jitter.
-    pub(crate) fn failed(&mut self, now: Instant, unit: f64) {
+    pub(crate) fn failed(&mut self, now: RunInstant, unit: f64) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = Some(now + self.backoff.delay(self.failures, unit));
         self.apply(HealthEvent::Failed);
@@ -142,8 +142,8 @@ impl Breaker {
 mod tests {
     use std::time::Duration;
 
+    use acstor_runclock::RunInstant;
     use proptest::prelude::*;
-    use tokio::time::Instant;
 
     use super::{Admission, Backoff, Breaker, HEALTH_TRANSITIONS, PeerHealth};
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn test_failures_are_forgotten_only_after_an_answer() {
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         let mut breaker = Breaker::new(BACKOFF);
         for expected in [100, 200] {
             breaker.failed(now, 0.0);
@@ -195,7 +195,7 @@ mod tests {
         /// that attempt is over, and never before the backoff is.
         #[test]
         fn proptest_breaker(steps in prop::collection::vec(step(), 0..100), unit in 0.0..1.0) {
-            let mut now = Instant::now();
+            let mut now = RunInstant::unmeasured();
             let mut breaker = Breaker::new(BACKOFF);
             let mut probes = 0;
             for step in steps {

@@ -314,6 +314,11 @@ impl DataPlane {
         volumes::pushed(py, &point)
     }
 
+    fn volume_push_ahead(&self, py: Python<'_>, volume: &str) -> PyResult<bool> {
+        let volume = disk_id(volume)?;
+        py.detach(|| self.host.volume_push_ahead(volume)).map_err(exception)
+    }
+
     fn volume_close(&self, py: Python<'_>, volume: &str) -> PyResult<()> {
         let volume = disk_id(volume)?;
         py.detach(|| self.host.volume_close(volume));

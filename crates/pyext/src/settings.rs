@@ -76,7 +76,7 @@ settings! {
     volumes_fold_bytes: u64,
     volumes_fold_objects: u64,
     volumes_push_bytes_per_s: u64,
-    volumes_origin_deadline_ms: u64,
+    volumes_io_timeout_ms: u64,
     log_directives: String,
 }
 

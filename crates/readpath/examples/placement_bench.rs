@@ -7,15 +7,17 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark ends at the first surprise")]
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerError};
 use acstor_readpath::{
-    BlockView, InsertOutcome, Keep, LocalChunk, LocalError, LocalStore, LocalUsage, OriginError,
-    OriginRange, OriginSource, PeerFuture, PeerSource, PlacementRule, ReadPath, ReadPathConfig,
-    Seams, TryRead,
+    BlockView, InsertOutcome, Keep, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage,
+    OriginError, OriginRange, OriginSource, PeerFuture, PeerSource, PlacementRule, ReadPath,
+    ReadPathConfig, Seams, TryRead,
 };
 use acstor_ring::{Host, RingBuilder, RingHandle};
+use acstor_runclock::RunClock;
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestBuilder, PACK_DATA_OFFSET, PackId,
 };
@@ -40,8 +42,13 @@ impl LocalStore for MemoryStore {
         ChunkSize::DEFAULT
     }
 
-    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError> {
-        Ok(self.0.lock().get(digest).cloned().map(LocalChunk::Bytes))
+    fn look(&self, digest: &Digest, _start: usize, _len: usize) -> LocalLook {
+        let found = self.0.lock().get(digest).cloned();
+        found.map_or(LocalLook::Absent, |bytes| LocalLook::Memory(LocalChunk::Bytes(bytes)))
+    }
+
+    fn read(&self, digest: &Digest, part: &Range<usize>) -> Result<Option<Bytes>, LocalError> {
+        Ok(self.0.lock().get(digest).map(|chunk| chunk.slice(part.clone())))
     }
 
     fn contains(&self, digest: &Digest) -> bool {
@@ -193,6 +200,7 @@ impl Setup {
                     peers: Arc::new(network.clone()),
                     origin: origin.clone(),
                     rings: Arc::new(RingHandle::new(ring.clone())),
+                    clock: RunClock::start(&tokio::runtime::Handle::current()),
                 };
                 let mut registry = Registry::default();
                 let runtime = tokio::runtime::Handle::current();

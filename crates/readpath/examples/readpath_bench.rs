@@ -16,6 +16,7 @@ use acstor_readpath::{
     ReadPathConfig, Seams, TryRead,
 };
 use acstor_ring::RingHandle;
+use acstor_runclock::RunClock;
 use acstor_store::{ChunkStore, EvictionKind, StoreConfig};
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestBuilder, PACK_DATA_OFFSET, PackId,
@@ -132,6 +133,7 @@ impl Bench {
             peers: Arc::new(NoPeers),
             origin: self.origin.clone(),
             rings: Arc::new(RingHandle::empty()),
+            clock: RunClock::start(self.runtime.handle()),
         };
         let config = ReadPathConfig { host: "bench".into(), ..ReadPathConfig::default() };
         let handle = self.runtime.handle().clone();

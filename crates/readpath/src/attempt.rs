@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{ChunkRequest, PeerError, PeerStatus};
+use acstor_runclock::RunInstant;
 use acstor_types::ErrorKind;
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
 use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::origin_queue::{Lane, OriginAnswer, OriginFailure};
 use crate::outcome::{OriginRefusal, PeerFetch, PeerSkip};
+use crate::peer_health::PeerHealth;
 use crate::placement::Candidate;
 use crate::sources::{Sources, Want};
-use crate::{OriginError, Tier};
+use crate::{OriginError, Tier, limits};
 
 /// Why a source did not give the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +43,17 @@ impl Sources {
         want: Want,
         (tier, hint): (Tier, u64),
         (side, flight): (Side, &Flight),
-        deadline: Instant,
+        deadline: RunInstant,
     ) -> AttemptResult {
-        let mut started = Instant::now();
+        let mut started = self.clock.now();
         let health = &candidate.health;
         let mut background = None;
         if side == Side::Preload {
-            background = preload_permit(health.preload_permits.clone(), flight, deadline).await;
+            background = self.preload_permit(health, flight, deadline).await;
             // What it waited behind its like says nothing of the peer.
-            started = Instant::now();
+            started = self.clock.now();
         }
-        let Some(_permit) = self.permit(health.permits.clone(), side, deadline).await else {
+        let Some(_permits) = self.permits(health, &want, side, deadline).await else {
             self.metrics.peer_skips(PeerSkip::Busy, 1);
             return Err(AttemptFailure::Next);
         };
@@ -63,20 +65,20 @@ impl Sources {
             chunk_size: want.chunk_size,
             accepts_compressed: self.welcomes_compressed(health),
         };
-        let underway = health.delay.begin(Instant::now());
-        let fetch = self.peers.fetch(&candidate.address, request, deadline);
-        let answer = timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
+        let underway = health.delay.begin(&self.clock);
+        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        let answer = self.clock.timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
             Err(PeerError::Deadline { address: candidate.address.to_string() })
         });
         drop(background);
         match answer {
             Ok(bytes) => {
                 underway.answered();
-                self.verify_peer(&candidate, &want, tier, bytes, started.elapsed())
+                self.verify_peer(&candidate, &want, tier, bytes, self.clock.since(started))
             }
             Err(error) => {
                 let allowed = deadline.saturating_duration_since(started);
-                Err(self.peer_failed(&candidate, &error, (started.elapsed(), allowed)))
+                Err(self.peer_failed(&candidate, &error, (self.clock.since(started), allowed)))
             }
         }
     }
@@ -93,30 +95,51 @@ impl Sources {
             chunk_size: want.chunk_size,
             accepts_compressed: self.welcomes_compressed(health),
         };
-        let deadline = Instant::now() + self.config.peer_deadline;
-        let started = Instant::now();
-        let underway = health.delay.begin(started);
-        let fetch = self.peers.fetch(&candidate.address, request, deadline);
-        if let Ok(Ok(bytes)) = timeout_at(deadline, fetch).await
+        let deadline = self.clock.now() + self.config.peer_deadline;
+        let started = self.clock.now();
+        let underway = health.delay.begin(&self.clock);
+        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        if let Ok(Ok(bytes)) = self.clock.timeout_at(deadline, fetch).await
             && want.digest.matches(&bytes)
         {
             underway.answered();
-            self.note_probe(health, started.elapsed());
+            self.note_probe(health, self.clock.since(started));
         }
     }
 
-    /// Takes one of the peer's permits. Prefetches take one only while half of them are free.
-    async fn permit(
+    /// Takes one of the peer's permits and one of the disk's share of them. Prefetches take one only
+    /// while half of them are free.
+    async fn permits(
         &self,
-        permits: Arc<Semaphore>,
+        health: &PeerHealth,
+        want: &Want,
         side: Side,
-        deadline: Instant,
-    ) -> Option<OwnedSemaphorePermit> {
+        deadline: RunInstant,
+    ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
+        let permits = health.permits.clone();
         if side == Side::Prefetch {
             let is_free = permits.available_permits() > self.config.peer_inflight_max / 2;
-            return if is_free { permits.try_acquire_owned().ok() } else { None };
+            return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
         }
-        timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()
+        let share = health.disk_share(want.disk);
+        let share = self.clock.timeout_at(deadline, share.acquire_owned()).await.ok()?.ok()?;
+        let permit = self.clock.timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()?;
+        Some((permit, Some(share)))
+    }
+
+    /// Takes one of the peer's permits for preloads; none once somebody waits for the chunk, who then
+    /// need not wait behind other preloads, or when none is to be had in time.
+    async fn preload_permit(
+        &self,
+        health: &PeerHealth,
+        flight: &Flight,
+        deadline: RunInstant,
+    ) -> Option<OwnedSemaphorePermit> {
+        let permits = health.preload_permits.clone();
+        tokio::select! {
+            permit = self.clock.timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
+            () = flight.demanded() => None,
+        }
     }
 
     fn verify_peer(
@@ -129,7 +152,7 @@ impl Sources {
     ) -> AttemptResult {
         let health = &candidate.health;
         if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
-            health.lied(Instant::now(), self.config.lie_penalty);
+            health.lied(self.clock.now(), self.config.lie_penalty);
             self.metrics.peer_fetch(PeerFetch::Lie);
             tracing::error!(
                 peer = &*health.name, digest = %want.digest,
@@ -137,7 +160,7 @@ impl Sources {
             );
             return Err(AttemptFailure::Next);
         }
-        health.answered(time);
+        health.answered(time, self.clock.now());
         self.metrics.peer_fetched(bytes.len(), time);
         if self.keeps_of_slow(candidate) {
             // Lest it be fetched from there a second time.
@@ -162,23 +185,23 @@ impl Sources {
             // This host's own bound on what it asks of the peer.
             PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
             PeerError::Corrupt { .. } => {
-                health.lied(Instant::now(), self.config.lie_penalty);
+                health.lied(self.clock.now(), self.config.lie_penalty);
                 tracing::error!("{error}; it is not asked for a while");
                 (PeerFetch::Lie, AttemptFailure::Next)
             }
             PeerError::Deadline { .. } => {
                 // A fetch that the read's own deadline cut short says nothing of the peer.
                 if time >= allowed.max(self.config.peer_deadline).mul_f32(0.9) {
-                    health.timed_out(time, Instant::now());
+                    health.timed_out(time, self.clock.now());
                 }
                 (PeerFetch::Timeout, AttemptFailure::Next)
             }
             error if error.kind() == ErrorKind::Unavailable => {
-                health.unreachable(time, Instant::now());
+                health.unreachable(time, self.clock.now());
                 (PeerFetch::Dead, AttemptFailure::Next)
             }
             _ => {
-                health.failed(Instant::now());
+                health.failed(self.clock.now());
                 (PeerFetch::Rejected, AttemptFailure::Next)
             }
         };
@@ -195,27 +218,40 @@ impl Sources {
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> AttemptResult {
         let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
+        let answers = self.origin.queue().health.answers();
         // What waits behind others in its lane says nothing of the origin.
-        let underway = (lane == Lane::Demand).then(|| self.steering.origin.begin(Instant::now()));
-        let failure = match timeout(self.config.origin_deadline, receiver).await {
+        let underway = (lane == Lane::Demand).then(|| self.steering.origin.begin(&self.clock));
+        let failure = match self.clock.timeout(self.config.origin_deadline, receiver).await {
             Ok(Ok(Ok(bytes))) => {
                 if let Some(underway) = underway {
                     underway.answered();
                 }
+                self.retry_budget.earn(limits::RETRY_PER_SUCCESS);
                 return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
             }
             Ok(Ok(Err(failure))) => self.origin_failed(failure),
             Ok(Err(_)) => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
             Err(_) => {
                 self.metrics.origin_refused(OriginRefusal::Timeout);
-                // What waited behind others for its turn says nothing of the origin.
-                if lane != Lane::Preload {
-                    self.origin.queue().health.failed(Instant::now());
-                }
-                AttemptFailure::Origin(FlightFailure::Unavailable)
+                self.origin_timed_out(&want, lane, answers)
             }
         };
         Err(failure)
+    }
+
+    /// Notes that a chunk did not come in time. What waited for its turn while others were answered
+    /// says nothing of the origin, and what waited in a lane that gives way to others never does.
+    fn origin_timed_out(&self, want: &Want, lane: Lane, answers_before: u64) -> AttemptFailure {
+        let queue = self.origin.queue();
+        let was_called = queue.is_underway(&want.digest);
+        let is_silent = lane == Lane::Demand && queue.health.answers() == answers_before;
+        if was_called || is_silent {
+            queue.health.failed(Instant::now());
+        }
+        match was_called {
+            true => AttemptFailure::Origin(FlightFailure::Unavailable),
+            false => AttemptFailure::OriginNotCalled(FlightFailure::Overloaded),
+        }
     }
 
     fn origin_failed(&self, failure: OriginFailure) -> AttemptFailure {
@@ -239,19 +275,6 @@ impl Sources {
             }
             OriginFailure::Stopped => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
         }
-    }
-}
-
-/// Takes one of the peer's permits for preloads; none once somebody waits for the chunk, who then
-/// need not wait behind other preloads, or when none is to be had in time.
-async fn preload_permit(
-    permits: Arc<Semaphore>,
-    flight: &Flight,
-    deadline: Instant,
-) -> Option<OwnedSemaphorePermit> {
-    tokio::select! {
-        permit = timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
-        () = flight.demanded() => None,
     }
 }
 

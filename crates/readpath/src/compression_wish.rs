@@ -5,8 +5,6 @@
 //! slow, or from a peer that is slow beside the others. A link that nothing else fills is faster
 //! without it, so nobody is asked there.
 
-use tokio::time::Instant;
-
 use crate::peer_health::PeerHealth;
 use crate::sources::Sources;
 
@@ -14,7 +12,7 @@ impl Sources {
     /// Whether the peer may compress its answer.
     pub(crate) fn welcomes_compressed(&self, peer: &PeerHealth) -> bool {
         let is_welcome = self.config.compress_slow
-            && (self.sources_now(Instant::now()).is_own_link_slow
+            && (self.sources_now(self.clock.now()).is_own_link_slow
                 || self.is_peer_loaded(peer)
                 || self.is_slow_beside_others(peer));
         if is_welcome {

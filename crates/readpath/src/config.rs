@@ -47,6 +47,8 @@ pub struct ReadPathConfig {
     pub origin_deadline: Duration,
     /// Time that one peer may take to answer.
     pub peer_deadline: Duration,
+    /// Time after which a read of this host's own disk is late, and the chunk obtained elsewhere.
+    pub store_late_after: Duration,
     /// Threads of the origin pool: calls under way at a time.
     pub origin_threads: usize,
     /// Chunks that may wait for the origin pool; more are refused as overload.
@@ -102,6 +104,7 @@ impl Default for ReadPathConfig {
             read_deadline: Duration::from_secs(30),
             origin_deadline: Duration::from_secs(10),
             peer_deadline: Duration::from_secs(2),
+            store_late_after: Duration::from_secs(1),
             origin_threads: 4,
             origin_queue_max: 4096,
             origin_run_max_bytes: 4 << 20,
@@ -140,6 +143,7 @@ impl ReadPathConfig {
         duration("read_deadline", self.read_deadline)?;
         duration("origin_deadline", self.origin_deadline)?;
         duration("peer_deadline", self.peer_deadline)?;
+        duration("store_late_after", self.store_late_after)?;
         duration("slow_fetch", self.slow_fetch)?;
         duration("hedge_min", self.hedge_min)?;
         duration("hedge_max", self.hedge_max)?;

@@ -1,17 +1,22 @@
 //! A disk as the front ends read it.
 
+use acstor_runclock::RunInstant;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::disk::{Disk, Piece};
 use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::ledger::ChunkNote;
-use crate::sources::{Sources, Want};
+use crate::sources::{AtHost, Sources, Want};
+use crate::store_reader::Reading;
 use crate::{
-    BlockView, ExtentKind, LocalChunk, ReadError, ReadFuture, Segment, Tier, TryRead, limits,
+    BlockView, ExtentKind, LocalChunk, ReadDone, ReadError, ReadFuture, Segment, Tier, TryRead,
+    limits,
 };
 
 /// Reads one disk through one read path.
@@ -41,16 +46,19 @@ impl Tally {
     }
 }
 
-/// What is known of a piece before anything is obtained.
+/// What is known of a piece before anything is read or obtained.
 enum AtHand {
     Zero,
-    Local(LocalChunk, Tier),
+    Memory(LocalChunk, Tier),
+    Disk(Want, Range<usize>),
     Missing(Want),
 }
 
 /// A piece of a read that waits.
 enum Slot {
     Ready(Segment, Tier),
+    /// With the first byte of the chunk that is read.
+    Reading(Reading, Want, usize),
     Waiting(Arc<Flight>),
 }
 
@@ -58,6 +66,7 @@ fn segment(chunk: LocalChunk, piece: &Piece) -> Segment {
     match chunk {
         LocalChunk::Mapped(chunk) => Segment::Mapped { chunk, start: piece.start, len: piece.len },
         LocalChunk::Bytes(bytes) => Segment::Bytes(slice(&bytes, piece)),
+        LocalChunk::Part(bytes) => Segment::Bytes(bytes),
     }
 }
 
@@ -74,12 +83,17 @@ fn push(segments: &mut Vec<Segment>, segment: Segment) {
 }
 
 impl DiskView {
-    fn at_hand(&self, index: u64) -> AtHand {
-        let Some(want) = self.disk.want(index) else { return AtHand::Zero };
-        match self.sources.local(&want.digest) {
-            Some((chunk, tier)) => AtHand::Local(chunk, tier),
-            None => AtHand::Missing(want),
+    fn at_hand(&self, piece: &Piece) -> AtHand {
+        let Some(want) = self.disk.want(piece.index) else { return AtHand::Zero };
+        match self.sources.find_here(&want.digest, piece.start, piece.len) {
+            AtHost::Memory(chunk, tier) => AtHand::Memory(chunk, tier),
+            AtHost::Disk(part) => AtHand::Disk(want, part),
+            AtHost::Absent => AtHand::Missing(want),
         }
+    }
+
+    fn obtain(&self, want: &Want, deadline: RunInstant) -> Slot {
+        Slot::Waiting(self.sources.obtain(&self.disk, want, Side::Guest, deadline))
     }
 
     fn check_len(&self, offset: u64, len: usize) -> Result<usize, ReadError> {
@@ -94,15 +108,21 @@ impl DiskView {
 
     async fn read_waiting(&self, offset: u64, len: usize) -> Result<Vec<Segment>, ReadError> {
         let begin = Instant::now();
-        let deadline = begin + self.sources.config.read_deadline;
+        let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
         self.disk.note_read(offset, len);
         let slots = self.board(offset, len, deadline);
+        let slots = self.copy_at_hand(slots, deadline);
+        let is_on_disk = slots.iter().any(|(_, slot)| matches!(slot, Slot::Reading(..)));
+        let slots = self.read_store(slots, deadline).await;
         let mut waiting = None;
         if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
             let update = self.disk.streams.note_miss(offset, len);
             self.sources.follow(&self.disk, update);
             waiting = Some(self.sources.waiting_reads.enter());
+        } else if is_on_disk {
+            let update = self.disk.streams.note_hit(offset, len);
+            self.sources.follow(&self.disk, update);
         }
         let result = self.collect(offset, len, slots, begin, deadline).await;
         drop(waiting);
@@ -113,20 +133,94 @@ impl DiskView {
         result
     }
 
-    /// Looks every piece up and starts to obtain what is missing; nothing waits here, so that all
-    /// misses of a read are under way together.
-    fn board(&self, offset: u64, len: usize, deadline: Instant) -> Vec<(Piece, Slot)> {
+    /// Looks every piece up and starts to read or obtain what is not at hand; nothing waits here, so
+    /// that all misses of a read are under way together.
+    fn board(&self, offset: u64, len: usize, deadline: RunInstant) -> Vec<(Piece, Slot)> {
         let look_up = |piece: Piece| {
-            let slot = match self.at_hand(piece.index) {
+            let slot = match self.at_hand(&piece) {
                 AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
-                AtHand::Local(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
-                AtHand::Missing(want) => {
-                    Slot::Waiting(self.sources.obtain(&self.disk, &want, Side::Guest, deadline))
-                }
+                AtHand::Memory(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
+                AtHand::Disk(want, part) => self.read_or_obtain(want, part, deadline),
+                AtHand::Missing(want) => self.obtain(&want, deadline),
             };
             (piece, slot)
         };
         self.disk.pieces(offset, len).map(look_up).collect()
+    }
+
+    /// Copies what is in mapped memory where other pieces are waited for: its pages may have left
+    /// memory by then.
+    fn copy_at_hand(&self, slots: Vec<(Piece, Slot)>, deadline: RunInstant) -> Vec<(Piece, Slot)> {
+        if slots.iter().all(|(_, slot)| matches!(slot, Slot::Ready(..))) {
+            return slots;
+        }
+        let copy = |(piece, slot): (Piece, Slot)| {
+            let Slot::Ready(Segment::Mapped { chunk, start, len }, tier) = &slot else {
+                return (piece, slot);
+            };
+            let slot = match chunk.try_copy(*start, *len) {
+                Some(bytes) => Slot::Ready(Segment::Bytes(bytes), *tier),
+                None => match self.disk.want(piece.index) {
+                    Some(want) => self.read_or_obtain(want, 0..chunk.len(), deadline),
+                    None => slot,
+                },
+            };
+            (piece, slot)
+        };
+        slots.into_iter().map(copy).collect()
+    }
+
+    fn read_or_obtain(&self, want: Want, part: Range<usize>, deadline: RunInstant) -> Slot {
+        let first = part.start;
+        match self.sources.store_reader.start(&want.digest, part) {
+            Some(reading) => Slot::Reading(reading, want, first),
+            None => self.obtain(&want, deadline),
+        }
+    }
+
+    /// Waits for this host's disk, but not long, and starts to obtain what it did not give.
+    async fn read_store(
+        &self,
+        slots: Vec<(Piece, Slot)>,
+        deadline: RunInstant,
+    ) -> Vec<(Piece, Slot)> {
+        let mut read = Vec::with_capacity(slots.len());
+        for (piece, slot) in slots {
+            let slot = match slot {
+                Slot::Reading(reading, want, first) => match reading.wait().await {
+                    Some(bytes) => {
+                        let start = piece.start - first;
+                        let bytes = bytes.slice(start..start + piece.len);
+                        Slot::Ready(Segment::Bytes(bytes), Tier::Store)
+                    }
+                    None => self.obtain(&want, deadline),
+                },
+                other => other,
+            };
+            read.push((piece, slot));
+        }
+        read
+    }
+
+    /// The one piece of a read that is on the disk only, and what of its chunk is to be read.
+    fn only_on_disk(&self, offset: u64, len: usize) -> Option<(Piece, Digest, Range<usize>)> {
+        let mut pieces = self.disk.pieces(offset, len);
+        let (Some(piece), None) = (pieces.next(), pieces.next()) else { return None };
+        match self.at_hand(&piece) {
+            AtHand::Disk(want, part) => Some((piece, want.digest, part)),
+            _ => None,
+        }
+    }
+
+    /// Notes a read that was read from the disk.
+    fn note_from_disk(&self, offset: u64, len: usize, piece: Piece, begin: Instant) {
+        self.disk.note_read(offset, len);
+        let mut tally = Tally::default();
+        tally.add(Tier::Store, len);
+        tally.count(&self.sources, len);
+        self.note_hits(offset, len, begin, &[(piece, Tier::Store)]);
+        let update = self.disk.streams.note_hit(offset, len);
+        self.sources.follow(&self.disk, update);
     }
 
     async fn collect(
@@ -135,7 +229,7 @@ impl DiskView {
         len: usize,
         slots: Vec<(Piece, Slot)>,
         begin: Instant,
-        deadline: Instant,
+        deadline: RunInstant,
     ) -> Result<Vec<Segment>, ReadError> {
         let ledger = self.disk.ledger();
         let mut notes = Vec::with_capacity(if ledger.is_some() { slots.len() } else { 0 });
@@ -144,6 +238,9 @@ impl DiskView {
         for (piece, slot) in slots {
             let (segment, tier, wait, peer) = match slot {
                 Slot::Ready(segment, tier) => (segment, tier, Duration::ZERO, None),
+                Slot::Reading(..) => {
+                    return Err(ReadError::Internal("a read of the disk was not waited for"));
+                }
                 Slot::Waiting(flight) => {
                     let obtained = flight.wait(deadline).await;
                     let Obtained { bytes, tier, peer } =
@@ -210,10 +307,10 @@ impl BlockView for DiskView {
         let begin = is_recorded.then(Instant::now);
         let mut tiers = Vec::new();
         for piece in self.disk.pieces(offset, len) {
-            let (segment, tier) = match self.at_hand(piece.index) {
+            let (segment, tier) = match self.at_hand(&piece) {
                 AtHand::Zero => (Segment::Zeros(piece.len), Tier::Zero),
-                AtHand::Local(chunk, tier) => (segment(chunk, &piece), tier),
-                AtHand::Missing(_) => return Ok(TryRead::WouldWait),
+                AtHand::Memory(chunk, tier) => (segment(chunk, &piece), tier),
+                AtHand::Disk(..) | AtHand::Missing(_) => return Ok(TryRead::WouldWait),
             };
             push(&mut segments, segment);
             tally.add(tier, piece.len);
@@ -234,6 +331,21 @@ impl BlockView for DiskView {
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
         let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
         Box::pin(async move { view.read_waiting(offset, len).await })
+    }
+
+    fn start_read(&self, offset: u64, len: usize, done: ReadDone) {
+        let begin = Instant::now();
+        let len = self.disk.clip(offset, len);
+        let Some((piece, digest, part)) = self.only_on_disk(offset, len) else { return done(None) };
+        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        let start = piece.start - part.start;
+        let then = move |content: Option<Bytes>| {
+            let Some(content) = content else { return done(None) };
+            let segment = Segment::Bytes(content.slice(start..start + piece.len));
+            view.note_from_disk(offset, len, piece, begin);
+            done(Some(vec![segment]));
+        };
+        self.sources.store_reader.start_then(&digest, part, Box::new(then));
     }
 
     fn opened(&self) {

@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use acstor_peer::PeerStatus;
+use acstor_runclock::{RunClock, RunInstant};
 use acstor_types::{Digest, ErrorKind};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::Tier;
+use crate::disk::Disk;
+use crate::sources::Want;
+use crate::{Tier, limits};
 
 /// A chunk and where it came from.
 #[derive(Clone, Debug)]
@@ -42,8 +45,14 @@ pub(crate) enum FlightFailure {
 }
 
 impl FlightFailure {
-    /// Whether another round may bring the chunk.
+    /// Whether another round may bring the chunk. What is missing may have moved: the manifest that
+    /// says where to may come while the read waits.
     pub(crate) fn may_pass(self) -> bool {
+        self.is_absence() || self == FlightFailure::Missing
+    }
+
+    /// Whether the sources are away or refuse, for the time being.
+    pub(crate) fn is_absence(self) -> bool {
         matches!(self, FlightFailure::Unavailable | FlightFailure::Overloaded)
     }
 
@@ -87,18 +96,30 @@ pub(crate) type Outcome = Result<Obtained, FlightFailure>;
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) digest: Digest,
+    clock: RunClock,
     wishes: Mutex<Wishes>,
+    places: Mutex<Vec<Place>>,
+    /// What the source said last, where a deadline that passes should not hide it.
+    verdict: Mutex<Option<FlightFailure>>,
     changed: Notify,
     demanded: Notify,
     outcome: OnceLock<(Instant, Outcome)>,
     done: Notify,
 }
 
+/// A chunk of an attached disk whose content a flight is after. The disk says at each moment where
+/// in the origin it is.
+#[derive(Clone, Debug)]
+struct Place {
+    disk: Arc<Disk>,
+    index: u64,
+}
+
 /// What those who wait want; only grows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
     /// When the last of them stops waiting.
-    pub(crate) deadline: Instant,
+    pub(crate) deadline: RunInstant,
     pub(crate) side: Side,
     /// A peer waits: the origin must be asked now even while another peer is being asked. Two
     /// hosts whose rings disagree would otherwise wait for each other.
@@ -108,11 +129,14 @@ pub(crate) struct Wishes {
 }
 
 impl Flight {
-    fn new(digest: Digest, side: Side, deadline: Instant) -> Flight {
+    fn new(digest: Digest, clock: RunClock, side: Side, deadline: RunInstant) -> Flight {
         let wishes = Wishes { deadline, side, origin_now: side == Side::Peer, is_cancelled: false };
         Flight {
             digest,
+            clock,
             wishes: Mutex::new(wishes),
+            places: Mutex::default(),
+            verdict: Mutex::default(),
             changed: Notify::new(),
             demanded: Notify::new(),
             outcome: OnceLock::new(),
@@ -120,7 +144,7 @@ impl Flight {
         }
     }
 
-    fn join(&self, side: Side, deadline: Instant) {
+    fn join(&self, side: Side, deadline: RunInstant) {
         let mut wishes = self.wishes.lock();
         wishes.side = wishes.side.max(side);
         wishes.deadline = wishes.deadline.max(deadline);
@@ -141,6 +165,32 @@ impl Flight {
             drop(wishes);
             self.changed.notify_one();
         }
+    }
+
+    /// Notes that chunk `index` of `disk` has this content too.
+    pub(crate) fn add_place(&self, disk: &Arc<Disk>, index: u64) {
+        let mut places = self.places.lock();
+        let is_known = places.iter().any(|place| Arc::ptr_eq(&place.disk, disk));
+        if !is_known && places.len() < limits::FLIGHT_PLACES_MAX {
+            places.push(Place { disk: disk.clone(), index });
+        }
+    }
+
+    /// Where the manifests of this moment say that the chunk is.
+    pub(crate) fn wants(&self) -> Vec<Want> {
+        let places = self.places.lock();
+        let wants = places.iter().filter_map(|place| place.disk.want(place.index));
+        wants.filter(|want| want.digest == self.digest).collect()
+    }
+
+    /// Notes what those are to be told who wait until their deadline.
+    pub(crate) fn note_verdict(&self, verdict: Option<FlightFailure>) {
+        *self.verdict.lock() = verdict;
+    }
+
+    /// Why those who waited until their deadline got nothing.
+    pub(crate) fn verdict(&self) -> FlightFailure {
+        self.verdict.lock().unwrap_or(FlightFailure::Deadline)
     }
 
     /// What those who wait want now.
@@ -170,7 +220,7 @@ impl Flight {
     ///
     /// # Cancel safety
     /// Dropping it abandons this wait only.
-    pub(crate) async fn wait(&self, deadline: Instant) -> Outcome {
+    pub(crate) async fn wait(&self, deadline: RunInstant) -> Outcome {
         let done = self.done.notified();
         tokio::pin!(done);
         done.as_mut().enable();
@@ -179,12 +229,12 @@ impl Flight {
         }
         tokio::select! {
             () = &mut done => {}
-            () = tokio::time::sleep_until(deadline) => {}
+            () = self.clock.sleep_until(deadline) => {}
         }
         // The outcome counts even where both happened at once.
         match self.outcome.get() {
             Some((_, outcome)) => outcome.clone(),
-            None => Err(FlightFailure::Deadline),
+            None => Err(self.verdict()),
         }
     }
 
@@ -209,11 +259,13 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct FlightTable {
     shards: [Mutex<HashMap<Digest, Arc<Flight>>>; SHARDS],
+    /// By which those who wait are late.
+    clock: RunClock,
 }
 
 impl FlightTable {
-    pub(crate) fn new() -> FlightTable {
-        FlightTable { shards: std::array::from_fn(|_| Mutex::default()) }
+    pub(crate) fn new(clock: RunClock) -> FlightTable {
+        FlightTable { shards: std::array::from_fn(|_| Mutex::default()), clock }
     }
 
     fn shard(&self, digest: &Digest) -> &Mutex<HashMap<Digest, Arc<Flight>>> {
@@ -221,13 +273,13 @@ impl FlightTable {
     }
 
     /// Joins the flight of a digest, or starts one.
-    pub(crate) fn board(&self, digest: &Digest, side: Side, deadline: Instant) -> Boarding {
+    pub(crate) fn board(&self, digest: &Digest, side: Side, deadline: RunInstant) -> Boarding {
         let mut shard = self.shard(digest).lock();
         if let Some(flight) = shard.get(digest) {
             flight.join(side, deadline);
             return Boarding::Joined(flight.clone());
         }
-        let flight = Arc::new(Flight::new(*digest, side, deadline));
+        let flight = Arc::new(Flight::new(*digest, self.clock.clone(), side, deadline));
         shard.insert(*digest, flight.clone());
         Boarding::Lead(flight)
     }
@@ -293,9 +345,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn test_board_second_joins_and_both_get_the_outcome() {
-        let table = FlightTable::new();
+        let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
-        let soon = Instant::now() + Duration::from_secs(1);
+        let soon = RunInstant::unmeasured() + Duration::from_secs(1);
         let Boarding::Lead(lead) = table.board(&digest, Side::Peer, soon) else { panic!() };
         let late = soon + Duration::from_secs(5);
         let Boarding::Joined(joined) = table.board(&digest, Side::Guest, late) else { panic!() };
@@ -309,21 +361,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn test_wait_ends_at_its_own_deadline() {
-        let table = FlightTable::new();
-        let start = Instant::now();
+        let table = FlightTable::new(RunClock::unmeasured());
+        let start = RunInstant::unmeasured();
         let soon = start + Duration::from_secs(1);
         let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, soon) else {
             panic!()
         };
         assert_eq!(flight.wait(soon).await.unwrap_err(), FlightFailure::Deadline);
-        assert_eq!(Instant::now() - start, Duration::from_secs(1));
+        assert_eq!(RunInstant::unmeasured() - start, Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn test_finish_if_respects_who_joined_meanwhile() {
-        let table = FlightTable::new();
+        let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
-        let soon = Instant::now() + Duration::from_secs(1);
+        let soon = RunInstant::unmeasured() + Duration::from_secs(1);
         let Boarding::Lead(flight) = table.board(&digest, Side::Peer, soon) else { panic!() };
         table.board(&digest, Side::Guest, soon);
         let peers_only = |wishes: Wishes| wishes.side != Side::Guest;
@@ -333,8 +385,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn test_guard_dropped_flight_fails_instead_of_hanging() {
-        let table = Arc::new(FlightTable::new());
-        let late = Instant::now() + Duration::from_secs(100);
+        let table = Arc::new(FlightTable::new(RunClock::unmeasured()));
+        let late = RunInstant::unmeasured() + Duration::from_secs(100);
         let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, late) else {
             panic!()
         };
@@ -344,9 +396,9 @@ mod tests {
 
     #[test]
     fn test_cancel_prefetch_spares_what_somebody_waits_for() {
-        let table = FlightTable::new();
+        let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
-        let soon = Instant::now();
+        let soon = RunInstant::unmeasured();
         let Boarding::Lead(flight) = table.board(&digest, Side::Prefetch, soon) else { panic!() };
         flight.cancel_prefetch();
         assert!(flight.wishes().is_cancelled);

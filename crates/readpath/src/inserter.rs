@@ -4,17 +4,18 @@
 //! that it is not obtained a second time meanwhile.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use acstor_types::Digest;
+use acstor_types::{Digest, ErrorKind};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::metrics::Metrics;
-use crate::{InsertOutcome, LocalError, LocalStore, ReadPathError};
+use crate::{InsertOutcome, LocalError, LocalStore, ReadPathError, limits};
 
 /// Chunks written at a time.
 const BATCH_MAX: usize = 32;
@@ -33,6 +34,15 @@ struct State {
     order: VecDeque<Digest>,
     bytes: usize,
     is_stopped: bool,
+    has_ended: bool,
+}
+
+/// What the thread does next.
+enum Work {
+    Write(Vec<(Digest, Bytes)>),
+    /// Nothing came for a while: how did what was written last fare?
+    WriteBack,
+    End,
 }
 
 #[derive(Debug)]
@@ -144,32 +154,72 @@ impl Inserter {
         self.changed.notify_all();
     }
 
-    fn run(&self, store: &dyn LocalStore, metrics: &Metrics) {
-        while let Some(batch) = self.next_batch() {
-            let written = store.insert_many(&batch);
-            match &written {
-                Ok(outcomes) => metrics.inserted(outcomes),
-                Err(error) => {
-                    metrics.insert_failed(batch.len());
-                    tracing::warn!(kind = error.kind.as_str(), "chunks were not kept: {error}");
-                }
+    /// Waits until the thread has nothing to do any more after [`Inserter::stop`], at most `timeout`;
+    /// returns whether that is so. Blocks.
+    pub(crate) fn wait_ended(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        while !state.has_ended {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return state.has_ended;
             }
-            self.forget(&batch, &written);
         }
+        true
     }
 
-    fn next_batch(&self) -> Option<Vec<(Digest, Bytes)>> {
+    fn run(&self, store: &dyn LocalStore, metrics: &Metrics) {
+        let mut is_dirty = false;
+        loop {
+            match self.next_work(is_dirty) {
+                Work::Write(batch) => {
+                    self.write(store, metrics, &batch);
+                    is_dirty = true;
+                }
+                Work::WriteBack => {
+                    is_dirty = false;
+                    if let Err(error) = guarded(|| store.finish_writeback()) {
+                        metrics.insert_failed(1);
+                        tracing::warn!(kind = error.kind.as_str(), "chunks may be lost: {error}");
+                    }
+                }
+                Work::End => break,
+            }
+        }
+        self.state.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    fn write(&self, store: &dyn LocalStore, metrics: &Metrics, batch: &[(Digest, Bytes)]) {
+        let written = guarded(|| store.insert_many(batch));
+        match &written {
+            Ok(outcomes) => metrics.inserted(outcomes),
+            Err(error) => {
+                metrics.insert_failed(batch.len());
+                tracing::warn!(kind = error.kind.as_str(), "chunks were not kept: {error}");
+            }
+        }
+        self.forget(batch, &written);
+    }
+
+    fn next_work(&self, is_dirty: bool) -> Work {
         let mut state = self.state.lock();
         while state.order.is_empty() {
+            // What was not written back is hashed by the next process that opens the store.
             if state.is_stopped {
-                return None;
+                return Work::End;
             }
-            self.changed.wait(&mut state);
+            if !is_dirty {
+                self.changed.wait(&mut state);
+            } else if self.changed.wait_for(&mut state, limits::WRITEBACK_DELAY).timed_out()
+                && state.order.is_empty()
+            {
+                return Work::WriteBack;
+            }
         }
         let count = state.order.len().min(BATCH_MAX);
         let digests: Vec<Digest> = state.order.drain(..count).collect();
         // They stay readable until they are in the store.
-        Some(
+        Work::Write(
             digests
                 .into_iter()
                 .filter_map(|digest| Some((digest, state.waiting.get(&digest)?.bytes.clone())))
@@ -199,4 +249,12 @@ impl Inserter {
             let _ = watcher.send(outcome);
         }
     }
+}
+
+/// A fault of the store must not end the only thread that keeps chunks.
+fn guarded<T>(call: impl FnOnce() -> Result<T, LocalError>) -> Result<T, LocalError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        let message = "the thread that keeps chunks panicked".to_owned();
+        Err(LocalError { kind: ErrorKind::Internal, message })
+    })
 }

@@ -34,6 +34,7 @@ mod metrics;
 mod obtain;
 mod origin;
 mod origin_health;
+mod origin_lanes;
 mod origin_pool;
 mod origin_queue;
 mod outcome;
@@ -50,6 +51,7 @@ mod preload_metrics;
 mod readpath;
 mod recent;
 mod round;
+mod runtime_metrics;
 #[cfg(test)]
 mod scenarios;
 mod serve;
@@ -58,6 +60,8 @@ mod source_delay;
 mod sources;
 mod sources_now;
 mod steering;
+mod store_health;
+mod store_reader;
 mod streams;
 mod tier;
 mod token_bucket;
@@ -66,12 +70,15 @@ mod waiting_reads;
 mod wanted_chunks;
 mod working_sets;
 
+pub use acstor_store::residency;
 pub use boot_recorder::WorkingSet;
 pub use config::{Keep, PlacementRule, ReadPathConfig};
 pub use counts::{ReadCounts, TierCount};
 pub use deduplication::Walk;
 pub use error::{ReadError, ReadPathError};
-pub use local::{HostStore, InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
+pub use local::{
+    HostStore, InsertOutcome, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage,
+};
 pub use origin::{OriginError, OriginRange, OriginSource};
 pub use peer_latencies::PeerLatency;
 pub use peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};
@@ -80,5 +87,5 @@ pub use posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
 pub use preload::{PreloadEstimate, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
 pub use readpath::{ReadPath, Seams};
 pub use tier::Tier;
-pub use view::{BlockView, ExtentKind, ReadFuture, Segment, TryRead};
+pub use view::{BlockView, ExtentKind, ReadDone, ReadFuture, Segment, TryRead};
 pub use wanted_chunks::Coverage;

@@ -8,6 +8,8 @@ pub const READ_LEN_MAX: usize = 32 << 20;
 pub const DISKS_MAX: usize = 65_536;
 /// Most peers asked for one chunk in one round, whatever the ring offers.
 pub const CANDIDATES_MAX: usize = 8;
+/// Disks of which a peer's shares are remembered; those that none uses are forgotten beyond.
+pub const DISK_SHARES_MAX: usize = 64;
 /// Most hosts whose health is remembered.
 pub const PEERS_TRACKED_MAX: usize = 16_384;
 /// Most chunks that wait for a thread of the origin pool; more are refused as overload.
@@ -78,6 +80,12 @@ pub const RETRY_TOKENS_MAX: f64 = 50.0;
 pub const RETRY_RATIO: f64 = 0.1;
 /// Retries per second that are allowed however few first attempts there are.
 pub const RETRY_PER_SECOND: f64 = 5.0;
+/// Retries that each chunk which the origin gives refills: no more second attempts than answers.
+pub const RETRY_PER_SUCCESS: f64 = 1.0;
+/// Attached disks of which a flight remembers that they have the chunk: each may name another place.
+pub const FLIGHT_PLACES_MAX: usize = 8;
+/// Wait before a chunk that the origin does not have is looked for again; doubles up to `BACKOFF_MAX`.
+pub const MISSING_BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Hedges that may be saved up.
 pub const HEDGE_TOKENS_MAX: f64 = 16.0;
 /// A late source is hedged after as many times what the origin takes, whatever its own p99, while the
@@ -159,3 +167,17 @@ pub const STREAM_WINDOW_DIVISOR: u64 = 4;
 pub const STREAM_SLACK_MIN: u64 = 64 << 10;
 /// And at most this near.
 pub const STREAM_SLACK_MAX: u64 = 1 << 20;
+/// Threads that read the disk of the chunk store at a time.
+pub const STORE_READERS_MAX: usize = 32;
+/// Chunks that wait for one of them; more are taken for misses.
+pub const STORE_READS_WAITING_MAX: usize = 4096;
+/// Reads of that disk which, late one after the other, show that it hangs.
+pub const STORE_LATE_MAX: u32 = 4;
+/// How often a read looks whether a disk that hung is back.
+pub const STORE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Most bytes of chunks that are being sent to peers at a time, at the default of requests.
+pub const SERVE_INFLIGHT_BYTES_MAX: usize = 256 << 20;
+/// How long after the last insert its write-back is looked at.
+pub const WRITEBACK_DELAY: Duration = Duration::from_secs(1);
+/// Shortest wait for the thread that keeps chunks to end.
+pub const END_WAIT: Duration = Duration::from_secs(1);

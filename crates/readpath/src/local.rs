@@ -1,8 +1,21 @@
 //! The seam to this host's chunk store.
 
-use acstor_store::{ChunkGuard, ChunkStore, Cursor, Inserted, StoreError};
+use std::ops::Range;
+
+use acstor_store::{ChunkGuard, ChunkStore, Cursor, Inserted, Look, StoreError};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
+
+/// Where a chunk is on this host, as far as that is known without I/O.
+#[derive(Clone, Debug)]
+pub enum LocalLook {
+    /// At hand.
+    Memory(LocalChunk),
+    /// On the disk: [`LocalStore::read`] of this part of the chunk brings it.
+    Disk(Range<usize>),
+    /// Not here.
+    Absent,
+}
 
 /// A chunk that is on this host.
 #[derive(Clone, Debug)]
@@ -11,6 +24,8 @@ pub enum LocalChunk {
     Mapped(ChunkGuard),
     /// In memory.
     Bytes(Bytes),
+    /// In memory, as much of it as was wanted.
+    Part(Bytes),
 }
 
 /// What an insert did.
@@ -50,16 +65,19 @@ pub struct LocalUsage {
 /// The digests held on this host's disk.
 ///
 /// The caller guarantees that inserted content matches its digest. The implementation must return
-/// exactly the chunk that the digest names or nothing, from any thread, and must not wait for
-/// anything slower than the local disk.
+/// exactly the chunk that the digest names or nothing, from any thread. Only [`LocalStore::read`],
+/// [`LocalStore::insert_many`], [`LocalStore::finish_writeback`] and [`LocalStore::coldest`] may wait,
+/// for the local disk.
 pub trait LocalStore: Send + Sync + 'static {
     /// Size of every chunk of the store.
     fn chunk_size(&self) -> ChunkSize;
-    /// Returns a chunk, or `None` where the store has it not (or no longer intact).
+    /// Looks a chunk up of which `len` bytes from `start` on are wanted.
+    fn look(&self, digest: &Digest, start: usize, len: usize) -> LocalLook;
+    /// Reads a part of a chunk from the disk; `None` where the store has it not (or no longer intact).
     ///
     /// # Errors
     /// [`LocalError`] when the disk fails; the read path counts it and takes it for a miss.
-    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError>;
+    fn read(&self, digest: &Digest, part: &Range<usize>) -> Result<Option<Bytes>, LocalError>;
     /// Returns whether the store has a chunk, without touching its eviction state.
     fn contains(&self, digest: &Digest) -> bool;
     /// As [`LocalStore::contains`], and may be wrong once in a great while: cheap enough to ask of
@@ -84,6 +102,13 @@ pub trait LocalStore: Send + Sync + 'static {
     /// # Errors
     /// [`LocalError`] when the disk fails; some of the chunks may have been kept.
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError>;
+    /// Sees to it that what was inserted last reaches the disk, and finds out whether it did.
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk refused it: the store knows by then not to trust it.
+    fn finish_writeback(&self) -> Result<(), LocalError> {
+        Ok(())
+    }
     /// Keeps a chunk from being evicted, now or once it is inserted; counted.
     ///
     /// # Errors
@@ -118,11 +143,21 @@ impl LocalStore for HostStore {
         self.chunk_size
     }
 
-    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError> {
-        match self.store.get(digest) {
-            Ok(chunk) => Ok(chunk.map(LocalChunk::Mapped)),
-            Err(error) => Err(local_error(&error)),
+    fn look(&self, digest: &Digest, start: usize, len: usize) -> LocalLook {
+        match self.store.look(digest, start, len) {
+            Look::Memory(guard) => LocalLook::Memory(LocalChunk::Mapped(guard)),
+            Look::Copy(bytes) => LocalLook::Memory(LocalChunk::Part(bytes)),
+            Look::Disk(part) => LocalLook::Disk(part),
+            Look::Absent => LocalLook::Absent,
         }
+    }
+
+    fn read(&self, digest: &Digest, part: &Range<usize>) -> Result<Option<Bytes>, LocalError> {
+        Ok(self.store.read(digest, part))
+    }
+
+    fn finish_writeback(&self) -> Result<(), LocalError> {
+        self.store.finish_writeback().map_err(|error| local_error(&error))
     }
 
     fn contains(&self, digest: &Digest) -> bool {

@@ -41,6 +41,12 @@ pub const COMPRESSION_WELCOMED: &str = "acstor_peer_compression_welcomed";
 pub const PEERS_LOADED: &str = "acstor_peers_loaded";
 /// Cold chunks that the deduplication looked at, by outcome.
 pub const DEDUPLICATION: &str = "acstor_deduplication_chunks";
+/// Times that the runtime was late to run a task.
+pub const RUNTIME_STALLS: &str = "acstor_runtime_stalls";
+/// By how long it was late, together.
+pub const RUNTIME_STALLED_SECONDS: &str = "acstor_runtime_stalled_seconds";
+/// By how long it is late now.
+pub const RUNTIME_LAG_SECONDS: &str = "acstor_runtime_lag_seconds";
 /// Whether this host's own link is what makes its sources slow.
 pub const OWN_LINK_SLOW: &str = "acstor_own_link_slow";
 /// Chunks that another host owned in a ring that is remembered, by where they came from.
@@ -99,6 +105,10 @@ pub const WORKING_SET_IMAGES: &str = "acstor_working_set_images";
 pub const WORKING_SET_CHUNKS: &str = "acstor_working_set_chunks";
 /// Reads of the chunk store that failed and were taken for misses.
 pub const STORE_READ_ERRORS: &str = "acstor_store_read_errors";
+/// Chunks that were on the disk of the chunk store only, by outcome.
+pub const STORE_READS: &str = "acstor_store_reads";
+/// 1 while the disk of the chunk store answers, 0 while it is only probed.
+pub const STORE_UP: &str = "acstor_store_up";
 /// Bytes that the chunk store may hold.
 pub const STORE_CAPACITY_BYTES: &str = "acstor_store_capacity_bytes";
 /// Bytes that the chunk store holds.
@@ -113,7 +123,7 @@ pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 pub const DISKS: &str = "acstor_disks";
 
 /// Every name.
-pub const ALL: [&str; 54] = [
+pub const ALL: [&str; 59] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -153,6 +163,8 @@ pub const ALL: [&str; 54] = [
     WORKING_SET_IMAGES,
     WORKING_SET_CHUNKS,
     STORE_READ_ERRORS,
+    STORE_READS,
+    STORE_UP,
     STORE_CAPACITY_BYTES,
     STORE_USED_BYTES,
     STORE_PINNED_BYTES,
@@ -165,6 +177,9 @@ pub const ALL: [&str; 54] = [
     COMPRESSION_WELCOMED,
     PEERS_LOADED,
     OWN_LINK_SLOW,
+    RUNTIME_STALLS,
+    RUNTIME_STALLED_SECONDS,
+    RUNTIME_LAG_SECONDS,
     REMAPPED_CHUNKS,
     REMAPPED_BYTES,
     DISTANCE_THRESHOLD,

@@ -16,7 +16,7 @@ use crate::origin_pool::RunResult;
 use crate::origin_queue::{OriginFailure, OriginRun};
 use crate::outcome::{
     Bypass, Deduplication, Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch,
-    PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve,
+    PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
 };
 use crate::preload_metrics::PreloadMetrics;
 use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
@@ -76,6 +76,7 @@ pub(crate) struct Gauges {
     pub(crate) distance_threshold: Gauge,
     pub(crate) peers_loaded: Gauge,
     pub(crate) own_link_slow: Gauge,
+    pub(crate) store_up: Gauge,
 }
 
 impl Gauges {
@@ -110,6 +111,7 @@ impl Gauges {
         );
         add(names::PEERS_LOADED, "Peers slower than the origin", &gauges.peers_loaded);
         add(names::OWN_LINK_SLOW, "Whether all sources are slow", &gauges.own_link_slow);
+        add(names::STORE_UP, "Whether the chunk store's disk answers", &gauges.store_up);
         add(names::DISKS, "Disks attached", &gauges.disks);
         add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges
@@ -148,6 +150,7 @@ pub(crate) struct Metrics {
     inserts: Labelled,
     prefetch_chunks: Labelled,
     store_read_errors: Counter,
+    store_reads: Labelled,
     pub(crate) preload: PreloadMetrics,
     pub(crate) gauges: Gauges,
 }
@@ -295,6 +298,13 @@ impl Metrics {
             ),
             preload: PreloadMetrics::new(r),
             store_read_errors: counter(r, names::STORE_READ_ERRORS, "Failed chunk store reads"),
+            store_reads: Labelled::new(
+                r,
+                names::STORE_READS,
+                "Chunks on the chunk store's disk only",
+                "outcome",
+                StoreRead::NAMES,
+            ),
             gauges: Gauges::register(r),
         }
     }
@@ -448,6 +458,10 @@ impl Metrics {
     pub(crate) fn store_read_error(&self) {
         self.store_read_errors.inc();
     }
+
+    pub(crate) fn store_read(&self, outcome: StoreRead) {
+        self.store_reads.add(outcome.index(), 1);
+    }
 }
 
 #[cfg(test)]
@@ -459,6 +473,9 @@ mod tests {
     fn text() -> String {
         let mut registry = Registry::default();
         let _metrics = Metrics::new(&mut registry);
+        let clock = acstor_runclock::RunClock::unmeasured();
+        let runtime = crate::runtime_metrics::RuntimeCollector(clock);
+        registry.register_collector(Box::new(runtime));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text

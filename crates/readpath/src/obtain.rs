@@ -4,16 +4,18 @@
 //! decides what to do next, so that attempts do not multiply from host to host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use acstor_types::Oid;
+use acstor_runclock::RunInstant;
+use acstor_types::{ChunkLocation, Oid};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
 
 use crate::disk::Disk;
 use crate::flight::{Boarding, Flight, FlightFailure, FlightGuard, Obtained, Side};
 use crate::origin_queue::{Lane, OriginAnswer};
 use crate::outcome::{Join, PeerSkip, Retry};
 use crate::placement::Plan;
+use crate::round::RoundFailure;
 use crate::sources::{Sources, Want};
 use crate::{jitter, limits};
 
@@ -40,23 +42,23 @@ impl Sources {
     /// Joins the effort to obtain a chunk, or starts one. Does not wait.
     pub(crate) fn obtain(
         self: &Arc<Self>,
-        disk: &Disk,
+        disk: &Arc<Disk>,
         want: &Want,
         side: Side,
-        deadline: Instant,
+        deadline: RunInstant,
     ) -> Arc<Flight> {
         let flight = match self.flights.board(&want.digest, side, deadline) {
             Boarding::Joined(flight) => {
+                flight.add_place(disk, want.index);
                 self.metrics.joined(side.join());
                 return flight;
             }
             Boarding::Lead(flight) => flight,
         };
+        flight.add_place(disk, want.index);
         let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
         // The chunk may have come between the caller's look and the boarding.
-        if self.is_local(&want.digest)
-            && let Some((bytes, tier)) = self.local_bytes(&want.digest)
-        {
+        if let Some((bytes, tier)) = self.local_bytes(&want.digest) {
             self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
             return flight;
         }
@@ -66,12 +68,13 @@ impl Sources {
         if let Some(peer) = plan.probe.take() {
             self.runtime.spawn(self.clone().probe(peer, *want));
         }
+        let recoveries = self.origin.queue().health.recoveries();
         // Asked for here and not in the task, so that the misses of one read are gathered.
         let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
+        let (first, plan) = ((first, recoveries), (plan, side));
         let sources = self.clone();
         let want = *want;
-        self.runtime
-            .spawn(async move { sources.drive(guard, want, oid, (plan, side), first).await });
+        self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
         flight
     }
 
@@ -80,7 +83,7 @@ impl Sources {
         want: &Want,
         lane: Lane,
     ) -> oneshot::Receiver<OriginAnswer> {
-        self.origin.request(want.digest, want.location, want.chunk_size.bytes(), lane)
+        self.origin.request(want, lane)
     }
 
     /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
@@ -109,11 +112,11 @@ impl Sources {
         want: Want,
         oid: Oid,
         (plan, planned_for): (Plan, Side),
-        first: Option<oneshot::Receiver<OriginAnswer>>,
+        (first, recoveries): (Option<oneshot::Receiver<OriginAnswer>>, u64),
     ) {
         let flight = &guard.flight;
         let (mut plan, mut first) = (Some((plan, planned_for)), first);
-        let (mut retries, mut corrupt) = (0, 0);
+        let mut attempts = Attempts::new(want, recoveries);
         loop {
             let side = flight.wishes().side;
             // Somebody with a greater right may have joined since the plan was made.
@@ -125,68 +128,160 @@ impl Sources {
                 }
                 None => self.plan(oid, side),
             };
-            let was_origin_called;
-            let failure = match self.round(flight, &want, side, round_plan, first.take()).await {
+            let want = attempts.want;
+            let round = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {
                     // Kept before the flight ends: whoever misses it then finds the chunk.
                     self.keep(want.digest, &obtained, flight.wishes().side);
                     self.flights.finish(flight, Ok(obtained));
                     return;
                 }
-                Err(round) => {
-                    was_origin_called = round.was_origin_called;
-                    round.failure
-                }
+                Err(round) => round,
             };
-            corrupt += u32::from(failure == FlightFailure::Corrupt);
-            let now = Instant::now();
-            let may_pass = failure.may_pass()
-                || (failure == FlightFailure::Corrupt && corrupt < limits::CORRUPT_ATTEMPTS_MAX);
-            let reported =
-                if now >= flight.wishes().deadline { FlightFailure::Deadline } else { failure };
-            let has_ended = self.flights.finish_if(flight, reported, |wishes| {
-                let is_late = now >= wishes.deadline;
-                let was_extended = failure == FlightFailure::Deadline && !is_late;
-                is_late || wishes.side != Side::Guest || !(may_pass || was_extended)
-            });
-            if has_ended {
+            attempts.note(flight, round);
+            if self.has_ended(flight, &attempts, round.failure) {
                 return;
             }
             // Whoever joined with a greater right to the chunk gets a full round at once.
-            if flight.wishes().side == side && failure != FlightFailure::Deadline {
-                self.pause(flight, &mut retries, was_origin_called).await;
+            let goes_on = flight.wishes().side != side || round.failure == FlightFailure::Deadline;
+            if !goes_on && !attempts.has_news(flight) {
+                self.pause(flight, &mut attempts).await;
             }
+            if let Some(obtained) = self.look_again(flight) {
+                self.flights.finish(flight, Ok(obtained));
+                return;
+            }
+            attempts.begin(flight, self.origin.queue().health.recoveries());
         }
     }
 
+    /// Ends the flight unless another round may bring the chunk and somebody waits for that.
+    fn has_ended(&self, flight: &Flight, attempts: &Attempts, failure: FlightFailure) -> bool {
+        let now = self.clock.now();
+        let may_pass = failure.may_pass()
+            || (failure == FlightFailure::Corrupt
+                && (attempts.corrupt < limits::CORRUPT_ATTEMPTS_MAX || attempts.has_news(flight)));
+        let is_late = now >= flight.wishes().deadline;
+        let reported = if is_late { flight.verdict() } else { failure };
+        self.flights.finish_if(flight, reported, |wishes| {
+            let is_late = now >= wishes.deadline;
+            let was_extended = failure == FlightFailure::Deadline && !is_late;
+            is_late || wishes.side != Side::Guest || !(may_pass || was_extended)
+        })
+    }
+
+    /// The chunk, where it has come another way since it was looked for: late, or for somebody else.
+    fn look_again(&self, flight: &Flight) -> Option<Obtained> {
+        let (bytes, tier) = self.local_bytes(&flight.digest)?;
+        Some(Obtained { bytes, tier, peer: None })
+    }
+
     /// Waits before the next round: with jitter, at most until the deadline; where the round before
-    /// cost the origin a call (`is_paid`), also until the budget allows another.
-    async fn pause(&self, flight: &Flight, retries: &mut u32, is_paid: bool) {
+    /// cost the origin a call, also until the budget allows another. The budget is there to spare an
+    /// origin that fails: once it has come back, or is to be asked elsewhere, no token is needed. Ends
+    /// early when the chunk has come another way.
+    async fn pause(&self, flight: &Flight, attempts: &mut Attempts) {
+        let health = &self.origin.queue().health;
         loop {
-            let wait = jitter::backoff(*retries, limits::BACKOFF_MIN, limits::BACKOFF_MAX);
-            *retries += 1;
-            let until = (Instant::now() + wait).min(flight.wishes().deadline);
-            let health = &self.origin.queue().health;
-            if health.is_up() {
-                sleep_until(until).await;
-            } else {
-                // Back to work soon after the origin is: spread, so as not to push it over.
-                tokio::select! {
-                    () = sleep_until(until) => {}
-                    () = health.recovered() => {
-                        tokio::time::sleep(jitter::backoff(0, limits::BACKOFF_MIN, limits::BACKOFF_MAX)).await;
-                    }
+            let wait = attempts.next_wait();
+            let deadline = flight.wishes().deadline;
+            let mut is_free = !attempts.is_paid;
+            tokio::select! {
+                () = self.clock.sleep_until((self.clock.now() + wait).min(deadline)) => {}
+                () = health.recovered_since(attempts.recoveries) => {
+                    is_free = true;
+                    // Back to work soon after the origin is: spread, so as not to push it over.
+                    let spread = jitter::backoff(0, limits::BACKOFF_MIN, limits::BACKOFF_MAX);
+                    self.clock.sleep_until((self.clock.now() + spread).min(deadline)).await;
                 }
             }
-            let now = Instant::now();
-            if now >= flight.wishes().deadline {
+            let now = self.clock.now();
+            if now >= flight.wishes().deadline || self.is_local(&flight.digest) {
                 return;
             }
-            if !is_paid || self.retry_budget.try_take(now) {
+            if is_free || attempts.has_news(flight) || self.retry_budget.try_take(now) {
                 self.metrics.retry(Retry::Allowed);
                 return;
             }
             self.metrics.retry(Retry::Denied);
         }
+    }
+}
+
+/// What a flight has tried so far.
+struct Attempts {
+    /// What is asked for, and where, in this round.
+    want: Want,
+    /// Waits so far.
+    waits: u32,
+    /// Rounds in which every source sent other content.
+    corrupt: u32,
+    /// Whether the last round cost the origin a call.
+    is_paid: bool,
+    /// Whether the origin did not have the chunk in the last round.
+    is_missing: bool,
+    /// Where in the origin the chunk was found not to be, or not whole.
+    gone: Vec<ChunkLocation>,
+    /// How often the origin had come back when the last round began.
+    recoveries: u64,
+}
+
+impl Attempts {
+    fn new(want: Want, recoveries: u64) -> Attempts {
+        Attempts {
+            want,
+            waits: 0,
+            corrupt: 0,
+            is_paid: false,
+            is_missing: false,
+            gone: Vec::new(),
+            recoveries,
+        }
+    }
+
+    /// Notes how a round ended.
+    fn note(&mut self, flight: &Flight, round: RoundFailure) {
+        self.is_paid = round.was_origin_called;
+        self.corrupt += u32::from(round.failure == FlightFailure::Corrupt);
+        self.is_missing = round.failure == FlightFailure::Missing;
+        if matches!(round.failure, FlightFailure::Missing | FlightFailure::Corrupt) {
+            self.gone.push(self.want.location);
+            flight.note_verdict(Some(round.failure));
+        } else if round.failure != FlightFailure::Deadline {
+            flight.note_verdict(None);
+        }
+    }
+
+    /// A place in the origin that the manifests of this moment name and where the chunk was not
+    /// looked for in vain, once there is one where it was.
+    fn news(&self, flight: &Flight) -> Option<Want> {
+        if self.gone.is_empty() {
+            return None;
+        }
+        flight.wants().into_iter().find(|want| !self.gone.contains(&want.location))
+    }
+
+    fn has_news(&self, flight: &Flight) -> bool {
+        self.news(flight).is_some()
+    }
+
+    /// Begins a round: by the manifests of this moment, not by those of the flight's start.
+    fn begin(&mut self, flight: &Flight, recoveries: u64) {
+        self.recoveries = recoveries;
+        let wants = flight.wants();
+        if let Some(want) = self.news(flight) {
+            self.want = want;
+        } else if !wants.is_empty() {
+            self.want = wants[self.waits as usize % wants.len()];
+        }
+    }
+
+    fn next_wait(&mut self) -> Duration {
+        let min = match self.is_missing {
+            true => limits::MISSING_BACKOFF_MIN,
+            false => limits::BACKOFF_MIN,
+        };
+        self.waits += 1;
+        jitter::backoff(self.waits - 1, min, limits::BACKOFF_MAX)
     }
 }

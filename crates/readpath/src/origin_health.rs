@@ -1,9 +1,10 @@
 //! Whether the origin answers: a breaker between the misses and a failing origin.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::{jitter, limits};
@@ -44,7 +45,10 @@ pub(crate) enum Admission {
 pub(crate) struct OriginHealth {
     state: Mutex<OriginState>,
     probe_timeout: Duration,
-    recovered: Notify,
+    /// Calls that were answered.
+    answers: AtomicU64,
+    /// How often the origin came back.
+    recoveries: watch::Sender<u64>,
 }
 
 impl OriginHealth {
@@ -53,7 +57,8 @@ impl OriginHealth {
         OriginHealth {
             state: Mutex::new(OriginState::Up { failures: 0 }),
             probe_timeout,
-            recovered: Notify::new(),
+            answers: AtomicU64::new(0),
+            recoveries: watch::Sender::new(0),
         }
     }
 
@@ -78,13 +83,14 @@ impl OriginHealth {
 
     /// Notes that a call succeeded, or failed for a reason that is not the origin's absence.
     pub(crate) fn succeeded(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         let was_up = matches!(*state, OriginState::Up { .. });
         *state = OriginState::Up { failures: 0 };
         drop(state);
         if !was_up {
             tracing::info!("the origin answers again");
-            self.recovered.notify_waiters();
+            self.recoveries.send_modify(|count| *count += 1);
         }
     }
 
@@ -112,12 +118,23 @@ impl OriginHealth {
         matches!(*self.state.lock(), OriginState::Up { .. })
     }
 
-    /// Waits until a call succeeds while the origin counts as down.
+    /// How many calls were answered so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// How often the origin has come back so far.
+    pub(crate) fn recoveries(&self) -> u64 {
+        *self.recoveries.borrow()
+    }
+
+    /// Waits until the origin has come back more than `before` times.
     ///
     /// # Cancel safety
     /// Nothing is lost when dropped.
-    pub(crate) async fn recovered(&self) {
-        self.recovered.notified().await;
+    pub(crate) async fn recovered_since(&self, before: u64) {
+        // An error means that the sender is gone, which `self` holds.
+        let _ = self.recoveries.subscribe().wait_for(|count| *count > before).await;
     }
 }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use acstor_types::{ChunkLocation, Digest};
+use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::origin_queue::{
     Lane, OriginAnswer, OriginFailure, OriginMiss, OriginQueue, OriginRun, RunPart,
 };
+use crate::sources::Want;
 use crate::{OriginError, OriginRange, OriginSource, ReadPathError, limits};
 
 /// Takes chunks that arrived after everybody stopped waiting for them.
@@ -47,14 +48,19 @@ impl OriginPool {
     /// Asks for a chunk.
     pub(crate) fn request(
         self: &Arc<Self>,
-        digest: Digest,
-        location: ChunkLocation,
-        len: usize,
+        want: &Want,
         lane: Lane,
     ) -> oneshot::Receiver<OriginAnswer> {
         let (answer, receiver) = oneshot::channel();
         let mut staged = self.staged.lock();
-        staged.misses.push(OriginMiss { digest, location, len, lane, answer });
+        staged.misses.push(OriginMiss {
+            digest: want.digest,
+            location: want.location,
+            len: want.chunk_size.bytes(),
+            disk: want.disk,
+            lane,
+            answer,
+        });
         if !staged.is_flush_due {
             staged.is_flush_due = true;
             let pool = self.clone();
@@ -97,7 +103,8 @@ impl OriginPool {
     }
 }
 
-/// Starts the worker threads; they end after [`OriginQueue::stop`], at the latest when the call that
+/// Starts `threads` worker threads and one more, which only a second disk gets while one keeps all
+/// others busy; they end after [`OriginQueue::stop`], at the latest when the call that
 /// they wait for returns.
 pub(crate) fn start_threads(
     queue: &Arc<OriginQueue>,
@@ -106,7 +113,7 @@ pub(crate) fn start_threads(
     orphans: &OrphanSink,
     threads: usize,
 ) -> Result<(), ReadPathError> {
-    for number in 0..threads {
+    for number in 0..workers(threads) {
         let (queue, source) = (queue.clone(), source.clone());
         let (metrics, orphans) = (metrics.clone(), orphans.clone());
         let work = move || {
@@ -121,6 +128,11 @@ pub(crate) fn start_threads(
         )?;
     }
     Ok(())
+}
+
+/// Workers for so many calls of one disk at a time.
+pub(crate) fn workers(threads: usize) -> usize {
+    threads + 1
 }
 
 /// What a run's calls brought.

@@ -2,18 +2,20 @@
 //!
 //! Invariants: a digest is queued or under way at most once, whoever waits for it; a run holds
 //! neighbouring chunks of one pack and one lane; a lane runs only when those before it are empty,
-//! and all but the demand lane only on their share of the threads; what nobody waits for any more is
-//! not read.
+//! and all but the demand lane only on their share of the threads; within a lane disks take turns,
+//! and one disk never has all threads; what nobody waits for any more is not read, but for the probe
+//! of an origin that is down; whatever makes something ready to run wakes a thread.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use acstor_types::{ChunkLocation, Digest, PackId};
+use acstor_types::{ChunkLocation, Digest, DiskId, PackId};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::origin_health::{Admission, OriginHealth};
+use crate::origin_lanes::FairLane;
 use crate::{OriginError, ReadPathConfig};
 
 /// Why the origin did not give a chunk.
@@ -51,6 +53,8 @@ pub(crate) struct OriginMiss {
     pub(crate) digest: Digest,
     pub(crate) location: ChunkLocation,
     pub(crate) len: usize,
+    /// For which disk.
+    pub(crate) disk: DiskId,
     pub(crate) lane: Lane,
     pub(crate) answer: oneshot::Sender<OriginAnswer>,
 }
@@ -62,6 +66,8 @@ pub(crate) struct OriginRun {
     /// In ascending order of offset, each where the one before ends.
     pub(crate) parts: Vec<RunPart>,
     pub(crate) lane: Lane,
+    /// The disk whose turn it was.
+    pub(crate) disk: DiskId,
 }
 
 /// One chunk of a run.
@@ -76,6 +82,7 @@ pub(crate) struct RunPart {
 struct Entry {
     location: ChunkLocation,
     len: usize,
+    disk: DiskId,
     lane: Lane,
     is_running: bool,
     waiters: Vec<oneshot::Sender<OriginAnswer>>,
@@ -86,12 +93,18 @@ struct State {
     entries: HashMap<Digest, Entry>,
     /// Queued entries by place; an entry is missing here where another digest claims its place.
     places: BTreeMap<(PackId, u32), Digest>,
-    demand: VecDeque<Digest>,
-    prefetch: VecDeque<Digest>,
-    preload: VecDeque<Digest>,
+    demand: FairLane,
+    prefetch: FairLane,
+    preload: FairLane,
+    /// The chunk that is to show whether the origin is back: read before all others, whoever waits.
+    probe: Option<Digest>,
     queued: usize,
     /// Runs under way for which nobody waits.
     idle_running: usize,
+    /// Runs under way of each disk that has any.
+    running: HashMap<DiskId, usize>,
+    /// Threads that wait for something to do.
+    sleeping: usize,
     is_stopped: bool,
 }
 
@@ -101,9 +114,10 @@ pub(crate) struct OriginQueue {
     state: Mutex<State>,
     /// Wakes worker threads.
     available: Condvar,
-    /// Wakes the workers of tests, which are tasks.
+    /// Wakes the workers of tests, which are tasks, whenever `available` wakes a thread.
     #[cfg(test)]
-    pub(crate) submitted: tokio::sync::Notify,
+    woken: tokio::sync::Notify,
+    disk_runs_max: usize,
     queue_max: usize,
     run_max_bytes: usize,
     prefetch_workers_max: usize,
@@ -116,7 +130,8 @@ impl OriginQueue {
             state: Mutex::new(State::default()),
             available: Condvar::new(),
             #[cfg(test)]
-            submitted: tokio::sync::Notify::new(),
+            woken: tokio::sync::Notify::new(),
+            disk_runs_max: config.origin_threads,
             queue_max: config.origin_queue_max,
             run_max_bytes: config.origin_run_max_bytes,
             // Half of the threads, rounded down, so that a demand read finds one free.
@@ -132,16 +147,20 @@ impl OriginQueue {
         for miss in misses {
             added += usize::from(self.submit_one(&mut state, miss, now));
         }
-        drop(state);
-        #[cfg(test)]
-        (0..added).for_each(|_| self.submitted.notify_one());
-        if added > 1 {
-            self.available.notify_all();
-        } else if added == 1 {
+        self.wake(&state, added);
+    }
+
+    /// Wakes threads for so many runs that may be ready. The one place that does, so that whatever
+    /// puts something into a lane cannot forget some of them.
+    fn wake(&self, state: &State, runs: usize) {
+        for _ in 0..runs.min(state.sleeping) {
             self.available.notify_one();
+            #[cfg(test)]
+            self.woken.notify_one();
         }
     }
 
+    /// Takes one miss in; returns whether there is something new to run.
     fn submit_one(&self, state: &mut State, miss: OriginMiss, now: Instant) -> bool {
         let refuse = |answer: oneshot::Sender<OriginAnswer>, why| {
             // A waiter that has gone needs no answer.
@@ -153,29 +172,38 @@ impl OriginQueue {
         }
         if let Some(entry) = state.entries.get_mut(&miss.digest) {
             entry.waiters.push(miss.answer);
-            if miss.lane == Lane::Demand {
-                Self::promote_entry(state, &miss.digest);
-            }
-            return false;
+            return miss.lane == Lane::Demand
+                && Self::promote_entry(state, &miss.digest, Some(miss.disk));
         }
         if state.queued >= self.queue_max {
             return refuse(miss.answer, OriginFailure::Full);
         }
-        if let Admission::Wait(_) = self.health.admit(now) {
-            return refuse(miss.answer, OriginFailure::Down);
-        }
+        let is_probe = match self.health.admit(now) {
+            Admission::Wait(_) => return refuse(miss.answer, OriginFailure::Down),
+            admission => admission == Admission::Probe,
+        };
         let place = (miss.location.pack, miss.location.offset);
         state.places.entry(place).or_insert(miss.digest);
-        match miss.lane {
-            Lane::Demand => state.demand.push_back(miss.digest),
-            Lane::Prefetch => state.prefetch.push_back(miss.digest),
-            Lane::Preload => state.preload.push_back(miss.digest),
+        let lane = if is_probe { Lane::Demand } else { miss.lane };
+        match lane {
+            _ if is_probe => {
+                // One before it that no thread was free for is overdue, and waits like any other.
+                if let Some(overdue) = state.probe.replace(miss.digest)
+                    && let Some(entry) = state.entries.get(&overdue)
+                {
+                    state.demand.push(entry.disk, overdue);
+                }
+            }
+            Lane::Demand => state.demand.push(miss.disk, miss.digest),
+            Lane::Prefetch => state.prefetch.push(miss.disk, miss.digest),
+            Lane::Preload => state.preload.push(miss.disk, miss.digest),
         }
         state.queued += 1;
         let entry = Entry {
             location: miss.location,
             len: miss.len,
-            lane: miss.lane,
+            disk: miss.disk,
+            lane,
             is_running: false,
             waiters: vec![miss.answer],
         };
@@ -186,19 +214,22 @@ impl OriginQueue {
     /// Moves a chunk that is queued in another lane to the demand lane.
     pub(crate) fn promote(&self, digest: &Digest) {
         let mut state = self.state.lock();
-        if Self::promote_entry(&mut state, digest) {
-            drop(state);
-            self.available.notify_one();
-        }
+        let runs = usize::from(Self::promote_entry(&mut state, digest, None));
+        self.wake(&state, runs);
     }
 
-    fn promote_entry(state: &mut State, digest: &Digest) -> bool {
+    /// Moves a queued chunk to the demand lane, to the turns of `disk` where that wants it too; returns
+    /// whether that changed anything. Its former place is skipped when its turn comes.
+    fn promote_entry(state: &mut State, digest: &Digest, disk: Option<DiskId>) -> bool {
         match state.entries.get_mut(digest) {
-            Some(entry) if entry.lane != Lane::Demand && !entry.is_running => {
-                entry.lane = Lane::Demand;
-                // Its place in the other lane is skipped when its turn comes.
-                state.demand.push_back(*digest);
-                true
+            Some(entry) if !entry.is_running => {
+                let disk = disk.unwrap_or(entry.disk);
+                let is_new = entry.lane != Lane::Demand || entry.disk != disk;
+                if is_new {
+                    (entry.lane, entry.disk) = (Lane::Demand, disk);
+                    state.demand.push(disk, *digest);
+                }
+                is_new
             }
             _ => false,
         }
@@ -221,41 +252,64 @@ impl OriginQueue {
             if let Some(run) = self.take_run_locked(&mut state) {
                 return Some(run);
             }
+            state.sleeping += 1;
             self.available.wait(&mut state);
+            state.sleeping -= 1;
+        }
+    }
+
+    /// As [`OriginQueue::wait_run`] for a task: sleeps until it is woken as a thread would be.
+    #[cfg(test)]
+    pub(crate) async fn next_run(&self) -> OriginRun {
+        loop {
+            let woken = self.woken.notified();
+            tokio::pin!(woken);
+            {
+                let mut state = self.state.lock();
+                if let Some(run) = self.take_run_locked(&mut state) {
+                    return run;
+                }
+                state.sleeping += 1;
+                woken.as_mut().enable();
+            }
+            woken.await;
+            self.state.lock().sleeping -= 1;
         }
     }
 
     fn take_run_locked(&self, state: &mut State) -> Option<OriginRun> {
-        if let Some(digest) = Self::pop(state, Lane::Demand) {
-            return self.collect(state, digest, Lane::Demand);
+        if let Some(digest) = state.probe.take()
+            && let Some(entry) = state.entries.get(&digest)
+        {
+            let turn = (entry.disk, digest);
+            return self.collect(state, turn, Lane::Demand);
+        }
+        if let Some(turn) = self.pop(state, Lane::Demand) {
+            return self.collect(state, turn, Lane::Demand);
         }
         let running = state.idle_running;
         if running < self.prefetch_workers_max
-            && let Some(digest) = Self::pop(state, Lane::Prefetch)
+            && let Some(turn) = self.pop(state, Lane::Prefetch)
         {
-            return self.collect_idle(state, digest, Lane::Prefetch);
+            return self.collect(state, turn, Lane::Prefetch);
         }
         // A preload goes on even where there is only one thread.
         if running < self.prefetch_workers_max.max(1) {
-            let digest = Self::pop(state, Lane::Preload)?;
-            return self.collect_idle(state, digest, Lane::Preload);
+            let turn = self.pop(state, Lane::Preload)?;
+            return self.collect(state, turn, Lane::Preload);
         }
         None
     }
 
-    fn collect_idle(&self, state: &mut State, digest: Digest, lane: Lane) -> Option<OriginRun> {
-        let run = self.collect(state, digest, lane);
-        state.idle_running += usize::from(run.is_some());
-        run
-    }
-
-    /// Pops the oldest chunk of a lane that is still wanted.
-    fn pop(state: &mut State, lane: Lane) -> Option<Digest> {
+    /// Pops the chunk of a lane that is next and still wanted.
+    fn pop(&self, state: &mut State, lane: Lane) -> Option<(DiskId, Digest)> {
         loop {
-            let digest = match lane {
-                Lane::Demand => state.demand.pop_front()?,
-                Lane::Prefetch => state.prefetch.pop_front()?,
-                Lane::Preload => state.preload.pop_front()?,
+            let (running, max) = (&state.running, self.disk_runs_max);
+            let may_run = |disk: &DiskId| running.get(disk).is_none_or(|runs| *runs < max);
+            let (disk, digest) = match lane {
+                Lane::Demand => state.demand.pop(may_run)?,
+                Lane::Prefetch => state.prefetch.pop(may_run)?,
+                Lane::Preload => state.preload.pop(may_run)?,
             };
             let Some(entry) = state.entries.get(&digest) else { continue };
             if entry.is_running || entry.lane != lane {
@@ -265,7 +319,7 @@ impl OriginQueue {
                 Self::forget(state, &digest);
                 continue;
             }
-            return Some(digest);
+            return Some((disk, digest));
         }
     }
 
@@ -295,7 +349,12 @@ impl OriginQueue {
     }
 
     /// Makes a run of a chunk and the queued neighbours of its lane on both sides.
-    fn collect(&self, state: &mut State, digest: Digest, lane: Lane) -> Option<OriginRun> {
+    fn collect(
+        &self,
+        state: &mut State,
+        (disk, digest): (DiskId, Digest),
+        lane: Lane,
+    ) -> Option<OriginRun> {
         let pack = state.entries.get(&digest)?.location.pack;
         let first = Self::start(state, digest)?;
         let mut bytes = first.len;
@@ -318,7 +377,9 @@ impl OriginQueue {
             start = before;
             parts.push_front(part);
         }
-        Some(OriginRun { pack, parts: parts.into(), lane })
+        *state.running.entry(disk).or_default() += 1;
+        state.idle_running += usize::from(lane != Lane::Demand);
+        Some(OriginRun { pack, parts: parts.into(), lane, disk })
     }
 
     /// Starts the queued chunk of this lane at `place`, where it is still wanted and fits.
@@ -351,14 +412,16 @@ impl OriginQueue {
         for part in &run.parts {
             waiting.push(state.entries.remove(&part.digest).map(|entry| entry.waiters));
         }
-        let was_idle = run.lane != Lane::Demand;
-        if was_idle {
-            state.idle_running -= 1;
+        state.idle_running -= usize::from(run.lane != Lane::Demand);
+        if let Some(runs) = state.running.get_mut(&run.disk) {
+            *runs -= 1;
+            if *runs == 0 {
+                state.running.remove(&run.disk);
+            }
         }
+        // What was held back by the share of its lane or of its disk may run now.
+        self.wake(&state, 1);
         drop(state);
-        if was_idle {
-            self.available.notify_one();
-        }
         let mut orphans = Vec::new();
         for ((part, answer), waiters) in run.parts.iter().zip(answers).zip(waiting) {
             let mut is_delivered = false;
@@ -370,6 +433,11 @@ impl OriginQueue {
             }
         }
         orphans
+    }
+
+    /// Whether a call for the chunk is under way.
+    pub(crate) fn is_underway(&self, digest: &Digest) -> bool {
+        self.state.lock().entries.get(digest).is_some_and(|entry| entry.is_running)
     }
 
     /// How many chunks wait.
@@ -397,6 +465,7 @@ impl OriginQueue {
         state.demand.clear();
         state.prefetch.clear();
         state.preload.clear();
+        state.probe = None;
         state.queued = 0;
         drop(state);
         self.available.notify_all();
@@ -404,144 +473,4 @@ impl OriginQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ReadPathConfig;
-
-    const LEN: usize = 65_536;
-
-    fn queue(threads: usize, queue_max: usize) -> OriginQueue {
-        OriginQueue::new(&ReadPathConfig {
-            host: "a".into(),
-            origin_threads: threads,
-            origin_queue_max: queue_max,
-            origin_run_max_bytes: 4 * LEN,
-            ..ReadPathConfig::default()
-        })
-    }
-
-    fn pack(number: u8) -> PackId {
-        PackId(Digest::of(&[number]))
-    }
-
-    fn miss(
-        pack_number: u8,
-        position: u32,
-        lane: Lane,
-    ) -> (OriginMiss, oneshot::Receiver<OriginAnswer>) {
-        let (answer, receiver) = oneshot::channel();
-        let offset = 4096 + position * LEN as u32;
-        let digest = Digest::of(&[&[pack_number][..], &position.to_le_bytes()].concat());
-        let location = ChunkLocation { pack: pack(pack_number), offset };
-        (OriginMiss { digest, location, len: LEN, lane, answer }, receiver)
-    }
-
-    fn submit(
-        queue: &OriginQueue,
-        pack: u8,
-        positions: &[u32],
-        lane: Lane,
-    ) -> Vec<oneshot::Receiver<OriginAnswer>> {
-        let (misses, receivers) = positions.iter().map(|p| miss(pack, *p, lane)).unzip();
-        queue.submit(misses, Instant::now());
-        receivers
-    }
-
-    fn positions(run: &OriginRun) -> Vec<u32> {
-        run.parts.iter().map(|part| (part.offset - 4096) / LEN as u32).collect()
-    }
-
-    #[test]
-    fn test_take_run_merges_neighbours_up_to_the_limit() {
-        let queue = queue(4, 100);
-        let _waiting = submit(&queue, 1, &[2, 1, 3, 5, 4, 0], Lane::Demand);
-        assert_eq!(positions(&queue.take_run().unwrap()), [2, 3, 4, 5]);
-        assert_eq!(positions(&queue.take_run().unwrap()), [0, 1]);
-        assert_eq!(queue.take_run(), None);
-    }
-
-    #[test]
-    fn test_take_run_keeps_packs_apart() {
-        let queue = queue(4, 100);
-        let _one = submit(&queue, 1, &[0], Lane::Demand);
-        let _two = submit(&queue, 2, &[1], Lane::Demand);
-        let first = queue.take_run().unwrap();
-        assert_eq!((first.pack, positions(&first)), (pack(1), vec![0]));
-        assert_eq!(queue.take_run().unwrap().pack, pack(2));
-    }
-
-    #[test]
-    fn test_submit_same_digest_twice_is_one_read_with_two_answers() {
-        let queue = queue(4, 100);
-        let mut one = submit(&queue, 1, &[0], Lane::Demand);
-        let run = queue.take_run().unwrap();
-        let mut two = submit(&queue, 1, &[0], Lane::Demand);
-        assert_eq!(queue.take_run(), None, "it is under way");
-        queue.complete(&run, vec![Ok(Bytes::from_static(b"x"))]);
-        assert!(one[0].try_recv().unwrap().is_ok());
-        assert!(two[0].try_recv().unwrap().is_ok());
-    }
-
-    #[test]
-    fn test_submit_full_queue_refuses() {
-        let queue = queue(4, 2);
-        let mut waiting = submit(&queue, 1, &[0, 5, 9], Lane::Demand);
-        assert_eq!(waiting[2].try_recv().unwrap(), Err(OriginFailure::Full));
-        assert_eq!(queue.depth(), 2);
-    }
-
-    #[test]
-    fn test_prefetch_waits_for_demand_on_its_share_of_the_threads() {
-        let queue = queue(2, 100);
-        let _ahead = submit(&queue, 1, &[0, 9], Lane::Prefetch);
-        let _asked = submit(&queue, 1, &[20], Lane::Demand);
-        assert_eq!(positions(&queue.take_run().unwrap()), [20]);
-        let prefetch = queue.take_run().unwrap();
-        assert_eq!(positions(&prefetch), [0]);
-        assert_eq!(queue.take_run(), None, "one of two threads at a time");
-        queue.complete(&prefetch, vec![Err(OriginFailure::Corrupt)]);
-        assert_eq!(positions(&queue.take_run().unwrap()), [9]);
-    }
-
-    #[test]
-    fn test_promote_moves_a_prefetch_to_the_demand_lane() {
-        let queue = queue(2, 100);
-        let _ahead = submit(&queue, 1, &[0, 9], Lane::Prefetch);
-        let (asked, _receiver) = miss(1, 9, Lane::Demand);
-        queue.submit(vec![asked], Instant::now());
-        let run = queue.take_run().unwrap();
-        assert_eq!((positions(&run), run.lane), (vec![9], Lane::Demand));
-        assert_eq!(positions(&queue.take_run().unwrap()), [0]);
-        assert_eq!(queue.take_run(), None);
-    }
-
-    #[test]
-    fn test_take_run_skips_what_nobody_waits_for() {
-        let queue = queue(4, 100);
-        drop(submit(&queue, 1, &[0, 1], Lane::Demand));
-        let _waiting = submit(&queue, 1, &[2], Lane::Demand);
-        assert_eq!(positions(&queue.take_run().unwrap()), [2]);
-        assert_eq!(queue.take_run(), None);
-    }
-
-    #[test]
-    fn test_complete_returns_what_nobody_took() {
-        let queue = queue(4, 100);
-        let waiting = submit(&queue, 1, &[0], Lane::Demand);
-        let run = queue.take_run().unwrap();
-        drop(waiting);
-        let orphans = queue.complete(&run, vec![Ok(Bytes::from_static(b"late"))]);
-        assert_eq!(orphans, [(run.parts[0].digest, Bytes::from_static(b"late"))]);
-    }
-
-    #[test]
-    fn test_stop_answers_everybody() {
-        let queue = queue(4, 100);
-        let mut waiting = submit(&queue, 1, &[0], Lane::Demand);
-        queue.stop();
-        assert_eq!(waiting[0].try_recv().unwrap(), Err(OriginFailure::Stopped));
-        let mut late = submit(&queue, 1, &[1], Lane::Demand);
-        assert_eq!(late[0].try_recv().unwrap(), Err(OriginFailure::Stopped));
-        assert_eq!(queue.wait_run(), None);
-    }
-}
+mod tests;

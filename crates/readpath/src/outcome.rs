@@ -128,6 +128,14 @@ outcomes! {
 }
 
 outcomes! {
+    /// What became of a look for a chunk that is on the chunk store's disk only: it was read; it was
+    /// not what was written; the disk failed; it did not answer in time; it was not asked.
+    StoreRead {
+        Read = "read", Part = "part", Lost = "lost", Failed = "failed", Late = "late", Skipped = "skipped",
+    }
+}
+
+outcomes! {
     /// Who joined a flight.
     Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", Preload = "preload", }
 }

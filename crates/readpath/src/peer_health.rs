@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
+use acstor_types::DiskId;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use crate::latency::LatencyWindow;
 use crate::peer_latencies::PeerLatency;
@@ -27,9 +28,9 @@ pub(crate) enum PeerState {
     /// Asked like any other.
     Trusted,
     /// Not asked before `until`; `strikes` failures in a row.
-    Penalised { until: Instant, strikes: u32 },
+    Penalised { until: RunInstant, strikes: u32 },
     /// One fetch is out to see; another may go out at `until`.
-    OnTrial { until: Instant, strikes: u32 },
+    OnTrial { until: RunInstant, strikes: u32 },
 }
 
 /// One peer, by the name that the ring gives it.
@@ -40,9 +41,33 @@ pub(crate) struct PeerHealth {
     pub(crate) permits: Arc<Semaphore>,
     /// Preloads take one of these first: half as many, so that guests find permits free.
     pub(crate) preload_permits: Arc<Semaphore>,
+    shares: DiskShares,
     /// How long it takes for one chunk.
     pub(crate) delay: Arc<SourceDelay>,
     inner: Mutex<Inner>,
+}
+
+/// What each disk may take of a peer's permits: not all, so that the fetches of one that hang leave
+/// some to the others.
+#[derive(Debug)]
+struct DiskShares {
+    of_each: usize,
+    by_disk: Mutex<HashMap<DiskId, Arc<Semaphore>>>,
+}
+
+impl DiskShares {
+    fn new(inflight_max: usize) -> DiskShares {
+        let of_each = (inflight_max - inflight_max / 4).max(1);
+        DiskShares { of_each, by_disk: Mutex::default() }
+    }
+
+    fn of(&self, disk: DiskId) -> Arc<Semaphore> {
+        let mut by_disk = self.by_disk.lock();
+        if by_disk.len() >= limits::DISK_SHARES_MAX {
+            by_disk.retain(|_, share| Arc::strong_count(share) > 1);
+        }
+        by_disk.entry(disk).or_insert_with(|| Arc::new(Semaphore::new(self.of_each))).clone()
+    }
 }
 
 #[derive(Debug)]
@@ -50,9 +75,9 @@ struct Inner {
     state: PeerState,
     latency: LatencyWindow,
     /// Right answers, and when the last one came.
-    answers: (u64, Option<Instant>),
+    answers: (u64, Option<RunInstant>),
     /// When a loaded peer may be probed next, and for the how many-th time in a row.
-    probe: (Option<Instant>, u32),
+    probe: (Option<RunInstant>, u32),
     /// The looks in a row that found it slow.
     slow: SlowLooks,
 }
@@ -63,6 +88,7 @@ impl PeerHealth {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
             preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
+            shares: DiskShares::new(inflight_max),
             delay: Arc::default(),
             inner: Mutex::new(Inner {
                 state: PeerState::Trusted,
@@ -74,8 +100,13 @@ impl PeerHealth {
         }
     }
 
+    /// The permits that fetches for one disk share.
+    pub(crate) fn disk_share(&self, disk: DiskId) -> Arc<Semaphore> {
+        self.shares.of(disk)
+    }
+
     /// Asks for leave to fetch from the peer; `trial` is how long a fetch may take at most.
-    pub(crate) fn admit(&self, now: Instant, trial: Duration) -> bool {
+    pub(crate) fn admit(&self, now: RunInstant, trial: Duration) -> bool {
         let mut inner = self.inner.lock();
         match inner.state {
             PeerState::Trusted => true,
@@ -95,10 +126,10 @@ impl PeerHealth {
     }
 
     /// Notes a right answer and how long it took.
-    pub(crate) fn answered(&self, time: Duration) {
+    pub(crate) fn answered(&self, time: Duration, now: RunInstant) {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
-        inner.answers = (inner.answers.0 + 1, Some(Instant::now()));
+        inner.answers = (inner.answers.0 + 1, Some(now));
         inner.state = PeerState::Trusted;
     }
 
@@ -109,7 +140,7 @@ impl PeerHealth {
 
     /// Whether to probe the peer now, which is passed over because it is loaded. Where it was not for
     /// a while, probes begin anew.
-    pub(crate) fn take_probe(&self, now: Instant) -> bool {
+    pub(crate) fn take_probe(&self, now: RunInstant) -> bool {
         let mut inner = self.inner.lock();
         let (due, streak) = inner.probe;
         let streak = match due {
@@ -128,7 +159,7 @@ impl PeerHealth {
     }
 
     /// Notes a look that found the peer slow or not; returns whether it is to be taken for slow.
-    pub(crate) fn note_look(&self, is_slow: bool, now: Instant) -> bool {
+    pub(crate) fn note_look(&self, is_slow: bool, now: RunInstant) -> bool {
         self.inner.lock().slow.note(is_slow, now)
     }
 
@@ -138,21 +169,21 @@ impl PeerHealth {
     }
 
     /// Notes that a fetch was given up after `time` because another source was faster.
-    pub(crate) fn overtaken(&self, time: Duration, now: Instant) {
+    pub(crate) fn overtaken(&self, time: Duration, now: RunInstant) {
         let mut inner = self.inner.lock();
         inner.latency.record(time);
         inner.slow.note_overtaken(time, now);
     }
 
     /// Notes that a fetch got no answer in `time`.
-    pub(crate) fn timed_out(&self, time: Duration, now: Instant) {
+    pub(crate) fn timed_out(&self, time: Duration, now: RunInstant) {
         self.inner.lock().slow.note_silence(time, now);
         self.failed(now);
     }
 
     /// Notes that a fetch failed after `time` since no connection is to be had. Where that took long, as
     /// with a host that says nothing any more, it was silence; a port that is closed says so at once.
-    pub(crate) fn unreachable(&self, time: Duration, now: Instant) {
+    pub(crate) fn unreachable(&self, time: Duration, now: RunInstant) {
         if time >= limits::LOADED_AFTER {
             self.timed_out(time, now);
         } else {
@@ -161,13 +192,13 @@ impl PeerHealth {
     }
 
     /// Whether it gave a right answer within the last `age`.
-    pub(crate) fn has_answered_within(&self, age: Duration, now: Instant) -> bool {
+    pub(crate) fn has_answered_within(&self, age: Duration, now: RunInstant) -> bool {
         let answered = self.inner.lock().answers.1;
         answered.is_some_and(|at| now.saturating_duration_since(at) <= age)
     }
 
     /// How long fetches took of late; `None` where the last answer is long ago.
-    fn latency(&self, now: Instant) -> Option<PeerLatency> {
+    fn latency(&self, now: RunInstant) -> Option<PeerLatency> {
         let inner = self.inner.lock();
         let (fetches, answered) = inner.answers;
         let age = now.saturating_duration_since(answered?);
@@ -180,7 +211,7 @@ impl PeerHealth {
     }
 
     /// Notes that the peer is dead or stalled.
-    pub(crate) fn failed(&self, now: Instant) {
+    pub(crate) fn failed(&self, now: RunInstant) {
         let mut inner = self.inner.lock();
         let strikes = match inner.state {
             PeerState::Trusted => 0,
@@ -193,7 +224,7 @@ impl PeerHealth {
     }
 
     /// Notes that the peer sent wrong content.
-    pub(crate) fn lied(&self, now: Instant, penalty: Duration) {
+    pub(crate) fn lied(&self, now: RunInstant, penalty: Duration) {
         let mut inner = self.inner.lock();
         inner.state = PeerState::Penalised { until: now + penalty, strikes: u32::MAX };
     }
@@ -244,14 +275,14 @@ impl PeerTable {
     }
 
     /// How the peers do that something new is known of, and how many ever answered.
-    pub(crate) fn current(&self, now: Instant, slow_fetch: Duration) -> (Vec<Current>, usize) {
+    pub(crate) fn current(&self, now: RunInstant, slow_fetch: Duration) -> (Vec<Current>, usize) {
         let peers = self.peers.read();
         let known = peers.values().filter(|peer| peer.delay.is_known()).count();
         (peers.values().filter_map(|peer| peer.delay.current(now, slow_fetch)).collect(), known)
     }
 
     /// How long fetches took of late from the peers that answered.
-    pub(crate) fn latencies(&self, now: Instant) -> Vec<PeerLatency> {
+    pub(crate) fn latencies(&self, now: RunInstant) -> Vec<PeerLatency> {
         self.peers.read().values().filter_map(|peer| peer.latency(now)).collect()
     }
 
@@ -280,7 +311,7 @@ mod tests {
     #[test]
     fn test_failed_peer_is_left_alone_for_a_growing_time() {
         let peer = peer();
-        let mut now = Instant::now();
+        let mut now = RunInstant::unmeasured();
         let mut last = Duration::ZERO;
         for _ in 0..4 {
             assert!(peer.admit(now, TRIAL));
@@ -293,14 +324,14 @@ mod tests {
         }
         assert!(peer.admit(now, TRIAL), "on trial");
         assert!(!peer.admit(now, TRIAL), "one at a time");
-        peer.answered(Duration::from_millis(1));
+        peer.answered(Duration::from_millis(1), RunInstant::unmeasured());
         assert!(peer.is_trusted());
     }
 
     #[test]
     fn test_lying_peer_is_left_alone_for_the_penalty() {
         let peer = peer();
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         peer.lied(now, HOUR);
         assert!(!peer.admit(now + HOUR - Duration::from_secs(1), TRIAL));
         assert!(peer.admit(now + HOUR, TRIAL));
@@ -309,7 +340,7 @@ mod tests {
     #[test]
     fn test_slow_for_counts_unbroken_looks_only() {
         let peer = peer();
-        let start = Instant::now();
+        let start = RunInstant::unmeasured();
         let second = Duration::from_secs(1);
         assert_eq!(peer.slow_for(), None);
         for number in 0..limits::LOADED_LOOKS_MIN {
@@ -335,9 +366,9 @@ mod tests {
     #[test]
     fn test_timed_out_peer_is_slow_for_long_and_penalised() {
         let peer = peer();
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         assert!(!peer.has_answered_within(HOUR, now), "never");
-        peer.answered(Duration::from_millis(1));
+        peer.answered(Duration::from_millis(1), RunInstant::unmeasured());
         assert!(peer.has_answered_within(limits::STAND_IN_ANSWER_AGE, now));
         assert!(!peer.has_answered_within(limits::STAND_IN_ANSWER_AGE, now + HOUR));
         peer.timed_out(TRIAL / 2, now);
@@ -348,7 +379,7 @@ mod tests {
     #[test]
     fn test_unreachable_peer_is_slow_where_it_took_long_to_see() {
         let (refused, silent) = (peer(), peer());
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         refused.unreachable(Duration::from_millis(1), now);
         silent.unreachable(TRIAL / 2, now);
         assert_eq!(refused.slow_for(), None);
@@ -362,11 +393,11 @@ mod tests {
         let (min, max) = (Duration::from_millis(20), Duration::from_millis(200));
         assert_eq!(peer.hedge_delay(min, max), max, "nothing known yet");
         for _ in 0..100 {
-            peer.answered(Duration::from_micros(300));
+            peer.answered(Duration::from_micros(300), RunInstant::unmeasured());
         }
         assert_eq!(peer.hedge_delay(min, max), min);
         for _ in 0..1000 {
-            peer.answered(Duration::from_secs(3));
+            peer.answered(Duration::from_secs(3), RunInstant::unmeasured());
         }
         assert_eq!(peer.hedge_delay(min, max), max);
     }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::ReadPath;
 
 /// How long fetches from one peer took of late.
@@ -23,7 +21,7 @@ impl ReadPath {
     /// Returns the latency of at most `max` peers that answered within the last ten minutes, those first
     /// that this host fetched most from.
     pub fn peer_latencies(&self, max: usize) -> Vec<PeerLatency> {
-        busiest(self.sources.peer_table.latencies(Instant::now()), max)
+        busiest(self.sources.peer_table.latencies(self.sources.clock.now()), max)
     }
 }
 
@@ -35,6 +33,8 @@ fn busiest(mut peers: Vec<PeerLatency>, max: usize) -> Vec<PeerLatency> {
 
 #[cfg(test)]
 mod tests {
+    use acstor_runclock::RunInstant;
+
     use super::*;
     use crate::limits;
     use crate::peer_health::PeerTable;
@@ -45,9 +45,10 @@ mod tests {
         let table = PeerTable::new(1, SlowTimes::of(Duration::from_millis(5)));
         for (name, answers) in [("few", 1), ("b", 50), ("many", 900), ("a", 50), ("none", 0)] {
             let peer = table.get(name);
-            (0..answers).for_each(|_| peer.answered(Duration::from_millis(3)));
+            (0..answers)
+                .for_each(|_| peer.answered(Duration::from_millis(3), RunInstant::unmeasured()));
         }
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         let found = busiest(table.latencies(now), 3);
         let names: Vec<_> = found.iter().map(|peer| (peer.name.as_str(), peer.fetches)).collect();
         assert_eq!(names, [("many", 900), ("a", 50), ("b", 50)]);

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
 use acstor_types::{Digest, DiskId, ErrorKind};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::flight::{Flight, Side};
@@ -73,7 +73,7 @@ impl ReadPath {
         timeout: Duration,
     ) -> Result<PinReport, ReadPathError> {
         let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        let deadline = Instant::now() + timeout.min(limits::DURATION_MAX);
+        let deadline = self.sources.clock.now() + timeout.min(limits::DURATION_MAX);
         let wants = wants(&disk, head_bytes, tail_bytes);
         let keep: HashSet<Digest> = wants.iter().map(|want| want.digest).collect();
         self.unpin_except(disk_id, &keep);
@@ -136,9 +136,9 @@ impl ReadPath {
 
     async fn pin_window(
         &self,
-        disk: &Disk,
+        disk: &Arc<Disk>,
         window: &[Want],
-        deadline: Instant,
+        deadline: RunInstant,
         report: &mut PinReport,
     ) {
         let sources = &self.sources;
@@ -183,8 +183,13 @@ impl ReadPath {
         let sizes: Vec<(Digest, u64)> =
             chunks.iter().map(|(digest, bytes)| (*digest, bytes.len() as u64)).collect();
         let sources: Arc<Sources> = self.sources.clone();
-        let written =
-            self.sources.runtime.spawn_blocking(move || sources.store.insert_many(&chunks)).await;
+        let written = self.sources.runtime.spawn_blocking(move || {
+            let outcomes = sources.store.insert_many(&chunks)?;
+            // Pinned is what the disk has, and nobody else may look for long.
+            sources.store.finish_writeback()?;
+            Ok::<_, LocalError>(outcomes)
+        });
+        let written = written.await;
         let outcomes = match written {
             Ok(Ok(outcomes)) => outcomes,
             Ok(Err(error)) => {

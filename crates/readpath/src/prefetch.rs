@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use tokio::time::Instant;
-
 use crate::disk::Disk;
 use crate::flight::{Flight, Side};
 use crate::outcome::Prefetch;
@@ -25,13 +23,13 @@ impl Sources {
         }
     }
 
-    fn prefetch(self: &Arc<Self>, disk: &Disk, stream: u64, range: Range<u64>) {
+    fn prefetch(self: &Arc<Self>, disk: &Arc<Disk>, stream: u64, range: Range<u64>) {
         let mut issued: Vec<(u64, Weak<Flight>)> = Vec::new();
         let wants = range.map_while(|index| {
             (index < disk.manifest.chunk_count()).then(|| disk.want(index)).map(|w| (index, w))
         });
         for (index, want) in wants {
-            let Some(want) = want.filter(|want| !self.is_local(&want.digest)) else { continue };
+            let Some(want) = want.filter(|want| !self.is_here(&want.digest)) else { continue };
             match self.prefetch_chunk(disk, &want) {
                 Some(flight) => issued.push((index, Arc::downgrade(&flight))),
                 None => {
@@ -48,9 +46,9 @@ impl Sources {
     }
 
     /// Starts to obtain a chunk ahead; `None` where as many are under way as may be.
-    fn prefetch_chunk(self: &Arc<Self>, disk: &Disk, want: &Want) -> Option<Arc<Flight>> {
+    fn prefetch_chunk(self: &Arc<Self>, disk: &Arc<Disk>, want: &Want) -> Option<Arc<Flight>> {
         let permit = self.prefetch_permits.clone().try_acquire_owned().ok()?;
-        let deadline = Instant::now() + self.config.origin_deadline;
+        let deadline = self.clock.now() + self.config.origin_deadline;
         let flight = self.obtain(disk, want, Side::Prefetch, deadline);
         let watched = flight.clone();
         self.runtime.spawn(async move {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use acstor_ring::{RingHandle, Threshold};
+use acstor_runclock::RunClock;
 use acstor_types::{Digest, DiskId, Manifest};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -29,9 +30,11 @@ use crate::pins::PinTable;
 use crate::placement::Placement;
 use crate::preload::PreloadTable;
 use crate::recent::RecentCache;
+use crate::runtime_metrics::RuntimeCollector;
 use crate::slow_looks::SlowTimes;
 use crate::sources::Sources;
 use crate::steering::Steering;
+use crate::store_reader::StoreReader;
 use crate::token_bucket::TokenBucket;
 use crate::waiting_reads::WaitingReads;
 use crate::{
@@ -49,6 +52,8 @@ pub struct Seams {
     pub origin: Arc<dyn OriginSource>,
     /// The rings in use; shared with whoever sets them.
     pub rings: Arc<RingHandle>,
+    /// The running time of the runtime, by which others are late; best the same as of `peers`.
+    pub clock: RunClock,
 }
 
 /// The read path of one host. Cheap to clone; every clone is the same read path.
@@ -100,13 +105,22 @@ impl ReadPath {
     ) -> Result<ReadPath, ReadPathError> {
         config.validate()?;
         let metrics = Arc::new(Metrics::new(registry));
+        registry.register_collector(Box::new(RuntimeCollector(seams.clock.clone())));
         let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
         let thread = inserter.start(seams.store.clone(), metrics.clone())?;
         let queue = Arc::new(OriginQueue::new(&config));
         let orphans = keep_orphans(&inserter, &metrics);
         start_workers(&queue, &metrics, &orphans)?;
         let chunk = seams.store.chunk_size().bytes();
+        let clock = seams.clock;
         let sources = Sources {
+            store_reader: StoreReader::new(
+                seams.store.clone(),
+                metrics.clone(),
+                config.store_late_after,
+                clock.clone(),
+                runtime.clone(),
+            ),
             store: seams.store,
             recent: RecentCache::new(config.recent_bytes),
             inserter,
@@ -115,8 +129,9 @@ impl ReadPath {
             peer_table: PeerTable::new(config.peer_inflight_max, SlowTimes::of(config.slow_fetch)),
             placement: Placement::new(seams.rings.clone(), &config),
             origin: OriginPool::new(queue, runtime.clone()),
-            flights: Arc::new(FlightTable::new()),
+            flights: Arc::new(FlightTable::new(clock.clone())),
             metrics,
+            clock,
             steering: Steering::new(config.slow_fetch),
             hedge_budget: hedge_budget(&config),
             retry_budget: TokenBucket::new(
@@ -142,6 +157,11 @@ impl ReadPath {
             rings: seams.rings,
             inserter_thread: Arc::new(Mutex::new(Some(thread))),
         })
+    }
+
+    /// The running time by which this read path judges others.
+    pub fn clock(&self) -> RunClock {
+        self.sources.clock.clone()
     }
 
     /// Attaches a disk, or returns the view of one that is attached with the same content; where
@@ -306,6 +326,7 @@ impl ReadPath {
         gauges.peers_penalised.set(sources.peer_table.penalised() as i64);
         gauges.origin_up.set(i64::from(queue.health.is_up()));
         gauges.origin_queue_chunks.set(queue.depth() as i64);
+        gauges.store_up.set(i64::from(sources.store_reader.is_answering()));
         gauges.serves_inflight.set(self.serves_inflight.load(Ordering::Relaxed) as i64);
         gauges.insert_queue_bytes.set(sources.inserter.bytes() as i64);
         gauges.recent_bytes.set(sources.recent.bytes() as i64);
@@ -334,12 +355,13 @@ impl ReadPath {
         self.stop_preloads();
         self.sources.origin.queue().stop();
         self.sources.inserter.stop();
-        let is_flushed = self.sources.inserter.flush(timeout);
-        if let (true, Some(thread)) = (is_flushed, self.inserter_thread.lock().take()) {
-            // It ends now: nothing waits and nothing is taken any more.
-            if thread.join().is_err() {
-                tracing::error!("the thread that keeps chunks panicked");
-            }
+        self.sources.store_reader.stop(timeout.max(limits::END_WAIT));
+        // It ends at once where nothing waits, unless the disk hangs: then it is left behind.
+        let has_ended = self.sources.inserter.wait_ended(timeout.max(limits::END_WAIT));
+        if let (true, Some(thread)) = (has_ended, self.inserter_thread.lock().take())
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that keeps chunks panicked");
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::{AttemptFailure, AttemptResult};
 use crate::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
@@ -36,7 +36,7 @@ struct Attempt {
     /// The peer; `None`: the origin.
     peer: Option<Candidate>,
     tier: Tier,
-    started: Instant,
+    started: RunInstant,
     is_hedge: bool,
 }
 
@@ -129,7 +129,7 @@ impl Round<'_> {
     async fn run(mut self) -> Result<Obtained, RoundFailure> {
         loop {
             let wishes = self.flight.wishes();
-            if Instant::now() >= wishes.deadline {
+            if self.now() >= wishes.deadline {
                 return Err(RoundFailure::new(FlightFailure::Deadline));
             }
             if wishes.is_cancelled {
@@ -147,6 +147,7 @@ impl Round<'_> {
                 self.start_origin_beside_peer(&wishes);
             }
             let hedge_at = self.hedge_at(&wishes);
+            let clock = &self.sources.clock;
             tokio::select! {
                 biased;
                 (position, result) = finished(&mut self.running) => {
@@ -155,17 +156,21 @@ impl Round<'_> {
                         return Ok(obtained);
                     }
                 }
-                () = sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
+                () = clock.sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
                     self.start_hedge(&wishes);
                 }
                 () = self.flight.changed() => {}
-                () = sleep_until(wishes.deadline) => {}
+                () = clock.sleep_until(wishes.deadline) => {}
             }
         }
     }
 
+    fn now(&self) -> RunInstant {
+        self.sources.clock.now()
+    }
+
     fn start(&mut self, next: Next, wishes: &Wishes, is_hedge: bool) {
-        let now = Instant::now();
+        let now = self.now();
         let sources = self.sources.clone();
         let want = *self.want;
         let attempt = match next {
@@ -201,7 +206,7 @@ impl Round<'_> {
         candidate: Candidate,
         (tier, hint): (Tier, u64),
         wishes: &Wishes,
-        now: Instant,
+        now: RunInstant,
     ) -> Option<Attempt> {
         let peer_deadline = match self.sources.is_own_link_slow() {
             // Asked again elsewhere, the chunk would come over this host's slow link twice.
@@ -252,7 +257,7 @@ impl Round<'_> {
     }
 
     /// When the source that is being asked counts as late; `None` where no hedge may follow.
-    fn hedge_at(&self, wishes: &Wishes) -> Option<Instant> {
+    fn hedge_at(&self, wishes: &Wishes) -> Option<RunInstant> {
         if self.hedge == HedgeState::Spent || self.next.is_empty() {
             return None;
         }
@@ -267,11 +272,9 @@ impl Round<'_> {
         }
         let steering = &self.sources.steering;
         let Some(peer) = peer else {
-            let origin =
-                steering.origin.estimate(Instant::now()).map_or(config.hedge_max, |time| {
-                    time.mul_f64(limits::HEDGE_ORIGIN_RATIO)
-                        .clamp(config.hedge_min, config.hedge_max)
-                });
+            let origin = steering.origin.estimate(self.now()).map_or(config.hedge_max, |time| {
+                time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(config.hedge_min, config.hedge_max)
+            });
             return Some(*started + origin);
         };
         let own = peer.hedge_delay(config.hedge_min, config.hedge_max);
@@ -279,8 +282,9 @@ impl Round<'_> {
             return Some(*started + own);
         }
         // A p99 that was learnt while the peer was slow must not put the hedge off.
-        let view = self.sources.sources_now(Instant::now());
-        let late = steering.late_after(peer, &view).unwrap_or(config.hedge_max);
+        let now = self.now();
+        let view = self.sources.sources_now(now);
+        let late = steering.late_after(peer, &view, now).unwrap_or(config.hedge_max);
         Some(*started + own.min(late.max(config.hedge_min)))
     }
 
@@ -288,7 +292,7 @@ impl Round<'_> {
     fn rescue_after(
         &self,
         peer: Option<&PeerHealth>,
-        started: Instant,
+        started: RunInstant,
         wishes: &Wishes,
     ) -> Duration {
         let half = wishes.deadline.saturating_duration_since(started) / 2;
@@ -298,11 +302,11 @@ impl Round<'_> {
 
     fn start_hedge(&mut self, wishes: &Wishes) {
         let is_own_link_slow = self.sources.is_own_link_slow();
-        if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| Instant::now() < at) {
+        if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| self.now() < at) {
             return; // since it was to start
         }
         let is_rescue = is_own_link_slow || self.hedge == HedgeState::Rescue;
-        if !is_rescue && !self.sources.hedge_budget.try_take(Instant::now()) {
+        if !is_rescue && !self.sources.hedge_budget.try_take(self.now()) {
             self.sources.metrics.hedge(Hedge::Denied);
             self.hedge = HedgeState::Rescue;
             return;
@@ -335,7 +339,7 @@ impl Round<'_> {
                 if attempt.is_hedge {
                     self.sources.metrics.hedge(Hedge::Won);
                 }
-                let now = Instant::now();
+                let now = self.now();
                 for loser in self.running.drain(..) {
                     if let Some(peer) = loser.peer {
                         let time = now.saturating_duration_since(loser.started);

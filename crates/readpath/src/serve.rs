@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
-use acstor_types::Digest;
+use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::flight::Side;
 use crate::outcome::Serve;
 use crate::peers::NO_HINT;
 use crate::sources::Want;
-use crate::{ReadPath, Tier};
+use crate::{ReadPath, Tier, limits};
 
 /// Share of a request's time that is kept back, so that the refusal arrives before the requester
 /// gives up: it then knows that this host is alive and its origin is not.
@@ -56,6 +56,11 @@ impl ChunkServer for ReadPath {
     }
 }
 
+/// How many requests may be answered at a time: each holds a chunk in memory.
+fn serves_max(configured: usize, chunk_size: ChunkSize) -> usize {
+    configured.min(limits::SERVE_INFLIGHT_BYTES_MAX / chunk_size.bytes())
+}
+
 impl ReadPath {
     async fn answer(
         &self,
@@ -66,23 +71,23 @@ impl ReadPath {
         if sources.is_draining() {
             return Err((PeerStatus::Overloaded, Serve::Draining));
         }
-        let max = sources.config.serve_inflight_max;
+        let max = serves_max(sources.config.serve_inflight_max, request.chunk_size);
         let Some(_entered) = InFlight::enter(&self.serves_inflight, max) else {
             return Err((PeerStatus::Overloaded, Serve::Overloaded));
         };
         if request.chunk_size != sources.store.chunk_size() {
             return Err((PeerStatus::Invalid, Serve::Invalid));
         }
-        if let Some((bytes, tier)) = sources.local_bytes(&request.digest) {
+        if let Some((bytes, tier)) = sources.read_local(&request.digest).await {
             let served = if tier == Tier::Store { Serve::Store } else { Serve::Recent };
             return Ok((bytes, served));
         }
         let Some((disk, want)) = self.locate(request) else {
             return Err((PeerStatus::NotFound, Serve::NotFound));
         };
-        let now = Instant::now();
-        let margin = deadline.saturating_duration_since(now) / ANSWER_MARGIN_DIVISOR;
-        let deadline = deadline - margin;
+        let (clock, now) = (&sources.clock, sources.clock.now());
+        let allowed = clock.from_wall(deadline).saturating_duration_since(now);
+        let deadline = now + (allowed - allowed / ANSWER_MARGIN_DIVISOR);
         let flight = sources.obtain(&disk, &want, Side::Peer, deadline);
         match flight.wait(deadline).await {
             Ok(obtained) => {
@@ -107,5 +112,55 @@ impl ReadPath {
         let disk = self.disk(&request.disk_id)?;
         let want = disk.want(request.chunk_index)?;
         (want.digest == request.digest).then_some((disk, want))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn test_serves_at_a_time_are_bounded_by_their_bytes() {
+        let size = |bytes| ChunkSize::new(bytes).unwrap();
+        assert_eq!(serves_max(1024, size(64 << 10)), 1024, "the default is as configured");
+        assert_eq!(serves_max(1024, size(4 << 20)), 64, "256 MiB of the largest chunks");
+        assert_eq!(serves_max(limits::SERVE_INFLIGHT_MAX, size(4096)), 65_536);
+        assert_eq!(serves_max(1, size(4 << 20)), 1);
+    }
+
+    proptest! {
+        /// Whatever is configured and asked for: never none, never more bytes than the bound.
+        #[test]
+        fn proptest_serves_never_exceed_the_bytes(
+            configured in 1..=limits::SERVE_INFLIGHT_MAX,
+            shift in 12u32..=22,
+        ) {
+            let size = ChunkSize::new(1 << shift).unwrap();
+            let max = serves_max(configured, size);
+            prop_assert!(max >= 1 && max <= configured);
+            prop_assert!(max * size.bytes() <= limits::SERVE_INFLIGHT_BYTES_MAX);
+        }
+
+        /// Whoever comes and goes: no more are answered at a time than may be, and none is counted twice.
+        #[test]
+        fn proptest_entered_are_never_more_than_may_be(
+            steps in prop::collection::vec((any::<bool>(), 1usize..6), 1..100),
+        ) {
+            let count = Arc::new(AtomicUsize::new(0));
+            let mut entered = Vec::new();
+            for (is_new, max) in steps {
+                if is_new {
+                    let fits = entered.len() < max;
+                    let one = InFlight::enter(&count, max);
+                    prop_assert_eq!(one.is_some(), fits);
+                    entered.extend(one);
+                } else {
+                    entered.pop();
+                }
+                prop_assert_eq!(count.load(Ordering::Relaxed), entered.len());
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use acstor_runclock::RunInstant;
 
 use crate::limits;
 
@@ -37,8 +37,8 @@ pub(crate) struct SlowLooks {
 
 #[derive(Clone, Copy, Debug)]
 struct Streak {
-    first: Instant,
-    last: Instant,
+    first: RunInstant,
+    last: RunInstant,
     count: u32,
     /// Good looks since the last slow one.
     good: u32,
@@ -59,7 +59,7 @@ impl SlowLooks {
 
     /// Notes a look; returns whether what was looked at is slow, or was for so long that one good
     /// look changes nothing.
-    pub(crate) fn note(&mut self, is_slow: bool, now: Instant) -> bool {
+    pub(crate) fn note(&mut self, is_slow: bool, now: RunInstant) -> bool {
         let current = self
             .streak
             .filter(|streak| now.saturating_duration_since(streak.last) <= limits::LOOK_GAP_MAX);
@@ -86,7 +86,7 @@ impl SlowLooks {
     }
 
     /// Notes that a faster source was there after `time`; after long that is silence.
-    pub(crate) fn note_overtaken(&mut self, time: Duration, now: Instant) {
+    pub(crate) fn note_overtaken(&mut self, time: Duration, now: RunInstant) {
         if time >= self.times.loaded_after {
             self.note_silence(time, now);
         }
@@ -94,7 +94,7 @@ impl SlowLooks {
 
     /// Notes that there was no answer for `time`: as good as many looks, slow all the while, and a
     /// load however short, or every read would wait as long again.
-    pub(crate) fn note_silence(&mut self, time: Duration, now: Instant) {
+    pub(crate) fn note_silence(&mut self, time: Duration, now: RunInstant) {
         let time = time.max(self.times.lasting_after);
         let first = now.checked_sub(time).unwrap_or(now);
         let first = self.streak.map_or(first, |streak| streak.first.min(first));
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn test_note_one_good_look_ends_a_moment_and_several_a_load() {
         let mut looks = SlowLooks::new(SlowTimes::of(5 * MILLI));
-        let start = Instant::now();
+        let start = RunInstant::unmeasured();
         for number in 0..limits::LOADED_LOOKS_MIN {
             assert!(looks.note(true, start + number * MILLI));
         }

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::{RunClock, RunInstant};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use crate::limits;
 
@@ -47,9 +47,9 @@ struct State {
     answered: u64,
     /// Seconds, near the lower end of the averages; a number where there is a sample.
     usual: f64,
-    sampled: Option<Instant>,
+    sampled: Option<RunInstant>,
     /// When the fetches under way began, oldest first.
-    began: VecDeque<Instant>,
+    began: VecDeque<RunInstant>,
 }
 
 /// A source that something new is known of.
@@ -66,7 +66,8 @@ pub(crate) struct Current {
 #[derive(Debug)]
 pub(crate) struct Underway {
     delay: Arc<SourceDelay>,
-    began: Instant,
+    clock: RunClock,
+    began: RunInstant,
     /// How many were under way when it began, itself included.
     among: usize,
     /// Answers before it began.
@@ -76,16 +77,24 @@ pub(crate) struct Underway {
 
 impl SourceDelay {
     /// Notes that a chunk was asked for.
-    pub(crate) fn begin(self: &Arc<Self>, now: Instant) -> Underway {
+    pub(crate) fn begin(self: &Arc<Self>, clock: &RunClock) -> Underway {
+        let (clock, now) = (clock.clone(), clock.now());
         let mut state = self.state.lock();
         state.began.push_back(now);
         let (among, answered_before) = (state.began.len(), state.answered);
         drop(state);
-        Underway { delay: self.clone(), began: now, among, answered_before, is_answered: false }
+        Underway {
+            delay: self.clone(),
+            clock,
+            began: now,
+            among,
+            answered_before,
+            is_answered: false,
+        }
     }
 
     /// Seconds that one chunk takes now; `None` where nothing is known.
-    pub(crate) fn estimate(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn estimate(&self, now: RunInstant) -> Option<Duration> {
         let state = self.state.lock();
         let waiting = state.waiting(now);
         let average = match state.sampled {
@@ -98,7 +107,7 @@ impl SourceDelay {
 
     /// The estimate, or the time from one chunk of a burst to the next where it is longer: the first
     /// answers of a burst over a full link come before their share of its time.
-    pub(crate) fn longest(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn longest(&self, now: RunInstant) -> Option<Duration> {
         let estimate = self.estimate(now)?;
         let state = self.state.lock();
         Some(estimate.max(Duration::from_secs_f64(state.fade(state.interval, now))))
@@ -116,7 +125,7 @@ impl SourceDelay {
     }
 
     /// What one chunk of those under way has taken so far.
-    pub(crate) fn waiting(&self, now: Instant) -> Duration {
+    pub(crate) fn waiting(&self, now: RunInstant) -> Duration {
         Duration::from_secs_f64(self.state.lock().waiting(now))
     }
 
@@ -127,7 +136,7 @@ impl SourceDelay {
 
     /// How the source does now; `None` where the last answer is too old to tell, unless one that is
     /// under way waits so long that it tells. From `slow_fetch` on any source is slow.
-    pub(crate) fn current(&self, now: Instant, slow_fetch: Duration) -> Option<Current> {
+    pub(crate) fn current(&self, now: RunInstant, slow_fetch: Duration) -> Option<Current> {
         let state = self.state.lock();
         let waiting = state.waiting(now);
         let usual = if state.sampled.is_some() { state.usual } else { 0.0 };
@@ -150,7 +159,7 @@ impl SourceDelay {
         })
     }
 
-    fn end(&self, fetch: &Underway, now: Instant) {
+    fn end(&self, fetch: &Underway, now: RunInstant) {
         let mut state = self.state.lock();
         let among = fetch.among.max(state.began.len()).max(1);
         if let Some(position) = state.began.iter().position(|began| *began == fetch.began) {
@@ -182,12 +191,12 @@ impl SourceDelay {
 }
 
 impl State {
-    fn faded(&self, now: Instant) -> f64 {
+    fn faded(&self, now: RunInstant) -> f64 {
         self.fade(self.average, now)
     }
 
     /// What is left of `seconds` since the last sample.
-    fn fade(&self, seconds: f64, now: Instant) -> f64 {
+    fn fade(&self, seconds: f64, now: RunInstant) -> f64 {
         let Some(sampled) = self.sampled else { return 0.0 };
         let age = now.saturating_duration_since(sampled).as_secs_f64();
         seconds * (-age / HALF_LIFE.as_secs_f64()).exp2()
@@ -202,7 +211,7 @@ impl State {
     }
 
     /// Follows a new average; the sample before is still the last.
-    fn note_usual(&mut self, now: Instant) {
+    fn note_usual(&mut self, now: RunInstant) {
         self.usual = match self.sampled {
             None => self.average,
             Some(_) if self.average < self.usual => {
@@ -217,7 +226,7 @@ impl State {
         .max(USUAL_MIN);
     }
 
-    fn waiting(&self, now: Instant) -> f64 {
+    fn waiting(&self, now: RunInstant) -> f64 {
         let Some(oldest) = self.began.front() else { return 0.0 };
         now.saturating_duration_since(*oldest).as_secs_f64() / self.began.len() as f64
     }
@@ -232,7 +241,7 @@ impl Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.delay.end(self, Instant::now());
+        self.delay.end(self, self.clock.now());
     }
 }
 
@@ -246,14 +255,14 @@ mod tests {
 
     async fn answers(delay: &Arc<SourceDelay>, time: Duration, count: usize) {
         for _ in 0..count {
-            let fetch = delay.begin(Instant::now());
+            let fetch = delay.begin(&RunClock::unmeasured());
             tokio::time::sleep(time).await;
             fetch.answered();
         }
     }
 
     fn millis(delay: &SourceDelay) -> f64 {
-        delay.estimate(Instant::now()).unwrap().as_secs_f64() * 1e3
+        delay.estimate(RunInstant::unmeasured()).unwrap().as_secs_f64() * 1e3
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,9 +281,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn test_estimate_sees_a_stall_before_it_ends() {
         let delay = Arc::new(SourceDelay::default());
-        assert_eq!(delay.estimate(Instant::now()), None);
+        assert_eq!(delay.estimate(RunInstant::unmeasured()), None);
         answers(&delay, MILLI, 5).await;
-        let stalled = delay.begin(Instant::now());
+        let stalled = delay.begin(&RunClock::unmeasured());
         tokio::time::sleep(300 * MILLI).await;
         assert!(millis(&delay) >= 300.0);
         drop(stalled);
@@ -284,7 +293,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn test_burst_counts_as_what_one_chunk_takes() {
         let delay: Arc<SourceDelay> = Arc::default();
-        let burst: Vec<Underway> = (0..16).map(|_| delay.begin(Instant::now())).collect();
+        let burst: Vec<Underway> = (0..16).map(|_| delay.begin(&RunClock::unmeasured())).collect();
         for fetch in burst {
             tokio::time::sleep(MILLI).await;
             fetch.answered();
@@ -296,11 +305,12 @@ mod tests {
     async fn test_current_is_slow_from_the_first_answer_of_a_burst_on() {
         let delay: Arc<SourceDelay> = Arc::default();
         for _ in 0..3 {
-            let burst: Vec<Underway> = (0..16).map(|_| delay.begin(Instant::now())).collect();
+            let burst: Vec<Underway> =
+                (0..16).map(|_| delay.begin(&RunClock::unmeasured())).collect();
             for fetch in burst {
                 tokio::time::sleep(20 * MILLI).await;
                 fetch.answered();
-                assert!(delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow);
+                assert!(delay.current(RunInstant::unmeasured(), 5 * MILLI).unwrap().is_slow);
             }
         }
     }
@@ -333,23 +343,26 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn test_current_is_slow_by_what_is_usual_and_by_any_measure() {
         let delay: Arc<SourceDelay> = Arc::default();
-        assert!(delay.current(Instant::now(), 5 * MILLI).is_none());
+        assert!(delay.current(RunInstant::unmeasured(), 5 * MILLI).is_none());
         answers(&delay, 20 * MILLI, 5).await;
-        assert!(delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow, "slow from the start");
+        assert!(
+            delay.current(RunInstant::unmeasured(), 5 * MILLI).unwrap().is_slow,
+            "slow from the start"
+        );
         answers(&delay, MILLI, 60).await;
-        assert!(!delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow);
+        assert!(!delay.current(RunInstant::unmeasured(), 5 * MILLI).unwrap().is_slow);
         answers(&delay, 4 * MILLI, 20).await;
         assert!(
-            delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow,
+            delay.current(RunInstant::unmeasured(), 5 * MILLI).unwrap().is_slow,
             "four times what is usual"
         );
         tokio::time::sleep(limits::SOURCE_FRESH + MILLI).await;
-        assert!(delay.current(Instant::now(), 5 * MILLI).is_none(), "too old to tell");
-        let stalled = delay.begin(Instant::now());
-        assert!(delay.current(Instant::now(), 5 * MILLI).is_none());
+        assert!(delay.current(RunInstant::unmeasured(), 5 * MILLI).is_none(), "too old to tell");
+        let stalled = delay.begin(&RunClock::unmeasured());
+        assert!(delay.current(RunInstant::unmeasured(), 5 * MILLI).is_none());
         tokio::time::sleep(100 * MILLI).await;
         assert!(
-            delay.current(Instant::now(), 5 * MILLI).unwrap().is_slow,
+            delay.current(RunInstant::unmeasured(), 5 * MILLI).unwrap().is_slow,
             "what is under way tells"
         );
         drop(stalled);
@@ -366,13 +379,13 @@ mod tests {
                 let mut elapsed = 0;
                 for (step, millis) in steps {
                     match step {
-                        0 => fetches.push_back(delay.begin(Instant::now())),
+                        0 => fetches.push_back(delay.begin(&RunClock::unmeasured())),
                         1 => drop(fetches.pop_front()),
                         _ => if let Some(fetch) = fetches.pop_back() { fetch.answered() },
                     }
                     tokio::time::sleep(millis as u32 * MILLI).await;
                     elapsed += millis;
-                    if let Some(estimate) = delay.estimate(Instant::now()) {
+                    if let Some(estimate) = delay.estimate(RunInstant::unmeasured()) {
                         assert!(estimate <= elapsed as u32 * MILLI + MILLI);
                     }
                 }

@@ -1,8 +1,11 @@
 //! Everything that a chunk can come from, and what happens to one that came.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use acstor_runclock::RunClock;
 use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -17,9 +20,10 @@ use crate::peer_health::PeerTable;
 use crate::placement::Placement;
 use crate::recent::RecentCache;
 use crate::steering::Steering;
+use crate::store_reader::StoreReader;
 use crate::token_bucket::TokenBucket;
 use crate::waiting_reads::WaitingReads;
-use crate::{Keep, LocalChunk, LocalStore, PeerSource, ReadPathConfig, Tier};
+use crate::{Keep, LocalChunk, LocalLook, LocalStore, PeerSource, ReadPathConfig, Tier};
 
 /// A chunk that somebody wants, and where the origin has it.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +35,21 @@ pub(crate) struct Want {
     pub(crate) chunk_size: ChunkSize,
 }
 
+/// Where a chunk is on this host, as far as that is known without I/O.
+pub(crate) enum AtHost {
+    Memory(LocalChunk, Tier),
+    /// On the disk of the chunk store only; so much of it is to be read.
+    Disk(Range<usize>),
+    Absent,
+}
+
 /// The parts of a read path that its views, its server and its flights share.
 pub(crate) struct Sources {
     pub(crate) config: ReadPathConfig,
+    /// By which others are judged and reads are late.
+    pub(crate) clock: RunClock,
     pub(crate) store: Arc<dyn LocalStore>,
+    pub(crate) store_reader: StoreReader,
     pub(crate) recent: RecentCache,
     pub(crate) inserter: Arc<Inserter>,
     pub(crate) ghosts: GhostTable,
@@ -60,44 +75,63 @@ impl Drop for Sources {
     fn drop(&mut self) {
         self.origin.queue().stop();
         self.inserter.stop();
+        self.store_reader.stop(Duration::ZERO);
     }
 }
 
 impl Sources {
-    /// Returns a chunk that is on this host, and from where.
+    /// Looks for a chunk of which `len` bytes from `start` on are wanted; no I/O.
     ///
     /// Asks the store first: a hit takes no other lock.
-    pub(crate) fn local(&self, digest: &Digest) -> Option<(LocalChunk, Tier)> {
-        match self.store.get(digest) {
-            Ok(Some(chunk)) => return Some((chunk, Tier::Store)),
-            Ok(None) => {}
-            Err(error) => {
-                self.metrics.store_read_error();
-                tracing::warn!(kind = error.kind.as_str(), %digest, "taken for a miss: {error}");
-            }
+    pub(crate) fn find_here(&self, digest: &Digest, start: usize, len: usize) -> AtHost {
+        let look = self.store.look(digest, start, len);
+        if let LocalLook::Memory(chunk) = look {
+            return AtHost::Memory(chunk, Tier::Store);
         }
-        let bytes = self.inserter.get(digest).or_else(|| self.recent.get(digest))?;
-        Some((LocalChunk::Bytes(bytes), Tier::Recent))
-    }
-
-    /// As [`Sources::local`], with the content in memory.
-    pub(crate) fn local_bytes(&self, digest: &Digest) -> Option<(Bytes, Tier)> {
-        let (chunk, tier) = self.local(digest)?;
-        match chunk {
-            LocalChunk::Bytes(bytes) => Some((bytes, tier)),
-            LocalChunk::Mapped(guard) => match guard.to_bytes() {
-                Ok(bytes) => Some((bytes, tier)),
-                Err(error) => {
-                    self.metrics.store_read_error();
-                    tracing::warn!(%digest, "taken for a miss: cannot read its slot: {error}");
-                    None
-                }
+        match self.inserter.get(digest).or_else(|| self.recent.get(digest)) {
+            Some(bytes) => AtHost::Memory(LocalChunk::Bytes(bytes), Tier::Recent),
+            None => match look {
+                LocalLook::Disk(part) => AtHost::Disk(part),
+                _ => AtHost::Absent,
             },
         }
     }
 
-    /// Whether a chunk is on this host, without touching it.
+    /// Returns a chunk that is in this host's memory, and from where; no I/O.
+    pub(crate) fn local_bytes(&self, digest: &Digest) -> Option<(Bytes, Tier)> {
+        let AtHost::Memory(chunk, tier) =
+            self.find_here(digest, 0, self.store.chunk_size().bytes())
+        else {
+            return None;
+        };
+        match chunk {
+            LocalChunk::Bytes(bytes) | LocalChunk::Part(bytes) => Some((bytes, tier)),
+            // Its pages may have left memory since.
+            LocalChunk::Mapped(guard) => Some((guard.try_copy(0, guard.len())?, tier)),
+        }
+    }
+
+    /// Returns a chunk that is on this host, and from where; waits for the disk, but not long.
+    pub(crate) async fn read_local(&self, digest: &Digest) -> Option<(Bytes, Tier)> {
+        if let Some(found) = self.local_bytes(digest) {
+            return Some(found);
+        }
+        if !self.store.contains(digest) {
+            return None;
+        }
+        let bytes =
+            self.store_reader.start(digest, 0..self.store.chunk_size().bytes())?.wait().await?;
+        Some((bytes, Tier::Store))
+    }
+
+    /// Whether [`Sources::local_bytes`] would give a chunk; no I/O.
     pub(crate) fn is_local(&self, digest: &Digest) -> bool {
+        let len = self.store.chunk_size().bytes();
+        matches!(self.find_here(digest, 0, len), AtHost::Memory(..))
+    }
+
+    /// Whether a chunk is on this host, in memory or on the disk, without touching it; no I/O.
+    pub(crate) fn is_here(&self, digest: &Digest) -> bool {
         self.store.contains(digest)
             || self.recent.contains(digest)
             || self.inserter.get(digest).is_some()

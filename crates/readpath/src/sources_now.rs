@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use acstor_runclock::RunInstant;
 
 use crate::limits;
 use crate::peer_health::PeerTable;
@@ -14,7 +14,7 @@ use crate::source_delay::{Current, SourceDelay};
 /// One look at all sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourcesNow {
-    taken: Instant,
+    taken: RunInstant,
     /// What one chunk takes from the peer in the middle; zero where nothing is known.
     pub(crate) median: Duration,
     /// Whether all that something new is known of are slow: nothing is asked for twice.
@@ -22,7 +22,7 @@ pub(crate) struct SourcesNow {
     /// Whether these are so many that this host's own link is to blame, or were a moment ago.
     pub(crate) is_own_link_slow: bool,
     /// When they last were.
-    blamed: Option<Instant>,
+    blamed: Option<RunInstant>,
 }
 
 impl SourcesNow {
@@ -32,7 +32,7 @@ impl SourcesNow {
         origin: &SourceDelay,
         before: Option<SourcesNow>,
         slow_fetch: Duration,
-        now: Instant,
+        now: RunInstant,
     ) -> SourcesNow {
         let (peers, known_peers) = peers.current(now, slow_fetch);
         let known = known_peers + usize::from(origin.is_known());
@@ -44,8 +44,8 @@ impl SourcesNow {
     fn of(
         mut peers: Vec<Current>,
         (origin, slow_fetch): (Option<Current>, Duration),
-        (known, blamed): (usize, Option<Instant>),
-        now: Instant,
+        (known, blamed): (usize, Option<RunInstant>),
+        now: RunInstant,
     ) -> SourcesNow {
         // The lower of two: the slower one is seen beside the faster, never beside itself.
         let median = match peers.len() {
@@ -80,7 +80,7 @@ impl SourcesNow {
     }
 
     /// Whether it is recent enough to go by.
-    pub(crate) fn is_recent(&self, now: Instant) -> bool {
+    pub(crate) fn is_recent(&self, now: RunInstant) -> bool {
         now.saturating_duration_since(self.taken) < limits::SOURCES_NOW_AGE
     }
 }
@@ -98,7 +98,7 @@ mod tests {
 
     fn look(peers: &[u64], origin: Option<u64>, known: usize) -> SourcesNow {
         let peers = peers.iter().copied().map(source).collect();
-        SourcesNow::of(peers, (origin.map(source), SLOW), (known, None), Instant::now())
+        SourcesNow::of(peers, (origin.map(source), SLOW), (known, None), RunInstant::unmeasured())
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn test_own_link_stays_to_blame_while_nobody_says_otherwise() {
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         let peers = |millis: &[u64]| millis.iter().copied().map(source).collect::<Vec<_>>();
         let later = |peers, seconds| {
             let now = now + Duration::from_secs(seconds);

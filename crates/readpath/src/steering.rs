@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 use crate::flight::Side;
 use crate::limits;
@@ -54,7 +54,7 @@ pub(crate) struct Steering {
     /// The looks at peers, whichever.
     peers_slow: Mutex<SlowLooks>,
     /// Since when nothing is known of the origin behind a slow link, or when it was last tried.
-    origin_trial: Mutex<Option<Instant>>,
+    origin_trial: Mutex<Option<RunInstant>>,
 }
 
 /// What a look at a peer found.
@@ -109,12 +109,12 @@ impl Steering {
     }
 
     /// What the origin takes: that its last answer is long ago is no good news.
-    pub(crate) fn origin_time(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn origin_time(&self, now: RunInstant) -> Option<Duration> {
         self.origin.estimate(now).max(self.origin.usual())
     }
 
     /// From which estimate on a peer counts as slow.
-    fn slow_from(&self, now: Instant) -> Duration {
+    fn slow_from(&self, now: RunInstant) -> Duration {
         let origin = self.origin_time(now).unwrap_or_default();
         self.slack() + origin.mul_f64(limits::LOADED_RATIO)
     }
@@ -125,7 +125,7 @@ impl Steering {
     }
 
     /// Whether the origin takes what is usual for it, as far as is known.
-    fn is_origin_usual(&self, now: Instant) -> bool {
+    fn is_origin_usual(&self, now: RunInstant) -> bool {
         match (self.origin.estimate(now), self.origin.usual()) {
             (Some(estimate), Some(usual)) => {
                 estimate <= usual.mul_f64(limits::ORIGIN_USUAL_RATIO) + self.slack()
@@ -136,8 +136,12 @@ impl Steering {
 
     /// After how long a peer that has been slow for a while is late by what others take, whatever its own
     /// p99; `None` where the origin is not to be loaded with that.
-    pub(crate) fn late_after(&self, peer: &PeerHealth, view: &SourcesNow) -> Option<Duration> {
-        let now = Instant::now();
+    pub(crate) fn late_after(
+        &self,
+        peer: &PeerHealth,
+        view: &SourcesNow,
+        now: RunInstant,
+    ) -> Option<Duration> {
         let is_slow = peer.slow_for().is_some_and(|time| time >= self.times.loaded_after);
         if !is_slow || view.is_all_slow || !self.is_origin_usual(now) {
             return None;
@@ -151,7 +155,7 @@ impl Steering {
 
     /// Whether a host behind a slow link reads this chunk from an origin that it has learnt nothing of
     /// for a while.
-    fn takes_origin_trial(&self, now: Instant) -> bool {
+    fn takes_origin_trial(&self, now: RunInstant) -> bool {
         let mut last = self.origin_trial.lock();
         if self.origin.current(now, self.slow_fetch).is_some() {
             *last = None;
@@ -172,7 +176,7 @@ impl Sources {
         if !self.config.load_aware || plan.peers.is_empty() || side == Side::Peer {
             return;
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         let view = self.sources_now(now);
         if !view.is_own_link_slow {
             *self.steering.origin_trial.lock() = None;
@@ -236,7 +240,7 @@ impl Sources {
 
     /// Has the free peer at `free` asked before those that are loaded for a moment, for what it holds:
     /// perhaps they are slow because the chunk is cold, and nobody else is to read the origin for it.
-    fn hold(&self, plan: &mut Plan, free: usize, now: Instant) {
+    fn hold(&self, plan: &mut Plan, free: usize, now: RunInstant) {
         let candidate = &plan.peers[free];
         // Not one that may be silent itself.
         let may_stand_in = candidate.health.has_answered_within(limits::STAND_IN_ANSWER_AGE, now)
@@ -246,7 +250,7 @@ impl Sources {
     }
 
     /// Whether the origin may take the place of peers that are all loaded.
-    fn may_bypass(&self, loads: &[PeerLoad], now: Instant) -> bool {
+    fn may_bypass(&self, loads: &[PeerLoad], now: RunInstant) -> bool {
         let steering = &self.steering;
         let is_lasting = loads.iter().all(|load| load.is_lasting);
         let drastic = steering.slow_from(now).mul_f64(limits::DRASTIC_RATIO);
@@ -264,7 +268,7 @@ impl Sources {
 
     /// Looks at a peer; `None` where it is not slow or nothing is known. What was known already is
     /// noted only where it is good news, or one would go by one slow answer for seconds.
-    fn look(&self, peer: &PeerHealth, view: &SourcesNow, now: Instant) -> Option<PeerLoad> {
+    fn look(&self, peer: &PeerHealth, view: &SourcesNow, now: RunInstant) -> Option<PeerLoad> {
         let estimate = peer.delay.longest(now)?;
         let limit = self.steering.slow_from(now);
         let is_news = estimate <= limit || peer.delay.waiting(now) > limit;
@@ -275,7 +279,7 @@ impl Sources {
     }
 
     /// Notes that a peer takes so long; returns whether it is to be taken for slow.
-    fn note_look(&self, peer: &PeerHealth, estimate: Duration, now: Instant) -> bool {
+    fn note_look(&self, peer: &PeerHealth, estimate: Duration, now: RunInstant) -> bool {
         let is_slow = peer.note_look(estimate > self.steering.slow_from(now), now);
         self.steering.peers_slow.lock().note(is_slow, now);
         is_slow
@@ -300,7 +304,7 @@ impl Sources {
     }
 
     /// How all sources do together; taken anew every 20 ms.
-    pub(crate) fn sources_now(&self, now: Instant) -> SourcesNow {
+    pub(crate) fn sources_now(&self, now: RunInstant) -> SourcesNow {
         let mut kept = self.steering.sources_now.lock();
         match *kept {
             Some(view) if view.is_recent(now) => view,
@@ -313,7 +317,7 @@ impl Sources {
 
     /// Whether this host's own link is what makes its sources slow.
     pub(crate) fn is_own_link_slow(&self) -> bool {
-        self.config.load_aware && self.sources_now(Instant::now()).is_own_link_slow
+        self.config.load_aware && self.sources_now(self.clock.now()).is_own_link_slow
     }
 
     /// Whether a peer is passed over where there is somebody else to ask.
@@ -321,7 +325,7 @@ impl Sources {
         if !self.config.load_aware {
             return false;
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(estimate) = peer.delay.estimate(now) else { return false };
         if estimate <= self.steering.slow_from(now) {
             return false;
@@ -331,7 +335,7 @@ impl Sources {
 
     /// Has a loaded peer probed again soon where a probe took no longer than fetches should.
     pub(crate) fn note_probe(&self, peer: &PeerHealth, time: Duration) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let is_slow = time > self.steering.slow_from(now);
         if is_slow {
             peer.note_look(true, now);
@@ -342,7 +346,7 @@ impl Sources {
 
     /// Whether a chunk from the peer takes much longer than from the others now.
     pub(crate) fn is_slow_beside_others(&self, peer: &PeerHealth) -> bool {
-        let now = Instant::now();
+        let now = self.clock.now();
         let limit = self.steering.stands_out_from(&self.sources_now(now));
         peer.delay.estimate(now).is_some_and(|estimate| estimate > limit)
     }
@@ -357,7 +361,7 @@ impl Sources {
         if !self.config.load_aware {
             return false;
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         let Some(estimate) = peer.health.delay.estimate(now) else { return false };
         self.steering.note(estimate);
         let estimate = peer.health.delay.longest(now).unwrap_or(estimate);

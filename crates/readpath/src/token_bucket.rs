@@ -1,10 +1,10 @@
-//! A budget that first attempts fill and second attempts empty.
+//! A budget that first attempts and successes fill and second attempts empty.
 //!
 //! Source: the retry budget of Finagle and of gRPC's retry throttling (gRFC A6): retries are a
 //! share of the traffic, so that they cannot multiply the load of a source that is failing.
 
+use acstor_runclock::RunInstant;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 /// Tokens; never more than the capacity.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct TokenBucket {
 #[derive(Debug)]
 struct State {
     tokens: f64,
-    refilled: Option<Instant>,
+    refilled: Option<RunInstant>,
 }
 
 impl TokenBucket {
@@ -44,8 +44,14 @@ impl TokenBucket {
         state.tokens = (state.tokens + self.per_deposit).min(self.capacity);
     }
 
+    /// Notes that the source answered: `tokens` second attempts more are fair.
+    pub(crate) fn earn(&self, tokens: f64) {
+        let mut state = self.state.lock();
+        state.tokens = (state.tokens + tokens).min(self.capacity);
+    }
+
     /// Takes a token for a second attempt; `false`: there is none.
-    pub(crate) fn try_take(&self, now: Instant) -> bool {
+    pub(crate) fn try_take(&self, now: RunInstant) -> bool {
         let mut state = self.state.lock();
         if let Some(refilled) = state.refilled {
             let seconds = now.saturating_duration_since(refilled).as_secs_f64();
@@ -69,7 +75,7 @@ mod tests {
     #[test]
     fn test_try_take_is_bounded_by_share_and_time() {
         let bucket = TokenBucket::new(10.0, 0.0, 0.1, 2.0);
-        let start = Instant::now();
+        let start = RunInstant::unmeasured();
         assert!(!bucket.try_take(start));
         for _ in 0..21 {
             bucket.deposit();
@@ -82,9 +88,19 @@ mod tests {
     }
 
     #[test]
+    fn test_earn_pays_for_second_attempts_up_to_the_capacity() {
+        let bucket = TokenBucket::new(2.0, 0.0, 0.0, 0.0);
+        let now = RunInstant::unmeasured();
+        bucket.earn(1.0);
+        assert!(bucket.try_take(now) && !bucket.try_take(now));
+        (0..9).for_each(|_| bucket.earn(1.0));
+        assert_eq!((0..9).filter(|_| bucket.try_take(now)).count(), 2);
+    }
+
+    #[test]
     fn test_try_take_saves_no_more_than_the_capacity() {
         let bucket = TokenBucket::new(3.0, 3.0, 1.0, 100.0);
-        let late = Instant::now() + Duration::from_secs(100);
+        let late = RunInstant::unmeasured() + Duration::from_secs(100);
         let taken = (0..10).filter(|_| bucket.try_take(late)).count();
         assert_eq!(taken, 3);
     }

@@ -13,8 +13,9 @@ use crate::ReadError;
 pub enum Segment {
     /// This many zero bytes.
     Zeros(usize),
-    /// A range of a chunk in the mapped slot file. Only the kernel may read the mapping (writev,
-    /// sendmsg): a file truncated under it gives EFAULT there and SIGBUS in user space.
+    /// A range of a chunk in the mapped slot file, in memory a moment ago. Only the kernel may read the
+    /// mapping (writev, sendmsg): a file truncated under it gives EFAULT there and SIGBUS in user
+    /// space.
     Mapped {
         /// Keeps the slot from being reused.
         chunk: ChunkGuard,
@@ -56,12 +57,17 @@ pub enum ExtentKind {
 pub enum TryRead {
     /// Every byte was at hand.
     Ready(Vec<Segment>),
-    /// Something must be fetched or read from the origin: use [`BlockView::read`].
+    /// Something must be read from the disk, fetched or read from the origin: use
+    /// [`BlockView::read`].
     WouldWait,
 }
 
 /// A read of a view that may wait for peers and the origin.
 pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<Segment>, ReadError>> + Send>>;
+
+/// What is called when a read that was started has ended: with the bytes, or with `None` where it is to be
+/// begun anew by [`BlockView::read`].
+pub type ReadDone = Box<dyn FnOnce(Option<Vec<Segment>>) + Send>;
 
 /// A disk as a front end (FUSE, NBD) sees it.
 ///
@@ -75,7 +81,8 @@ pub trait BlockView: Send + Sync + 'static {
     /// Notes that somebody opened the disk: a guest may be about to boot from it.
     fn opened(&self) {}
 
-    /// Returns the bytes when all of them are on this host; never waits for a network.
+    /// Returns the bytes when all of them are in this host's memory; never waits, neither for a disk
+    /// nor for a network.
     ///
     /// # Errors
     /// [`ReadError`] when the bytes cannot be had at all.
@@ -86,6 +93,14 @@ pub trait BlockView: Send + Sync + 'static {
     /// # Cancel safety
     /// Dropping the future abandons this read only; a fetch that others wait for goes on.
     fn read(&self, offset: u64, len: usize) -> ReadFuture;
+
+    /// Starts a read that needs one read of this host's disk and nothing else; any other is not begun, as
+    /// one that the disk does not give in time. `done` is called once, by this thread or by one that
+    /// reads the disk: it is not to wait. No task has to be woken for it, which costs as much as all
+    /// else about a read of 4 KiB.
+    fn start_read(&self, _offset: u64, _len: usize, done: ReadDone) {
+        done(None);
+    }
 
     /// Returns the offset of the next extent of `kind` at or after `offset`, or `None` when there
     /// is none before the end (for [`ExtentKind::Hole`] the end itself is the answer).

@@ -14,6 +14,7 @@ use acstor_readpath::{
     Segment, TryRead, Walk,
 };
 use acstor_ring::{Host, RingBuilder, RingHandle};
+use acstor_runclock::RunClock;
 use acstor_store::{ChunkStore, EvictionKind, StoreConfig};
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestBuilder, PackHeader, PackId,
@@ -178,17 +179,19 @@ impl RealHost {
         })
         .unwrap();
         let peers = PeerConfig::new(Security::Plain);
+        let clock = RunClock::start(&tokio::runtime::Handle::current());
         let seams = Seams {
             store: Arc::new(HostStore::new(store, ChunkSize::DEFAULT)),
-            peers: Arc::new(PeerClient::new(&peers).unwrap()),
+            peers: Arc::new(PeerClient::by(&peers, clock.clone()).unwrap()),
             origin: Arc::new(PosixPackReader::new(origin)),
             rings,
+            clock: clock.clone(),
         };
         let mut registry = Registry::default();
         let runtime = tokio::runtime::Handle::current();
         let path = ReadPath::new(config, seams, &mut registry, runtime).unwrap();
         let view = path.attach(image.manifest.clone()).unwrap();
-        let server = PeerServer::start(listener, Arc::new(path.clone()), &peers).unwrap();
+        let server = PeerServer::start_by(listener, Arc::new(path.clone()), &peers, clock).unwrap();
         RealHost { path, view, server: Some(server), registry, _store: directory }
     }
 

@@ -1,21 +1,25 @@
 //! What a store's handles and guards share, and the read side: finding, verifying, condemning.
 //!
 //! Locks, in the order in which they may be taken together: `pins`, the policy's own, `index`.
-//! `free` is taken alone. None is held during I/O, but for `pins` while one record is read.
+//! `free` is taken alone. None is held during I/O.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use acstor_types::Digest;
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use crate::directory::Directory;
 use crate::eviction::{EvictionPolicy, TouchFilter};
 use crate::format::{BLANK_RECORD, ParsedRecord, RECORD_LEN};
 use crate::free_slots::FreeSlots;
-use crate::index::Index;
+use crate::index::{Index, Key};
+use crate::page_sums::PageSums;
 use crate::pins::Pins;
+use crate::residency;
 use crate::slot_state::{Phase, SlotStates};
 use crate::stats::Counters;
 use crate::writeback::Writeback;
@@ -32,22 +36,27 @@ pub(crate) struct Core {
     pub pins: Mutex<Pins>,
     pub free: Mutex<FreeSlots>,
     pub next_seq: AtomicU64,
-    /// Grows when the slot file was found truncated: what was verified before no longer is.
-    pub truncation_epoch: AtomicU64,
+    /// Grows when the slot file was found truncated, or a write was lost on its way to the disk: what
+    /// was verified before no longer is.
+    pub doubt_epoch: AtomicU64,
     pub repair: Mutex<()>,
     pub writeback: Writeback,
+    pub page_sums: PageSums,
     pub counters: Counters,
 }
 
-/// What a slot's record says about a digest.
-enum RecordCheck {
-    Match,
-    /// Another digest with the same prefix.
-    OtherDigest,
-    Lost(Loss),
+/// Where a digest's chunk is, as far as that is known without I/O.
+pub(crate) enum Place {
+    /// Verified and in memory; the slot has a guard.
+    Memory(u32),
+    /// The bytes wanted: their pages are in memory and are what their checksums say.
+    Copy(Bytes),
+    /// In a slot of which this much must be read, and compared or hashed, before anybody may have it.
+    Disk(Range<usize>),
+    Absent,
 }
 
-/// Why a slot is condemned; with the part of it (record or content) that failed.
+/// Why a slot is condemned; with the part of it that failed.
 enum Loss {
     /// It is not what was published.
     Mismatch(&'static str),
@@ -61,35 +70,82 @@ thread_local! {
 }
 
 impl Core {
-    /// Returns the slot of `digest` with a guard on it, and its phase.
+    /// Returns the slot of `digest` with a guard on it, and its phase; no I/O.
     pub(crate) fn find(&self, digest: &Digest) -> Option<(u32, Phase)> {
-        let (slot, phase) = self.find_prefix(digest)?;
-        match self.check_record(slot, digest) {
-            RecordCheck::Match => return Some((slot, phase)),
-            RecordCheck::OtherDigest => {}
-            RecordCheck::Lost(loss) => self.condemn(slot, &loss),
-        }
-        self.release(slot);
-        None
+        let index = self.index.read();
+        let slot = index.find(Key::of(digest))?;
+        Some((slot, self.states.acquire(slot)?))
     }
 
-    fn find_prefix(&self, digest: &Digest) -> Option<(u32, Phase)> {
-        let index = self.index.read();
-        let slot = index.find(digest.prefix_u64())?;
-        Some((slot, self.states.acquire(slot)?))
+    /// Returns where the chunk is of which `len` bytes from `start` on are wanted; no I/O.
+    ///
+    /// A verified slot whose pages have left memory is no longer verified: what comes back is what
+    /// the disk has there, which may have rotted, or never have been written.
+    pub(crate) fn place(&self, digest: &Digest, start: usize, len: usize) -> Place {
+        let Some((slot, phase)) = self.find(digest) else { return Place::Absent };
+        if phase == Phase::Verified {
+            if self.is_mapped(slot, start, len) {
+                return Place::Memory(slot);
+            }
+            self.states.demote(slot);
+        }
+        let place = self.place_pages(slot, digest, start, len);
+        self.release(slot);
+        place
+    }
+
+    /// Whether a part of a slot is in memory and mapped. Maps the slot where it is all in memory, which
+    /// costs more than all else about a hit: once, and not at each of them.
+    fn is_mapped(&self, slot: u32, start: usize, len: usize) -> bool {
+        if self.states.is_mapped(slot) {
+            return self.is_resident(slot, start, len);
+        }
+        let is_mapped = self.is_resident(slot, 0, self.chunk_bytes())
+            && residency::populate(self.mapped(slot), self.chunk_bytes()).is_ok();
+        if is_mapped {
+            self.states.note_mapped(slot);
+        }
+        is_mapped
+    }
+
+    /// Where the mapping has a slot.
+    pub(crate) fn mapped(&self, slot: u32) -> *const u8 {
+        let offset = self.directory.geometry.slot_offset(slot) as usize;
+        self.directory.mapping.as_ptr().wrapping_add(offset)
+    }
+
+    pub(crate) fn is_resident(&self, slot: u32, start: usize, len: usize) -> bool {
+        let offset = self.directory.geometry.slot_offset(slot) + start as u64;
+        self.directory.slots.is_resident(self.mapped(slot).wrapping_add(start), offset, len)
     }
 
     /// Returns the slot of `digest` with a guard on it and its content verified.
     pub(crate) fn find_verified(&self, digest: &Digest) -> Option<u32> {
-        let (slot, phase) = self.find(digest)?;
-        if phase != Phase::Verified
-            && let Err(loss) = self.verify(slot, digest)
-        {
-            self.condemn(slot, &loss);
+        if let Place::Memory(slot) = self.place(digest, 0, self.chunk_bytes()) {
+            return Some(slot);
+        }
+        let (slot, _) = self.find(digest)?;
+        let verified = VERIFY_BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(self.chunk_bytes(), 0);
+            self.read_verified(slot, digest, buffer)
+        });
+        if verified.is_err() {
             self.release(slot);
             return None;
         }
         Some(slot)
+    }
+
+    /// Counts a use of a slot on which the caller has a guard.
+    pub(crate) fn touch(&self, slot: u32) {
+        if self.touch_filter.is_new_use(slot) {
+            self.policy.touch(slot);
+        }
+        self.counters.hits.add(1);
+    }
+
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.directory.geometry.chunk_size.bytes()
     }
 
     /// Drops a guard.
@@ -99,12 +155,58 @@ impl Core {
         }
     }
 
-    /// Reads a part of a slot on which the caller has a guard; a failure condemns the slot.
-    pub(crate) fn read_slot(&self, slot: u32, start: usize, buffer: &mut [u8]) -> io::Result<()> {
+    /// Reads a part of the chunk of a slot on which the caller has a guard. What is not in memory is
+    /// hashed first; a failure condemns the slot.
+    pub(crate) fn read_part(
+        &self,
+        slot: u32,
+        digest: &Digest,
+        start: usize,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
+        if self.try_read(slot, start, buffer) {
+            return Ok(());
+        }
+        if buffer.len() == self.chunk_bytes() {
+            return self.read_verified(slot, digest, buffer);
+        }
+        VERIFY_BUFFER.with_borrow_mut(|chunk| {
+            chunk.resize(self.chunk_bytes(), 0);
+            self.read_verified(slot, digest, chunk)?;
+            buffer.copy_from_slice(&chunk[start..start + buffer.len()]);
+            Ok(())
+        })
+    }
+
+    /// Reads a part of the chunk of a slot on which the caller has a guard, if it is verified and in
+    /// memory.
+    pub(crate) fn try_read(&self, slot: u32, start: usize, buffer: &mut [u8]) -> bool {
         let offset = self.directory.geometry.slot_offset(slot) + start as u64;
-        self.directory.slots.read_exact_at(buffer, offset).map_err(|error| {
-            let kind = error.kind();
-            self.condemn(slot, &Loss::Unreadable("content", error));
+        if self.states.phase(slot) != Phase::Verified {
+            return false;
+        }
+        let is_read = self.is_resident(slot, start, buffer.len())
+            && self.directory.slots.try_read_at(buffer, offset);
+        if !is_read {
+            self.states.demote(slot);
+        }
+        is_read
+    }
+
+    /// Reads the chunk of a slot on which the caller has a guard, and hashes it; a failure condemns
+    /// the slot.
+    pub(crate) fn read_verified(
+        &self,
+        slot: u32,
+        digest: &Digest,
+        content: &mut [u8],
+    ) -> io::Result<()> {
+        self.verify(slot, digest, content).map_err(|loss| {
+            let kind = match &loss {
+                Loss::Mismatch(_) => io::ErrorKind::InvalidData,
+                Loss::Unreadable(_, error) => error.kind(),
+            };
+            self.condemn(slot, &loss);
             kind.into()
         })
     }
@@ -143,7 +245,7 @@ impl Core {
         let mut bytes = vec![0; count as usize * RECORD_LEN];
         let offset = geometry.record_offset(first);
         if self.directory.records.read_exact_at(&mut bytes, offset).is_err() {
-            return Vec::new(); // each of these slots is condemned when it is read
+            return Vec::new(); // the chunks can still be read, but not be named
         }
         let (records, _) = bytes.as_chunks::<RECORD_LEN>();
         let index = self.index.read();
@@ -151,9 +253,7 @@ impl Core {
             .zip(records)
             .filter_map(|(slot, bytes)| {
                 match ParsedRecord::parse(bytes, slot, geometry.chunk_size) {
-                    ParsedRecord::Valid(record)
-                        if index.holds(record.digest.prefix_u64(), slot) =>
-                    {
+                    ParsedRecord::Valid(record) if index.holds(Key::of(&record.digest), slot) => {
                         Some(record.digest)
                     }
                     _ => None,
@@ -162,45 +262,20 @@ impl Core {
             .collect()
     }
 
-    /// Reads the record of `slot`.
-    fn read_record(&self, slot: u32) -> io::Result<ParsedRecord> {
-        let geometry = self.directory.geometry;
-        let mut bytes = [0; RECORD_LEN];
-        self.directory.records.read_exact_at(&mut bytes, geometry.record_offset(slot))?;
-        Ok(ParsedRecord::parse(&bytes, slot, geometry.chunk_size))
-    }
-
-    /// Compares the whole digest: the index knows its prefix only.
-    ///
-    /// By `pread`: a record file truncated or failing under a mapping would kill the process.
-    fn check_record(&self, slot: u32, digest: &Digest) -> RecordCheck {
-        match self.read_record(slot) {
-            Ok(ParsedRecord::Valid(record)) if record.digest == *digest => RecordCheck::Match,
-            Ok(ParsedRecord::Valid(record))
-                if record.digest.prefix_u64() == digest.prefix_u64() =>
-            {
-                RecordCheck::OtherDigest
-            }
-            Ok(_) => RecordCheck::Lost(Loss::Mismatch("record")),
-            Err(error) => RecordCheck::Lost(Loss::Unreadable("record", error)),
+    /// Fills `content` with the chunk of a slot on which the caller has a guard, and hashes it.
+    fn verify(&self, slot: u32, digest: &Digest, content: &mut [u8]) -> Result<(), Loss> {
+        let epoch = self.doubt_epoch.load(Ordering::SeqCst);
+        self.directory
+            .slots
+            .read_exact_at(content, self.directory.geometry.slot_offset(slot))
+            .map_err(|error| Loss::Unreadable("content", error))?;
+        if !digest.matches(content) {
+            return Err(Loss::Mismatch("content"));
         }
-    }
-
-    /// Hashes the content of a slot on which the caller has a guard.
-    fn verify(&self, slot: u32, digest: &Digest) -> Result<(), Loss> {
-        let geometry = self.directory.geometry;
-        let epoch = self.truncation_epoch.load(Ordering::SeqCst);
-        VERIFY_BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize(geometry.chunk_size.bytes(), 0);
-            self.directory
-                .slots
-                .read_exact_at(buffer, geometry.slot_offset(slot))
-                .map_err(|error| Loss::Unreadable("content", error))?;
-            if digest.matches(buffer) { Ok(()) } else { Err(Loss::Mismatch("content")) }
-        })?;
+        self.page_sums.note(slot, digest, content);
         if self.states.verify(slot) {
             self.counters.verified.add(1);
-            if self.truncation_epoch.load(Ordering::SeqCst) != epoch {
+            if self.doubt_epoch.load(Ordering::SeqCst) != epoch {
                 self.states.demote(slot);
             }
         }
@@ -228,5 +303,25 @@ impl Core {
             }
         }
         self.states.demote_all();
+    }
+
+    /// Ends the trust in everything verified so far.
+    pub(crate) fn doubt_all(&self) {
+        self.doubt_epoch.fetch_add(1, Ordering::SeqCst);
+        self.states.demote_all();
+    }
+
+    /// Notes that a write which the kernel had taken did not reach the disk. It does not say which:
+    /// everything is hashed before it is served again.
+    pub(crate) fn note_writeback_error(&self, error: &io::Error) {
+        let count = self.counters.writeback_errors.add(1);
+        if count.is_power_of_two() {
+            let path = self.directory.slots_path.display();
+            tracing::error!(
+                %path, count, %error,
+                "the disk refused chunks that were written: every chunk is hashed again"
+            );
+        }
+        self.doubt_all();
     }
 }

@@ -111,7 +111,7 @@ impl Directory {
 
         let store_id = match found {
             Some(found) => found.store_id,
-            None => random_id()?,
+            None => random_bytes()?,
         };
         let Geometry { chunk_size, slot_count } = geometry;
         let superblock = Superblock { chunk_size, slot_count, store_id };
@@ -215,9 +215,16 @@ fn resize(file: &dyn SlotFile, path: &Path, size_bytes: u64) -> Result<(), Store
     })
 }
 
-fn random_id() -> Result<[u8; 16], StoreError> {
+/// A seed that nobody knows outside of this process.
+pub(crate) fn random_seed() -> Result<u64, StoreError> {
+    random_bytes().map(u64::from_ne_bytes)
+}
+
+fn random_bytes<const LEN: usize>() -> Result<[u8; LEN], StoreError> {
     let path = Path::new("/dev/urandom");
-    let mut id = [0; 16];
-    File::open(path).and_then(|mut file| file.read_exact(&mut id)).map_err(failed("read", path))?;
-    Ok(id)
+    let mut bytes = [0; LEN];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(failed("read", path))?;
+    Ok(bytes)
 }

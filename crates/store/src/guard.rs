@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use acstor_types::Digest;
 use bytes::Bytes;
 
 use crate::core::Core;
@@ -13,13 +14,14 @@ use crate::core::Core;
 pub struct ChunkGuard {
     core: Arc<Core>,
     slot: u32,
+    digest: Digest,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "a chunk is never empty")]
 impl ChunkGuard {
     /// Takes over a guard that was counted on `slot`.
-    pub(crate) fn new(core: Arc<Core>, slot: u32) -> ChunkGuard {
-        ChunkGuard { core, slot }
+    pub(crate) fn new(core: Arc<Core>, slot: u32, digest: Digest) -> ChunkGuard {
+        ChunkGuard { core, slot, digest }
     }
 
     /// Size of the chunk, bytes: the chunk size of the store.
@@ -28,28 +30,29 @@ impl ChunkGuard {
     }
 
     /// First byte of the chunk in the mapped slot file; [`ChunkGuard::len`] bytes are valid while
-    /// the guard lives.
+    /// the guard lives. To be used at once: pages that leave memory come back without being hashed.
     ///
     /// Only the kernel may read them (`writev`, `sendmsg`): if the file is truncated under the
     /// mapping, or the disk fails, the kernel answers EFAULT where user space would get SIGBUS.
     /// On EFAULT call [`ChunkGuard::to_bytes`], which finds out, frees the slot and says so.
     pub fn mapped(&self) -> *const u8 {
-        let offset = self.core.directory.geometry.slot_offset(self.slot) as usize;
-        self.core.directory.mapping.as_ptr().wrapping_add(offset)
+        self.core.mapped(self.slot)
     }
 
-    /// Fills `buffer` with the bytes of the chunk from `start` on, by `pread`.
+    /// Fills `buffer` with the bytes of the chunk from `start` on. Where they are not in memory the
+    /// chunk is read from the disk, which may wait, and hashed.
     ///
     /// # Errors
-    /// `InvalidInput` when the range is not inside the chunk. Else the kernel's error
-    /// (`UnexpectedEof` for a truncated file): the chunk is then out of the store, counted in
+    /// `InvalidInput` when the range is not inside the chunk. Else `InvalidData` when the content has
+    /// another digest, or the kernel's error (`UnexpectedEof` for a truncated file): the chunk is
+    /// then out of the store, counted in [`crate::StoreStats::corrupt`] or
     /// [`crate::StoreStats::read_errors`], and the caller goes to the next source.
     pub fn read_at(&self, start: usize, buffer: &mut [u8]) -> io::Result<()> {
         let end = start.checked_add(buffer.len());
         if end.is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.core.read_slot(self.slot, start, buffer)
+        self.core.read_part(self.slot, &self.digest, start, buffer)
     }
 
     /// Returns a copy of the chunk.
@@ -58,15 +61,25 @@ impl ChunkGuard {
     /// As [`ChunkGuard::read_at`].
     pub fn to_bytes(&self) -> io::Result<Bytes> {
         let mut content = vec![0; self.len()];
-        self.core.read_slot(self.slot, 0, &mut content)?;
+        self.core.read_part(self.slot, &self.digest, 0, &mut content)?;
         Ok(Bytes::from(content))
+    }
+
+    /// Returns a copy of `len` bytes from `start` on where that needs no I/O; `None` where the disk
+    /// would be read, or the range is not inside the chunk.
+    pub fn try_copy(&self, start: usize, len: usize) -> Option<Bytes> {
+        if start.checked_add(len).is_none_or(|end| end > self.len()) {
+            return None;
+        }
+        let mut content = vec![0; len];
+        self.core.try_read(self.slot, start, &mut content).then(|| Bytes::from(content))
     }
 }
 
 impl Clone for ChunkGuard {
     fn clone(&self) -> ChunkGuard {
         self.core.states.acquire_again(self.slot);
-        ChunkGuard { core: Arc::clone(&self.core), slot: self.slot }
+        ChunkGuard { core: Arc::clone(&self.core), slot: self.slot, digest: self.digest }
     }
 }
 

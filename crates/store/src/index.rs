@@ -1,10 +1,30 @@
-//! The index: digest prefix → slot, 16 bytes per slot, no allocation after it was made.
+//! The index: half a digest → slot, 24 bytes per slot, no allocation after it was made.
 //!
 //! A chained hash table whose nodes are the slots themselves. A prefix (8 of the digest's 32
-//! bytes) belongs to one slot at most: a second digest with the same prefix is refused, and a
-//! reader compares the whole digest with the slot's record before it believes the index.
+//! bytes) belongs to one slot at most: a second digest with the same prefix is refused. Look-ups
+//! compare 16 bytes. Two chunks that agree in them are not met by accident, and whoever could make
+//! two (2^64 hashes) made both: so a hit needs no look at the slot's record on disk.
 
-/// Digest prefixes of the published slots.
+use acstor_types::Digest;
+
+/// As much of a digest as the index knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The first eight bytes, big-endian.
+    pub prefix: u64,
+    /// The eight bytes after them.
+    pub rest: u64,
+}
+
+impl Key {
+    pub(crate) fn of(digest: &Digest) -> Key {
+        let mut rest = [0; 8];
+        rest.copy_from_slice(&digest.as_bytes()[8..16]);
+        Key { prefix: digest.prefix_u64(), rest: u64::from_be_bytes(rest) }
+    }
+}
+
+/// Keys of the published slots.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// First slot of each chain, plus one; 0 ends a chain. Zero so that an empty store's arrays
@@ -13,13 +33,20 @@ pub(crate) struct Index {
     /// Next slot of the chain, plus one.
     nexts: Vec<u32>,
     prefixes: Vec<u64>,
+    rests: Vec<u64>,
     len: u32,
 }
 
 impl Index {
     pub(crate) fn new(slot_count: u32) -> Index {
         let slots = slot_count as usize;
-        Index { heads: vec![0; slots], nexts: vec![0; slots], prefixes: vec![0; slots], len: 0 }
+        Index {
+            heads: vec![0; slots],
+            nexts: vec![0; slots],
+            prefixes: vec![0; slots],
+            rests: vec![0; slots],
+            len: 0,
+        }
     }
 
     /// Number of slots in the index.
@@ -27,8 +54,13 @@ impl Index {
         self.len
     }
 
-    /// Returns the slot of `prefix`.
-    pub(crate) fn find(&self, prefix: u64) -> Option<u32> {
+    /// Returns the slot of `key`.
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
+        let slot = self.find_prefix(key.prefix)?;
+        (self.rests[slot as usize] == key.rest).then_some(slot)
+    }
+
+    fn find_prefix(&self, prefix: u64) -> Option<u32> {
         let mut link = self.heads[self.chain(prefix)];
         while link != 0 {
             let slot = link - 1;
@@ -44,12 +76,12 @@ impl Index {
     ///
     /// # Errors
     /// The slot that has this prefix already; the index is unchanged.
-    pub(crate) fn insert(&mut self, prefix: u64, slot: u32) -> Result<(), u32> {
-        if let Some(occupant) = self.find(prefix) {
+    pub(crate) fn insert(&mut self, key: Key, slot: u32) -> Result<(), u32> {
+        if let Some(occupant) = self.find_prefix(key.prefix) {
             return Err(occupant);
         }
-        let chain = self.chain(prefix);
-        self.prefixes[slot as usize] = prefix;
+        let chain = self.chain(key.prefix);
+        self.note_key(slot, key);
         self.nexts[slot as usize] = self.heads[chain];
         self.heads[chain] = slot + 1;
         self.len += 1;
@@ -78,19 +110,20 @@ impl Index {
         false
     }
 
-    /// Notes the prefix of a slot that is not in the index yet.
-    pub(crate) fn note_prefix(&mut self, slot: u32, prefix: u64) {
-        self.prefixes[slot as usize] = prefix;
+    /// Notes the key of a slot that is not in the index yet.
+    pub(crate) fn note_key(&mut self, slot: u32, key: Key) {
+        self.prefixes[slot as usize] = key.prefix;
+        self.rests[slot as usize] = key.rest;
     }
 
-    /// Returns the prefix under which `slot` was entered, or noted, last.
-    pub(crate) fn prefix_of(&self, slot: u32) -> u64 {
-        self.prefixes[slot as usize]
+    /// Returns the key under which `slot` was entered, or noted, last.
+    pub(crate) fn key_of(&self, slot: u32) -> Key {
+        Key { prefix: self.prefixes[slot as usize], rest: self.rests[slot as usize] }
     }
 
-    /// Returns whether `slot` is in the index under `prefix`.
-    pub(crate) fn holds(&self, prefix: u64, slot: u32) -> bool {
-        self.find(prefix) == Some(slot)
+    /// Returns whether `slot` is in the index under `key`.
+    pub(crate) fn holds(&self, key: Key, slot: u32) -> bool {
+        self.find(key) == Some(slot)
     }
 
     /// Returns the `count` smallest prefixes, in ascending order.
@@ -127,24 +160,37 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Index;
+    use super::{Index, Key};
+
+    fn key(prefix: u64) -> Key {
+        Key { prefix, rest: !prefix }
+    }
 
     #[test]
-    fn costs_16_bytes_per_slot() {
+    fn costs_24_bytes_per_slot() {
         let index = Index::new(1000);
-        let bytes = 4 * index.heads.capacity() + 4 * index.nexts.capacity();
-        assert_eq!(bytes + 8 * index.prefixes.capacity(), 16_000);
+        let links = 4 * index.heads.capacity() + 4 * index.nexts.capacity();
+        let keys = 8 * index.prefixes.capacity() + 8 * index.rests.capacity();
+        assert_eq!(links + keys, 24_000);
+    }
+
+    #[test]
+    fn digest_with_the_prefix_of_another_is_not_found() {
+        let mut index = Index::new(4);
+        assert_eq!(index.insert(key(7), 0), Ok(()));
+        assert_eq!(index.find(key(7)), Some(0));
+        assert_eq!(index.find(Key { prefix: 7, rest: 1 }), None);
     }
 
     #[test]
     fn second_digest_of_a_prefix_is_refused() {
         let mut index = Index::new(4);
-        assert_eq!(index.insert(7, 0), Ok(()));
-        assert_eq!(index.insert(7, 1), Err(0));
+        assert_eq!(index.insert(key(7), 0), Ok(()));
+        assert_eq!(index.insert(key(7), 1), Err(0));
         assert!(index.remove(0));
-        assert_eq!(index.insert(7, 1), Ok(()));
+        assert_eq!(index.insert(key(7), 1), Ok(()));
         assert!(!index.remove(0));
-        assert!(index.holds(7, 1));
+        assert!(index.holds(key(7), 1));
     }
 
     proptest! {
@@ -154,21 +200,21 @@ mod tests {
         fn behaves_as_a_map(steps in prop::collection::vec((0u64..24, 0u32..16), 1..200)) {
             let mut index = Index::new(16);
             let mut model: HashMap<u64, u32> = HashMap::new();
-            for (key, slot) in steps {
-                let prefix = key << 59 | key; // 32 values, spread over few chains
+            for (number, slot) in steps {
+                let prefix = number << 59 | number; // 32 values, spread over few chains
                 let used = model.values().any(|other| *other == slot);
                 if used {
                     model.retain(|_, other| *other != slot);
                     prop_assert!(index.remove(slot));
                 } else if let Some(occupant) = model.get(&prefix) {
-                    prop_assert_eq!(index.insert(prefix, slot), Err(*occupant));
+                    prop_assert_eq!(index.insert(key(prefix), slot), Err(*occupant));
                 } else {
                     model.insert(prefix, slot);
-                    prop_assert_eq!(index.insert(prefix, slot), Ok(()));
+                    prop_assert_eq!(index.insert(key(prefix), slot), Ok(()));
                 }
-                for key in 0u64..24 {
-                    let prefix = key << 59 | key;
-                    prop_assert_eq!(index.find(prefix), model.get(&prefix).copied());
+                for number in 0u64..24 {
+                    let prefix = number << 59 | number;
+                    prop_assert_eq!(index.find(key(prefix)), model.get(&prefix).copied());
                 }
                 prop_assert_eq!(index.len() as usize, model.len());
                 let mut smallest: Vec<u64> = model.keys().copied().collect();

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::directory::failed;
 use crate::format::{BLANK_RECORD, RECORD_LEN, Record};
 use crate::free_slots::Taken;
+use crate::index::Key;
 use crate::slot_state::Phase;
 use crate::{Inserted, StoreError, limits};
 
@@ -61,7 +62,9 @@ impl Core {
             let members = &absent[reservation.settled..run.len() + reservation.settled];
             self.fill_run(&run, members, chunks)?;
             for (taken, position) in run.iter().zip(members) {
-                outcomes[*position] = self.settle(taken, chunks[*position].0, epoch);
+                let (digest, content) = chunks[*position];
+                self.page_sums.note(taken.slot, digest, content);
+                outcomes[*position] = self.settle(taken, digest, epoch);
                 reservation.settled += 1;
             }
         }
@@ -122,9 +125,9 @@ impl Core {
         if !self.states.reclaim(slot) {
             return None;
         }
-        let prefix = index.prefix_of(slot);
+        let key = index.key_of(slot);
         index.remove(slot);
-        Some(prefix)
+        Some(key.prefix)
     }
 
     /// Finds out whether the slot file was cut short under us, and if so makes it whole before a
@@ -138,8 +141,7 @@ impl Core {
             if is_short().map_err(failed("examine", path))? {
                 self.counters.truncations.add(1);
                 tracing::error!(path = %path.display(), "slot file was truncated: lengthened again");
-                self.truncation_epoch.fetch_add(1, Ordering::SeqCst);
-                self.states.demote_all();
+                self.doubt_all();
                 slots.preallocate(expected).map_err(|source| StoreError::Preallocate {
                     path: path.clone(),
                     size_bytes: expected,
@@ -147,7 +149,7 @@ impl Core {
                 })?;
             }
         }
-        Ok(self.truncation_epoch.load(Ordering::SeqCst))
+        Ok(self.doubt_epoch.load(Ordering::SeqCst))
     }
 
     /// Writes the data, then the records of a run of neighbouring slots.
@@ -172,7 +174,10 @@ impl Core {
             failed("write", &self.directory.slots_path)(error)
         })?;
         let len = (run.len() * geometry.chunk_size.bytes()) as u64;
-        self.writeback.note_write(&*self.directory.slots, offset, len);
+        self.writeback.note_write(&*self.directory.slots, offset, len).map_err(|error| {
+            self.note_writeback_error(&error);
+            failed("write back", &self.directory.slots_path)(error)
+        })?;
 
         let mut records = Vec::with_capacity(run.len() * RECORD_LEN);
         for (taken, position) in run.iter().zip(members) {
@@ -214,15 +219,15 @@ impl Core {
     }
 
     fn publish(&self, slot: u32, digest: &Digest, epoch: u64) -> Published {
-        let prefix = digest.prefix_u64();
+        let key = Key::of(digest);
         let pins = self.pins.lock();
         let is_pinned = pins.contains(digest);
         if !is_pinned {
             // Before the slot can be found, so that whoever condemns it finds it in the policy.
-            self.policy.admit(slot, prefix);
+            self.policy.admit(slot, key.prefix);
         }
         let mut index = self.index.write();
-        if index.insert(prefix, slot).is_err() {
+        if index.insert(key, slot).is_err() {
             drop(index);
             self.policy.remove(slot);
             return Published::Beaten;
@@ -230,10 +235,18 @@ impl Core {
         self.states.publish(slot, Phase::Verified, is_pinned);
         drop(index);
         drop(pins);
-        if self.truncation_epoch.load(Ordering::SeqCst) != epoch {
+        if self.doubt_epoch.load(Ordering::SeqCst) != epoch {
             self.states.demote(slot);
         }
         Published::Yes
+    }
+
+    /// Writes back what was inserted and looks how it went.
+    pub(crate) fn finish_writeback(&self) -> Result<(), StoreError> {
+        self.writeback.finish(&*self.directory.slots).map_err(|error| {
+            self.note_writeback_error(&error);
+            failed("write back", &self.directory.slots_path)(error)
+        })
     }
 
     fn note_write_error(&self, slot: u32, error: &io::Error) {

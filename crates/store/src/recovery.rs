@@ -9,7 +9,7 @@ use crate::directory::Directory;
 use crate::eviction::EvictionPolicy;
 use crate::format::{BLANK_RECORD, ParsedRecord, RECORD_LEN};
 use crate::free_slots::FreeSlots;
-use crate::index::Index;
+use crate::index::{Index, Key};
 use crate::limits;
 use crate::slot_state::SlotStates;
 
@@ -31,7 +31,7 @@ pub(crate) struct Recovered {
 }
 
 struct Scan<'a> {
-    /// Learns the prefixes of the slots; they are entered in the order of their sequence numbers.
+    /// Learns the keys of the slots; they are entered in the order of their sequence numbers.
     index: &'a mut Index,
     free: FreeSlots,
     /// Sequence number and slot of the valid records.
@@ -62,17 +62,17 @@ pub(crate) fn recover(directory: &Directory, policy: &dyn EvictionPolicy) -> Rec
     let damaged = stale.len() as u64;
     found.sort_unstable();
     for (_, slot) in &found {
-        let prefix = index.prefix_of(*slot);
+        let key = index.key_of(*slot);
         states.recover(*slot);
-        if let Err(older) = index.insert(prefix, *slot) {
+        if let Err(older) = index.insert(key, *slot) {
             index.remove(older);
             policy.remove(older);
             states.forget_recovered(older);
             stale.push(older);
-            let entered = index.insert(prefix, *slot);
+            let entered = index.insert(key, *slot);
             debug_assert_eq!(entered, Ok(()));
         }
-        policy.admit_recovered(*slot, prefix);
+        policy.admit_recovered(*slot, key.prefix);
     }
     for slot in stale {
         let blanked = directory.records.write_all_at(
@@ -131,7 +131,7 @@ impl Scan<'_> {
         for (slot, record) in (first..).zip(records) {
             match ParsedRecord::parse(record, slot, chunk_size) {
                 ParsedRecord::Valid(record) => {
-                    self.index.note_prefix(slot, record.digest.prefix_u64());
+                    self.index.note_key(slot, Key::of(&record.digest));
                     self.found.push((record.seq, slot));
                 }
                 ParsedRecord::Blank => self.free.give(slot, false),

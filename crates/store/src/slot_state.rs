@@ -22,9 +22,9 @@ pub(crate) enum Phase {
     Free = 0,
     /// One insert owns it; waits for its data and record to be written.
     Filling = 1,
-    /// Published, content not hashed since the store was opened; the next read hashes it.
+    /// Published; what memory or the disk has of it is not hashed, and the next read does that.
     Unverified = 2,
-    /// Published, content known to match the digest.
+    /// Published, and what memory has of it is known to match the digest.
     Verified = 3,
     /// Out of the index because its content cannot be had; waits for its last guard.
     Condemned = 4,
@@ -79,6 +79,8 @@ const PHASE_MASK: u32 = 0b111;
 const PINNED: u32 = 1 << 3;
 /// The record of a condemned slot was blanked.
 const BLANKED: u32 = 1 << 4;
+/// The pages of a verified slot are in this process's page tables.
+const MAPPED: u32 = 1 << 5;
 /// One guard; the bits from here up count them.
 const GUARD: u32 = 1 << 8;
 const GUARDS_MAX: u32 = u32::MAX / GUARD;
@@ -129,7 +131,7 @@ impl SlotStates {
     /// Published → Filling, when nobody reads it and it is not pinned.
     pub(crate) fn reclaim(&self, slot: u32) -> bool {
         self.change(slot, |word| {
-            let idle = word & !PHASE_MASK == 0 && Phase::from_bits(word).is_published();
+            let idle = word & !(PHASE_MASK | MAPPED) == 0 && Phase::from_bits(word).is_published();
             idle.then_some(Phase::Filling as u32)
         })
     }
@@ -138,7 +140,7 @@ impl SlotStates {
     pub(crate) fn condemn(&self, slot: u32) -> bool {
         self.change(slot, |word| {
             let published = Phase::from_bits(word).is_published();
-            published.then_some(word & !PHASE_MASK & !PINNED | Phase::Condemned as u32)
+            published.then_some(word & !(PHASE_MASK | PINNED | MAPPED) | Phase::Condemned as u32)
         })
     }
 
@@ -159,8 +161,20 @@ impl SlotStates {
     pub(crate) fn demote(&self, slot: u32) -> bool {
         self.change(slot, |word| {
             let verified = Phase::from_bits(word) == Phase::Verified;
-            verified.then_some(word & !PHASE_MASK | Phase::Unverified as u32)
+            verified.then_some(word & !(PHASE_MASK | MAPPED) | Phase::Unverified as u32)
         })
+    }
+
+    /// Returns whether a slot is verified and its pages were mapped since.
+    pub(crate) fn is_mapped(&self, slot: u32) -> bool {
+        self.word(slot).load(Ordering::Acquire) & MAPPED != 0
+    }
+
+    /// Notes that the pages of a slot are mapped, if it is verified.
+    pub(crate) fn note_mapped(&self, slot: u32) {
+        self.change(slot, |word| {
+            (Phase::from_bits(word) == Phase::Verified).then_some(word | MAPPED)
+        });
     }
 
     /// Every Verified slot → Unverified.

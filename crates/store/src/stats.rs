@@ -15,9 +15,9 @@ pub struct StoreStats {
     pub pinned: u64,
     /// Most digests that may be pinned.
     pub pinned_max: u64,
-    /// `get` found the chunk.
+    /// Look-ups that found the chunk, and could have it.
     pub hits: u64,
-    /// `get` did not find the chunk, for whatever reason.
+    /// Look-ups that did not find the chunk, for whatever reason.
     pub misses: u64,
     /// Chunks published.
     pub inserted: u64,
@@ -27,14 +27,18 @@ pub struct StoreStats {
     pub refused: u64,
     /// Chunks that left to make room.
     pub evicted: u64,
-    /// First reads after a restart whose content hashed equal to its digest.
+    /// Reads from the disk whose content hashed equal to its digest.
     pub verified: u64,
+    /// Reads of pages from the disk that were compared with their checksums, and equal.
+    pub compared: u64,
     /// Slots whose content or record did not match what was published; each was freed.
     pub corrupt: u64,
     /// Reads of a slot or record that failed (I/O error, file too short); each slot was freed.
     pub read_errors: u64,
     /// Writes of slots or records that failed; none of those chunks was published.
     pub write_errors: u64,
+    /// Times that the kernel reported writes which it had taken and the disk refused.
+    pub writeback_errors: u64,
     /// Times that a file of the store was found truncated while the store was open.
     pub truncations: u64,
     /// Bytes of chunks published.
@@ -53,9 +57,11 @@ pub(crate) struct Counters {
     pub refused: Counter,
     pub evicted: Counter,
     pub verified: Counter,
+    pub compared: Counter,
     pub corrupt: Counter,
     pub read_errors: Counter,
     pub write_errors: Counter,
+    pub writeback_errors: Counter,
     pub truncations: Counter,
     pub recovered: Counter,
     /// Slots lost since the store was opened: `corrupt` and `read_errors` without those of opening.

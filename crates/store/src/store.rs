@@ -1,5 +1,6 @@
 //! The store's handle: what the read path and the registration of pins call.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -7,11 +8,13 @@ use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use crate::core::Core;
-use crate::directory::Directory;
+use crate::core::{Core, Place};
+use crate::directory::{Directory, random_seed};
 use crate::disk::{Disk, HostDisk};
 use crate::eviction::TouchFilter;
 use crate::guard::ChunkGuard;
+use crate::index::Key;
+use crate::page_sums::PageSums;
 use crate::pins::Pins;
 use crate::recovery::recover;
 use crate::stats::Counters;
@@ -29,6 +32,20 @@ pub enum Inserted {
     /// No slot could be had: every one is pinned, guarded or being filled; or another digest with
     /// the same first eight bytes has one. The chunk is not stored.
     Refused,
+}
+
+/// Where a chunk is, as far as that is known without I/O.
+#[derive(Debug)]
+pub enum Look {
+    /// In memory, and what the digest names.
+    Memory(ChunkGuard),
+    /// The bytes wanted, in memory and what the digest names: other bytes of the chunk are not.
+    Copy(Bytes),
+    /// On the disk: [`ChunkStore::read`] of this part of the chunk brings it, or finds out that it is
+    /// lost.
+    Disk(Range<usize>),
+    /// Not in the store.
+    Absent,
 }
 
 /// How far a walk from the cold end of a store has come; the default is at the cold end.
@@ -87,6 +104,12 @@ impl ChunkStore {
             eviction = %config.eviction,
             "chunk store open"
         );
+        let page_sums = PageSums::new(
+            slot_count,
+            config.chunk_size,
+            limits::PAGE_SUMS_BYTES_MAX,
+            random_seed()?,
+        );
         let core = Core {
             directory,
             states: recovered.states,
@@ -96,19 +119,48 @@ impl ChunkStore {
             pins: Mutex::new(Pins::new(slot_count)),
             free: Mutex::new(recovered.free),
             next_seq: AtomicU64::new(recovered.next_seq),
-            truncation_epoch: AtomicU64::new(0),
+            doubt_epoch: AtomicU64::new(0),
             repair: Mutex::new(()),
             writeback: Writeback::default(),
+            page_sums,
             counters,
         };
         Ok(ChunkStore { core: Arc::new(core) })
     }
 
+    /// Looks a chunk up of which `len` bytes from `start` on are wanted, without any I/O.
+    pub fn look(&self, digest: &Digest, start: usize, len: usize) -> Look {
+        match self.core.place(digest, start, len) {
+            Place::Memory(slot) => {
+                self.core.touch(slot);
+                Look::Memory(ChunkGuard::new(Arc::clone(&self.core), slot, *digest))
+            }
+            Place::Copy(bytes) => Look::Copy(bytes),
+            Place::Disk(part) => Look::Disk(part),
+            Place::Absent => {
+                self.core.counters.misses.add(1);
+                Look::Absent
+            }
+        }
+    }
+
+    /// Reads `part` of the chunk by one read of the disk; `None` when the store does not have it. Pages
+    /// whose checksums are known are compared with them; else the chunk is read whole and hashed.
+    ///
+    /// Content that is not what the digest names and a read that fails are misses, counted in
+    /// [`StoreStats::corrupt`] and [`StoreStats::read_errors`], and the slot is freed.
+    pub fn read(&self, digest: &Digest, part: &Range<usize>) -> Option<Bytes> {
+        let content = self.core.read_range(digest, part);
+        if content.is_none() {
+            self.core.counters.misses.add(1);
+        }
+        content
+    }
+
     /// Returns the chunk, or `None` when the store does not have it.
     ///
-    /// The first read of a slot after the store was opened hashes its content; content that is not
-    /// what the digest names, a record that is damaged and a read that fails are misses, counted
-    /// in [`StoreStats::corrupt`] and [`StoreStats::read_errors`], and the slot is freed.
+    /// A chunk that is in memory and verified comes without I/O; any other is read and hashed, as
+    /// by [`ChunkStore::read`].
     ///
     /// # Errors
     /// None today: whatever a disk can do to a chunk makes it a miss.
@@ -117,11 +169,8 @@ impl ChunkStore {
             self.core.counters.misses.add(1);
             return Ok(None);
         };
-        if self.core.touch_filter.is_new_use(slot) {
-            self.core.policy.touch(slot);
-        }
-        self.core.counters.hits.add(1);
-        Ok(Some(ChunkGuard::new(Arc::clone(&self.core), slot)))
+        self.core.touch(slot);
+        Ok(Some(ChunkGuard::new(Arc::clone(&self.core), slot, *digest)))
     }
 
     /// Returns whether the store has the chunk; does not count as a use of it, and does not hash
@@ -130,10 +179,9 @@ impl ChunkStore {
         self.core.contains(digest)
     }
 
-    /// Returns whether the store has a chunk whose digest begins with the same eight bytes: as
-    /// [`ChunkStore::contains`] but for a chance of one in 2^64 per chunk, and without any I/O.
+    /// As [`ChunkStore::contains`], without a guard being taken: for look-ups by the million.
     pub fn likely_contains(&self, digest: &Digest) -> bool {
-        self.core.index.read().find(digest.prefix_u64()).is_some()
+        self.core.index.read().find(Key::of(digest)).is_some()
     }
 
     /// Counts as two uses of the chunk, so that a scan-resistant policy takes it for one in use and
@@ -164,7 +212,7 @@ impl ChunkStore {
 
     /// As [`ChunkStore::likely_contains`], but not for a chunk that was demoted and not used since.
     pub fn keeps(&self, digest: &Digest) -> bool {
-        let slot = self.core.index.read().find(digest.prefix_u64());
+        let slot = self.core.index.read().find(Key::of(digest));
         slot.is_some_and(|slot| !self.core.policy.is_demoted(slot))
     }
 
@@ -191,6 +239,16 @@ impl ChunkStore {
             outcomes.extend(self.core.insert_batch(&step)?);
         }
         Ok(outcomes)
+    }
+
+    /// Writes back what was inserted so far, waits for it, and looks how it went. Inserts do so by
+    /// themselves after each [`limits::WRITEBACK_BYTES`]; this is for the last ones. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk refused a write that the kernel had taken: every chunk is
+    /// hashed before it is served again.
+    pub fn finish_writeback(&self) -> Result<(), StoreError> {
+        self.core.finish_writeback()
     }
 
     /// Keeps the chunk of this digest from being evicted, now or once it is inserted. Counted:
@@ -253,9 +311,11 @@ impl ChunkStore {
             refused: counters.refused.get(),
             evicted: counters.evicted.get(),
             verified: counters.verified.get(),
+            compared: counters.compared.get(),
             corrupt: counters.corrupt.get(),
             read_errors: counters.read_errors.get(),
             write_errors: counters.write_errors.get(),
+            writeback_errors: counters.writeback_errors.get(),
             truncations: counters.truncations.get(),
             bytes_inserted: inserted * geometry.chunk_size.bytes() as u64,
             recovered: counters.recovered.get(),

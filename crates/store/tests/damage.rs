@@ -9,7 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use acstor_store::{ChunkGuard, ChunkStore, EvictionKind, Inserted, StoreConfig, StoreError};
+use acstor_store::{ChunkGuard, ChunkStore, EvictionKind, Inserted, Look, StoreConfig, StoreError};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
@@ -87,27 +87,52 @@ fn corrupt_record_is_a_miss_after_a_restart() {
 }
 
 #[test]
-fn corrupt_record_is_a_miss_while_the_store_is_open() {
+fn record_damaged_while_the_store_is_open_is_noticed_by_the_next_open() {
     let fixture = Fixture::new();
     let store = fixture.open();
-    fixture.assert_lost(&store, &[]);
     fixture.overwrite("records", 5 * 64 + 20, b"x");
-    fixture.assert_lost(&store, &[5]);
-    assert_eq!(store.stats().corrupt, 1);
+    fixture.assert_lost(&store, &[]);
+    assert_eq!(store.stats().corrupt, 0);
+    drop(store);
+    fixture.assert_lost(&fixture.open(), &[5]);
 }
 
 #[test]
 fn one_sign_of_damage_makes_every_slot_be_hashed_again() {
     let fixture = Fixture::new();
-    let store = fixture.open();
+    let plan = FaultPlan::new();
+    let store = ChunkStore::open_on(&fixture.config, &FaultyDisk(plan.clone())).unwrap();
     fixture.assert_lost(&store, &[]);
-    // Content that goes bad after it was verified is not noticed by itself ...
+    // Memory that goes bad under a verified slot is not noticed by itself ...
     fixture.overwrite("slots", 3 * u64::from(CHUNK_SIZE), b"x");
     fixture.overwrite("slots", 8 * u64::from(CHUNK_SIZE), b"x");
     // ... but whatever else is noticed on that disk ends the trust in all of it.
-    fixture.overwrite("records", 5 * 64, b"x");
+    plan.fail_nth("slots.resident", 1, Fault::EIO);
+    plan.fail_nth("slots.read", 1, Fault::EIO);
     assert_eq!(content(&store, &fixture.chunks[5].0), None);
     fixture.assert_lost(&store, &[3, 5, 8]);
+}
+
+#[test]
+fn content_that_rots_on_disk_after_it_was_verified_is_never_served() {
+    let fixture = Fixture::new();
+    let plan = FaultPlan::new();
+    let store = ChunkStore::open_on(&fixture.config, &FaultyDisk(plan.clone())).unwrap();
+    fixture.assert_lost(&store, &[]);
+    fixture.overwrite("slots", 3 * u64::from(CHUNK_SIZE) + 7, b"x");
+    let digest = &fixture.chunks[3].0;
+    let guard = store.get(digest).unwrap().unwrap();
+    plan.fail_nth("slots.resident", 1, Fault::EIO);
+    assert!(matches!(store.look(digest, 0, 100), Look::Disk(_)), "its pages left memory");
+    assert!(
+        matches!(store.look(digest, 0, 100), Look::Disk(_)),
+        "and are not trusted until hashed"
+    );
+    assert_eq!(guard.read_at(0, &mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::InvalidData);
+    assert!(guard.try_copy(0, 10).is_none() && store.read(digest, &(0..10)).is_none());
+    drop(guard);
+    fixture.assert_lost(&store, &[3]);
+    assert_eq!(store.stats().corrupt, 1);
 }
 
 #[test]
@@ -158,14 +183,17 @@ fn slot_file_truncated_while_open_never_gives_zeros() {
 }
 
 #[test]
-fn record_file_truncated_while_open_is_all_misses() {
+fn record_file_truncated_while_open_loses_what_was_cut_at_the_next_open() {
     let fixture = Fixture::new();
     let store = fixture.open();
     fixture.truncate("records", 0);
+    fixture.assert_lost(&store, &[]);
+    let (digest, bytes) = SeededChunks::new(4, fixture.config.chunk_size).chunk(0);
+    assert_eq!(store.insert(&digest, &bytes).unwrap(), Inserted::New);
+    drop(store);
+    let store = fixture.open();
     fixture.assert_lost(&store, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    assert_eq!(store.stats().slots_used, 0);
-    let (digest, bytes) = &fixture.chunks[0];
-    assert_eq!(store.insert(digest, bytes).unwrap(), Inserted::New);
+    assert_eq!(content(&store, &digest).as_deref(), Some(&bytes[..]));
 }
 
 #[test]
@@ -358,7 +386,7 @@ fn read_error_is_a_miss() {
     let store = ChunkStore::open_on(&fixture.config, &FaultyDisk(plan.clone())).unwrap();
     plan.fail_nth("slots.read", 1, Fault::EIO);
     assert_eq!(content(&store, &fixture.chunks[0].0), None);
-    plan.fail_nth("records.read", 1, Fault::Short);
+    plan.fail_nth("slots.read", 1, Fault::Short);
     assert_eq!(content(&store, &fixture.chunks[1].0), None);
     fixture.assert_lost(&store, &[0, 1]);
     assert_eq!((store.stats().read_errors, store.stats().corrupt), (2, 0));

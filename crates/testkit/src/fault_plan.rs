@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
@@ -49,13 +49,54 @@ impl Fault {
 
 /// A plan of faults. Cheap to clone; clones share one plan.
 #[derive(Clone, Debug, Default)]
-pub struct FaultPlan(Arc<Mutex<State>>);
+pub struct FaultPlan(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Calls that hang go on, or there is one more of them.
+    changed: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct State {
     calls: HashMap<&'static str, u64>,
     rules: Vec<Rule>,
     faults: u64,
+    /// Operations of which no call returns.
+    hung: Vec<&'static str>,
+    /// Calls that hang, by operation.
+    hanging: HashMap<&'static str, u64>,
+}
+
+/// As long as it lives no call of an operation returns: a disk, or a file system over the network, that
+/// does not answer.
+#[derive(Debug)]
+#[must_use]
+pub struct Hang {
+    plan: FaultPlan,
+    operation: &'static str,
+}
+
+impl Hang {
+    /// Blocks until `count` calls hang.
+    pub fn wait_for(&self, count: u64) {
+        let Shared { state, changed } = &*self.plan.0;
+        let mut state = state.lock();
+        while state.hanging.get(self.operation).copied().unwrap_or(0) < count {
+            changed.wait(&mut state);
+        }
+    }
+}
+
+impl Drop for Hang {
+    fn drop(&mut self) {
+        let mut state = self.plan.0.state.lock();
+        if let Some(at) = state.hung.iter().position(|hung| *hung == self.operation) {
+            state.hung.remove(at);
+        }
+        self.plan.0.changed.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -83,30 +124,45 @@ impl FaultPlan {
 
     /// Makes the `nth` call of `operation` from now on fail; 1 is the next one.
     pub fn fail_nth(&self, operation: &'static str, nth: u64, fault: Fault) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let made = state.calls.get(operation).copied().unwrap_or(0);
         state.rules.push(Rule { operation, when: When::Nth(made + nth), fault });
     }
 
     /// Makes every call of `operation` fail until [`FaultPlan::disarm`].
     pub fn fail_always(&self, operation: &'static str, fault: Fault) {
-        self.0.lock().rules.push(Rule { operation, when: When::Always, fault });
+        self.0.state.lock().rules.push(Rule { operation, when: When::Always, fault });
     }
 
     /// Makes `per_mille` of 1000 calls of `operation` fail, chosen by `seed`.
     pub fn fail_share(&self, operation: &'static str, per_mille: u32, seed: u64, fault: Fault) {
         let when = When::PerMille(per_mille, Box::new(seeded_rng(seed)));
-        self.0.lock().rules.push(Rule { operation, when, fault });
+        self.0.state.lock().rules.push(Rule { operation, when, fault });
+    }
+
+    /// Makes every call of `operation` wait, from now on and until the answer is dropped.
+    pub fn hang(&self, operation: &'static str) -> Hang {
+        self.0.state.lock().hung.push(operation);
+        Hang { plan: self.clone(), operation }
     }
 
     /// Takes all rules back.
     pub fn disarm(&self) {
-        self.0.lock().rules.clear();
+        self.0.state.lock().rules.clear();
     }
 
-    /// Counts a call of `operation`; returns how it must fail, if it must.
+    /// Counts a call of `operation`; returns how it must fail, if it must. Blocks while the operation
+    /// hangs.
     pub fn next(&self, operation: &'static str) -> Option<Fault> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
+        if state.hung.contains(&operation) {
+            *state.hanging.entry(operation).or_default() += 1;
+            self.0.changed.notify_all();
+            while state.hung.contains(&operation) {
+                self.0.changed.wait(&mut state);
+            }
+            *state.hanging.entry(operation).or_default() -= 1;
+        }
         let call = state.calls.entry(operation).or_default();
         *call += 1;
         let call = *call;
@@ -117,12 +173,12 @@ impl FaultPlan {
 
     /// Number of calls of `operation` so far.
     pub fn calls(&self, operation: &'static str) -> u64 {
-        self.0.lock().calls.get(operation).copied().unwrap_or(0)
+        self.0.state.lock().calls.get(operation).copied().unwrap_or(0)
     }
 
     /// Number of faults so far.
     pub fn faults(&self) -> u64 {
-        self.0.lock().faults
+        self.0.state.lock().faults
     }
 }
 
@@ -150,6 +206,21 @@ mod tests {
         let calls = [plan.next("read"), plan.next("write"), plan.next("read"), plan.next("read")];
         assert_eq!(calls, [None, None, Some(Fault::EIO), None]);
         assert_eq!((plan.calls("read"), plan.faults()), (4, 1));
+    }
+
+    #[test]
+    fn call_that_hangs_goes_on_once_the_hang_is_over() {
+        let plan = FaultPlan::new();
+        plan.fail_nth("sync", 1, Fault::EIO);
+        let hang = plan.hang("sync");
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| plan.next("sync"));
+            hang.wait_for(1);
+            assert!(!call.is_finished());
+            assert_eq!(plan.next("write"), None, "others go on");
+            drop(hang);
+            assert_eq!(call.join().unwrap(), Some(Fault::EIO));
+        });
     }
 
     #[test]

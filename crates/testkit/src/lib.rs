@@ -7,6 +7,6 @@ pub mod reference_eviction;
 pub mod seeded;
 pub mod store_model;
 
-pub use fault_plan::{Fault, FaultPlan};
+pub use fault_plan::{Fault, FaultPlan, Hang};
 pub use seeded::{SeededChunks, seeded_rng};
 pub use store_model::StoreModel;

@@ -11,8 +11,10 @@ from acstor.agent.metrics import AgentMetrics
 from acstor.conf import loading
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
+from acstor.repository.repository import Repository
 from tests.doubles.memory_data_plane import MemoryDataPlane
 from tests.doubles.memory_runtime import MemoryRuntime
+from tests.unit.repository import images
 
 
 class Clock:
@@ -81,7 +83,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def origin() -> FaultyOrigin:
-    return FaultyOrigin(MemoryOrigin())
+    """An origin with a repository and nothing else; whatever a test counts begins after that."""
+    inner = MemoryOrigin()
+    Repository.init(inner, images.CHUNK_SIZE)
+    return FaultyOrigin(inner)
 
 
 @pytest.fixture

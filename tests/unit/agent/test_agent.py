@@ -22,6 +22,7 @@ from acstor.agent.states import (
     AgentState,
     next_state,
 )
+from acstor.agent.timed_lock import TimedLock
 from acstor.dataplane import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
@@ -30,6 +31,7 @@ from acstor.repository.image_record import ImageRecord
 from acstor.ring.decision import DECISION_REF, Decision, replace_decision
 from acstor.ring.published_ring import RING_REF, read_ring
 from acstor.states import IllegalTransitionError
+from tests.doubles.memory_lock import MemoryLock
 from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
 from tests.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest
@@ -268,7 +270,7 @@ def test_records_of_attached_images_are_not_read_at_each_look(
     host.agent.look()
     before = host.origin.calls[Operation.GET_REF]
     host.agent.look()
-    assert host.origin.calls[Operation.GET_REF] - before < 5
+    assert host.origin.calls[Operation.GET_REF] - before < 6
     clock.now += RECHECK_INTERVAL
     host.agent.look()
     assert host.origin.calls[Operation.GET_REF] - before > 10
@@ -398,6 +400,8 @@ def be_publisher(host: HostUnderTest, clock: Clock) -> None:
     member = host.agent._membership._wanted
     assert member is not None
     host.agent._membership._view = View({"h1": member}, is_current=True, is_publisher=True)
+    host.agent._membership._lock = TimedLock(MemoryLock(), "test", math.inf)
+    host.agent._membership._lock.hold(0.0)
     host.agent.look()
     clock.now += 60  # the members have settled
     host.agent.look()

@@ -11,6 +11,7 @@ from acstor.dataplane_host import states as process_states
 from acstor.dataplane_host.attachments import Attachments
 from acstor.holder import states as holder_states
 from acstor.ring.published_ring import GENERATION_VERSION, encode_generation
+from acstor.ring.publisher_term import TERM_VERSION, PublisherTerm
 
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
@@ -27,6 +28,15 @@ def test_host_wish_version_requires_update() -> None:
 def test_ring_generation_version_requires_update() -> None:
     assert GENERATION_VERSION == 1
     assert encode_generation(7) == (GOLDEN / "ring-generation-v1.json").read_bytes()
+
+
+def test_ring_term_version_requires_update() -> None:
+    assert TERM_VERSION == 1
+    golden = (GOLDEN / "ring-term-v1.json").read_bytes()
+    term = PublisherTerm(7, "compute-1", 1795416899000)
+    assert term.encode() == golden
+    assert PublisherTerm.parse(golden) == term
+    assert PublisherTerm.parse(golden.replace(b"{", b'{"colour": "red", ')) == term
 
 
 def test_dataplane_state_version_requires_update(tmp_path: pathlib.Path) -> None:

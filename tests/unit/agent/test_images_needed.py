@@ -6,6 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor.agent.duty import ImageUser
+from acstor.agent.usage_publication import LocalUse
 from acstor.conf.types import KIB
 from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
@@ -21,6 +22,9 @@ class NeedyDuty(RecordingDuty):
 
     def images_needed(self) -> frozenset[str] | None:
         return self.needed
+
+    def local_use(self) -> LocalUse | None:
+        return None
 
 
 @pytest.fixture
@@ -68,8 +72,12 @@ def test_image_in_use_stays_pinned(host: HostUnderTest, duty: NeedyDuty) -> None
     withdraw(host.origin, IMAGE)
     host.agent.look()
     wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
-    host.agent.look()
-    assert duty.sights[-1].pinned == {IMAGE}
+
+    def is_seen() -> bool:
+        host.agent.look()
+        return duty.sights[-1].pinned == {IMAGE}
+
+    wait_for("its pin is seen", is_seen)
     host.agent._pinner.stop(10)
 
 

@@ -133,6 +133,29 @@ def test_member_that_the_backend_forgot_joins_again(
     wait_for("joined again", lambda: "h1" in read_members(fresh, "acstor"))
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_membership_counts_from_before_a_short_absence(
+    settings: CoordinationSettings, is_forgotten: bool
+) -> None:
+    now = [100.0]
+    membership = Membership(settings, "h1", lambda: None, clock=lambda: now[0])
+    membership.join_as(member("h1"))
+    membership._beat()
+    for _ in range(3):
+        now[0] += settings.member_timeout
+        if is_forgotten:
+            membership._coordinator.leave_group(b"acstor").get()
+        else:
+            membership._lose(OSError("gone"))
+        membership._beat()
+        assert membership.view.joined_at == 100.0
+    now[0] += settings.member_timeout + 0.1
+    membership._lose(OSError("gone"))
+    membership._beat()
+    assert membership.view.joined_at == now[0]
+    membership._disconnect(leave=True)
+
+
 def test_lost_backend_keeps_the_view_and_is_reached_again(
     join: Callable[[Member], Membership], tmp_path: pathlib.Path
 ) -> None:
@@ -227,11 +250,22 @@ def test_description_of_a_newer_release_is_understood() -> None:
     [
         ("file:///c", "file:///c?timeout=7"),
         ("file:///c?timeout=3", "file:///c?timeout=3"),
-        ("redis://r:6379?db=1", "redis://r:6379?db=1&membership_timeout=7&lock_timeout=7"),
-        ("etcd3+http://e?lock_timeout=3", "etcd3+http://e?lock_timeout=3&membership_timeout=7"),
+        (
+            "redis://r:6379?db=1",
+            "redis://r:6379?db=1&membership_timeout=7&lock_timeout=7&timeout=3",
+        ),
+        (
+            "etcd3+http://e?lock_timeout=3",
+            "etcd3+http://e?lock_timeout=3&membership_timeout=7&timeout=3",
+        ),
+        (
+            "memcached://m?timeout=9",
+            "memcached://m?timeout=9&membership_timeout=7&lock_timeout=7",
+        ),
+        ("zookeeper://z", "zookeeper://z?timeout=7"),
     ],
 )
-def test_timeout_of_members_and_locks_is_told_to_the_backend(url: str, expected: str) -> None:
+def test_timeouts_are_told_to_the_backend(url: str, expected: str) -> None:
     assert CoordinationSettings(url, "acstor", 1, 7).url() == expected
 
 
@@ -240,3 +274,21 @@ def test_unknown_backend_is_unsupported_without_its_password() -> None:
     with pytest.raises(exception.UnsupportedError) as caught:
         open_coordinator(settings, "h1")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("etcd3+http://e", 7.0),
+        ("etcd3+http://e?lock_timeout=3", 3.0),
+        ("file:///c?lock_timeout=3", 7.0),
+    ],
+)
+def test_lock_lasts_as_long_as_the_url_says(url: str, expected: float) -> None:
+    """A holder that believes in a longer one is a second holder for the difference."""
+    assert CoordinationSettings(url, "acstor", 1, 7).lock_timeout == expected
+
+
+def test_lock_timeout_that_is_no_number_is_named() -> None:
+    with pytest.raises(exception.InvalidError, match="lock_timeout"):
+        _ = CoordinationSettings("redis://r?lock_timeout=soon", "acstor", 1, 7).lock_timeout

@@ -4,7 +4,7 @@ from acstor import exception
 from acstor.agent.member import Member
 from acstor.agent.ring_publication import RingPublisher
 from acstor.dataplane import build_ring
-from acstor.origin.base import Origin
+from acstor.origin.base import Ref
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.ring.building import wanted_hosts
@@ -18,36 +18,7 @@ from acstor.ring.published_ring import (
     read_ring,
 )
 from tests.unit.agent.conftest import Clock
-
-GIB = 1 << 30
-
-
-def member(name: str, capacity_bytes: int = GIB, **fields: object) -> Member:
-    described = {
-        "name": name,
-        "peer_address": f"10.0.0.{int(name[1:])}:7420",
-        "metrics_address": "127.0.0.1:1",
-        "capacity_bytes": capacity_bytes,
-        "release": "1",
-        **fields,
-    }
-    return Member(**described)  # type: ignore[arg-type]
-
-
-def members(*found: Member) -> dict[str, Member]:
-    return {each.name: each for each in found}
-
-
-def make_publisher(
-    origin: Origin, clock: Clock, *, vnode_count: int = 64, settle_delay: float = 0.0
-) -> RingPublisher:
-    return RingPublisher(
-        RingReference(origin, clock),
-        weights="equal",
-        vnode_count=vnode_count,
-        settle_delay=settle_delay,
-        clock=clock,
-    )
+from tests.unit.agent.ring_publishers import GIB, look, make_publisher, member, members
 
 
 @pytest.fixture
@@ -56,23 +27,23 @@ def publisher(origin: FaultyOrigin, clock: Clock) -> RingPublisher:
 
 
 def publish(publisher: RingPublisher, clock: Clock, found: dict[str, Member]) -> int | None:
-    publisher.look(found)
+    look(publisher, found)
     clock.now += 2.0
-    ring = publisher.look(found)
+    ring = look(publisher, found)
     return ring.generation if ring else None
 
 
 def test_ring_waits_until_the_members_have_settled(
     publisher: RingPublisher, origin: FaultyOrigin, clock: Clock
 ) -> None:
-    assert publisher.look(members(member("h1"))) is None
+    assert look(publisher, members(member("h1"))) is None
     clock.now += 1.9
-    assert publisher.look(members(member("h1"), member("h2"))) is None  # begins anew
+    assert look(publisher, members(member("h1"), member("h2"))) is None  # begins anew
     clock.now += 1.9
-    assert publisher.look(members(member("h1"), member("h2"))) is None
+    assert look(publisher, members(member("h1"), member("h2"))) is None
     assert publisher.seconds_until_due() == pytest.approx(0.1)
     clock.now += 0.2
-    ring = publisher.look(members(member("h1"), member("h2")))
+    ring = look(publisher, members(member("h1"), member("h2")))
     assert ring is not None
     assert [host.vnodes for host in ring.hosts] == [32, 32]
     published = read_ring(origin)
@@ -145,7 +116,7 @@ def test_of_two_publishers_one_wins_and_both_agree_in_the_end(
     """Both hold a stale lock; the ref decides."""
     first = make_publisher(origin, clock)
     one, both = members(member("h1")), members(member("h1"), member("h2"))
-    assert first.look(one) is not None
+    assert look(first, one) is not None
 
     class Between(FaultyOrigin):
         """Lets the other publish between reading and writing."""
@@ -153,15 +124,15 @@ def test_of_two_publishers_one_wins_and_both_agree_in_the_end(
         def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
             if not self.hits:
                 self.hits[Effect.DELAY] += 1
-                assert first.look(both) is not None
+                assert look(first, both) is not None
             return super().swap_ref(name, expected, content)
 
     second = make_publisher(Between(origin), clock)
-    assert second.look(both) is None
+    assert look(second, both) is None
     published = read_ring(origin)
     assert published is not None
     assert published.ring.generation == 2
-    assert second.look(both) is None
+    assert look(second, both) is None
 
 
 def test_number_of_vnodes_never_shrinks(
@@ -169,9 +140,9 @@ def test_number_of_vnodes_never_shrinks(
 ) -> None:
     publish(publisher, clock, members(member("h1")))
     smaller = make_publisher(origin, clock, vnode_count=16)
-    assert smaller.look(members(member("h1"))) is None
+    assert look(smaller, members(member("h1"))) is None
     larger = make_publisher(origin, clock, vnode_count=128)
-    ring = larger.look(members(member("h1")))
+    ring = look(larger, members(member("h1")))
     assert ring is not None
     assert ring.vnode_count == 128
 
@@ -181,7 +152,7 @@ def test_damaged_ring_is_reported_and_not_replaced(clock: Clock) -> None:
     origin.swap_ref(RING_REF, None, b"not a ring")
     publisher = make_publisher(origin, clock, vnode_count=64)
     with pytest.raises(exception.CorruptError):
-        publisher.look(members(member("h1")))
+        look(publisher, members(member("h1")))
     ref = origin.get_ref(RING_REF)
     assert ref is not None
     assert ref.content == b"not a ring"
@@ -192,15 +163,15 @@ def test_origin_away_is_told_to_the_caller(
 ) -> None:
     origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
     with pytest.raises(exception.UnavailableError):
-        publisher.look(members(member("h1")))
+        look(publisher, members(member("h1")))
 
 
 def test_mixed_topologies_name_what_to_check(publisher: RingPublisher, clock: Clock) -> None:
     found = members(member("h1", topology="a/b"), member("h2", topology="a"))
-    publisher.look(found)
+    look(publisher, found)
     clock.now += 2
     with pytest.raises(exception.InvalidError) as caught:
-        publisher.look(found)
+        look(publisher, found)
     assert "topology" in caught.value.hint
 
 
@@ -252,6 +223,28 @@ def test_number_is_written_with_the_ring(
     assert ref.content == encode_generation(1)
 
 
+class DamagedNumber(FaultyOrigin):
+    """The file of the ring's number is damaged."""
+
+    def get_ref(self, name: str) -> Ref | None:
+        if name == GENERATION_REF:
+            raise exception.CorruptError(f"ref {name} is not what was written")
+        return super().get_ref(name)
+
+
+def test_damaged_number_does_not_stop_the_ring(origin: FaultyOrigin, clock: Clock) -> None:
+    damaged = DamagedNumber(origin)
+    publisher = make_publisher(damaged, clock)
+    assert look(publisher, members(member("h1"))) is not None
+    assert look(publisher, members(member("h1"), member("h2"))) is not None
+    reference = RingReference(damaged, clock)
+    for hosts in (2, 3):
+        known = reference.look()
+        assert known is not None
+        assert len(known.ring.hosts) == hosts
+        look(publisher, members(member("h1"), member("h2"), member("h3")))
+
+
 def decided(**weights: int) -> Decision:
     return Decision(1, 1, "leader", 0, "equation1", weights)
 
@@ -261,15 +254,15 @@ def test_changed_decision_is_published_at_once_and_an_unknown_one_changes_no_wei
 ) -> None:
     found = members(member("h1"), member("h2"))
     publish(publisher, clock, found)
-    ring = publisher.look(found, decided(h1=5000, h2=15000))
+    ring = look(publisher, found, decided(h1=5000, h2=15000))
     assert ring is not None
     assert [(host.weight, host.vnodes) for host in ring.hosts] == [(5000, 16), (15000, 48)]
-    assert publisher.look(found, decided(h1=5000, h2=15000)) is None
-    assert publisher.look(found, None, is_decision_known=False) is None
+    assert look(publisher, found, decided(h1=5000, h2=15000)) is None
+    assert look(publisher, found, None, is_decision_known=False) is None
     third = members(member("h1"), member("h2"), member("h3"))
-    assert publisher.look(third, None, is_decision_known=False) is None  # has to settle
+    assert look(publisher, third, None, is_decision_known=False) is None  # has to settle
     clock.now += 2.0
-    ring = publisher.look(third, None, is_decision_known=False)
+    ring = look(publisher, third, None, is_decision_known=False)
     assert ring is not None
     assert [host.weight for host in ring.hosts] == [5000, 15000, 10000]
 
@@ -279,7 +272,7 @@ def test_without_a_decision_any_more_weights_are_as_the_members_are(
 ) -> None:
     found = members(member("h1"), member("h2"))
     publish(publisher, clock, found)
-    publisher.look(found, decided(h1=5000, h2=15000))
-    ring = publisher.look(found, None)
+    look(publisher, found, decided(h1=5000, h2=15000))
+    ring = look(publisher, found, None)
     assert ring is not None
     assert [host.vnodes for host in ring.hosts] == [32, 32]

@@ -13,6 +13,8 @@ from acstor.agent.membership import CoordinationSettings, open_coordinator
 from acstor.cli.app import Application, describe
 from acstor.dataplane import RingHost, build_ring
 from acstor.origin.opening import open_origin
+from acstor.origin.posix import PosixOrigin
+from acstor.repository.repository import Repository
 
 COMMANDS = (
     "host list", "host show", "host drain", "host undrain", "host restart-dataplane",
@@ -22,6 +24,7 @@ COMMANDS = (
     "ledger start", "ledger show", "ledger stop", "top",
     "catalogue list", "catalogue show", "catalogue retry",
     "image register", "image list", "image show", "image verify", "image remove",
+    "image users", "host usage",
 )  # fmt: skip
 
 Run = Callable[..., tuple[int, str, str]]
@@ -30,6 +33,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(tmp_path: pathlib.Path) -> Run:
     (tmp_path / "origin").mkdir()
+    Repository.init(PosixOrigin(f"{tmp_path}/origin"))
     config = tmp_path / "acstor.conf"
     config.write_text(
         f"""

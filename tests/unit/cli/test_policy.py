@@ -12,6 +12,7 @@ from acstor.cli.app import Application
 from acstor.dataplane import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.pins import PINS_REF, Pins, read_pins
+from acstor.repository.repository import Repository
 from acstor.ring.decision import Decision, replace_decision
 from acstor.ring.published_ring import RING_REF
 
@@ -25,6 +26,7 @@ DECISION = Decision(
 @pytest.fixture
 def origin(tmp_path: pathlib.Path) -> PosixOrigin:
     (tmp_path / "origin").mkdir()
+    Repository.init(PosixOrigin(f"{tmp_path}/origin"))
     return PosixOrigin(str(tmp_path / "origin"))
 
 

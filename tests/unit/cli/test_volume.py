@@ -76,7 +76,8 @@ def program(tmp_path: pathlib.Path) -> Program:
     made.origin.put_if_absent(layout.log_key(HOME, 1, record.next), [content])
     store.release(HOME, "compute-1", 1, record.next)
     store.snapshot(HOME, SNAPSHOT, name="before")
-    store.acquire(HOME, "compute-1")
+    record = store.acquire(HOME, "compute-1").after
+    store.record_takeover(HOME, "compute-1", 2, last=record.next - 1, seal=record.next)
     return made
 
 

@@ -52,6 +52,16 @@ tls_enabled = false
     return loading.load("test", ["--config-file", str(path)], log.register_options)
 
 
+@pytest.fixture
+def path() -> Iterator[pathlib.Path]:
+    """A directory in memory, where there is one: thousands of files are synced."""
+    memory = pathlib.Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        prefix="acstor-", dir=memory if memory.is_dir() else None
+    ) as name:
+        yield pathlib.Path(name)
+
+
 # Volumes
 
 

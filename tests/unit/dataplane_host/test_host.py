@@ -21,6 +21,7 @@ from acstor.dataplane_host.settings import DataPlaneSettings
 from acstor.dataplane_host.states import ProcessState
 from acstor.supervision.supervisor import Supervisor
 from tests.doubles.memory_runtime import MemoryRuntime, write_manifest, write_ring
+from tests.fixtures.conditions import wait_for
 
 IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
 OTHER = "00000000-0000-4000-8000-000000000001"
@@ -57,11 +58,14 @@ class Machine:
         self.keeper = keeper
         self.runtimes: list[MemoryRuntime] = []
         self.restarts = 0
+        self.attach_failures: list[str] = []
+        """Kinds of the errors with which the next runtime's first attachments fail."""
 
     def make_runtime(
         self, settings: DataPlaneSettings, reader: OriginReader | None
     ) -> MemoryRuntime:
         self.runtimes.append(MemoryRuntime(settings, reader))
+        self.runtimes[-1].attach_failures, self.attach_failures = self.attach_failures, []
         return self.runtimes[-1]
 
     def count_restart(self) -> None:
@@ -261,6 +265,64 @@ def test_manifest_that_is_malformed_after_a_restart_is_put_aside(
     assert [path.name for path in images.iterdir()] == [f"{IMAGE}.refused"]
 
 
+def wait_attached(host: DataPlaneHost, runtime: MemoryRuntime, count: int) -> None:
+    def is_attached() -> bool:
+        host.retry_images()
+        return len(runtime.images) == count
+
+    wait_for(f"{count} images are attached", is_attached)
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "overloaded", "exhausted", "internal"])
+def test_image_that_fails_once_after_a_restart_is_attached_soon(
+    machine: Machine, manifest: Callable[[str], str], kind: str
+) -> None:
+    host = machine.host()
+    machine.client().call("image.attach", path=manifest(IMAGE))
+    machine.client().call("image.attach", path=manifest(OTHER))
+    machine.runtimes[0].open_handles[IMAGE] = 1
+    machine.client().call("image.detach", image=IMAGE)
+    host.stop(unmount=True)
+    machine.attach_failures = [kind]
+    host = machine.host()
+    runtime = machine.runtimes[1]
+    assert len(runtime.images) == 1
+    images = pathlib.Path(machine.conf.state_path, "dataplane", "images")
+    assert not list(images.glob("*.refused"))
+    wait_attached(host, runtime, 2)
+    assert runtime.images[IMAGE]["hidden"] is True, "withdrawn, but guests have it open"
+    assert runtime.images[OTHER]["hidden"] is False
+    assert host.check_alive()
+
+
+def test_image_that_waits_to_be_attached_again_can_be_detached_meanwhile(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    machine.client().call("image.attach", path=manifest(IMAGE))
+    host.stop(unmount=True)
+    machine.attach_failures = ["unavailable"]
+    host = machine.host()
+    assert machine.client().call("image.detach", image=IMAGE) == {"state": "hidden"}
+    machine.client().call("image.attach", path=manifest(OTHER))
+    wait_attached(host, machine.runtimes[1], 2)
+    assert machine.runtimes[1].images[IMAGE]["hidden"] is True
+    assert machine.runtimes[1].images[OTHER]["hidden"] is False
+
+
+def test_image_attached_anew_before_its_retry_is_listed(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    machine.client().call("image.attach", path=manifest(IMAGE))
+    host.stop(unmount=True)
+    machine.attach_failures = ["unavailable"]
+    host = machine.host()
+    machine.client().call("image.attach", path=manifest(IMAGE))
+    host.retry_images()
+    assert machine.runtimes[1].images[IMAGE]["hidden"] is False
+
+
 def test_refused_manifest_leaves_nothing_behind(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.host()
     (tmp_path / "bad").write_text("{")
@@ -378,6 +440,20 @@ def test_unmounted_file_system_is_noticed_and_not_handed_on(machine: Machine) ->
     machine.runtimes[0].is_connected = False
     assert not host.check_alive()
     assert set(machine.keeper.take()) == {PEER_LISTENER}
+
+
+@pytest.mark.parametrize("sign", ["longest_request_ms", "runtime_late_ms"])
+def test_stuck_thread_is_noticed_once_it_lasts(machine: Machine, sign: str) -> None:
+    host = machine.host()
+    runtime = machine.runtimes[0]
+    setattr(runtime, sign, 31_000)
+    looks = [host.check_alive() for _ in range(4)]
+    assert looks == [True] * 4, "the process may just have been stopped itself"
+    setattr(runtime, sign, 10)
+    assert host.check_alive()
+    setattr(runtime, sign, 31_000)
+    assert [host.check_alive() for _ in range(5)] == [True] * 4 + [False]
+    assert FUSE in machine.keeper.take(), "the next process has the mount"
 
 
 def test_ledger_and_pins_reach_the_runtime(

@@ -1,4 +1,5 @@
 import logging
+import os
 import pathlib
 
 import pytest
@@ -106,6 +107,21 @@ def test_posix_origin_is_read_natively_even_when_it_is_not_there(conf: cfg.Confi
     assert source.reader is None
     assert source.posix_root is not None
     assert source.posix_root.endswith("/origin")
+
+
+@pytest.mark.parametrize(("processors", "threads"), [(1, 2), (12, 3), (64, 8)])
+def test_fuse_threads_follow_the_processors_unless_configured(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, processors: int, threads: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+
+    def told() -> int:
+        given = settings.from_conf(conf, version="1", chunk_size=65536, origin_posix_root="/o")
+        return given["fuse_threads"]
+
+    assert told() == threads
+    conf.set_override("fuse_threads", 5, group="dataplane")
+    assert told() == 5
 
 
 def test_settings_are_complete_and_in_their_units(conf: cfg.ConfigOpts) -> None:

@@ -1,18 +1,24 @@
 """Volumes that follow their guests from host to host, and what the end of a process leaves."""
 
+import pathlib
+import shutil
 import threading
+import types
 from collections.abc import Callable
 
 import pytest
 
 from acstor import exception
-from acstor.dataplane_host import volume_duty
+from acstor.dataplane_host import volume_duty, volume_handover
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.volumes import bells
 from acstor.volumes.store import VolumeStore
 from tests.fixtures.conditions import wait_for
 from tests.unit.dataplane_host.volume_hosts import SIZE, VOLUME, HostUnderTest, move_to_second
+
+MUCH = 64 << 20
+"""Bytes that the next owner would read for longer than a moment."""
 
 # Live migration
 
@@ -83,6 +89,199 @@ def test_standby_survives_a_restart_of_its_data_plane(
     second.call("close", force=False)
     second.restart()
     assert second.client.call("volume.list") == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_owner_pushes_and_folds_before_anybody_asks(
+    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
+) -> None:
+    """All that a guest has written since would else be pushed while it waits."""
+    host.restart()
+    host.open()
+    host.device.write(MUCH)
+    host.device.is_log_long = True
+    manifest = store.get(VOLUME).record.manifest
+    assert host.device.pushed_ahead == 0, "no second host may open it"
+    store.begin_standby(VOLUME, "h2")
+    add_host("h2").call("open", role="standby")
+    wait_for("the log is folded", lambda: store.get(VOLUME).record.manifest != manifest)
+    host.device.is_log_long = False
+    host.device.write(MUCH)
+    wait_for("the rest is pushed", lambda: host.device.dirty_bytes == 0)
+    assert (host.state, store.get(VOLUME).record.owner) == ("serving", "h1")
+    store.disallow_host(VOLUME, "h2")
+    wait_for("the volume is watched no more", lambda: not _is_pushed_ahead(host))
+
+
+def _is_pushed_ahead(host: HostUnderTest) -> bool:
+    """Return whether what is written now is pushed soon."""
+    before = host.device.pushed_ahead
+    host.device.write(512)
+    for _ in range(100):
+        host.plane.volumes.watch(VOLUME)
+    return host.device.pushed_ahead > before
+
+
+@pytest.mark.usefixtures("impatient")
+def test_push_ahead_that_fails_keeps_nobody_waiting(
+    host: HostUnderTest,
+    store: VolumeStore,
+    add_host: Callable[[str], HostUnderTest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A minute after a short outage of the origin, as the tasks that look after volumes rest."""
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    runtime = host.plane.runtime
+    assert runtime is not None
+    tries = 0
+
+    def fail(_: str) -> bool:
+        nonlocal tries
+        tries += 1
+        raise exception.UnavailableError("the origin is full")
+
+    monkeypatch.setattr(runtime, "volume_push_ahead", fail)
+    for _ in range(3):
+        assert host.plane.volumes.watch(VOLUME), "it is looked at as closely as before"
+    assert tries == 1, "and not pushed at each look"
+    second = add_host("h2")
+    second.call("open", role="standby")
+    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    host.plane.volumes.watch(VOLUME)
+    assert host.state == "standby", "handed over"
+
+
+@pytest.mark.parametrize("error", [exception.UnavailableError("full"), OSError(28, "full")])
+def test_fold_ahead_that_fails_is_not_repeated_at_each_look(
+    host: HostUnderTest,
+    store: VolumeStore,
+    add_host: Callable[[str], HostUnderTest],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    """Each stores packs of its own, which stay until they are collected."""
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    runtime = host.plane.runtime
+    assert runtime is not None
+    tries = 0
+
+    def fail(*_: object) -> dict[str, object]:
+        nonlocal tries
+        tries += 1
+        raise error
+
+    monkeypatch.setattr(runtime, "volume_push_ahead", lambda _: True)
+    monkeypatch.setattr(host.plane.volumes, "_fold", fail)
+    for _ in range(3):
+        assert host.plane.volumes.watch(VOLUME)
+    assert tries == 1
+    second = add_host("h2")
+    second.call("open", role="standby")
+    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    host.plane.volumes.watch(VOLUME)
+    assert host.state == "standby", "handed over with the log as it is"
+
+
+def test_folds_ahead_that_nobody_asked_for_leave_pauses(
+    host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    runtime = host.plane.runtime
+    assert runtime is not None
+    folds: list[object] = []
+    monkeypatch.setattr(runtime, "volume_push_ahead", lambda _: True)
+    monkeypatch.setattr(host.plane.volumes, "_fold", lambda *_: folds.append(_))
+    for _ in range(3):
+        assert host.plane.volumes.watch(VOLUME)
+    assert len(folds) == 1
+
+
+def test_hand_over_pushes_and_folds_while_requests_go_on(
+    host: HostUnderTest,
+    store: VolumeStore,
+    add_host: Callable[[str], HostUnderTest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second = add_host("h2")
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    second.call("open", role="standby")
+    host.device.write(MUCH)
+    host.device.is_log_long = True
+    runtime = host.plane.runtime
+    assert runtime is not None
+    manifest = store.get(VOLUME).record.manifest
+    push_ahead = runtime.volume_push_ahead
+    seen: list[tuple[str, str, int]] = []
+
+    def observed(volume: str) -> bool:
+        # The volume answers, and its guest goes on.
+        seen.append((host.state, host.device.state, host.device.dirty_bytes))
+        return push_ahead(volume)
+
+    monkeypatch.setattr(runtime, "volume_push_ahead", observed)
+    host.plane.volumes.hand_over(VOLUME)
+    assert seen[0] == ("serving", "open", MUCH), "nothing was pushed before"
+    assert host.state == "standby"
+    record = store.get(VOLUME).record
+    assert record.owner is None
+    assert record.manifest != manifest, "little is to be read of the log"
+
+
+def test_log_that_is_read_quickly_is_not_folded_while_somebody_waits(
+    host: HostUnderTest, store: VolumeStore, add_host: Callable[[str], HostUnderTest]
+) -> None:
+    second = add_host("h2")
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    second.call("open", role="standby")
+    host.device.write(MUCH // 4)
+    host.device.is_log_long = True
+    manifest = store.get(VOLUME).record.manifest
+    host.plane.volumes.hand_over(VOLUME)
+    assert host.state == "standby"
+    assert store.get(VOLUME).record.manifest == manifest
+
+
+def test_standby_asks_until_the_owner_has_pushed_everything(
+    host: HostUnderTest,
+    store: VolumeStore,
+    add_host: Callable[[str], HostUnderTest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long that takes, and through an outage of the origin."""
+    second = add_host("h2")
+    host.open()
+    store.begin_standby(VOLUME, "h2")
+    second.call("open", role="standby")
+    volumes = second.plane.volumes
+    record, asked = volumes._owner.record, 0
+
+    def record_sometimes(volume: str) -> object:
+        nonlocal asked
+        asked += 1
+        if asked % 2:
+            raise exception.UnavailableError("the origin is away")
+        return record(volume)
+
+    monkeypatch.setattr(volumes._owner, "record", record_sometimes)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        # Hours, for the clock of the standby.
+        waits.append(seconds)
+        if len(waits) == 100:
+            host.call("close", force=False)
+
+    clock = iter(range(0, 10**9, 60))
+    timeless = types.SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr(volume_handover, "time", timeless)
+    assert volumes.fetch(VOLUME, wait)
+    assert len(waits) >= 100
+    assert max(waits) <= 1.0
 
 
 def test_owner_that_looks_seldom_hears_who_waits(
@@ -179,3 +378,26 @@ def test_restart_pushes_nothing(host: HostUnderTest) -> None:
     device.write(512)
     host.restart()
     assert device.dirty_bytes == 512
+
+
+def test_log_is_removed_while_others_go_on(
+    host: HostUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gigabytes of it take seconds, and the guest may want the volume back."""
+    host.open()
+    may_remove = threading.Event()
+    directory = pathlib.Path(host.conf.volumes.directory)
+    rmtree = shutil.rmtree
+
+    def slowly(path: str, ignore_errors: bool = False) -> None:
+        if pathlib.Path(path).name.startswith("removed-"):
+            may_remove.wait(30)
+        rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    host.call("close", force=False)
+    host.open()
+    host.device.write(512)
+    assert list(directory.glob("removed-*/log/*")), "the one before is there still"
+    may_remove.set()
+    wait_for("it is removed", lambda: not list(directory.glob("removed-*")))

@@ -17,13 +17,17 @@ from acstor.dataplane_host.groups import group_id
 from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_files import VolumeFiles
+from acstor.dataplane_host.volume_owner import VolumeOwner
 from acstor.dataplane_host.volume_sockets import VolumeSockets, descriptor_name
 from acstor.dataplane_host.volume_states import TRANSITIONS, VolumeEvent, next_state
+from acstor.origin.posix import PosixOrigin
+from acstor.repository.repository import Repository
 from acstor.states import IllegalTransitionError
+from tests.fixtures.conditions import wait_for
 from tests.fixtures.documents import ROOT
 
 VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
-GOLDEN = ROOT / "tests" / "golden" / "volume-kept-v1.json"
+GOLDEN = ROOT / "tests" / "golden" / "volume-kept-v2.json"
 STANDBY_GOLDEN = ROOT / "tests" / "golden" / "volume-standby-v1.json"
 STANDBY = KeptStandby(VOLUME, 1 << 30)
 PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "volume.rst"
@@ -37,6 +41,8 @@ KEPT = KeptVolume(
     durability={"default": "write-back", "period_s": 30.0, "regions": [], "flush": "local"},
     iops=0,
     bytes_per_s=1 << 20,
+    adopts=2,
+    wanted_durability={"default": "write-through"},
 )
 
 
@@ -44,15 +50,22 @@ KEPT = KeptVolume(
 
 
 def test_kept_volume_version_requires_update() -> None:
-    assert kept_volume.FORMAT_VERSION == 1
+    assert kept_volume.FORMAT_VERSION == 2
     assert KEPT.encode() == GOLDEN.read_bytes()
     assert KeptVolume.decode(GOLDEN.read_bytes()) == KEPT
+
+
+def test_what_a_data_plane_before_kept_is_read() -> None:
+    older = KeptVolume.decode((GOLDEN.parent / "volume-kept-v1.json").read_bytes())
+    assert older == dataclasses.replace(KEPT, adopts=None, wanted_durability=None)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (b'"version":1', b'"version":2'),
+        (b'"version":2', b'"version":3'),
+        (b'"adopts":2', b'"adopts":-1'),
+        (b'"wanted_durability":{', b'"wanted_durability":[],"x":{'),
         (b'"epoch":3', b'"epoch":"3"'),
         (b'"epoch":2', b'"epoch":null'),
         (b'"next":65537,', b""),
@@ -109,7 +122,7 @@ def test_standby_is_kept_until_there_is_something_to_own(tmp_path: pathlib.Path)
     # Killed between two steps of either: both are there.
     pathlib.Path(files.directory(VOLUME), "volume.json").write_bytes(KEPT.encode())
     assert files.kept() == {VOLUME: STANDBY}
-    files.remove(VOLUME)
+    files.remove(VOLUME, "it was a standby")
     assert files.kept() == {}
 
 
@@ -137,10 +150,11 @@ def test_files_are_there_until_they_are_removed(tmp_path: pathlib.Path) -> None:
     assert path is not None
     assert pathlib.Path(path).read_bytes() == b"second manifest"
     names = sorted(os.listdir(files.directory(VOLUME)))
-    assert names == sorted([os.path.basename(path), "log", "volume.json"])
+    assert names == sorted([os.path.basename(path), "clean.json", "log", "volume.json"])
 
-    files.remove(VOLUME)
-    assert os.listdir(tmp_path / "volumes") == []
+    files.remove(VOLUME, "nobody was served")
+    assert files.kept() == {}
+    wait_for("its directory is removed", lambda: os.listdir(tmp_path / "volumes") == [])
 
 
 def test_making_a_volume_forgets_the_log_of_an_epoch_before(tmp_path: pathlib.Path) -> None:
@@ -267,3 +281,16 @@ def test_what_the_runtime_notices_is_followed() -> None:
     assert local.observe("fenced")
     assert str(local.state) == "fenced"
     assert not local.observe("fenced"), "it is told once"
+
+
+def test_nothing_is_pushed_to_a_directory_where_no_origin_is_mounted(
+    tmp_path: pathlib.Path,
+) -> None:
+    """What is pushed is removed from the log: it would be neither here nor in the origin."""
+    owner = VolumeOwner("h1", lambda: PosixOrigin(str(tmp_path)))
+    for _ in range(2):
+        with pytest.raises(exception.UnavailableError, match="no repository"):
+            owner.log_origin.put_if_absent("volume-logs/a", [b"log"])
+    assert list(tmp_path.iterdir()) == []
+    Repository.init(PosixOrigin(str(tmp_path)))
+    assert owner.log_origin.put_if_absent("volume-logs/a", [b"log"])

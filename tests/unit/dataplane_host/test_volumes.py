@@ -13,6 +13,7 @@ from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.dataplane_host import volume_duty
 from acstor.origin.memory import MemoryOrigin
+from acstor.repository import layout
 from acstor.volumes.store import NewVolume, VolumeStore
 from tests.doubles.memory_runtime import make_manifest
 from tests.fixtures.conditions import wait_for
@@ -51,7 +52,7 @@ def test_closing_pushes_and_gives_the_volume_back(host: HostUnderTest, store: Vo
     assert len(record.logs) == 1
     assert record.content_end == (1, record.logs[0].last)
     assert not os.path.exists(socket_path)
-    assert os.listdir(host.conf.volumes.directory) == []
+    wait_for("its log is removed", lambda: os.listdir(host.conf.volumes.directory) == [])
     assert host.client.call("volume.list") == []
     host.call("close", force=False)
     with pytest.raises(exception.NotFoundError):
@@ -158,6 +159,24 @@ def test_freeze_ends_with_thaw_or_by_itself(host: HostUnderTest) -> None:
     host.call("thaw")
 
 
+def test_thaw_of_one_holder_does_not_end_the_freeze_of_another(host: HostUnderTest) -> None:
+    host.open()
+    host.call("freeze", timeout_s=50, holder="first group")
+    host.call("freeze", timeout_s=5, holder="second group")
+    assert 49 < host.device.freezes[-1] <= 50, "as long as the longer of the two"
+    assert host.call("thaw", holder="first group") == {"done": True, "was_held": True}
+    assert (host.state, host.device.state) == ("frozen", "frozen")
+    assert host.device.freezes[-1] <= 5
+    assert host.call("thaw", holder="first group")["was_held"] is False, "a repeated call"
+    assert host.state == "frozen"
+    assert host.call("thaw", holder="second group")["was_held"] is True
+    assert (host.state, host.device.state) == ("serving", "open")
+    host.call("freeze", timeout_s=50, holder="first group")
+    host.restart()
+    wait_for("the volume is served", lambda: host.state == "serving")
+    assert host.call("thaw", holder="first group")["was_held"] is False
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -165,6 +184,7 @@ def test_freeze_ends_with_thaw_or_by_itself(host: HostUnderTest) -> None:
         ("open", {}),
         ("freeze", {"timeout_s": 0}),
         ("freeze", {"timeout_s": 1e9}),
+        ("freeze", {"timeout_s": 1, "holder": "x" * 65}),
         ("resize", {"size_bytes": 513}),
         ("set_limits", {"iops": -1, "bytes_per_s": 0}),
         ("set_durability", {"durability": "none"}),
@@ -241,7 +261,7 @@ def test_owner_that_was_replaced_while_it_was_down_is_fenced(
         host.call("freeze", timeout_s=1)
     host.call("close", force=True)
     assert second.state == "serving"
-    assert os.listdir(host.conf.volumes.directory) == []
+    assert os.listdir(host.conf.volumes.directory) == ["aside"], "it was not pushed"
 
 
 def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_answers(
@@ -293,7 +313,9 @@ def test_lost_local_log_costs_an_epoch(host: HostUnderTest, store: VolumeStore) 
     assert host.device.spec["logs"] == pushed["logs"]
 
 
-def test_damaged_state_is_given_up_by_force_only(host: HostUnderTest, store: VolumeStore) -> None:
+def test_damaged_state_is_given_up_by_operators_only(
+    host: HostUnderTest, store: VolumeStore
+) -> None:
     host.open()
     host.plane.stop_for_next()
     kept = pathlib.Path(host.conf.volumes.directory) / VOLUME / "volume.json"
@@ -307,8 +329,11 @@ def test_damaged_state_is_given_up_by_force_only(host: HostUnderTest, store: Vol
         host.call("close", force=False)
     with pytest.raises(exception.CorruptError, match="malformed"):
         host.open()
+    with pytest.raises(exception.UnavailableError, match="give-up"):
+        host.call("close", force=True)
     assert segment.exists(), "somebody may mend it"
-    host.call("close", force=True)
+    aside = host.call("give_up")["aside"]
+    assert (pathlib.Path(aside["path"]) / "log" / "segment").exists()
     assert host.open()["epoch"] == 2
 
 
@@ -353,8 +378,14 @@ def test_volume_that_is_pushed_but_not_given_back_goes_on(
         assert host.device.state == "standby", "all of it is pushed"
         with pytest.raises(exception.UnavailableError):
             host.call("close", force=False)
-        assert host.open()["state"] == "serving"
+        # One of the releases may take effect yet, as long as the record can be read only.
+        with pytest.raises(exception.UnavailableError):
+            host.open()
+        assert host.device.state == "standby"
+    before = origin.get_ref(layout.volume_ref(VOLUME))
+    assert host.open()["state"] == "serving"
     assert host.device.state == "open"
+    assert origin.get_ref(layout.volume_ref(VOLUME)) != before
     host.call("close", force=False)
     assert store.get(VOLUME).record.owner is None
 

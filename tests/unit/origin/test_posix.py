@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from acstor import exception
-from acstor.origin import posix, posix_errors, posix_lock, posix_write
+from acstor.origin import posix, posix_errors, posix_lock, posix_tree, posix_write
 
 
 @pytest.fixture
@@ -110,16 +110,40 @@ def test_file_system_without_links_renames_without_replacing(origin: posix.Posix
     with mock.patch.object(os, "link", side_effect=error):
         assert origin.put_if_absent("object", [b"abc"])
         assert not origin.put_if_absent("object", [b"def"])
-        with mock.patch.object(os.path, "exists", return_value=False):
+        with mock.patch.object(posix, "is_there", return_value=False):
             assert not origin.put_if_absent("object", [b"ghi"])
     assert origin.get("object", 3) == b"abc"
+    assert temporaries(origin) == []
+
+
+def test_file_that_the_server_gave_to_another_user_is_linked(origin: posix.PosixOrigin) -> None:
+    """As Linux does it (fs.protected_hardlinks) where an NFS server squashes all users to one."""
+    real = os.link
+
+    def protected(source: str, target: str) -> None:
+        if not os.stat(source).st_mode & stat.S_IWUSR:
+            raise PermissionError(errno.EPERM, "protected_hardlinks", source)
+        real(source, target)
+
+    with (
+        mock.patch.object(os, "link", side_effect=protected),
+        mock.patch.object(
+            posix_write, "_rename_exclusively", side_effect=OSError(errno.EINVAL, "NFS")
+        ),
+    ):
+        assert origin.put_if_absent("object", [b"abc"])
+        assert not origin.put_if_absent("object", [b"def"])
+        token = origin.swap_ref("ring", None, b"1")
+        assert origin.swap_ref("ring", token, b"2") is not None
+    path = pathlib.Path(origin.root, "object")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"abc", 0o444)
     assert temporaries(origin) == []
 
 
 def test_sweep_removes_old_leftovers_only(origin: posix.PosixOrigin) -> None:
     origin.put_if_absent("object", [b"abc"])
     folder = pathlib.Path(origin.root, ".temporary")
-    for name, age in (("old", posix.TEMPORARY_AGE_SECONDS + 60), ("young", 60.0)):
+    for name, age in (("old", posix_tree.TEMPORARY_AGE_SECONDS + 60), ("young", 60.0)):
         (folder / name).write_bytes(b"half")
         moment = (folder / name).stat().st_mtime - age
         os.utime(folder / name, (moment, moment))
@@ -149,16 +173,14 @@ def test_refreshed_ref_is_not_read_while_its_file_is_the_same(
     origin.swap_ref("ring", None, b"content")
     known = origin.get_ref("ring")
     assert known is not None
-    (path,) = pathlib.Path(origin.root, "refs").glob("ring")
+    (path,) = pathlib.Path(origin.root, ".refs", "ring@").glob("*.1")
     path.chmod(0o644)
-    status = path.stat()
-    with path.open("r+b") as file:  # a change that nobody makes: only reading would tell
+    with path.open("r+b") as file:  # damage: only reading would tell
+        file.seek(-7, os.SEEK_END)
         file.write(b"CONTENT")
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert origin.refresh_ref("ring", known) is known
-    read = origin.get_ref("ring")
-    assert read is not None
-    assert read.content == b"CONTENT"
+    with pytest.raises(exception.CorruptError, match="not what was written"):
+        origin.get_ref("ring")
 
 
 def test_swapped_back_ref_has_another_token(origin: posix.PosixOrigin) -> None:
@@ -208,3 +230,32 @@ def test_bad_url_is_refused(url: str) -> None:
 
     with pytest.raises(exception.InvalidError):
         posix.PosixOrigin.from_url(urllib.parse.urlsplit(url))
+
+
+@pytest.mark.parametrize("is_former", [False, True])
+def test_nothing_is_written_to_the_mount_point_of_an_origin_that_was_unmounted(
+    tmp_path: pathlib.Path, is_former: bool
+) -> None:
+    """Before, the second attempt made all folders anew, and stored what nobody finds again."""
+    root = tmp_path / "origin"
+    (root / "refs" if is_former else root).mkdir(parents=True)
+    origin = posix.PosixOrigin(str(root))
+    origin.put_if_absent("packs/aa/one", [b"1"])
+    token = origin.swap_ref("ring", None, b"1")
+    root.rename(tmp_path / "unmounted")
+    root.mkdir()
+    for _ in range(3):
+        for write in (
+            lambda: origin.put_if_absent("packs/aa/two", [b"2"]),
+            lambda: origin.put_if_absent("packs/bb/two", [b"2"]),
+            lambda: origin.put_if_absent("logs/one/two", [b"2"]),
+            lambda: origin.swap_ref("ring", token, b"2"),
+            lambda: origin.swap_ref("images/one", None, b"2"),
+        ):
+            with pytest.raises(exception.UnavailableError):
+                write()
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    (tmp_path / "unmounted").rename(root)
+    assert origin.put_if_absent("packs/bb/two", [b"2"])
+    assert origin.swap_ref("ring", token, b"2")

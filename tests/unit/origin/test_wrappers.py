@@ -5,8 +5,9 @@ import pathlib
 import pytest
 
 from acstor import exception
-from acstor.origin import faulty, memory, opening, retrying
+from acstor.origin import base, faulty, memory, opening, retrying
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from tests.doubles.virtual_time import VirtualTime
 
 
 def test_error_hits_the_call_it_is_armed_for() -> None:
@@ -59,45 +60,88 @@ def test_probability_is_repeatable_by_its_seed() -> None:
     assert 10 < sum(pattern(1)) < 40
 
 
-def retried(*faults: Fault, attempts_max: int = 4) -> tuple[retrying.RetryingOrigin, list[float]]:
-    waits: list[float] = []
+def retried(
+    *faults: Fault, deadline: float = 60.0
+) -> tuple[retrying.RetryingOrigin, VirtualTime, faulty.FaultyOrigin]:
+    time = VirtualTime()
     inner = faulty.FaultyOrigin(memory.MemoryOrigin(), faults)
-    origin = retrying.RetryingOrigin(inner, 60.0, attempts_max=attempts_max, sleep=waits.append)
-    return origin, waits
+    return retrying.RetryingOrigin(inner, deadline, clock=time, sleep=time.sleep), time, inner
 
 
 def test_transient_errors_are_retried_with_bounded_random_waits() -> None:
-    origin, waits = retried(*(Fault(Operation.PUT, Effect.ERROR, call=call) for call in (1, 2, 3)))
+    origin, time, _ = retried(*(Fault(Operation.PUT, Effect.ERROR, call=n) for n in (1, 2, 3)))
     assert origin.put_if_absent("a", [b"x"])
-    assert len(waits) == 3
-    assert all(0 <= wait <= retrying.WAIT_SECONDS_MAX for wait in waits)
+    assert len(time.waits) == 3
+    assert all(0 <= wait <= retrying.WAIT_SECONDS_MAX for wait in time.waits)
 
 
-def test_attempts_are_bounded() -> None:
-    origin, waits = retried(Fault(Operation.PUT, Effect.ERROR))
+@pytest.mark.parametrize("deadline", [0.5, 5.0, 30.0, 3600.0])
+def test_errors_that_come_at_once_are_repeated_until_the_deadline(deadline: float) -> None:
+    origin, time, inner = retried(Fault(Operation.GET_REF, Effect.ERROR), deadline=deadline)
+    with pytest.raises(exception.UnavailableError):
+        origin.get_ref("volumes/x")
+    assert time.now == pytest.approx(deadline)
+    # The mean wait is half of the largest bound: neither a busy loop nor a few long pauses.
+    assert inner.calls[Operation.GET_REF] < 50 + 4 * deadline / retrying.WAIT_SECONDS_MAX
+    assert max(time.waits) <= retrying.WAIT_SECONDS_MAX
+
+
+def test_an_outage_a_little_shorter_than_the_deadline_is_no_error() -> None:
+    time = VirtualTime()
+
+    class AwayFor(memory.MemoryOrigin):
+        def get_ref(self, name: str) -> base.Ref | None:
+            if time.now < 29.9:
+                raise exception.UnavailableError("stale file handle")
+            return super().get_ref(name)
+
+    origin = retrying.RetryingOrigin(AwayFor(), 30.0, clock=time, sleep=time.sleep)
+    assert origin.get_ref("volumes/x") is None
+    assert time.now <= 30.0
+
+
+def test_attempts_that_take_their_time_end_with_the_deadline() -> None:
+    time = VirtualTime()
+
+    class Slow(memory.MemoryOrigin):
+        calls = 0
+
+        def size(self, key: str) -> int:
+            Slow.calls += 1
+            time.now += 11.0
+            raise exception.UnavailableError("timed out")
+
+    with pytest.raises(exception.UnavailableError):
+        retrying.RetryingOrigin(Slow(), 30.0, clock=time, sleep=time.sleep).size("a")
+    assert Slow.calls == 3
+
+
+def test_waits_are_spread_over_the_hosts() -> None:
+    seconds = set()
+    for _ in range(20):
+        origin, time, _ = retried(*(Fault(Operation.SIZE, Effect.ERROR, call=n) for n in (1, 2)))
+        with pytest.raises(exception.NotFoundError):
+            origin.size("a")
+        seconds.add(time.now)
+    assert len(seconds) == 20
+
+
+def test_deadline_of_nothing_is_one_attempt() -> None:
+    origin, time, _ = retried(Fault(Operation.PUT, Effect.ERROR), deadline=0.0)
     with pytest.raises(exception.UnavailableError):
         origin.put_if_absent("a", [b"x"])
-    assert len(waits) == 3
-
-
-def test_deadline_bounds_the_waits() -> None:
-    inner = faulty.FaultyOrigin(memory.MemoryOrigin(), [Fault(Operation.PUT, Effect.ERROR)])
-    waits: list[float] = []
-    origin = retrying.RetryingOrigin(inner, 0.0, sleep=waits.append)
-    with pytest.raises(exception.UnavailableError):
-        origin.put_if_absent("a", [b"x"])
-    assert waits == []
+    assert time.waits == []
 
 
 def test_other_errors_are_not_retried() -> None:
-    origin, waits = retried(Fault(Operation.PUT, Effect.ERROR, error=exception.ExhaustedError))
+    origin, time, _ = retried(Fault(Operation.PUT, Effect.ERROR, error=exception.ExhaustedError))
     with pytest.raises(exception.ExhaustedError):
         origin.put_if_absent("a", [b"x"])
-    assert waits == []
+    assert time.waits == []
 
 
 def test_swap_with_lost_answer_succeeds() -> None:
-    origin, _ = retried(Fault(Operation.SWAP_REF, Effect.LOST_ANSWER, call=1))
+    origin, _, _ = retried(Fault(Operation.SWAP_REF, Effect.LOST_ANSWER, call=1))
     token = origin.swap_ref("ring", None, b"x")
     present = origin.get_ref("ring")
     assert present is not None
@@ -105,20 +149,20 @@ def test_swap_with_lost_answer_succeeds() -> None:
 
 
 def test_swap_that_someone_else_won_conflicts() -> None:
-    origin, _ = retried(Fault(Operation.SWAP_REF, Effect.ERROR, call=2))
+    origin, _, _ = retried(Fault(Operation.SWAP_REF, Effect.ERROR, call=2))
     origin.swap_ref("ring", None, b"theirs")
     with pytest.raises(exception.ConflictError):
         origin.swap_ref("ring", None, b"ours")
 
 
 def test_torn_object_is_noticed_by_the_repeated_put() -> None:
-    origin, _ = retried(Fault(Operation.PUT, Effect.TORN_WRITE, call=1))
+    origin, _, _ = retried(Fault(Operation.PUT, Effect.TORN_WRITE, call=1))
     with pytest.raises(exception.CorruptError, match="has 1 bytes, 3 were"):
         origin.put_if_absent("a", [b"abc"])
 
 
 def test_put_with_lost_answer_is_found_stored() -> None:
-    origin, _ = retried(Fault(Operation.PUT, Effect.LOST_ANSWER, call=1))
+    origin, _, _ = retried(Fault(Operation.PUT, Effect.LOST_ANSWER, call=1))
     assert not origin.put_if_absent("a", [b"abc"])
     assert origin.get("a", 3) == b"abc"
 

@@ -3,7 +3,7 @@
 import math
 import pathlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from oslo_config import cfg
@@ -11,8 +11,10 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.conf import loading
 from acstor.dataplane import RingHost, build_ring
+from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
+from acstor.origin.posix import PosixOrigin
 from acstor.policy.journal import read_records
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
 from acstor.policy.metrics import PolicyMetrics
@@ -20,6 +22,7 @@ from acstor.policy.pins import PINS_REF, Pins
 from acstor.policy.replay import replay
 from acstor.policy.service import PolicyService
 from acstor.policy.states import PolicyState
+from acstor.repository.repository import Repository
 from acstor.ring.decision import DECISION_REF, Decision, read_decision
 from acstor.ring.published_ring import RingReference
 from tests.fixtures.conditions import wait_for
@@ -34,6 +37,7 @@ class Deployment:
     def __init__(self, path: pathlib.Path, origin: FaultyOrigin) -> None:
         self.path = path
         self.origin = origin
+        self.open_origin: Callable[[], Origin] = lambda: origin
         self.sequence = 0
         self.services: list[tuple[PolicyService, LoadBook, PolicyMetrics]] = []
         self.announced: list[bool] = []
@@ -50,7 +54,7 @@ class Deployment:
         conf: cfg.ConfigOpts = loading.load("acstor-policy", ["--config-file", str(config)])
         book, metrics = LoadBook(INTERVAL, lambda: self.now), PolicyMetrics()
         service = PolicyService(
-            conf, open_origin=lambda: self.origin, book=book, metrics=metrics,
+            conf, open_origin=lambda: self.open_origin(), book=book, metrics=metrics,
             announce=self.announced.append,
         )  # fmt: skip
         self.services.append((service, book, metrics))
@@ -81,7 +85,9 @@ class Deployment:
 
 @pytest.fixture
 def origin() -> FaultyOrigin:
-    return FaultyOrigin(MemoryOrigin())
+    inner = MemoryOrigin()
+    Repository.init(inner)
+    return FaultyOrigin(inner)
 
 
 @pytest.fixture
@@ -188,6 +194,26 @@ def test_paused_leader_changes_nothing(deployment: Deployment, leader: PolicySer
     assert [record["kind"] for record in deployment.journal()] == ["decision", "refused"]
     deployment.see()
     assert deployment.in_force() == newer
+
+
+def test_service_that_starts_before_the_origin_is_mounted_waits_for_it(
+    deployment: Deployment, tmp_path: pathlib.Path
+) -> None:
+    mount_point = tmp_path / "mount point"
+    mount_point.mkdir()
+    deployment.open_origin = lambda: PosixOrigin(str(mount_point))
+    service = deployment.add()
+    wait_for("the lock", lambda: service._leadership.is_leader or None)
+    for _ in range(2):
+        deployment.see()
+        assert "the origin holds no repository: mount" in service.problems["origin"]
+        assert service.state is PolicyState.STANDBY
+    assert list(mount_point.iterdir()) == []
+    origin = Repository.init(PosixOrigin(str(mount_point))).origin
+    deployment.see()
+    assert "origin" not in service.problems
+    assert service.state is PolicyState.LEADING
+    assert read_decision(origin) is not None
 
 
 def test_origin_that_is_away_stops_deciding_and_nothing_else(

@@ -22,7 +22,9 @@ from acstor.registrar.service import RegistrarService
 from acstor.repository import layout, usage
 from acstor.repository.catalogue import Catalogue, Entry
 from acstor.repository.repository import Repository
+from acstor.repository.withdrawal_rounds import read_rounds
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.usage_records import write_usage
 
 CHUNK_SIZE = 4096
 
@@ -104,8 +106,28 @@ class Cloud:
         return image_id
 
     def use(self, host: str, *image_ids: str) -> None:
-        """Have instances of a host use these images and no others."""
-        usage.write_usage(self.origin, host, image_ids)
+        """Have instances of a host use these images and no others, and its agent say so."""
+        newest = read_rounds(self.origin)
+        write_usage(self.origin, host, image_ids, round=newest.round, epoch=newest.epoch)
+
+    def answer(self) -> None:
+        """Have every host look at its disk after the newest withdrawal round."""
+        for host, found in usage.read_all(self.origin).items():
+            self.use(host, *found.images)
+
+    def withdraw(self, registrar: RegistrarService, image_id: str, state: str | None) -> None:
+        """Let hosts answer and time pass until an image is off the hosts and in a state."""
+
+        def is_done() -> bool:
+            entry = self.entry(image_id)
+            if (entry and entry.state.value) == state and not self.is_published(image_id):
+                return True
+            self.answer()
+            self.clock.now += 30
+            registrar.reconcile_soon()
+            return False
+
+        wait_for(f"image {image_id} is {state}", is_done)
 
     # Registrars
 
@@ -117,6 +139,7 @@ class Cloud:
             open_origin=lambda: self.origin,
             metrics=RegistrarMetrics(),
             clock=self.clock,
+            monotonic=self.clock,
         )
         thread = threading.Thread(target=service.run, daemon=True)
         thread.start()

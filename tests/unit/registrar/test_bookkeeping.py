@@ -21,7 +21,14 @@ def books(cloud: Cloud) -> Iterator[Bookkeeper]:
 
     jobs = Jobs(1, make, lambda: None)
     yield assembly.bookkeeper(
-        cloud.conf, cloud.service, cloud.repository, jobs, "me/1", lambda: None, cloud.clock
+        cloud.conf,
+        cloud.service,
+        cloud.repository,
+        jobs,
+        "me/1",
+        lambda: None,
+        cloud.clock,
+        cloud.clock,
     )
     assert jobs.stop(10)
 

@@ -77,17 +77,7 @@ def test_deleted_image_goes_when_it_is_unused_for_long_enough(cloud: Cloud) -> N
     wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
     assert cloud.is_published(image), "an instance uses it"
     cloud.use("compute1")
-    registrar.reconcile_soon()
-    cloud.wait_for(image, lambda entry: entry is not None and entry.unused_since is not None)
-    assert cloud.is_published(image)
-    cloud.clock.now += 599
-    registrar.reconcile_soon()
-    wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 4)
-    assert cloud.is_published(image), "the grace period is not over"
-    cloud.clock.now += 2
-    registrar.reconcile_soon()
-    cloud.wait_for_state(image, None)
-    assert not cloud.is_published(image)
+    cloud.withdraw(registrar, image, None)
 
 
 def test_unreadable_usage_keeps_everything(cloud: Cloud) -> None:
@@ -127,10 +117,7 @@ def test_deactivated_image_that_was_removed_is_registered_again(cloud: Cloud) ->
     cloud.glance.change(image, status="deactivated")
     registrar.hint("image.update", image)
     cloud.wait_for_state(image, "withdrawn")
-    cloud.clock.now += 601
-    registrar.reconcile_soon()
-    wait_for("it is off the hosts", lambda: not cloud.is_published(image))
-    assert cloud.wait_for_state(image, "withdrawn")
+    cloud.withdraw(registrar, image, "withdrawn")
     cloud.glance.change(image, status="active")
     registrar.hint("image.update", image)
     cloud.wait_for_state(image, "registered")
@@ -172,8 +159,15 @@ def test_same_id_with_other_content_waits_for_the_former_to_be_unused(cloud: Clo
     assert entry.reason == "Glance has other content under its id"
     assert cloud.read(image) == content_of(1)
     cloud.use("compute1")
-    registrar.reconcile_soon()  # no grace: instances would boot the former content
-    cloud.wait_for_state(image, "registered")
+
+    def is_new() -> bool:
+        cloud.answer()
+        cloud.clock.now += 30
+        registrar.reconcile_soon()
+        entry = cloud.entry(image)
+        return entry is not None and entry.state is EntryState.REGISTERED
+
+    wait_for("the new content", is_new)
     assert cloud.read(image) == content_of(7)
 
 
@@ -183,7 +177,9 @@ def test_image_that_becomes_a_kernel_is_taken_from_the_hosts(cloud: Cloud) -> No
     cloud.wait_for_state(kernel, "registered")
     disk = cloud.upload(2, properties={"kernel_id": kernel})
     registrar.hint("image.update", disk)
-    entry = cloud.wait_for_state(kernel, "left")
+    cloud.wait_for_state(kernel, "withdrawn")
+    cloud.withdraw(registrar, kernel, "left")
+    entry = cloud.entry(kernel)
     assert entry is not None
     assert entry.reason == f"image {disk} names it as kernel or ramdisk"
     assert not cloud.is_published(kernel)
@@ -202,8 +198,8 @@ def test_property_takes_an_image_from_the_hosts_and_back(cloud: Cloud) -> None:
     cloud.wait_for(image, lambda entry: entry is not None and not entry.pin)
     cloud.glance.change(image, properties={"acstor_cache": "false"})
     registrar.hint("image.update", image)
-    cloud.wait_for_state(image, "left")
-    assert not cloud.is_published(image)
+    cloud.wait_for_state(image, "withdrawn")
+    cloud.withdraw(registrar, image, "left")
 
 
 def test_content_of_another_format_fails_and_says_what_was_found(cloud: Cloud) -> None:

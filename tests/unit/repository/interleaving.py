@@ -1,10 +1,14 @@
 """Stepping several actors through one origin, one call at a time, in an order a seed decides."""
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from unittest import mock
 
 from acstor.origin import base
+from acstor.repository import condemnation
+from acstor.volumes import record
 
 
 class Killed(BaseException):
@@ -133,3 +137,22 @@ class SteppedOrigin(base.Origin):
         after = names()
         yield from sorted(before & after)
         yield from sorted(before ^ after)[::2]
+
+
+@contextlib.contextmanager
+def repeatable(seed: int) -> Iterator[random.Random]:
+    """Let salts and nonces follow from the seed, so that a run can be repeated exactly."""
+    source = random.Random(seed)
+
+    def nonce() -> str:
+        return source.randbytes(16).hex()
+
+    def first_sequence() -> int:
+        return source.getrandbits(46) << 16
+
+    with (
+        mock.patch.object(condemnation, "random_nonce", nonce),
+        mock.patch.object(record, "random_nonce", nonce),
+        mock.patch.object(record, "random_first_sequence", first_sequence),
+    ):
+        yield source

@@ -8,7 +8,7 @@ import pytest
 from acstor import dataplane, exception
 from acstor.origin import memory
 from acstor.repository.image_record import ImageRecord
-from acstor.repository.repository import Format, Repository
+from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from tests.unit.repository.images import chunk, disk, open_repository, register
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
@@ -112,9 +112,10 @@ def test_bad_record_is_an_error_of_its_kind(
 
 def test_newer_repository_is_refused() -> None:
     origin = memory.MemoryOrigin()
-    newer = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536).encode()
-    origin.put_if_absent("format", [newer.replace(b'"version": 2', b'"version": 3')])
-    with pytest.raises(exception.UnsupportedError, match="version 3"):
+    version = FORMAT_VERSION + 1
+    newer = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536, version=version)
+    origin.put_if_absent("format", [newer.encode()])
+    with pytest.raises(exception.UnsupportedError, match=f"version {version}"):
         Repository.open(origin)
 
 

@@ -4,11 +4,12 @@ import pytest
 
 from acstor import exception
 from acstor.origin import memory
-from acstor.repository import layout
+from acstor.repository import layout, usage
 from acstor.repository.condemnation import State, Tombstone, Tombstones
 from acstor.repository.garbage import Collector, Report
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
+from tests.fixtures.usage_records import write_usage
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register
 
 
@@ -143,6 +144,37 @@ def test_nothing_is_collected_when_an_image_cannot_be_read(
 
 
 def test_malformed_tombstone_is_named(repository: Repository) -> None:
-    repository.origin.swap_ref(layout.condemned_ref("0" * 64), None, b"nonsense")
-    with pytest.raises(exception.CorruptError, match="0000"):
+    repository.origin.swap_ref(layout.condemned_ref("ab" * 32), None, b"nonsense")
+    with pytest.raises(exception.CorruptError, match="abab"):
         collect(repository, Clock())
+
+
+def test_unreadable_usage_record_stops_the_collection(repository: Repository) -> None:
+    repository.origin.swap_ref("usage/h1", None, b"nonsense")
+    with pytest.raises(exception.CorruptError, match="host h1"):
+        collect(repository, Clock())
+
+
+def test_manifest_that_a_host_names_is_kept_without_an_image(repository: Repository) -> None:
+    """The agent was away when its guest's image was removed, and stays away."""
+    clock = Clock()
+    register(repository, 0, disk(1, 2, 3))
+    image = repository.get_image(image_id(0))
+    write_usage(repository.origin, "h1", manifests={image.record.manifest: image.id})
+    repository.remove_image(image.id)
+    for _ in range(3):
+        report = collect(repository, clock)
+        clock.now += 10 * 86400
+    assert (report.hosts, report.condemned, report.deleted) == (1, 0, 0)
+    usage.forget_usage(repository.origin, "h1")
+    collect(repository, clock)
+    clock.now += 10 * 86400
+    assert collect(repository, clock).deleted == 2
+
+
+def test_manifest_that_is_gone_stops_no_collection(
+    repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_usage(repository.origin, "h1", manifests={"ab" * 32: image_id(0)})
+    collect(repository, Clock())
+    assert "host h1 has manifest abab" in caplog.text

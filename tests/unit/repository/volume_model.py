@@ -45,6 +45,8 @@ class Cloud:
         """Volume or snapshot -> the contents that it may have; without an entry: any, or none."""
         self.acknowledged: dict[str, list[str]] = {"a": [], "b": []}
         self.pushed: tuple[PushedState, str] | None = None
+        self.wrong: list[str] = []
+        """What a pushed state had, and what was written says otherwise."""
         store = self.store(repository.origin)
         self._make(store, SHARED, "s0 s1 ")
         store.snapshot(SHARED, FIRST)
@@ -102,15 +104,22 @@ class Cloud:
                     word = f"{host}{number} "
                     owner.write(word)
                     self.acknowledged[host].append(word)
-                    pushed = owner.push()
+                    written = {name: list(words) for name, words in self.acknowledged.items()}
+                    pushed = self.push(owner)
                     with contextlib.suppress(exception.NotFoundError):
                         text = content_of(self.repository.origin, pushed.disk)
+                        self._check_pushed(text, written)
                         self.pushed = (pushed, text)
                     if number == fold_at:
                         owner.fold()
                 owner.release()
 
         return action
+
+    @staticmethod
+    def push(owner: Owner) -> PushedState:
+        """Return what an owner answers to a push."""
+        return owner.push()
 
     def clone(self, origin: base.Origin) -> None:
         """Clone the shared volume, as it was pushed or from its snapshot; write to the clone."""
@@ -185,6 +194,13 @@ class Cloud:
 
         return action
 
+    def _check_pushed(self, text: str, written: dict[str, list[str]]) -> None:
+        """Compare a pushed state, which snapshots and clones are made of, with what was written."""
+        try:
+            self._check_words(text.split(), written)
+        except AssertionError as error:
+            self.wrong.append(f"a pushed state: {error}")
+
     # What has to be true
 
     def check(self, seed: int) -> None:
@@ -192,6 +208,8 @@ class Cloud:
 
         :raises PromiseError: when one is broken.
         """
+        if self.wrong:
+            raise PromiseError(f"seed {seed}: {'; '.join(self.wrong)}")
         for _ in range(2):
             try:
                 self._check_contents()
@@ -221,17 +239,18 @@ class Cloud:
             assert volume or snapshot, f"{number} is gone"
             text = content_of(origin, snapshot.record.disk) if snapshot else self._text_of(number)
             assert text in allowed, f"{number} has {text!r}, not {sorted(allowed)}"
-        self._check_shared(self._text_of(SHARED).split())
+        self._check_words(self._text_of(SHARED).split(), self.acknowledged)
 
-    def _check_shared(self, words: list[str]) -> None:
-        """Check the log of the volume that two hosts fought for.
+    @staticmethod
+    def _check_words(words: list[str], written: dict[str, list[str]]) -> None:
+        """Check what the volume has that two hosts fought for.
 
         Everything acknowledged is there, in order, and at most one more word of each host, whose
         acknowledgement was under way when it ended.
         """
         assert words[:2] == ["s0", "s1"], words
         rest = words[2:]
-        for host, acknowledged in self.acknowledged.items():
+        for host, acknowledged in written.items():
             found = [word for word in rest if word.startswith(host)]
             wanted = [word.strip() for word in acknowledged]
             assert found[: len(wanted)] == wanted, f"{host} wrote {wanted}, found are {words}"

@@ -38,7 +38,9 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("volume_status", "volume.status", {}),
     ("volume_push", "volume.push", {}),
     ("volume_freeze", "volume.freeze", {"timeout_s": 2.5}),
+    ("volume_freeze", "volume.freeze", {"timeout_s": 2.5, "holder": "a group"}),
     ("volume_thaw", "volume.thaw", {}),
+    ("volume_thaw", "volume.thaw", {"holder": "a group"}),
     ("volume_resize", "volume.resize", {"size_bytes": 1 << 30}),
     ("volume_set_durability", "volume.set_durability", {"durability": {"default": "none"}}),
     ("volume_set_limits", "volume.set_limits", {"iops": 0, "bytes_per_s": 1000}),
@@ -83,6 +85,7 @@ def test_agent_of_an_older_release_says_what_to_do(conf: cfg.ConfigOpts, listen:
 def test_preloads_ask_for_no_newer_version_than_they_need() -> None:
     assert version_of("preload_start") == "1.1"
     assert version_of("volume_push") == "1.2"
+    assert version_of("volume_thaw") == "1.4"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,8 @@ def test_preloads_ask_for_no_newer_version_than_they_need() -> None:
         ("volume_freeze", {"volume": VOLUME, "timeout_s": float("nan")}),
         ("volume_freeze", {"volume": VOLUME, "timeout_s": 1e9}),
         ("volume_freeze", {"volume": VOLUME, "timeout_s": True}),
+        ("volume_freeze", {"volume": VOLUME, "timeout_s": 1.0, "holder": 1}),
+        ("volume_thaw", {"volume": VOLUME, "holder": "x" * 65}),
         ("volume_resize", {"volume": VOLUME, "size_bytes": 0}),
         ("volume_resize", {"volume": VOLUME, "size_bytes": 513}),
         ("volume_resize", {"volume": VOLUME, "size_bytes": 512.0}),

@@ -8,8 +8,8 @@ import pytest
 from sim.run import run_case
 from tests.unit.sim.small_runs import case
 
-PATTERNS = 36
-"""In the gate, four per point; the extended run takes 3,000 more."""
+PATTERNS = 9
+"""In the gate, one per point; the extended run takes 3,000 more."""
 WAVES = 12
 
 

@@ -8,6 +8,7 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Code
 
 from acstor.dataplane import RingHost, build_ring
+from acstor.origin import mounts
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Format, Repository
 from acstor.status import origin
@@ -25,7 +26,7 @@ def test_repository_of_this_release_is_fine(configure: Configure) -> None:
     Repository.init(open_origin(conf.origin.url, 1))
     result = origin.check_repository(conf)
     assert result.code is Code.SUCCESS
-    assert "format version 2, chunks of 65536 bytes" in text(result)
+    assert "format version 3, chunks of 65536 bytes" in text(result)
 
 
 def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure) -> None:
@@ -36,6 +37,25 @@ def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure
     assert result.code is Code.WARNING
     assert "format version 1" in text(result)
     assert "'acstor repository upgrade'" in text(result)
+
+
+def test_upgrade_that_was_ended_in_the_midst_is_to_be_repeated(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure()
+    (tmp_path / "origin" / "refs").mkdir()
+    present = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536)
+    opened = open_origin(conf.origin.url, 1)
+    opened.put_if_absent("format", [present.encode()])
+    result = origin.check_repository(conf)
+    assert result.code is Code.WARNING
+    assert "repeat 'acstor repository upgrade'" in text(result)
+    (tmp_path / "origin" / "refs").rename(tmp_path / "origin" / ".refs-former")
+    result = origin.check_repository(conf)
+    assert result.code is Code.FAILURE
+    assert "being converted" in text(result)
+    opened.convert_refs()
+    assert origin.check_repository(conf).code is Code.SUCCESS
 
 
 def test_absent_repository_says_what_to_do(configure: Configure) -> None:
@@ -87,6 +107,8 @@ def test_ring_is_read(configure: Configure) -> None:
         ("noac,lookupcache=none", Code.SUCCESS),
         ("acdirmin=0,acdirmax=0", Code.WARNING),
         ("relatime", Code.WARNING),
+        ("lookupcache=none,acdirmin=0,acdirmax=0,soft", Code.WARNING),
+        ("lookupcache=none,acdirmin=0,acdirmax=0,nolock", Code.SUCCESS),
     ],
 )
 def test_nfs_must_be_mounted_without_caches(
@@ -96,9 +118,9 @@ def test_nfs_must_be_mounted_without_caches(
     options: str,
     code: Code,
 ) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS.format(options=options))
-    monkeypatch.setattr(origin, "_MOUNTS", str(mounts))
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTS.format(options=options))
+    monkeypatch.setattr(mounts, "MOUNTS", str(mountinfo))
     conf = configure("[origin]\nurl = posix:///srv/acstor/repository\n")
     assert origin.check_mount(conf).code is code
 
@@ -106,9 +128,9 @@ def test_nfs_must_be_mounted_without_caches(
 def test_origin_beside_the_nfs_mount_is_none_of_it(
     configure: Configure, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS.format(options="relatime"))
-    monkeypatch.setattr(origin, "_MOUNTS", str(mounts))
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTS.format(options="relatime"))
+    monkeypatch.setattr(mounts, "MOUNTS", str(mountinfo))
     conf = configure("[origin]\nurl = posix:///srv/acstor-2\n")
     assert text(origin.check_mount(conf)) == "/srv/acstor-2 is on tmpfs"
 

@@ -8,7 +8,12 @@ from acstor import dataplane
 
 
 def log_object(
-    volume_id: str, epoch: int, sequence: int, body: bytes = b"", version: int = 1
+    volume_id: str,
+    epoch: int,
+    sequence: int,
+    body: bytes = b"",
+    version: int = 1,
+    created_ms: int = 0,
 ) -> bytes:
     """Return a log object without records, or with what ``body`` has."""
     header = struct.pack(
@@ -22,7 +27,7 @@ def log_object(
         sequence,
         bytes(16),
         0,
-        0,
+        created_ms,
         len(body),
         dataplane.digest(body),
         bytes(4),

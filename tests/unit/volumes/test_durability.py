@@ -43,7 +43,9 @@ PLACES = st.builds(
 @st.composite
 def durabilities(draw: st.DrawFn) -> Durability:
     regions = tuple(region(draw(CLASSES), where, draw(PERIODS)) for where in draw(PLACES))
-    return Durability(draw(CLASSES), draw(PERIODS), draw(st.sampled_from(FlushTarget)), regions)
+    io_timeout_s = draw(st.none() | st.floats(0, 86400))
+    flush = draw(st.sampled_from(FlushTarget))
+    return Durability(draw(CLASSES), draw(PERIODS), flush, regions, io_timeout_s)
 
 
 @given(durabilities())
@@ -55,6 +57,15 @@ def test_both_forms_read_back(wanted: Durability) -> None:
 def test_a_type_without_extra_specs_is_write_through() -> None:
     assert Durability.from_extra_specs({"volume_backend_name": "acstor"}) == Durability()
     assert Durability().classes == {DurabilityClass.WRITE_THROUGH}
+    assert Durability().io_timeout_s is None, "the host decides, and waits unless told otherwise"
+    assert "io_timeout_s" not in Durability().to_fields(), "as the release before wrote it"
+
+
+def test_extra_spec_of_the_io_timeout() -> None:
+    def of(text: str) -> float | None:
+        return Durability.from_extra_specs({"acstor:io_timeout": text}).io_timeout_s
+
+    assert (of("30"), of("0"), of(" ")) == (30.0, 0.0, None)
 
 
 def test_extra_specs_of_a_desktop() -> None:
@@ -84,6 +95,10 @@ def test_extra_specs_of_a_desktop() -> None:
         ({"acstor:period": "0"}, "period 0 s is not from 0.1"),
         ({"acstor:period": "nan"}, "period nan"),
         ({"acstor:period": "1e9"}, "period 1e\\+09 s"),
+        ({"acstor:io_timeout": "soon"}, "'soon' in acstor:io_timeout"),
+        ({"acstor:io_timeout": "-1"}, "I/O timeout -1 s is not from 0"),
+        ({"acstor:io_timeout": "nan"}, "I/O timeout nan"),
+        ({"acstor:io_timeout": "86401"}, "I/O timeout 86401 s"),
         ({"acstor:regions": "swap"}, "'swap' in acstor:regions is no region"),
         ({"acstor:regions": "=none"}, "is no region"),
         ({"acstor:regions": "swap=never"}, "'never' is no durability"),

@@ -1,19 +1,14 @@
 """How Nova names the base file of an image, and what a link of ours there looks like."""
 
-import hashlib
 import os
 import re
 
+from acstor.repository.usage import base_name
+
+__all__ = ["base_name", "image_of_link", "is_base_name", "target_path"]
+
 _BASE_NAME = re.compile(r"[0-9a-f]{40}")
 _TARGET_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.raw")
-
-
-def base_name(image_id: str) -> str:
-    """Return the name of an image's base file (Nova ``imagecache.get_cache_fname``).
-
-    :param image_id: in canonical form, as in Nova's ``instance.image_ref``.
-    """
-    return hashlib.sha1(image_id.encode(), usedforsecurity=False).hexdigest()
 
 
 def is_base_name(name: str) -> bool:

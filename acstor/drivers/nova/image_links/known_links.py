@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.atomic_file import write_atomically
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.repository.layout import canonical_image_id
@@ -73,10 +73,10 @@ class KnownLinks:
         :raises UnsupportedError: when a newer release wrote it.
         """
         try:
-            fields = json.loads(content)
+            fields = untrusted_json.load(content, FILE_NAME)
             if fields["version"] != FILE_VERSION:
                 raise exception.UnsupportedError(
-                    f"what is known of the links has version {fields['version']!r}"
+                    f"what is known of the links has version {fields['version']!r:.20}"
                 )
             links = {
                 canonical_image_id(image_id): KnownLink(LinkState(link["state"]), link["reason"])

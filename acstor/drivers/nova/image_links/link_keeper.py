@@ -43,6 +43,12 @@ class Wish:
     """Those of them whose head and tail are pinned on this host."""
     refusal: str | None = None
     """Why there must be no links on this host, apart from Nova's settings."""
+    closed: frozenset[str] = frozenset()
+    """Images that are being withdrawn: not in :attr:`registered`, so their links are to go."""
+    round: int = 0
+    """The withdrawal round that asks for it; the overlays are looked at anew for each."""
+    epoch: str = ""
+    """That ``round`` is of."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,18 @@ class LinkReport:
 
     known: KnownLinks = field(default_factory=KnownLinks)
     used: frozenset[str] = frozenset()
-    """Images that overlays on this host need."""
+    """Images that overlays on this host need, and closed ones whose link could not be removed."""
+    users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By image in :attr:`used`, the directories of the instances that need it."""
+    unknown_bases: frozenset[str] = frozenset()
+    """Names of base files that overlays need and that are of no image that is known."""
     is_use_known: bool = False
     """Whether images that are not in :attr:`used` are not in use."""
+    round: int = 0
+    """The newest withdrawal round that this host has done: since it was known, all overlays were
+    seen, and no withdrawn image that is not in :attr:`users` has a link."""
+    epoch: str = ""
+    """That ``round`` is of."""
     needed: frozenset[str] = frozenset()
     """Images that must stay attached: those in use, and those with a link."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +95,10 @@ class LinkKeeper:
         self._scanned: NovaSettings | None = None
         self._scanned_at = 0.0
         self._used: frozenset[str] = frozenset()
+        self._unknown: frozenset[str] = frozenset()
+        self._scanned_round = ("", 0)  # with its epoch
+        self._done_round = 0
+        self._epoch = ""  # of that
 
     def look(self, settings: NovaSettings, planter: Planter, wish: Wish) -> LinkReport:
         """Look once.
@@ -87,12 +106,14 @@ class LinkKeeper:
         :raises AcstorError: when Nova's directories are not there.
         :raises OSError: when they cannot be read or changed at all.
         """
+        self._forget_later_rounds(wish)
         refusal = wish.refusal or settings.refusal
         if refusal is None:
             planter.prepare()
         problems: dict[str, str] = {}
         planted = planter.planted_images()
-        self._look_at_overlays(settings, planted | (wish.registered or frozenset()))
+        present = planted | (wish.registered or frozenset()) | wish.closed
+        self._look_at_overlays(settings, present, (wish.epoch, wish.round))
         links: dict[str, KnownLink] = {}
         candidates = planted | self._used | (wish.registered or frozenset())
         if wish.registered is None:
@@ -110,10 +131,16 @@ class LinkKeeper:
             reason = self._scan.problem if self._scan else "not looked at yet"
             problems["overlays"] = f"which images instances use is not known: {reason}"
         self._known = self._known.followed_by(settings.base_directory, links)
+        held = planter.planted_images() & wish.closed - self._used
+        self._note_round(wish, is_settled=not held)
         return LinkReport(
             known=self._known,
-            used=self._used,
+            used=self._used | held,
+            users={**self._users(), **dict.fromkeys(held, ())},
+            unknown_bases=self._unknown,
             is_use_known=self._scan is not None and self._scan.is_complete,
+            round=self._done_round,
+            epoch=self._epoch,
             needed=self._used | planter.planted_images(),
             problems=problems,
         )
@@ -135,7 +162,11 @@ class LinkKeeper:
             if not is_registered and outcome.event is LinkEvent.PLANT:
                 return Outcome(LinkEvent.KEEP, IN_USE)
             return outcome
-        outcome = planter.remove(image_id, lambda: why_kept(settings, image_id))
+        outcome = planter.remove(
+            image_id,
+            lambda: why_kept(settings, image_id),
+            of_any_mount=image_id in wish.closed,
+        )
         if outcome.event is LinkEvent.REMOVE and is_registered:
             return Outcome(LinkEvent.REFUSE, refusal or "")
         return outcome
@@ -151,19 +182,50 @@ class LinkKeeper:
             return found
         return planter.plant(image_id)
 
-    def _look_at_overlays(self, settings: NovaSettings, present: frozenset[str]) -> None:
+    def _forget_later_rounds(self, wish: Wish) -> None:
+        """Forget what was done for rounds that a restored or lost ref has undone."""
+        if wish.registered is None:
+            return  # the rounds are not known now
+        if wish.epoch != self._epoch:
+            self._epoch, self._done_round = wish.epoch, 0
+        self._done_round = min(self._done_round, wish.round)
+
+    def _note_round(self, wish: Wish, *, is_settled: bool) -> None:
+        """Note that this host has done what a withdrawal round asks for, if it has.
+
+        :param is_settled: whether each closed image that no overlay needs has lost its link. Those
+            that have not are reported as used, which keeps them and no others.
+        """
+        if wish.registered is None or self._scan is None or not self._scan.is_complete:
+            return
+        if self._scanned_round == (wish.epoch, wish.round):
+            self._done_round = wish.round
+        if not is_settled:
+            self._scanned_round = ("", 0)  # an overlay may come until the link goes: scan again
+
+    def _look_at_overlays(
+        self, settings: NovaSettings, present: frozenset[str], newest_round: tuple[str, int]
+    ) -> None:
         now = self._clock()
         if (
             self._scan is None
             or not self._scan.is_complete
             or self._scanned != settings
+            or self._scanned_round != newest_round
             or now - self._scanned_at >= self._scan_interval
         ):
             self._scan, self._scanned, self._scanned_at = scan(settings), settings, now
+            self._scanned_round = newest_round
         names = {base_name(image_id): image_id for image_id in self._known.image_ids | present}
         used = frozenset(names[name] for name in self._scan.used_names if name in names)
         # What was in use and was not seen this time may be just what could not be read.
         self._used = used if self._scan.is_complete else used | self._used
+        unknown = self._scan.used_names - names.keys()
+        self._unknown = unknown if self._scan.is_complete else unknown | self._unknown
+
+    def _users(self) -> dict[str, tuple[str, ...]]:
+        found = self._scan.users if self._scan else {}
+        return {image_id: found.get(base_name(image_id), ()) for image_id in self._used}
 
     def _note(self, image_id: str, outcome: Outcome, links: dict[str, KnownLink]) -> None:
         former = self._known.links.get(image_id, KnownLink(LinkState.WAITING))

@@ -5,6 +5,7 @@ every overlay is looked at; neither is to hold up a look of the agent. So a look
 wanted, and tells what the last completed look at the links has found.
 """
 
+import dataclasses
 import logging
 import threading
 import time
@@ -15,6 +16,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.duty import Sight
+from acstor.agent.usage_publication import LocalUse
 from acstor.conf.types import KIB, format_size
 from acstor.drivers.nova.image_links import known_links, nova_settings
 from acstor.drivers.nova.image_links.file_operations import FileOperations
@@ -23,8 +25,6 @@ from acstor.drivers.nova.image_links.link_keeper import LinkKeeper, LinkReport, 
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.drivers.nova.image_links.planting import Planter
-from acstor.origin.base import Origin
-from acstor.repository.usage import write_usage
 
 LOG = logging.getLogger(__name__)
 
@@ -34,8 +34,6 @@ TAIL_BYTES_MIN = 64 * KIB
 """What QEMU reads at the end of a disk when it opens and describes it."""
 OVERDUE_SECONDS = 60.0
 """How long a look at the links may take before it is a problem."""
-USAGE_RECHECK_INTERVAL = 60.0
-"""Seconds after which the usage ref is compared again, in case somebody has removed it."""
 
 LinkCounts = Callable[[Mapping[str, int]], None]
 
@@ -79,8 +77,6 @@ class ImageLinksDuty:
         self._only = OnlyLinker(conf.state_path)
         self._settings: nova_settings.NovaSettings | None = None
         self._signature: nova_settings.Signature | None = None
-        self._written: frozenset[str] | None = None
-        self._written_at = 0.0
         self._condition = threading.Condition()  # of everything below
         self._wish: Wish | None = None
         self._busy_with: Wish | None = None
@@ -96,7 +92,7 @@ class ImageLinksDuty:
         self._thread.start()
 
     def look(self, sight: Sight) -> Mapping[str, str]:
-        """Say what is wanted; return what is wrong, and write which images are in use."""
+        """Say what is wanted; return what is wrong."""
         with self._condition:
             self._wish = self._wanted(sight)
             self._condition.notify()
@@ -107,8 +103,6 @@ class ImageLinksDuty:
             problems[self.name] = f"Nova's directories have not answered for {overdue:.0f} s"
         elif done.failure is not None:
             problems[self.name] = done.failure
-        if sight.origin is not None and done.report is not None:
-            self._write_usage(sight.origin, sight.host, done.report)
         return problems
 
     def stop(self, timeout: float) -> None:
@@ -131,6 +125,16 @@ class ImageLinksDuty:
             if busy is not None and busy.refusal is None:
                 return report.needed | busy.ready  # any of these may be getting its link just now
             return report.needed
+
+    def local_use(self) -> LocalUse | None:
+        """Return what overlays on this host need; None: nobody has looked yet."""
+        with self._condition:
+            report = self._done.report
+        if report is None:
+            return None
+        return LocalUse(
+            report.users, report.unknown_bases, report.is_use_known, report.round, report.epoch
+        )
 
     # The look at the links
 
@@ -192,11 +196,15 @@ class ImageLinksDuty:
     def _wanted(self, sight: Sight) -> Wish:
         is_up = sight.status is not None and _is_connected(sight.status)
         attached = frozenset(sight.offered) | sight.kept if is_up else frozenset()
+        registered = sight.registered
         return Wish(
-            registered=sight.registered,
+            registered=None if registered is None else registered - sight.closed,
             attached=attached,
             ready=attached & sight.pinned,
             refusal=self.refusal(),
+            closed=frozenset() if registered is None else sight.closed & registered,
+            round=0 if registered is None else sight.round,
+            epoch="" if registered is None else sight.epoch,
         )
 
     def refusal(self) -> str | None:
@@ -211,19 +219,6 @@ class ImageLinksDuty:
                 )
         return None
 
-    def _write_usage(self, origin: Origin, host: str, report: LinkReport) -> None:
-        used = report.used
-        if not report.is_use_known:
-            if self._written is None:
-                return  # what the process before has written is better than a guess
-            used = used | self._written
-        now = self._clock()
-        is_current = used == self._written and now - self._written_at < USAGE_RECHECK_INTERVAL
-        if not is_current:
-            if write_usage(origin, host, used):
-                LOG.info("%d images are in use on this host", len(used))
-            self._written, self._written_at = used, now
-
 
 def _is_connected(status: Mapping[str, object]) -> bool:
     fuse = status.get("fuse")
@@ -231,13 +226,7 @@ def _is_connected(status: Mapping[str, object]) -> bool:
 
 
 def _with_problem(report: LinkReport, what: str, problem: str) -> LinkReport:
-    return LinkReport(
-        known=report.known,
-        used=report.used,
-        is_use_known=report.is_use_known,
-        needed=report.needed,
-        problems={**report.problems, what: problem},
-    )
+    return dataclasses.replace(report, problems={**report.problems, what: problem})
 
 
 def build(conf: cfg.ConfigOpts, count_links: LinkCounts) -> ImageLinksDuty | None:

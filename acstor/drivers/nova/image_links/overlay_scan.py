@@ -9,8 +9,8 @@ asked: an instance that Nova has forgotten, but whose guest runs, counts as well
 import logging
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from acstor.drivers.nova.image_links.base_names import is_base_name
 from acstor.drivers.nova.image_links.nova_settings import NovaSettings
@@ -34,6 +34,8 @@ class OverlayScan:
     """Files that have a base file."""
     problem: str | None = None
     """Why there may be overlays that were not seen; None: every one was."""
+    users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By name in :attr:`used_names`, the directories of the instances that need it."""
 
     @property
     def is_complete(self) -> bool:
@@ -43,12 +45,12 @@ class OverlayScan:
 
 def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
     """Look at every overlay once; raises nothing, what cannot be read is :attr:`problem`."""
-    used: set[str] = set()
+    users: dict[str, set[str]] = {}
     regular: dict[str, bool] = {}
     overlay_count = file_count = 0
     problem: str | None = None
     try:
-        for path in _overlay_candidates(settings):
+        for owner, path in _overlay_candidates(settings):
             file_count += 1
             if file_count > files_max:
                 problem = f"more than {files_max} files below {settings.instances_path}"
@@ -62,14 +64,15 @@ def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
                 if backing not in regular:
                     regular[backing] = _is_regular(backing)
                 if not regular[backing]:
-                    used.add(name)
+                    users.setdefault(name, set()).add(owner)
     except OSError as error:
         problem = f"{error.filename or settings.instances_path}: {error.strerror or error}"
-    return OverlayScan(frozenset(used), overlay_count, problem)
+    named = {name: tuple(sorted(owners)) for name, owners in users.items()}
+    return OverlayScan(frozenset(named), overlay_count, problem, named)
 
 
-def _overlay_candidates(settings: NovaSettings) -> Iterator[str]:
-    """Yield the regular files that may be overlays.
+def _overlay_candidates(settings: NovaSettings) -> Iterator[tuple[str, str]]:
+    """Yield (name of the instance's directory, path) of the regular files that may be overlays.
 
     :raises OSError: when a directory cannot be read; one that is gone meanwhile is no error.
     """
@@ -80,8 +83,8 @@ def _overlay_candidates(settings: NovaSettings) -> Iterator[str]:
         if directory.name == _SNAPSHOTS:  # [libvirt] snapshots_directory: one directory for each
             for inner in _entries(directory.path):
                 if inner.is_dir(follow_symlinks=False):
-                    yield from _regular_files(inner.path)
-        yield from _regular_files(directory.path)
+                    yield from ((inner.name, path) for path in _regular_files(inner.path))
+        yield from ((directory.name, path) for path in _regular_files(directory.path))
 
 
 def _regular_files(directory: str) -> Iterator[str]:

@@ -4,11 +4,12 @@ The files belong to guests that run: they are opened for reading only, nothing i
 the header says of sizes is checked before it is believed (QEMU ``docs/interop/qcow2.txt``).
 """
 
-import json
 import os
 import stat
 import struct
 from typing import Any
+
+from acstor import untrusted_json
 
 MAGIC = b"QFI\xfb"
 _HEADER = struct.Struct(">4sIQII")  # magic, version, backing offset, backing size, cluster bits
@@ -69,8 +70,8 @@ def _paths(name: str) -> list[str]:
     if not name.startswith(_JSON_PREFIX):
         return [name.removeprefix(_FILE_PREFIX)]
     try:
-        described = json.loads(name.removeprefix(_JSON_PREFIX))
-    except (ValueError, RecursionError):
+        described = untrusted_json.load(name.removeprefix(_JSON_PREFIX), "the name")
+    except ValueError:
         return []
     return list(_file_names(described, _JSON_DEPTH_MAX))
 

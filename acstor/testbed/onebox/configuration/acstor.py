@@ -32,7 +32,7 @@ def acstor_controller(shared: str, *, tls: bool) -> Configuration:
         **found,
         "glance": {**found["glance"], "filesystem_store_datadir": image.IMAGES},
         # Tests wait for what the defaults leave minutes for.
-        "registrar": {"interval": "10", "withdraw_grace": "5", "retry_delay": "2"},
+        "registrar": {"interval": "5", "withdraw_grace": "5", "retry_delay": "2"},
     }
 
 
@@ -71,6 +71,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
             "state_interval": "2",
             "working_set_interval": "2",
             "ring_settle_delay": "2",
+            "ring_shrink_interval": "15",
             "metrics_address": address,
             "metrics_port": str(METRICS_PORT),
             "link_speed": str(LINK_SPEED),

@@ -3,8 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
+use acstor_readpath::{BlockView, ExtentKind, ReadDone, ReadError, ReadFuture, Segment, TryRead};
 use acstor_types::DiskId;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
 use tokio::sync::Semaphore;
@@ -45,6 +46,47 @@ impl BlockView for ZeroView {
     }
 }
 
+/// A disk whose reads are started, and ended by the test; 7s by a thread that reads a disk, 9s by a task.
+#[derive(Default)]
+struct DiskView(Mutex<Vec<ReadDone>>);
+
+impl DiskView {
+    fn end(&self, segments: Option<Vec<Segment>>) {
+        let done = self.0.lock().remove(0);
+        done(segments);
+    }
+}
+
+fn bytes(byte: u8, len: usize) -> Vec<Segment> {
+    vec![Segment::Bytes(vec![byte; len].into())]
+}
+
+impl BlockView for DiskView {
+    fn size_bytes(&self) -> u64 {
+        SIZE
+    }
+
+    fn try_read(&self, _offset: u64, _len: usize) -> Result<TryRead, ReadError> {
+        Ok(TryRead::WouldWait)
+    }
+
+    fn read(&self, _offset: u64, len: usize) -> ReadFuture {
+        Box::pin(async move { Ok(bytes(9, len)) })
+    }
+
+    fn start_read(&self, _offset: u64, _len: usize, done: ReadDone) {
+        self.0.lock().push(done);
+    }
+
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        (kind == ExtentKind::Data).then_some(offset)
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        0
+    }
+}
+
 fn disk() -> DiskId {
     DiskId::from_bytes([7; 16])
 }
@@ -52,7 +94,7 @@ fn disk() -> DiskId {
 struct Bench {
     dispatch: Arc<Dispatch>,
     kernel: OwnedFd,
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
 }
 
 /// An answer: errno (0 for success) and body.
@@ -73,17 +115,24 @@ impl Bench {
             runtime: runtime.handle().clone(),
             hooks: FuseHooks::default(),
             stats: Default::default(),
-            permits: Semaphore::new(1),
+            permits: Arc::new(Semaphore::new(1)),
+            attached_until: None,
+            heartbeats: crate::heartbeats::Heartbeats::new(1),
             is_handed_over: false.into(),
             state: StateCell::new(SessionState::Starting),
             negotiated: None.into(),
         });
-        Bench { dispatch, kernel, _runtime: runtime }
+        Bench { dispatch, kernel, runtime }
     }
 
     /// Hands one message over and returns what was answered, if anything, with its number.
     fn ask_raw(&self, message: &[u8]) -> Option<(u64, Answer)> {
         self.dispatch.handle(message);
+        self.answered()
+    }
+
+    /// Returns what was answered meanwhile, if anything, with its number.
+    fn answered(&self) -> Option<(u64, Answer)> {
         let mut buffer = vec![0; 2 << 20];
         let (_, length) = recv(&self.kernel, &mut buffer[..], RecvFlags::DONTWAIT).ok()?;
         let (header, body) = abi::OutHeader::read_from_prefix(&buffer[..length]).unwrap();
@@ -215,4 +264,76 @@ proptest! {
             prop_assert!((0..512).contains(&errno), "{errno}");
         }
     }
+}
+
+/// A session with a disk whose reads are started, and a READ of it by number.
+fn started() -> (Bench, Arc<DiskView>, impl Fn(u64) -> Vec<u8>) {
+    let bench = Bench::new();
+    let other = DiskId::from_bytes([8; 16]);
+    let view = Arc::new(DiskView::default());
+    bench.dispatch.files.attach("b.raw", other, view.clone()).unwrap();
+    let key = FileKey::of(other);
+    let read =
+        move |unique| message(opcode::READ, key.inode, unique, &read_body(key.handle, 4096, 4096));
+    (bench, view, read)
+}
+
+impl Bench {
+    /// Runs the tasks until one has answered.
+    fn task_answers(&self) -> (u64, Answer) {
+        self.runtime.block_on(async {
+            loop {
+                if let Some(answer) = self.answered() {
+                    return answer;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    }
+}
+
+#[test]
+fn a_read_that_was_started_is_answered_by_whoever_ends_it() {
+    let (bench, view, read) = started();
+    for unique in [4, 6] {
+        assert_eq!(bench.ask_raw(&read(unique)), None);
+        assert_eq!(bench.dispatch.stats.snapshot().read_waiting_now, 1);
+        view.end(Some(bytes(7, 4096)));
+        assert_eq!(bench.answered(), Some((unique, Answer(0, vec![7; 4096]))));
+        assert_eq!(bench.dispatch.stats.snapshot().read_waiting_now, 0);
+    }
+    assert_eq!(bench.dispatch.permits.available_permits(), 1);
+}
+
+#[test]
+fn a_read_that_the_disk_does_not_give_is_answered_by_a_task() {
+    let (bench, view, read) = started();
+    assert_eq!(bench.ask_raw(&read(4)), None);
+    view.end(None);
+    assert_eq!(bench.task_answers(), (4, Answer(0, vec![9; 4096])));
+    assert_eq!(bench.dispatch.permits.available_permits(), 1);
+}
+
+#[test]
+fn a_read_that_finds_no_permit_is_not_started() {
+    let (bench, view, read) = started();
+    assert_eq!(bench.ask_raw(&read(4)), None);
+    assert_eq!(bench.ask_raw(&read(6)), None);
+    assert_eq!(view.0.lock().len(), 1, "there is one permit");
+    view.end(Some(bytes(7, 4096)));
+    assert_eq!(bench.answered(), Some((4, Answer(0, vec![7; 4096]))));
+    assert_eq!(bench.task_answers(), (6, Answer(0, vec![9; 4096])), "it waited for the permit");
+}
+
+#[test]
+fn a_read_that_was_started_is_answered_though_nobody_ends_it_well() {
+    let (bench, view, read) = started();
+    assert_eq!(bench.ask_raw(&read(4)), None);
+    view.end(Some(bytes(7, 4095)));
+    assert_eq!(bench.answered(), Some((4, Answer(libc::EIO, Vec::new()))));
+    assert_eq!(bench.dispatch.stats.snapshot().read_miscounted, 1);
+    assert_eq!(bench.ask_raw(&read(6)), None);
+    view.0.lock().clear();
+    assert_eq!(bench.answered(), Some((6, Answer(libc::EIO, Vec::new()))));
+    assert_eq!(bench.dispatch.permits.available_permits(), 1);
 }

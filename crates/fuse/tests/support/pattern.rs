@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
-use acstor_store::{ChunkStore, Inserted};
+use acstor_store::{ChunkStore, Inserted, Look};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 
@@ -83,10 +83,11 @@ pub struct Knobs {
 }
 
 /// A disk of computed content, from memory or from a chunk store.
+#[derive(Clone)]
 pub struct PatternView {
     seed: u64,
     size: u64,
-    store: Option<(ChunkStore, Vec<Digest>)>,
+    store: Option<(ChunkStore, Arc<Vec<Digest>>)>,
     pub knobs: Arc<Knobs>,
 }
 
@@ -108,7 +109,7 @@ impl PatternView {
             }
             digests.push(digest);
         }
-        PatternView { seed, size, store: Some((store, digests)), knobs: Arc::default() }
+        PatternView { seed, size, store: Some((store, Arc::new(digests))), knobs: Arc::default() }
     }
 
     fn range(&self, offset: u64, len: usize) -> std::ops::Range<u64> {
@@ -116,38 +117,46 @@ impl PatternView {
         start..start + (self.size - start).min(len as u64)
     }
 
-    fn segments(&self, offset: u64, len: usize) -> Vec<Segment> {
+    /// The segments of a range; `None` where one is on the disk only and `read_disk` is off.
+    fn segments(&self, offset: u64, len: usize, read_disk: bool) -> Option<Vec<Segment>> {
         let range = self.range(offset, len);
         let (mut at, end) = (range.start, range.end);
         let mut segments = Vec::new();
         while at < end {
             let stop = end.min((at / CHUNK + 1) * CHUNK);
-            segments.push(self.segment(at, (stop - at) as usize));
+            segments.push(self.segment(at, (stop - at) as usize, read_disk)?);
             at = stop;
         }
         if self.knobs.short.load(Ordering::Relaxed) {
             segments.pop();
         }
-        segments
+        Some(segments)
     }
 
-    fn segment(&self, at: u64, len: usize) -> Segment {
+    fn segment(&self, at: u64, len: usize, read_disk: bool) -> Option<Segment> {
         let chunk = at / CHUNK;
         if is_hole(chunk) {
-            return Segment::Zeros(len);
+            return Some(Segment::Zeros(len));
         }
-        let stored = self
-            .store
-            .as_ref()
-            .and_then(|(store, digests)| store.get(&digests[chunk as usize]).expect("store"));
-        match stored {
-            Some(chunk) => Segment::Mapped { chunk, start: (at % CHUNK) as usize, len },
-            None => {
-                let mut bytes = vec![0; len];
-                fill(self.seed, at, &mut bytes);
-                Segment::Bytes(Bytes::from(bytes))
+        let start = (at % CHUNK) as usize;
+        if let Some((store, digests)) = &self.store {
+            let digest = &digests[chunk as usize];
+            match store.look(digest, start, len) {
+                Look::Memory(chunk) => return Some(Segment::Mapped { chunk, start, len }),
+                Look::Copy(bytes) => return Some(Segment::Bytes(bytes)),
+                Look::Disk(_) if !read_disk => return None,
+                Look::Disk(part) => {
+                    if let Some(bytes) = store.read(digest, &part) {
+                        let start = start - part.start;
+                        return Some(Segment::Bytes(bytes.slice(start..start + len)));
+                    }
+                }
+                Look::Absent => {}
             }
         }
+        let mut bytes = vec![0; len];
+        fill(self.seed, at, &mut bytes);
+        Some(Segment::Bytes(Bytes::from(bytes)))
     }
 }
 
@@ -166,12 +175,11 @@ impl BlockView for PatternView {
         if self.knobs.fail.load(Ordering::Relaxed) {
             return Err(ReadError::Deadline(1));
         }
-        Ok(TryRead::Ready(self.segments(offset, len)))
+        Ok(self.segments(offset, len, false).map_or(TryRead::WouldWait, TryRead::Ready))
     }
 
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
-        let knobs = self.knobs.clone();
-        let segments = self.segments(offset, len);
+        let (knobs, view) = (self.knobs.clone(), self.clone());
         Box::pin(async move {
             let delay = Duration::from_millis(knobs.delay_ms.load(Ordering::Relaxed));
             if !delay.is_zero() {
@@ -184,7 +192,14 @@ impl BlockView for PatternView {
             if knobs.fail.load(Ordering::Relaxed) {
                 return Err(ReadError::Deadline(1));
             }
-            Ok(segments)
+            let segments = match view.segments(offset, len, false) {
+                Some(segments) => Some(segments),
+                // As the read path does: the disk is waited for by threads that do nothing else.
+                None => tokio::task::spawn_blocking(move || view.segments(offset, len, true))
+                    .await
+                    .expect("reading"),
+            };
+            Ok(segments.expect("every source was asked"))
         }) as Pin<Box<_>>
     }
 

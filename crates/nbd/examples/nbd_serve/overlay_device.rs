@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use acstor_overlay::{Durability, Opening, OriginSink, SinkError, Volume, VolumeConfig};
 use acstor_types::{ChunkSize, DiskId};
@@ -43,7 +42,7 @@ pub(crate) fn open(
         reserve_bytes: 0,
         segment_bytes: SEGMENT_BYTES,
         push_rate: None,
-        origin_deadline: Duration::from_secs(30),
+        io_timeout: None,
         chunk_size: ChunkSize::DEFAULT,
     };
     let opening = Opening {

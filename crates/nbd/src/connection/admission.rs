@@ -142,7 +142,7 @@ impl Connection {
             let now = request.arrived;
             self.clock.throttled = match request.command {
                 Command::Flush | Command::Nothing | Command::BlockStatus { .. } => None,
-                _ => self.shared.export.meter().charge(now, request.counted_bytes()),
+                _ => self.shared.export.meter().charge(now, request.moved_bytes()),
             };
             if self.clock.throttled.is_some() {
                 add(&self.shared.counters.throttled, 1);
@@ -167,7 +167,7 @@ impl Connection {
             return Ok(Progress::Handled);
         }
         let len = payload_len as usize;
-        self.stage = Stage::Payload { request, payload: Vec::with_capacity(len), len };
+        self.stage = Stage::Payload { request, payload: self.spare.take(len), len };
         Ok(Progress::Further)
     }
 
@@ -183,7 +183,7 @@ impl Connection {
         }
         let (request, payload) = (*request, std::mem::take(payload));
         self.stage = Stage::Header;
-        self.execute(cx, request, Bytes::from(payload))?;
+        self.execute(cx, request, payload.freeze())?;
         Ok(Progress::Handled)
     }
 }

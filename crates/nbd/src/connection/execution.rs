@@ -9,6 +9,7 @@ use acstor_readpath::Segment;
 use bytes::Bytes;
 
 use super::output::ReplyEnd;
+use super::spare_payload::SparePayload;
 use super::status_reply::{self, Question};
 use super::waiting::Outcome;
 use super::{Connection, Request, read_reply};
@@ -44,7 +45,9 @@ impl Connection {
                 Ok(())
             }
             Command::Write { offset, fua, .. } => {
+                let held = SparePayload::hold(&payload);
                 let done = device.write(offset, payload, fua);
+                self.spare.put_back(held);
                 self.finish(cx, &request, done)
             }
             Command::WriteZeroes { offset, len, fua, may_unmap, only_fast } => {
@@ -118,18 +121,23 @@ impl Connection {
         request: &Request,
         done: Done<()>,
     ) -> Result<(), CloseReason> {
-        let mut future = match done {
+        let (mut future, is_applied) = match done {
             Done::Now(outcome) => return self.push_outcome(request, outcome),
-            Done::Later(future) => future,
+            Done::Later(future) => (future, false),
+            Done::Applied(future) => (future, true),
         };
-        match future.as_mut().poll(cx) {
-            Poll::Ready(outcome) => self.push_outcome(request, outcome),
-            Poll::Pending => {
-                let outcome = async move { Outcome::Done(future.await) };
-                self.waiting.spawn(*request, self.lease.loan(), outcome);
-                Ok(())
-            }
+        if let Poll::Ready(outcome) = future.as_mut().poll(cx) {
+            return self.push_outcome(request, outcome);
         }
+        let outcome = async move { Outcome::Done(future.await) };
+        if is_applied {
+            // An answer may take as long as an outage of the origin: its bytes are not here then.
+            self.lease.give_back(request.memory);
+            self.waiting.spawn_applied(Request { memory: 0, ..*request }, outcome);
+        } else {
+            self.waiting.spawn(*request, self.lease.loan(), outcome);
+        }
+        Ok(())
     }
 
     fn block_status(&mut self, request: &Request, device: &dyn BlockDevice, payload: &[u8]) {
@@ -241,7 +249,7 @@ impl Connection {
 /// Whether pieces can be sent now without waiting for the disk.
 fn is_at_hand(pieces: &[Piece], must_copy: bool) -> bool {
     if must_copy {
-        pieces.iter().all(|piece| residency::mapped(piece).is_none())
+        !pieces.iter().any(residency::is_in_file)
     } else {
         residency::is_resident(pieces)
     }

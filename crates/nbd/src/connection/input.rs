@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use bytes::BytesMut;
+
 use super::Request;
 use crate::protocol::Refusal;
 
@@ -77,7 +79,7 @@ pub(super) enum Stage {
         is_charged: bool,
     },
     /// Its payload is awaited, `len` bytes.
-    Payload { request: Request, payload: Vec<u8>, len: usize },
+    Payload { request: Request, payload: BytesMut, len: usize },
     /// It is refused; the rest of its payload is skipped, then the answer is given.
     Skipping { request: Request, refusal: Refusal, left: u64 },
 }

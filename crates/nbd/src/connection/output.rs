@@ -52,6 +52,8 @@ pub(super) struct Output {
     sent: usize,
     /// Whether the stream may hold bytes that it has not given to the socket.
     unflushed: bool,
+    /// Some of it has waited for the client: memory may have lost what it had of it.
+    is_delayed: bool,
 }
 
 impl Output {
@@ -84,6 +86,10 @@ impl Output {
             let mut pieces = [EMPTY; PIECES_MAX];
             let count = self.gather(&mut pieces);
             if count == 0 {
+                if self.is_front_lost() {
+                    return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EFAULT)));
+                }
+                self.is_delayed = false;
                 break;
             }
             // SAFETY: the parts keep the memory alive over the call. On a TLS stream no part is a
@@ -101,8 +107,10 @@ impl Output {
                     }
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if total > 0 => return Poll::Ready(Ok(total)),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.is_delayed = true;
+                    return if total > 0 { Poll::Ready(Ok(total)) } else { Poll::Pending };
+                }
             }
         }
         if self.unflushed {
@@ -157,6 +165,19 @@ impl Output {
         }
     }
 
+    /// Whether the kernel would have to read a piece anew, which nobody would compare.
+    fn is_lost(&self, piece: &Piece) -> bool {
+        self.is_delayed && residency::is_in_file(piece) && !residency::is_at_hand(piece)
+    }
+
+    fn is_front_lost(&self) -> bool {
+        let mut pieces = self.parts.iter().filter_map(|part| match part {
+            Part::Piece(piece) => Some(piece),
+            Part::Head(_) | Part::End(_) => None,
+        });
+        pieces.next().is_some_and(|piece| self.is_lost(piece))
+    }
+
     /// Fills `pieces` with what is to be sent next; returns how many there are.
     fn gather(&self, pieces: &mut [libc::iovec; PIECES_MAX]) -> usize {
         let mut count = 0;
@@ -171,6 +192,7 @@ impl Output {
                 Part::Piece(Piece::Base(Segment::Zeros(len))) => {
                     push_zeros(pieces, &mut count, *len, &mut skip);
                 }
+                Part::Piece(piece) if self.is_lost(piece) => break,
                 Part::Piece(piece) => {
                     if let Some((start, len)) = residency::mapped(piece) {
                         push_raw(pieces, &mut count, start, len, &mut skip);

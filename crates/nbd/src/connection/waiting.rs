@@ -25,17 +25,20 @@ pub(super) enum Outcome {
 pub(super) struct Waiting {
     shared: Arc<Shared>,
     tasks: JoinSet<(Request, Outcome)>,
+    /// Those that have taken effect: only their answers are due.
+    applied: JoinSet<(Request, Outcome)>,
     /// Request of each task, for the answer when one panics.
     requests: HashMap<Id, Request>,
 }
 
 impl Waiting {
     pub(super) fn new(shared: Arc<Shared>) -> Waiting {
-        Waiting { shared, tasks: JoinSet::new(), requests: HashMap::new() }
+        let (tasks, applied) = (JoinSet::new(), JoinSet::new());
+        Waiting { shared, tasks, applied, requests: HashMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.tasks.is_empty() && self.applied.is_empty()
     }
 
     /// Lets `outcome` run on its own; `keep` is held until it is done.
@@ -55,9 +58,31 @@ impl Waiting {
         self.requests.insert(task.id(), request);
     }
 
+    /// Waits for the answer of a request that has taken effect. It can change nothing any more, so
+    /// nobody waits for it once its connection has ended.
+    pub(super) fn spawn_applied(
+        &mut self,
+        request: Request,
+        outcome: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let task = self.applied.spawn(async move {
+            let _gauge = Gauge::count(&shared.counters.waiting);
+            (request, outcome.await)
+        });
+        self.requests.insert(task.id(), request);
+    }
+
     /// Returns the next request that is done, if there is one.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Option<(Request, Outcome)> {
-        while let Poll::Ready(Some(finished)) = self.tasks.poll_join_next_with_id(cx) {
+        loop {
+            let finished = match self.tasks.poll_join_next_with_id(cx) {
+                Poll::Ready(Some(finished)) => finished,
+                _ => match self.applied.poll_join_next_with_id(cx) {
+                    Poll::Ready(Some(finished)) => finished,
+                    _ => return None,
+                },
+            };
             match finished {
                 Ok((id, done)) => {
                     self.requests.remove(&id);
@@ -71,13 +96,12 @@ impl Waiting {
                 }
             }
         }
-        None
     }
 }
 
 impl Drop for Waiting {
     /// What was begun goes on: a write may have taken effect in part. The next connection begins
-    /// when it is over.
+    /// when it is over. What has taken effect whole ends here: its client asks again.
     fn drop(&mut self) {
         if self.tasks.is_empty() {
             return;

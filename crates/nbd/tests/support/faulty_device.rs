@@ -16,6 +16,8 @@ pub struct FaultyDevice<D> {
     pub inner: Arc<D>,
     /// While closed, every request waits.
     gate: watch::Sender<bool>,
+    /// While closed, what changes the disk takes effect and is not answered.
+    answers: watch::Sender<bool>,
     /// Requests that wait at the gate.
     pub waiting: Arc<AtomicUsize>,
     /// What every request fails with.
@@ -31,6 +33,7 @@ impl<D: BlockDevice> FaultyDevice<D> {
         FaultyDevice {
             inner: Arc::new(inner),
             gate: watch::Sender::new(true),
+            answers: watch::Sender::new(true),
             waiting: Arc::default(),
             error: Mutex::new(None),
             is_short: AtomicBool::new(false),
@@ -41,6 +44,11 @@ impl<D: BlockDevice> FaultyDevice<D> {
     /// Lets nothing through from now on, or everything again.
     pub fn set_open(&self, is_open: bool) {
         self.gate.send_replace(is_open);
+    }
+
+    /// Answers no change of the disk from now on, or all again: an origin that is away.
+    pub fn set_answering(&self, is_answering: bool) {
+        self.answers.send_replace(is_answering);
     }
 
     pub fn fail_with(&self, kind: Option<DeviceErrorKind>) {
@@ -86,6 +94,14 @@ impl<D: BlockDevice> FaultyDevice<D> {
             );
         }
         match self.fault() {
+            Ok(()) if !*self.answers.borrow() => {
+                let done = act(&self.inner);
+                let mut answers = self.answers.subscribe();
+                Done::Applied(Box::pin(async move {
+                    let _ = answers.wait_for(|is_answering| *is_answering).await;
+                    done.outcome().await
+                }))
+            }
             Ok(()) => act(&self.inner),
             Err(error) => Done::Now(Err(error)),
         }

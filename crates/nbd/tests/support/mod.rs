@@ -56,7 +56,8 @@ impl Fixture {
         let device = Arc::new(FaultyDevice::new(MemoryDevice::new(SIZE, SIZE_MAX)));
         let export = Export::new("disk", Arc::clone(&device) as Arc<dyn BlockDevice>).unwrap();
         let memory = MemoryBudget::new(64 << 20);
-        let config = configure(ServerConfig::new(Arc::clone(&memory)));
+        let config = configure(ServerConfig::new(memory));
+        let memory = Arc::clone(&config.memory);
         let listener = bind_unix(&path, 0o600).unwrap();
         let export = Arc::new(arrange(export));
         let server = NbdServer::start(listener, export, config, runtime.handle()).unwrap();
@@ -89,10 +90,15 @@ impl Fixture {
         }
     }
 
+    /// Bytes in flight: of the export's share and of what all have.
+    pub fn borrowed(&self) -> u64 {
+        self.server().bytes_borrowed() + self.memory.bytes_borrowed()
+    }
+
     /// Waits until every connection is gone, and checks that nothing stays behind.
     pub fn until_idle(&self) {
         self.until("no connection is open", || self.server().stats().connections_open == 0);
-        self.until("nothing is borrowed", || self.memory.bytes_borrowed() == 0);
+        self.until("nothing is borrowed", || self.borrowed() == 0);
         self.until("nothing waits", || self.server().stats().requests_waiting == 0);
     }
 }

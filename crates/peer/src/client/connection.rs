@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
@@ -59,8 +60,8 @@ struct Watch {
     received: u64,
     answers: u64,
     /// When the unanswered PING was sent.
-    probed: Option<Instant>,
-    idle_since: Instant,
+    probed: Option<RunInstant>,
+    idle_since: RunInstant,
     idle_timeout: Duration,
 }
 
@@ -72,13 +73,12 @@ impl Connection {
         greeted: Greeted,
     ) -> Connection {
         let limits = peer.limits();
-        let now = Instant::now();
         let watch = Watch {
-            timer: Box::pin(tokio::time::sleep_until(now + limits.probe_after)),
+            timer: Box::pin(tokio::time::sleep(limits.probe_after)),
             received: 0,
             answers: 0,
             probed: None,
-            idle_since: now,
+            idle_since: peer.clock().now(),
             idle_timeout: idle_timeout(limits, greeted.hello.idle_timeout_ms),
         };
         Connection {
@@ -172,7 +172,7 @@ impl Connection {
             request.accepts_compressed &= self.features & FEATURE_COMPRESSED != 0;
         }
         let (pending, ask) = submission.into_pending();
-        let left = pending.deadline.saturating_duration_since(Instant::now()).as_millis();
+        let left = pending.deadline.saturating_duration_since(self.peer.clock().now()).as_millis();
         let deadline_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
         let id = self.pending.insert(pending);
         match ask {
@@ -235,7 +235,7 @@ impl Connection {
         self.answers += 1;
         let is_late = pending.reply.send(answer).is_err();
         if pending.expected.0 == FrameKind::Data {
-            self.peer.answered(pending.submitted.elapsed(), is_late);
+            self.peer.answered(self.peer.clock().since(pending.submitted), is_late);
         }
         Ok(())
     }
@@ -254,18 +254,17 @@ impl Connection {
         if self.watch.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        let now = Instant::now();
-        let outcome = self.tick(now);
+        let outcome = self.tick(self.peer.clock().now());
         let limits = self.peer.limits();
         let wait = match self.watch.probed {
             Some(_) => limits.probe_after.min(limits.probe_timeout),
             None => limits.probe_after,
         };
-        self.watch.timer.as_mut().reset(now + wait);
+        self.watch.timer.as_mut().reset(Instant::now() + wait);
         Poll::Ready(outcome)
     }
 
-    fn tick(&mut self, now: Instant) -> Option<CloseReason> {
+    fn tick(&mut self, now: RunInstant) -> Option<CloseReason> {
         let is_silent = self.input.received() == self.watch.received;
         let no_answers = self.answers == self.watch.answers;
         self.watch.received = self.input.received();

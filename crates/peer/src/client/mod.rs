@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::RunClock;
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -50,6 +51,8 @@ struct Known {
 /// What all peers of a client share.
 struct ClientShared {
     limits: ClientLimits,
+    /// How long peers were silent is measured in the time in which they could have been heard.
+    clock: RunClock,
     tls: Option<TlsFiles>,
     /// Ring names by address.
     host_names: RwLock<HashMap<String, String>>,
@@ -76,6 +79,15 @@ impl PeerClient {
     /// [`PeerError::Limit`] for a limit outside its range, [`PeerError::TlsFile`] for an unusable PEM
     /// file.
     pub fn new(config: &PeerConfig) -> Result<PeerClient, PeerError> {
+        PeerClient::by(config, RunClock::unmeasured())
+    }
+
+    /// As [`PeerClient::new`], with timeouts and deadlines by the running time of the runtime in which
+    /// it will be used.
+    ///
+    /// # Errors
+    /// As [`PeerClient::new`].
+    pub fn by(config: &PeerConfig, clock: RunClock) -> Result<PeerClient, PeerError> {
         config.client.validate()?;
         let tls = match &config.security {
             Security::Tls(files) => Some(TlsFiles::load(files)?),
@@ -83,6 +95,7 @@ impl PeerClient {
         };
         let shared = Arc::new(ClientShared {
             limits: config.client.clone(),
+            clock,
             tls,
             host_names: RwLock::default(),
             closed: CloseCounters::new(),

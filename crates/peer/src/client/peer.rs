@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use acstor_runclock::{RunClock, RunInstant};
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::ClientShared;
 use super::buffers::BufferPool;
@@ -46,7 +47,7 @@ struct Pool {
     breaker: Breaker,
     links: Vec<Link>,
     connecting: usize,
-    another_after: Option<Instant>,
+    another_after: Option<RunInstant>,
     /// What failed last.
     cause: Option<PeerError>,
     is_closed: bool,
@@ -87,6 +88,10 @@ impl Peer {
 
     pub(super) fn limits(&self) -> &ClientLimits {
         &self.client.limits
+    }
+
+    pub(super) fn clock(&self) -> &RunClock {
+        &self.client.clock
     }
 
     pub(super) fn buffers(&self) -> Arc<BufferPool> {
@@ -132,12 +137,13 @@ impl Peer {
     }
 
     async fn ask(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<WireChunk, PeerError> {
+        let deadline = self.clock().from_wall(deadline);
         let _slot = self.slot(deadline).await?;
         let link = self.link(deadline).await?;
         let (reply, answer) = oneshot::channel();
-        let submitted = Instant::now();
+        let submitted = self.clock().now();
         let _load = link.submit(Submission { ask, deadline, submitted, reply });
-        match timeout_at(deadline, answer).await {
+        match self.clock().timeout_at(deadline, answer).await {
             Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(status))) => {
                 Err(PeerError::Refused { address: self.address.clone(), status })
@@ -155,7 +161,7 @@ impl Peer {
     }
 
     /// Waits for one of the peer's slots, among a bounded number of others.
-    async fn slot(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, PeerError> {
+    async fn slot(&self, deadline: RunInstant) -> Result<SemaphorePermit<'_>, PeerError> {
         if let Ok(slot) = self.slots.try_acquire() {
             return Ok(slot);
         }
@@ -164,7 +170,7 @@ impl Peer {
         if waiting >= self.limits().waiting_max {
             return Err(PeerError::Busy { address: self.address.clone(), waiting });
         }
-        match timeout_at(deadline, self.slots.acquire()).await {
+        match self.clock().timeout_at(deadline, self.slots.acquire()).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) => Err(PeerError::Shutdown),
             Err(_) => Err(self.too_late()),
@@ -172,7 +178,7 @@ impl Peer {
     }
 
     /// Returns the least busy connection, or waits for the one that is being made.
-    async fn link(self: &Arc<Self>, deadline: Instant) -> Result<Link, PeerError> {
+    async fn link(self: &Arc<Self>, deadline: RunInstant) -> Result<Link, PeerError> {
         let mut waited = false;
         loop {
             let changed = self.pool_changed.notified();
@@ -181,14 +187,14 @@ impl Peer {
             if let Some(link) = self.look(waited)? {
                 return Ok(link);
             }
-            timeout_at(deadline, changed).await.map_err(|_| self.too_late())?;
+            self.clock().timeout_at(deadline, changed).await.map_err(|_| self.too_late())?;
             waited = true;
         }
     }
 
     /// Returns a connection if there is one, else starts to make one if that is allowed.
     fn look(self: &Arc<Self>, waited: bool) -> Result<Option<Link>, PeerError> {
-        let now = Instant::now();
+        let now = self.clock().now();
         let mut pool = self.pool.lock();
         if pool.is_closed {
             return Err(PeerError::Shutdown);
@@ -224,10 +230,14 @@ impl Peer {
             address: self.address.clone(),
             reason: CloseReason::Io,
         });
+        if matches!(cause, PeerError::Refused { .. }) {
+            // It is there and has no room: not down, whoever judges it.
+            return cause;
+        }
         PeerError::Down { address: self.address.clone(), retry_in, cause: Box::new(cause) }
     }
 
-    fn may_add(&self, pool: &Pool, now: Instant) -> bool {
+    fn may_add(&self, pool: &Pool, now: RunInstant) -> bool {
         pool.connecting == 0
             && pool.links.len() < self.limits().connections_per_peer_max
             && pool.another_after.is_none_or(|at| now >= at)
@@ -256,7 +266,7 @@ impl Peer {
             requests_in_flight_max: self.limits().requests_in_flight_max,
         };
         let limit = self.limits().connect_timeout;
-        tokio::time::timeout(limit, target.connect()).await.unwrap_or_else(|_| {
+        self.clock().timeout(limit, target.connect()).await.unwrap_or_else(|_| {
             let text = format!("no connection within {} ms", limit.as_millis());
             let cause = Arc::new(std::io::Error::new(std::io::ErrorKind::TimedOut, text));
             Err(PeerError::Connect { address: self.address.clone(), cause })
@@ -265,7 +275,7 @@ impl Peer {
 
     /// Notes how an attempt ended; returns the connection that its task shall run.
     fn connected(self: &Arc<Self>, outcome: Result<Greeted, PeerError>) -> Option<Connection> {
-        let now = Instant::now();
+        let now = self.clock().now();
         let mut pool = self.pool.lock();
         pool.connecting -= 1;
         let connection = match outcome {
@@ -289,7 +299,7 @@ impl Peer {
         connection
     }
 
-    fn note_failure(&self, pool: &mut Pool, now: Instant, error: PeerError) {
+    fn note_failure(&self, pool: &mut Pool, now: RunInstant, error: PeerError) {
         if !pool.links.is_empty() {
             pool.another_after = Some(now + ANOTHER_PAUSE);
             return;
@@ -319,7 +329,7 @@ impl Peer {
         let is_failure = !reason.is_orderly() || (reason == CloseReason::PeerClosed && !was_of_use);
         if is_failure && !pool.is_closed {
             let error = PeerError::Disconnected { address: self.address.clone(), reason };
-            self.note_failure(&mut pool, Instant::now(), error);
+            self.note_failure(&mut pool, self.clock().now(), error);
         }
         drop(pool);
         tracing::debug!(peer = self.address, %reason, "connection ended");

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use acstor_runclock::RunInstant;
 use acstor_types::Digest;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::compression::WireChunk;
 use crate::frame::{FrameKind, compressed_len_max, held_len};
@@ -34,8 +34,8 @@ impl Ask {
 /// A request on its way to a connection.
 pub(super) struct Submission {
     pub(super) ask: Ask,
-    pub(super) deadline: Instant,
-    pub(super) submitted: Instant,
+    pub(super) deadline: RunInstant,
+    pub(super) submitted: RunInstant,
     pub(super) reply: oneshot::Sender<Answer>,
 }
 
@@ -45,8 +45,8 @@ pub(super) struct Pending {
     pub(super) expected: (FrameKind, u32),
     /// Whether the answer may be COMPRESSED instead.
     pub(super) accepts_compressed: bool,
-    pub(super) deadline: Instant,
-    pub(super) submitted: Instant,
+    pub(super) deadline: RunInstant,
+    pub(super) submitted: RunInstant,
     pub(super) reply: oneshot::Sender<Answer>,
 }
 
@@ -97,7 +97,7 @@ impl PendingTable {
     }
 
     /// Returns whether a request's deadline lies before `instant`.
-    pub(super) fn any_due_before(&self, instant: Instant) -> bool {
+    pub(super) fn any_due_before(&self, instant: RunInstant) -> bool {
         let mut waiting = self.slots.iter().filter_map(|slot| slot.pending.as_ref());
         waiting.any(|pending| pending.deadline < instant)
     }
@@ -134,14 +134,14 @@ impl PendingTable {
 mod tests {
     use std::collections::HashMap;
 
+    use acstor_runclock::RunInstant;
     use proptest::prelude::*;
     use tokio::sync::oneshot;
-    use tokio::time::Instant;
 
     use super::{FrameKind, Pending, PendingTable};
 
     fn pending(chunk_size: u32) -> Pending {
-        let now = Instant::now();
+        let now = RunInstant::unmeasured();
         let expected = (FrameKind::Data, chunk_size);
         let reply = oneshot::channel().0;
         Pending { expected, accepts_compressed: false, deadline: now, submitted: now, reply }

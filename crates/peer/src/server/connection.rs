@@ -13,14 +13,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use acstor_runclock::RunInstant;
 use bytes::Bytes;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, Sleep};
 
 use super::Shared;
-use super::admission::{Budget, Permit};
+use super::admission::Permit;
 use super::greeting::Greeted;
 use super::output::Output;
+use super::roster::Place;
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
@@ -50,7 +52,7 @@ pub(super) struct Connection {
     state: ConnectionState,
     /// Why the connection drains, once it does.
     drain_reason: CloseReason,
-    budget: Arc<Budget>,
+    place: Place,
     /// Bytes received; those before `handled` are done with.
     input: Vec<u8>,
     handled: usize,
@@ -65,21 +67,20 @@ pub(super) struct Connection {
 struct Clock {
     timer: Pin<Box<Sleep>>,
     /// The last frame that came.
-    heard: Instant,
+    heard: RunInstant,
     /// Since when a part of a frame waits for its rest.
-    partial: Option<Instant>,
+    partial: Option<RunInstant>,
     /// Since when the first frame of the output cannot be written.
-    blocked: Option<Instant>,
-    drain_began: Option<Instant>,
+    blocked: Option<RunInstant>,
+    drain_began: Option<RunInstant>,
 }
 
 impl Connection {
     pub(super) fn new(shared: Arc<Shared>, greeted: Greeted) -> Connection {
         let limits = &shared.limits;
-        let budget = Budget::new(limits.connection_requests_max, limits.connection_bytes_max);
-        let now = Instant::now();
+        let now = shared.clock.now();
         let clock = Clock {
-            timer: Box::pin(tokio::time::sleep_until(now + limits.idle_timeout)),
+            timer: Box::pin(tokio::time::sleep(limits.idle_timeout)),
             heard: now,
             partial: None,
             blocked: None,
@@ -89,7 +90,7 @@ impl Connection {
             stream: greeted.stream,
             state: greeted.state,
             drain_reason: CloseReason::Drained,
-            budget,
+            place: greeted.place,
             input: Vec::with_capacity(INPUT_CAPACITY),
             handled: 0,
             output: Output::default(),
@@ -107,6 +108,8 @@ impl Connection {
         drain: &mut tokio::sync::watch::Receiver<bool>,
     ) -> CloseReason {
         let mut drain_seen = false;
+        let mut evicted = Box::pin(self.place.evicted());
+        let mut eviction_seen = false;
         let reason = loop {
             tokio::select! {
                 biased;
@@ -114,6 +117,10 @@ impl Connection {
                 () = super::drain_requested(drain), if !drain_seen => {
                     drain_seen = true;
                     self.begin_drain(CloseReason::Drained);
+                }
+                () = evicted.as_mut(), if !eviction_seen => {
+                    eviction_seen = true;
+                    self.begin_drain(CloseReason::Idle);
                 }
             }
         };
@@ -131,7 +138,7 @@ impl Connection {
         if let Ok(state) = self.state.after(ConnectionEvent::DrainRequested) {
             self.state = state;
             self.drain_reason = reason;
-            self.clock.drain_began = Some(Instant::now());
+            self.clock.drain_began = Some(self.shared.clock.now());
             self.output.push_header(Header::new(FrameKind::Goodbye, 0, 0));
         }
     }
@@ -192,7 +199,7 @@ impl Connection {
             }
             Poll::Ready(Err(_)) => Err(CloseReason::Io),
             Poll::Pending => {
-                self.clock.blocked.get_or_insert_with(Instant::now);
+                self.clock.blocked.get_or_insert_with(|| self.shared.clock.now());
                 Ok(false)
             }
         }
@@ -255,11 +262,12 @@ impl Connection {
             handled += 1;
         }
         if handled > 0 {
-            self.clock.heard = Instant::now();
+            self.clock.heard = self.shared.clock.now();
+            self.place.heard(self.clock.heard);
         }
         self.clock.partial = match (self.handled == self.input.len(), handled) {
             (true, _) => None,
-            (false, 0) => Some(self.clock.partial.unwrap_or_else(Instant::now)),
+            (false, 0) => Some(self.clock.partial.unwrap_or_else(|| self.shared.clock.now())),
             (false, _) => Some(self.clock.heard),
         };
         Ok(handled)
@@ -302,7 +310,7 @@ impl Connection {
             return self.refuse(request_id, PeerStatus::Expired);
         }
         let bytes = u64::from(get.chunk_size);
-        let Some(permit) = Permit::take(&self.shared.budget, &self.budget, bytes) else {
+        let Some(permit) = Permit::take(&self.shared.budget, self.place.budget(), bytes) else {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
         let asked = std::time::Duration::from_millis(get.deadline_ms.into());
@@ -368,15 +376,13 @@ impl Connection {
     /// something else to do.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<Option<CloseReason>> {
         let (due, reason) = self.next_timeout();
-        let clock = &mut self.clock;
-        if clock.timer.deadline() > due || clock.timer.is_elapsed() {
-            clock.timer.as_mut().reset(due);
-        }
-        if clock.timer.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        if Instant::now() < due {
-            return Poll::Ready(None);
+        if self.shared.clock.now() < due {
+            let wall = self.shared.clock.wall(due);
+            let timer = &mut self.clock.timer;
+            if timer.deadline() > wall || timer.is_elapsed() {
+                timer.as_mut().reset(wall);
+            }
+            return timer.as_mut().poll(cx).map(|()| None);
         }
         if reason == CloseReason::Idle && self.state == ConnectionState::Serving {
             self.begin_drain(CloseReason::Idle);
@@ -386,7 +392,7 @@ impl Connection {
     }
 
     /// Returns the timeout that is due first, and what it means.
-    fn next_timeout(&self) -> (Instant, CloseReason) {
+    fn next_timeout(&self) -> (RunInstant, CloseReason) {
         let limits = &self.shared.limits;
         let idle = (self.clock.heard + limits.idle_timeout, CloseReason::Idle);
         let is_busy = !self.waiting.is_empty() || !self.output.is_empty();
@@ -395,8 +401,8 @@ impl Connection {
             Some(began) if self.drain_reason == CloseReason::Idle && !is_busy => {
                 (began + limits.read_timeout, CloseReason::Idle)
             }
-            Some(_) => (Instant::now() + limits.idle_timeout, CloseReason::Drained),
-            None if is_busy => (Instant::now() + limits.idle_timeout, CloseReason::Idle),
+            Some(_) => (self.shared.clock.now() + limits.idle_timeout, CloseReason::Drained),
+            None if is_busy => (self.shared.clock.now() + limits.idle_timeout, CloseReason::Idle),
             None => idle,
         };
         let blocked =

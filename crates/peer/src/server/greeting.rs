@@ -7,6 +7,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::Shared;
+use super::admission::Budget;
+use super::handshakes::Handshake;
+use super::roster::Place;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header, Hello};
 use crate::stream::Stream;
@@ -17,14 +20,15 @@ use crate::{CloseReason, FEATURES, PeerStatus, VersionRange};
 pub(super) struct Greeted {
     pub(super) stream: Stream,
     pub(super) state: ConnectionState,
+    pub(super) place: Place,
 }
 
-/// Takes a connection through TLS and HELLO, or says why it ended. With `refuse` the client is told
-/// that the server is full: it learns a reason instead of seeing a closed socket.
+/// Takes a connection through TLS and HELLO, or says why it ended. Where the server is full, and all are
+/// busy, the client is told so: it learns a reason instead of seeing a closed socket.
 pub(super) async fn greet(
     shared: &Shared,
     tcp: TcpStream,
-    refuse: bool,
+    mut handshake: Handshake,
 ) -> Result<Greeted, CloseReason> {
     let limit = shared.limits.handshake_timeout;
     let steps = async {
@@ -33,22 +37,30 @@ pub(super) async fn greet(
         let mut stream = secure(shared, tcp).await?;
         state = advance(state, ConnectionEvent::Secured)?;
         let theirs = read_hello(&mut stream).await?;
-        if refuse {
-            let status = Header::refusal(PeerStatus::Overloaded, 0).encode();
-            return Err(say_and_close(&mut stream, &status, CloseReason::TooManyConnections).await);
-        }
         let ours = hello(shared).encode();
+        // Before it takes anybody's place.
         if VersionRange::OURS.agree(theirs.versions).is_none() {
             let status = Header::refusal(PeerStatus::Unsupported, 0).encode();
             let last_words = [&ours[..], &status].concat();
             return Err(say_and_close(&mut stream, &last_words, CloseReason::VersionMismatch).await);
         }
+        let limits = &shared.limits;
+        let budget = Budget::new(limits.connection_requests_max, limits.connection_bytes_max);
+        let Some(place) = shared.roster.enter(budget, shared.clock.now()) else {
+            let status = Header::refusal(PeerStatus::Overloaded, 0).encode();
+            return Err(say_and_close(&mut stream, &status, CloseReason::TooManyConnections).await);
+        };
         stream.write_all(&ours).await.map_err(|_| CloseReason::Io)?;
         stream.flush().await.map_err(|_| CloseReason::Io)?;
         state = advance(state, ConnectionEvent::Greeted)?;
-        Ok(Greeted { stream, state })
+        Ok(Greeted { stream, state, place })
     };
-    tokio::time::timeout(limit, steps).await.unwrap_or(Err(CloseReason::HandshakeTimeout))
+    tokio::select! {
+        greeted = shared.clock.timeout(limit, steps) => {
+            greeted.unwrap_or(Err(CloseReason::HandshakeTimeout))
+        }
+        () = handshake.displaced() => Err(CloseReason::TooManyConnections),
+    }
 }
 
 async fn secure(shared: &Shared, tcp: TcpStream) -> Result<Stream, CloseReason> {

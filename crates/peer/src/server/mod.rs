@@ -5,7 +5,9 @@ mod admission;
 mod compressor;
 mod connection;
 mod greeting;
+mod handshakes;
 mod output;
+mod roster;
 mod stats;
 
 use std::io;
@@ -13,6 +15,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::RunClock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -21,14 +24,14 @@ pub use compressor::CompressionStats;
 pub use stats::ServerStats;
 
 use crate::tls::TlsFiles;
-use crate::{ChunkServer, CloseReason, PeerConfig, PeerError, Security, ServerLimits};
+use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits};
 use admission::Budget;
 use compressor::Compressor;
 use connection::Connection;
+use handshakes::{Handshake, Handshakes};
+use roster::Roster;
 use stats::{Counters, add};
 
-/// Connections beyond the limit that are told so at a time; the next ones are only closed.
-const REFUSALS_MAX: usize = 16;
 /// Pause after a failed accept(2), which fails again at once when descriptors have run out.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
 
@@ -45,8 +48,12 @@ pub struct PeerServer {
 struct Shared {
     chunks: Arc<dyn ChunkServer>,
     limits: ServerLimits,
+    /// How long clients were silent is measured in the time in which they could have been heard.
+    clock: RunClock,
     tls: Option<TlsFiles>,
     budget: Arc<Budget>,
+    handshakes: Arc<Handshakes>,
+    roster: Arc<Roster>,
     compressor: Compressor,
     counters: Counters,
 }
@@ -66,6 +73,22 @@ impl PeerServer {
         chunks: Arc<dyn ChunkServer>,
         config: &PeerConfig,
     ) -> Result<PeerServer, PeerError> {
+        PeerServer::start_by(listener, chunks, config, RunClock::unmeasured())
+    }
+
+    /// As [`PeerServer::start`], with timeouts by the running time of the caller's runtime.
+    ///
+    /// # Errors
+    /// As [`PeerServer::start`].
+    ///
+    /// # Panics
+    /// As [`PeerServer::start`].
+    pub fn start_by(
+        listener: StdTcpListener,
+        chunks: Arc<dyn ChunkServer>,
+        config: &PeerConfig,
+        clock: RunClock,
+    ) -> Result<PeerServer, PeerError> {
         config.server.validate()?;
         let tls = match &config.security {
             Security::Tls(files) => Some(TlsFiles::load(files)?),
@@ -78,8 +101,11 @@ impl PeerServer {
         let limits = config.server.clone();
         let shared = Arc::new(Shared {
             chunks,
+            clock,
             tls,
             budget: Budget::new(limits.requests_in_flight_max, limits.bytes_in_flight_max),
+            handshakes: Handshakes::new(limits.handshakes_max, limits.address_handshakes_max),
+            roster: Roster::new(limits.connections_max),
             compressor: Compressor::new(&limits),
             counters: Counters::new(),
             limits,
@@ -130,20 +156,15 @@ impl Drop for PeerServer {
 /// Accepts until told to drain, then waits for the connections to end.
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
-    let mut refusals = JoinSet::new();
     let drain_of_each = drain.clone();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((tcp, _)) => {
+                Ok((tcp, address)) => {
                     add(&shared.counters.accepted, 1);
-                    if connections.len() < shared.limits.connections_max {
-                        connections.spawn(serve(Arc::clone(&shared), tcp, drain_of_each.clone()));
-                    } else if refusals.len() < REFUSALS_MAX {
-                        refusals.spawn(refuse(Arc::clone(&shared), tcp));
-                    } else {
-                        shared.counters.count_closed(CloseReason::TooManyConnections);
-                    }
+                    let handshake = shared.handshakes.begin(address.ip());
+                    let drain = drain_of_each.clone();
+                    connections.spawn(serve(Arc::clone(&shared), tcp, handshake, drain));
                 }
                 Err(error) => {
                     add(&shared.counters.accept_errors, 1);
@@ -152,7 +173,6 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Re
                 }
             },
             Some(_) = connections.join_next() => {}
-            Some(_) = refusals.join_next() => {}
             () = drain_requested(&mut drain) => break,
         }
     }
@@ -160,9 +180,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Re
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve(shared: Arc<Shared>, tcp: TcpStream, mut drain: watch::Receiver<bool>) {
+async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpStream,
+    handshake: Handshake,
+    mut drain: watch::Receiver<bool>,
+) {
     let open = OpenConnection::count(&shared);
-    let reason = match greeting::greet(&shared, tcp, false).await {
+    let reason = match greeting::greet(&shared, tcp, handshake).await {
         Ok(greeted) => Connection::new(Arc::clone(&shared), greeted).run(&mut drain).await,
         Err(reason) => reason,
     };
@@ -174,12 +199,6 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, mut drain: watch::Receiver<b
 /// Waits until the server is told to drain, or dropped.
 async fn drain_requested(drain: &mut watch::Receiver<bool>) {
     let _ = drain.wait_for(|on| *on).await;
-}
-
-async fn refuse(shared: Arc<Shared>, tcp: TcpStream) {
-    if let Err(reason) = greeting::greet(&shared, tcp, true).await {
-        shared.counters.count_closed(reason);
-    }
 }
 
 /// Counts an open connection, also when its task is aborted.

@@ -18,7 +18,7 @@ use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::time::Instant;
 
 /// Longest time that any condition of a test may take: only a hang takes so long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A deadline that no test reaches unless something hangs.
 pub fn later() -> Instant {
@@ -41,9 +41,21 @@ pub fn get(index: u64) -> ChunkRequest {
     request(index, ChunkSize::DEFAULT)
 }
 
-/// Short timeouts where a test waits for one, long ones elsewhere.
+/// A configuration in which nothing is late by itself, however busy the machine: a test that waits for a
+/// timeout sets that one.
 pub fn config(security: Security) -> PeerConfig {
-    PeerConfig::new(security)
+    let mut config = PeerConfig::new(security);
+    let server = &mut config.server;
+    server.handshake_timeout = PATIENCE;
+    server.idle_timeout = 2 * PATIENCE;
+    server.read_timeout = PATIENCE;
+    server.write_timeout = PATIENCE;
+    let client = &mut config.client;
+    client.connect_timeout = PATIENCE;
+    client.idle_timeout = 2 * PATIENCE;
+    client.probe_after = PATIENCE;
+    client.probe_timeout = PATIENCE;
+    config
 }
 
 /// Returns a configuration without TLS.

@@ -53,9 +53,6 @@ pub(crate) enum HostError {
     /// A volume that is in use shall not be served any more.
     #[error("volume {volume} is in use: {clients} NBD clients are connected")]
     VolumeInUse { volume: DiskId, clients: usize },
-    /// A new base for a volume that was not folded.
-    #[error("volume {0} was not folded")]
-    NotFolded(DiskId),
     #[error(transparent)]
     Overlay(#[from] OverlayError),
     #[error(transparent)]
@@ -86,7 +83,6 @@ impl HostError {
             | HostError::TooLong { .. }
             | HostError::VolumeOpen(_)
             | HostError::VolumeInUse { .. }
-            | HostError::NotFolded(_)
             | HostError::Argument { .. } => ErrorKind::Invalid,
             HostError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 ErrorKind::NotFound

@@ -38,6 +38,7 @@ impl Host {
         let manifest = read_manifest(path)?;
         let (disk, digest) = (manifest.disk_id(), manifest.digest());
         let name = file_name(disk);
+        let _one_at_a_time = self.parts.image_changes.lock();
         let mut images = self.parts.images.lock();
         let is_new = !images.contains_key(&disk);
         let view = self.parts.read_path.attach(manifest.clone())?;
@@ -65,8 +66,9 @@ impl Host {
     /// # Errors
     /// [`HostError::NotAttached`].
     pub(crate) fn detach_image(&self, disk: DiskId) -> Result<Withdrawal, HostError> {
-        let mut images = self.parts.images.lock();
-        if !images.contains_key(&disk) {
+        // The kernel may take as long as a read-ahead to let go: nobody who only looks waits for it.
+        let _one_at_a_time = self.parts.image_changes.lock();
+        if !self.is_attached(disk) {
             return Err(HostError::NotAttached(disk));
         }
         if self.is_listed(disk) == Some(true) {
@@ -79,6 +81,7 @@ impl Host {
                 return Ok(Withdrawal::Hidden);
             }
         }
+        let mut images = self.parts.images.lock();
         images.remove(&disk);
         if !self.parts.bases.lock().contains_key(&disk) {
             self.parts.read_path.detach(&disk)?;
@@ -98,7 +101,7 @@ impl Host {
         tail_bytes: u64,
         timeout: Duration,
     ) -> Result<(u64, u64), HostError> {
-        if !self.parts.images.lock().contains_key(&disk) {
+        if !self.is_attached(disk) {
             return Err(HostError::NotAttached(disk));
         }
         let pinning = self.parts.read_path.pin(&disk, head_bytes, tail_bytes, timeout);
@@ -112,6 +115,10 @@ impl Host {
         let mut disks: Vec<_> = images.iter().collect();
         disks.sort_by_key(|(disk, _)| **disk);
         disks.into_iter().map(|(disk, attached)| self.describe(*disk, attached)).collect()
+    }
+
+    fn is_attached(&self, disk: DiskId) -> bool {
+        self.parts.images.lock().contains_key(&disk)
     }
 
     /// Whether the image is in the file system: listed, hidden, or (`None`) not at all.

@@ -12,12 +12,14 @@ use acstor_readpath::{
     HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, ReadPath, ReadPathConfig, Seams,
 };
 use acstor_ring::{RingHandle, Threshold};
+use acstor_runclock::RunClock;
 use acstor_store::{ChunkStore, StoreConfig};
 use acstor_types::ChunkSize;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
 use super::metrics::PartsCollector;
+use super::pulse::Pulse;
 use super::volume_metrics::VolumesCollector;
 use super::{Host, HostError, HostState, Parts, Serving};
 use crate::settings::Settings;
@@ -72,13 +74,15 @@ impl Host {
         let handle = runtime.handle().clone();
         let _inside = handle.enter();
         let rings = Arc::new(RingHandle::empty());
-        let peer_client = PeerClient::new(&peer_config)?;
+        let clock = RunClock::start(&handle);
+        let peer_client = PeerClient::by(&peer_config, clock.clone())?;
         let mut registry = Registry::default();
         let seams = Seams {
             store: Arc::new(HostStore::new(store.clone(), chunk_size)),
             peers: Arc::new(peer_client.clone()),
             origin,
             rings: rings.clone(),
+            clock,
         };
         let read_path = ReadPath::new(read_config, seams, &mut registry, handle.clone())?;
         let parts = Arc::new(Parts {
@@ -88,12 +92,15 @@ impl Host {
             read_path,
             files: Arc::new(FileTable::new()),
             peer_client,
+            image_changes: Mutex::default(),
             images: Mutex::default(),
             bases: Mutex::default(),
             volumes: RwLock::default(),
             nbd_memory: MemoryBudget::new(NBD_MEMORY_BYTES),
             serving: Mutex::default(),
             state: Mutex::new(HostState::Created),
+            ring_changes: Mutex::default(),
+            runtime_pulse: Pulse::new(),
             is_draining: false.into(),
             settings,
         });
@@ -150,10 +157,13 @@ impl Host {
             FuseHooks::default().on_prefetch_hint(move |disk| read_path.preload_hint(disk, rate));
         let session = server.serve(parts.files.clone(), self.handle.clone(), hooks)?;
         serving.fuse = Some(session);
+        parts.runtime_pulse.start(&self.handle);
         let _inside = self.handle.enter();
         let chunks = Arc::new(parts.read_path.clone());
         serving.deduplication = Some(self.handle.spawn(parts.read_path.clone().deduplicate()));
-        serving.peers = Some(PeerServer::start(listener, chunks, &peer_config(&parts.settings))?);
+        let clock = parts.read_path.clock();
+        serving.peers =
+            Some(PeerServer::start_by(listener, chunks, &peer_config(&parts.settings), clock)?);
         Ok(())
     }
 

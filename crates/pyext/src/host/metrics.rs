@@ -135,7 +135,7 @@ impl Collector for PartsCollector {
     }
 }
 
-fn store_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 13] {
+fn store_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 15] {
     [
         ("acstor_store_hits", "Chunks found in the chunk store", stats.hits),
         ("acstor_store_misses", "Chunks not found in the chunk store", stats.misses),
@@ -143,10 +143,16 @@ fn store_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 13]
         ("acstor_store_present", "Inserts of a chunk that was there", stats.present),
         ("acstor_store_refused", "Inserts for which no slot could be had", stats.refused),
         ("acstor_store_evicted", "Chunks that left to make room", stats.evicted),
-        ("acstor_store_verified", "First reads after a restart that verified", stats.verified),
+        ("acstor_store_verified", "Reads from the disk that verified", stats.verified),
+        ("acstor_store_compared", "Reads of pages that had the right checksums", stats.compared),
         ("acstor_store_corrupt", "Slots that did not hold what was published", stats.corrupt),
         ("acstor_store_slot_read_errors", "Reads of a slot that failed", stats.read_errors),
         ("acstor_store_slot_write_errors", "Writes of a slot that failed", stats.write_errors),
+        (
+            "acstor_store_writeback_errors",
+            "Times that the disk refused what the kernel had taken",
+            stats.writeback_errors,
+        ),
         ("acstor_store_truncations", "Files found truncated while open", stats.truncations),
         ("acstor_store_inserted_bytes", "Bytes of chunks published", stats.bytes_inserted),
         ("acstor_store_recovered", "Chunks found at the start", stats.recovered),

@@ -9,6 +9,7 @@ mod images;
 mod lifecycle;
 mod metrics;
 mod preloads;
+mod pulse;
 mod status;
 mod switched_device;
 mod volume_folds;
@@ -31,6 +32,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use error::HostError;
 pub(crate) use images::Withdrawal;
 pub(crate) use preloads::parse_what;
+use pulse::Pulse;
 pub(crate) use volumes::VolumeSpec;
 
 use crate::settings::Settings;
@@ -82,6 +84,8 @@ pub(crate) struct Parts {
     read_path: ReadPath,
     files: Arc<FileTable>,
     peer_client: PeerClient,
+    /// Held while an image is attached or detached, which may wait for the kernel; before `images`.
+    image_changes: Mutex<()>,
     images: Mutex<HashMap<DiskId, images::Attached>>,
     /// How many volumes have a disk as their base; locked after `images`.
     bases: Mutex<HashMap<DiskId, u32>>,
@@ -90,6 +94,9 @@ pub(crate) struct Parts {
     nbd_memory: Arc<MemoryBudget>,
     serving: Mutex<Serving>,
     state: Mutex<HostState>,
+    /// Held while the ring and what is known of its hosts change together.
+    ring_changes: Mutex<()>,
+    runtime_pulse: Arc<Pulse>,
     is_draining: std::sync::atomic::AtomicBool,
 }
 
@@ -119,6 +126,8 @@ impl Host {
     pub(crate) fn set_ring(&self, path: &std::path::Path) -> Result<(), HostError> {
         let bytes = bounded_file::read(path, acstor_ring::limits::RING_LEN_MAX as u64)?;
         let ring = Ring::decode(&bytes)?;
+        // Else the names of an older ring could come after those of a newer one.
+        let _one_at_a_time = self.parts.ring_changes.lock();
         let hosts: Vec<(String, String)> =
             ring.hosts().iter().map(|host| (host.name.clone(), host.address.clone())).collect();
         self.parts.rings.set(ring)?;

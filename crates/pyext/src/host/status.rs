@@ -1,7 +1,7 @@
 //! What a data plane says of itself; the keys are those of `DataPlane.status` in the stubs.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acstor_fuse::SessionState;
 use acstor_readpath::Tier;
@@ -34,6 +34,7 @@ impl Host {
                 "pinned_bytes": store.pinned * chunk_bytes,
             },
             "fuse": self.fuse_status(),
+            "runtime_late_ms": self.runtime_late().as_millis() as u64,
             "reads": self.reads_status(),
             "tiers": self.tiers_status(),
             "peers": self.peers_status(),
@@ -56,7 +57,19 @@ impl Host {
             "connected": state.is_some_and(|state| !SessionState::is_final(state)),
             "taken_over": serving.is_taken_over,
             "connection": serving.fuse.as_ref().and_then(|session| session.connection()),
+            "longest_request_ms": serving
+                .fuse
+                .as_ref()
+                .map_or(0, |session| session.longest_request().as_millis() as u64),
         })
+    }
+
+    /// How long the runtime has not run a task that was due; nothing runs before the start.
+    fn runtime_late(&self) -> Duration {
+        match *self.parts.state.lock() {
+            HostState::Running => self.parts.runtime_pulse.late(Instant::now()),
+            HostState::Created | HostState::Stopped => Duration::ZERO,
+        }
     }
 
     fn reads_status(&self) -> Value {

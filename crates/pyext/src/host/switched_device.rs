@@ -1,13 +1,14 @@
 //! What NBD clients of a volume talk to: its overlay, somebody who waits for it, or nobody.
 //!
 //! The overlay of a volume comes and goes while its clients stay connected: a standby of a live
-//! migration gets it with the first request, an owner that was replaced loses it for good.
+//! migration gets it with the first request, an owner that was replaced loses it for good. A
+//! request waits for an overlay as long as it takes: who hands it over may have much to push, and
+//! an origin that is away makes requests wait in an overlay, too.
 //!
 //! Must never: let a request reach an overlay that was taken away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use acstor_overlay::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
@@ -17,15 +18,13 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-/// Longest wait of a request for the overlay.
-const WAIT_MAX: Duration = Duration::from_secs(60);
-
 /// Who answers requests.
 enum Mode {
     /// The overlay.
     Active(Arc<dyn BlockDevice>),
-    /// Nobody yet: requests wait, and tell that they do.
-    Standby,
+    /// Nobody yet: requests wait, and tell that they do. The overlay that was taken away until its
+    /// release has ended: what was written to it may not be durable yet.
+    Standby(Option<Arc<dyn BlockDevice>>),
     /// Nobody any more: every request fails.
     Fenced(String),
 }
@@ -49,7 +48,7 @@ impl SwitchedDevice {
     pub(super) fn standby(size_bytes: u64) -> SwitchedDevice {
         SwitchedDevice {
             shared: Arc::new(Shared {
-                mode: RwLock::new(Mode::Standby),
+                mode: RwLock::new(Mode::Standby(None)),
                 changed: Notify::new(),
                 size_bytes: size_bytes.into(),
                 is_wanted: false.into(),
@@ -63,9 +62,22 @@ impl SwitchedDevice {
     }
 
     /// Takes the overlay away. When this returns no request is being handed to it, and none will
-    /// be; those that were go on.
+    /// be, but flushes of what it has; those that were go on.
     pub(super) fn stand_by(&self) {
-        self.switch(Mode::Standby);
+        let leaving = match &*self.shared.mode.read() {
+            Mode::Active(device) => Some(Arc::clone(device)),
+            Mode::Standby(leaving) => leaving.clone(),
+            Mode::Fenced(_) => None,
+        };
+        self.switch(Mode::Standby(leaving));
+    }
+
+    /// The overlay that was taken away has given back everything.
+    pub(super) fn given_back(&self) {
+        if let Mode::Standby(leaving) = &mut *self.shared.mode.write() {
+            *leaving = None;
+        }
+        self.shared.changed.notify_waiters();
     }
 
     /// Fails every request from now on.
@@ -97,24 +109,26 @@ impl SwitchedDevice {
         match &*self.shared.mode.read() {
             Mode::Active(device) => return request(&**device),
             Mode::Fenced(why) => return Done::Now(Err(fenced(why))),
-            Mode::Standby => {}
+            Mode::Standby(_) => {}
         }
         let device = self.clone();
-        Done::Later(Box::pin(async move { device.wait_and_pass(request).await }))
+        Done::Later(Box::pin(async move { device.handed_over(request).await?.outcome().await }))
     }
 
-    async fn wait_and_pass<T: Send + 'static>(
-        self,
-        request: impl Fn(&dyn BlockDevice) -> Done<T> + Send,
-    ) -> Result<T, DeviceError> {
-        let waiting = tokio::time::timeout(WAIT_MAX, self.handed_over(request));
-        match waiting.await {
-            Ok(done) => done?.outcome().await,
-            Err(_) => Err(DeviceError::new(
-                DeviceErrorKind::Io,
-                "the volume's owner did not hand it over in time",
-            )),
+    /// Flushes what an overlay has that is being given back.
+    async fn flush_leaving(self, leaving: Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
+        let changed = self.shared.changed.notified();
+        let mut changed = std::pin::pin!(changed);
+        changed.as_mut().enable();
+        if leaving.flush().outcome().await.is_ok() {
+            return Ok(());
         }
+        // It was closed meanwhile, or its disk has failed: how the release ends says what holds.
+        let is_over = || !matches!(&*self.shared.mode.read(), Mode::Standby(Some(_)));
+        if !is_over() {
+            changed.await;
+        }
+        self.flush().outcome().await
     }
 
     /// Waits for the overlay and hands `request` to it.
@@ -127,7 +141,7 @@ impl SwitchedDevice {
             match &*self.shared.mode.read() {
                 Mode::Active(device) => return Ok(request(&**device)),
                 Mode::Fenced(why) => return Err(fenced(why)),
-                Mode::Standby => self.shared.is_wanted.store(true, Ordering::Release),
+                Mode::Standby(_) => self.shared.is_wanted.store(true, Ordering::Release),
             }
             changed.await;
         }
@@ -156,14 +170,14 @@ impl BlockDevice for SwitchedDevice {
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, DeviceError> {
         match &*self.shared.mode.read() {
             Mode::Active(device) => device.try_read(offset, len),
-            Mode::Standby => Ok(TryRead::WouldWait),
+            Mode::Standby(_) => Ok(TryRead::WouldWait),
             Mode::Fenced(why) => Err(fenced(why)),
         }
     }
 
     fn read(&self, offset: u64, len: usize) -> DeviceFuture<Vec<Piece>> {
         match self.pass(move |device| Done::Later(device.read(offset, len))) {
-            Done::Later(future) => future,
+            Done::Later(future) | Done::Applied(future) => future,
             Done::Now(outcome) => Box::pin(std::future::ready(outcome)),
         }
     }
@@ -181,11 +195,14 @@ impl BlockDevice for SwitchedDevice {
     }
 
     fn flush(&self) -> Done<()> {
-        // Nothing was written to what is not there, and what was there was given back whole.
-        if matches!(&*self.shared.mode.read(), Mode::Standby) {
-            return Done::Now(Ok(()));
-        }
-        self.pass(|device| device.flush())
+        let leaving = match &*self.shared.mode.read() {
+            // Nothing was written to what is not there, and what was there was given back whole.
+            Mode::Standby(None) => return Done::Now(Ok(())),
+            Mode::Standby(Some(device)) => Arc::clone(device),
+            Mode::Active(_) | Mode::Fenced(_) => return self.pass(|device| device.flush()),
+        };
+        let device = self.clone();
+        Done::Later(Box::pin(async move { device.flush_leaving(leaving).await }))
     }
 
     fn extents(&self, offset: u64, len: u64, what: ExtentQuery, max: usize) -> Vec<DeviceExtent> {
@@ -208,10 +225,27 @@ impl BlockDevice for SwitchedDevice {
 mod tests {
     use super::*;
 
+    type Flushes = parking_lot::Mutex<Vec<tokio::sync::oneshot::Sender<Result<(), DeviceError>>>>;
+
     /// A disk that answers at once and remembers what was flushed and written.
     #[derive(Default)]
     struct Answering {
         writes: AtomicU64,
+        /// Flushes that the test answers.
+        flushes: Option<Flushes>,
+    }
+
+    impl Answering {
+        /// Waits for a flush, which the test answers.
+        async fn flush_asked(&self) -> tokio::sync::oneshot::Sender<Result<(), DeviceError>> {
+            loop {
+                let asked = self.flushes.as_ref().and_then(|flushes| flushes.lock().pop());
+                match asked {
+                    Some(sender) => return sender,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        }
     }
 
     impl BlockDevice for Answering {
@@ -238,7 +272,14 @@ mod tests {
             Done::Now(Ok(()))
         }
         fn flush(&self) -> Done<()> {
-            Done::Now(Ok(()))
+            match &self.flushes {
+                None => Done::Now(Ok(())),
+                Some(flushes) => {
+                    let (sender, receiver) = tokio::sync::oneshot::channel();
+                    flushes.lock().push(sender);
+                    Done::Later(Box::pin(async move { receiver.await.unwrap() }))
+                }
+            }
         }
         fn extents(&self, _: u64, _: u64, _: ExtentQuery, _: usize) -> Vec<DeviceExtent> {
             Vec::new()
@@ -293,11 +334,49 @@ mod tests {
         assert_eq!(device.flush().outcome().await.unwrap_err().kind, DeviceErrorKind::Fenced);
     }
 
+    /// A hand-over of hours: an owner with much to push, or an origin that is away.
     #[tokio::test(start_paused = true)]
-    async fn test_wait_for_an_overlay_that_does_not_come_ends() {
+    async fn test_wait_for_an_overlay_ends_by_no_clock() {
         let device = SwitchedDevice::standby(4096);
-        let error = write(&device).await.unwrap_err();
-        assert_eq!(error.kind, DeviceErrorKind::Io);
+        let waiting = tokio::spawn(write(&device));
+        tokio::time::sleep(std::time::Duration::from_secs(86_400)).await;
+        assert!(!waiting.is_finished());
         assert_eq!(device.flush().outcome().await, Ok(()));
+        device.activate(Arc::new(Answering::default()));
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+    }
+
+    /// What a guest has written is durable when a flush is answered, wherever a hand-over is.
+    #[tokio::test]
+    async fn test_flush_while_the_overlay_is_given_back_is_one() {
+        let device = SwitchedDevice::standby(4096);
+        let overlay =
+            Arc::new(Answering { flushes: Some(Flushes::default()), ..Answering::default() });
+        device.activate(overlay.clone());
+        device.stand_by();
+        let flush = |device: &SwitchedDevice| tokio::spawn(device.flush().outcome());
+        let broken = || DeviceError::new(DeviceErrorKind::Io, "closed");
+        let flushing = flush(&device);
+        let asked = overlay.flush_asked().await;
+        assert!(!flushing.is_finished(), "the disk has not synced yet");
+        asked.send(Ok(())).unwrap();
+        assert_eq!(flushing.await.unwrap(), Ok(()));
+        // The release ends before the flush is answered: everything was given back.
+        let flushing = flush(&device);
+        let asked = overlay.flush_asked().await;
+        device.given_back();
+        asked.send(Err(broken())).unwrap();
+        assert_eq!(flushing.await.unwrap(), Ok(()));
+        assert_eq!(device.flush().outcome().await, Ok(()), "nothing is there");
+        // The release fails: the overlay that goes on answers.
+        device.activate(overlay.clone());
+        device.stand_by();
+        let flushing = flush(&device);
+        overlay.flush_asked().await.send(Err(broken())).unwrap();
+        tokio::task::yield_now().await;
+        assert!(!flushing.is_finished());
+        device.activate(overlay.clone());
+        overlay.flush_asked().await.send(Err(broken())).unwrap();
+        assert_eq!(flushing.await.unwrap(), Err(broken()));
     }
 }

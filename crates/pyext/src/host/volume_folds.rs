@@ -85,7 +85,8 @@ impl Host {
             reserve_bytes,
             segment_bytes: settings.volumes_segment_bytes,
             push_rate: given(settings.volumes_push_bytes_per_s),
-            origin_deadline: Duration::from_millis(settings.volumes_origin_deadline_ms),
+            io_timeout: (settings.volumes_io_timeout_ms > 0)
+                .then(|| Duration::from_millis(settings.volumes_io_timeout_ms)),
             chunk_size: self.parts.chunk_size,
         }
     }

@@ -35,7 +35,7 @@ struct Observed {
 type Value<T> = fn(&Observed) -> T;
 type CommandCounter = (&'static str, &'static str, fn(&CommandStats) -> u64);
 
-const GAUGES: [(&str, &str, Value<f64>); 8] = [
+const GAUGES: [(&str, &str, Value<f64>); 13] = [
     ("acstor_volume_size_bytes", "Size of the volume", |seen| seen.overlay.size_bytes as f64),
     ("acstor_volume_epoch", "Epoch of this host as the owner", |seen| {
         f64::from(seen.overlay.epoch)
@@ -45,6 +45,21 @@ const GAUGES: [(&str, &str, Value<f64>); 8] = [
     }),
     ("acstor_volume_recovery_point_age_seconds", "Age of the oldest of them", |seen| {
         seen.overlay.recovery_point_age.map_or(0.0, |age| age.as_secs_f64())
+    }),
+    ("acstor_volume_recovery_point_late_seconds", "Age of these above their period", |seen| {
+        seen.overlay.recovery_point_late.as_secs_f64()
+    }),
+    ("acstor_volume_held_back_seconds_per_mib", "Delay of writes for its sake", |seen| {
+        seen.overlay.held_back_per_mib.as_secs_f64()
+    }),
+    ("acstor_volume_waiting_requests", "Requests that wait for the origin", |seen| {
+        seen.overlay.waiting_requests as f64
+    }),
+    ("acstor_volume_waiting_seconds", "How long the oldest of them has waited", |seen| {
+        seen.overlay.waiting_age.map_or(0.0, |age| age.as_secs_f64())
+    }),
+    ("acstor_volume_damaged_bytes", "Bytes of the local log that are damaged", |seen| {
+        seen.overlay.damaged_bytes as f64
     }),
     ("acstor_volume_log_bytes", "Bytes that the local log takes", |seen| {
         seen.overlay.log_bytes as f64

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use acstor_nbd::{Export, NbdServer, RateLimits, ServerConfig};
 use acstor_overlay::{
-    Durability, Folded, LogRange, Opening, OriginSink, PushPoint, Volume, VolumeState,
+    Durability, Folded, LogRange, Opening, OriginSink, PushPoint, Volume, VolumeState, adopt_log,
 };
 use acstor_types::{DiskId, Manifest};
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub(crate) struct VolumeSpec {
     iops: u64,
     bytes_per_s: u64,
     reserve_bytes: u64,
+    /// Epoch in which this host closed the log that is there.
+    adopts: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -164,6 +166,9 @@ impl Host {
         sink: Arc<dyn OriginSink>,
     ) -> Result<OwnedVolume, HostError> {
         let (logs, durability) = (log_ranges(&spec.logs)?, durability(&spec.durability)?);
+        if let Some(closed) = spec.adopts {
+            adopt_log(&spec.directory, volume, closed, spec.epoch)?;
+        }
         let base = spec.manifest_path.as_deref().map(|path| self.attach_base(path)).transpose()?;
         let (manifest, view) = base.map(|base| (base.manifest, base.view)).unzip();
         let opening = Opening {
@@ -238,10 +243,13 @@ impl Host {
     pub(crate) fn volume_release(&self, volume: DiskId) -> Result<PushPoint, HostError> {
         let open = self.volume(volume)?;
         let owned = open.owned().ok_or(HostError::VolumeNotOwned(volume))?;
+        // Requests go on while most of it is pushed.
+        let release = owned.overlay.prepare_release()?;
         open.device.stand_by();
-        match owned.overlay.release() {
+        match release.finish() {
             Ok(point) => {
                 *open.owned.lock() = None;
+                open.device.given_back();
                 self.give_back(owned.base.lock().take());
                 Ok(point)
             }
@@ -250,6 +258,15 @@ impl Host {
                 Err(error.into())
             }
         }
+    }
+
+    /// Pushes, while requests go on, until a release would hold them up for a moment only; returns
+    /// whether the volume should be folded first, for the next owner's sake.
+    ///
+    /// # Errors
+    /// [`HostError::Overlay`], [`HostError::VolumeNotOwned`].
+    pub(crate) fn volume_push_ahead(&self, volume: DiskId) -> Result<bool, HostError> {
+        Ok(self.owned_volume(volume)?.overlay.push_ahead()?)
     }
 
     /// Forgets a volume; its local log stays.
@@ -327,10 +344,15 @@ impl Host {
             "pushed_sequence": status.pushed_sequence,
             "dirty_bytes": status.dirty_bytes,
             "recovery_point_age_s": status.recovery_point_age.map_or(0.0, |age| age.as_secs_f64()),
+            "recovery_point_late_s": status.recovery_point_late.as_secs_f64(),
+            "held_back_s_per_mib": status.held_back_per_mib.as_secs_f64(),
+            "waiting_requests": status.waiting_requests,
+            "waiting_s": status.waiting_age.map_or(0.0, |age| age.as_secs_f64()),
             "log_bytes": status.log_bytes,
             "origin_log_bytes": status.origin_log_bytes,
             "origin_log_objects": status.origin_log_objects,
             "durability": *owned.durability.lock(),
+            "manifest": owned.base.lock().as_ref().map(|base| base.digest().to_string()),
             "error": status.error,
             "is_fold_due": owned.overlay.fold_due(bytes, objects),
         })
@@ -409,15 +431,20 @@ impl Host {
         Ok(())
     }
 
-    /// Puts the manifest of the last fold, kept in the file at `path`, below the log.
+    /// Puts the manifest in the file at `path`, which the volume's record names, below the log:
+    /// that of the last fold, or of one whose maker did not come to do this.
     ///
     /// # Errors
-    /// [`HostError`] when there was no fold or the manifest is not its.
+    /// [`HostError`] when it cannot be attached; nothing is changed then.
     pub(crate) fn volume_set_base(&self, volume: DiskId, path: &Path) -> Result<(), HostError> {
         let owned = self.owned_volume(volume)?;
-        let folded = owned.folded.lock().take().ok_or(HostError::NotFolded(volume))?;
         let base = self.attach_base(path)?;
-        owned.overlay.set_base(base.view, &folded);
+        let digest = base.manifest.digest();
+        let folded = owned.folded.lock().take_if(|folded| folded.digest == digest);
+        match folded {
+            Some(folded) => owned.overlay.set_base(base.view, &folded),
+            None => owned.overlay.replace_base(base.view, base.manifest.clone()),
+        }
         self.give_back(owned.base.lock().replace(base.manifest));
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_runclock::RunInstant;
 use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
@@ -159,7 +160,7 @@ impl Run {
                 true => self.path.pin_preloaded(&self.job.disk, &want.digest)?,
                 false => None,
             };
-            let deadline = Instant::now() + sources.config.read_deadline;
+            let deadline = sources.clock.now() + sources.config.read_deadline;
             let flight = sources.obtain(&self.disk, want, Side::Preload, deadline);
             flights.push((*index, flight, deadline, pin));
         }
@@ -214,7 +215,7 @@ impl Chunk {
     async fn bring(
         mut self,
         mut flight: Arc<Flight>,
-        mut deadline: Instant,
+        mut deadline: RunInstant,
     ) -> Result<(), PreloadFailure> {
         loop {
             let digest = flight.digest;
@@ -225,7 +226,7 @@ impl Chunk {
             self.sources.metrics.preload.chunk(PreloadChunk::Retried);
             // Where it is now: it may have moved in the origin.
             let Some(want) = self.disk.want(u64::from(self.index)) else { return Ok(()) };
-            deadline = Instant::now() + self.sources.config.read_deadline;
+            deadline = self.sources.clock.now() + self.sources.config.read_deadline;
             flight = self.sources.obtain(&self.disk, &want, Side::Preload, deadline);
         }
     }
@@ -240,14 +241,14 @@ impl Chunk {
             return Err(PreloadFailure::Stopped);
         }
         let health = &self.sources.origin.queue().health;
-        if failure.may_pass() && !health.is_up() {
+        if failure.is_absence() && !health.is_up() {
             let since = *self.away_since.get_or_insert_with(Instant::now);
             if since.elapsed() > limits::PRELOAD_ORIGIN_WAIT_MAX {
                 return Err(PreloadFailure::OriginAway);
             }
             let _waiting = self.job.wait_for_origin();
             let probe = jitter::backoff(0, limits::ORIGIN_PROBE_MAX, limits::ORIGIN_PROBE_MAX);
-            let _ = timeout(probe, health.recovered()).await;
+            let _ = timeout(probe, health.recovered_since(health.recoveries())).await;
             return Ok(());
         }
         self.away_since = None;

@@ -64,7 +64,7 @@ impl Image {
             if index == shape.chunks - 1 {
                 bytes[CHUNK - shape.cut..].fill(0);
             }
-            let pack = PackId(Digest::of(&[shape.number, (stored / shape.chunks_per_pack) as u8]));
+            let pack = Image::pack(shape.number, (stored / shape.chunks_per_pack) as u8);
             let position = stored % shape.chunks_per_pack;
             let offset = PACK_DATA_OFFSET as usize + position * CHUNK;
             origin.put(pack, offset, &bytes);
@@ -77,14 +77,29 @@ impl Image {
         Image { manifest: builder.finish().unwrap(), content }
     }
 
+    /// The pack that a plain image of this number has its `position`-th chunks in.
+    pub(super) fn pack(number: u8, position: u8) -> PackId {
+        PackId(Digest::of(&[number, position]))
+    }
+
+    /// The same disk with what was in one pack in another.
+    pub(super) fn moved(&self, from: PackId, to: PackId) -> Image {
+        self.rebuilt(self.id(), |pack| if pack == from { to } else { pack })
+    }
+
     /// Another disk with the same chunks.
     pub(super) fn twin(&self, number: u8) -> Image {
-        let (manifest, id) = (&self.manifest, DiskId::from_bytes([number; 16]));
+        self.rebuilt(DiskId::from_bytes([number; 16]), |pack| pack)
+    }
+
+    fn rebuilt(&self, id: DiskId, place: impl Fn(PackId) -> PackId) -> Image {
+        let manifest = &self.manifest;
         let mut builder = ManifestBuilder::new(id, manifest.chunk_size(), manifest.size_bytes());
         for index in 0..manifest.chunk_count() {
             match manifest.entry(index).unwrap() {
                 acstor_types::Entry::Zero => builder.push_zero(),
                 acstor_types::Entry::Chunk { digest, location } => {
+                    let location = ChunkLocation { pack: place(location.pack), ..location };
                     builder.push_chunk(&digest, location);
                 }
             }

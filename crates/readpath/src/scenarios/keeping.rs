@@ -86,13 +86,17 @@ async fn test_store_that_cannot_be_written_costs_nothing_but_the_keeping() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn test_store_that_cannot_be_read_is_a_miss_and_is_counted() {
-    let (world, image, chunk) = world(Keep::Always);
-    world.host("b").read_chunk(&image, chunk).await.unwrap();
+async fn test_panic_of_the_store_ends_no_thread_that_keeps_chunks() {
+    let (world, image, _) = world(Keep::Always);
+    let host = world.host("a");
+    host.store.panics_writes.store(true, Ordering::Relaxed);
+    host.read(&image, 0, 16 * CHUNK).await.unwrap();
     world.flush();
-    world.host("b").store.fails_reads.store(true, Ordering::Relaxed);
-    world.host("b").read_chunk(&image, chunk).await.unwrap();
-    assert!(world.host("b").metric("acstor_store_read_errors_total") > 0);
+    assert!(host.metric("acstor_inserts_total{outcome=\"failed\"}") > 0);
+    host.store.panics_writes.store(false, Ordering::Relaxed);
+    host.read(&image, 16 * CHUNK as u64, 16 * CHUNK).await.unwrap();
+    world.flush();
+    assert!(host.metric("acstor_inserts_total{outcome=\"new\"}") > 0);
 }
 
 #[tokio::test(start_paused = true)]

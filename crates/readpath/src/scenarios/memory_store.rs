@@ -1,15 +1,16 @@
 //! A chunk store in memory, with faults.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use acstor_store::Cursor;
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::image::CHUNK;
-use crate::{InsertOutcome, LocalChunk, LocalError, LocalStore, LocalUsage};
+use crate::{InsertOutcome, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage};
 
 #[derive(Default)]
 pub(super) struct MemoryStore {
@@ -18,7 +19,17 @@ pub(super) struct MemoryStore {
     pub(super) chunks_max: AtomicUsize,
     pub(super) pins_max: AtomicUsize,
     pub(super) fails_reads: AtomicBool,
+    /// Nothing is in memory: each chunk must be read.
+    pub(super) is_cold: AtomicBool,
+    /// What is cold is read by so many bytes, not by chunks; 0: by chunks.
+    pub(super) page_bytes: AtomicUsize,
+    /// Reads that were begun.
+    pub(super) reads: AtomicUsize,
+    /// Reads wait until this is false.
+    is_hung: Mutex<bool>,
+    hung_changed: Condvar,
     pub(super) fails_writes: AtomicBool,
+    pub(super) panics_writes: AtomicBool,
 }
 
 #[derive(Default)]
@@ -34,10 +45,23 @@ impl MemoryStore {
         self.state.lock().chunks.keys().copied().collect()
     }
 
+    fn part(&self, start: usize, len: usize) -> Range<usize> {
+        match self.page_bytes.load(Ordering::Relaxed) {
+            0 => 0..CHUNK,
+            page => start - start % page..(start + len).next_multiple_of(page),
+        }
+    }
+
     pub(super) fn clear(&self) {
         let mut state = self.state.lock();
         state.chunks.clear();
         state.order.clear();
+    }
+
+    /// Makes reads hang, or lets those that do go on.
+    pub(super) fn set_hung(&self, is_hung: bool) {
+        *self.is_hung.lock() = is_hung;
+        self.hung_changed.notify_all();
     }
 
     pub(super) fn pinned(&self) -> usize {
@@ -54,18 +78,34 @@ impl LocalStore for MemoryStore {
         ChunkSize::new(CHUNK as u32).unwrap()
     }
 
-    fn get(&self, digest: &Digest) -> Result<Option<LocalChunk>, LocalError> {
-        if self.fails_reads.load(Ordering::Relaxed) {
-            return Err(failure(ErrorKind::Unavailable));
-        }
+    fn look(&self, digest: &Digest, start: usize, len: usize) -> LocalLook {
         let mut state = self.state.lock();
         // What is used stays after all.
         state.demoted.remove(digest);
-        Ok(state.chunks.get(digest).cloned().map(LocalChunk::Bytes))
+        let is_on_disk =
+            self.is_cold.load(Ordering::Relaxed) || self.fails_reads.load(Ordering::Relaxed);
+        match state.chunks.get(digest) {
+            Some(_) if is_on_disk => LocalLook::Disk(self.part(start, len)),
+            Some(bytes) => LocalLook::Memory(LocalChunk::Bytes(bytes.clone())),
+            None => LocalLook::Absent,
+        }
+    }
+
+    fn read(&self, digest: &Digest, part: &Range<usize>) -> Result<Option<Bytes>, LocalError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let mut is_hung = self.is_hung.lock();
+        while *is_hung {
+            self.hung_changed.wait(&mut is_hung);
+        }
+        drop(is_hung);
+        if self.fails_reads.load(Ordering::Relaxed) {
+            return Err(failure(ErrorKind::Unavailable));
+        }
+        Ok(self.state.lock().chunks.get(digest).map(|chunk| chunk.slice(part.clone())))
     }
 
     fn contains(&self, digest: &Digest) -> bool {
-        !self.fails_reads.load(Ordering::Relaxed) && self.state.lock().chunks.contains_key(digest)
+        self.state.lock().chunks.contains_key(digest)
     }
 
     fn likely_contains(&self, digest: &Digest) -> bool {
@@ -100,6 +140,7 @@ impl LocalStore for MemoryStore {
     }
 
     fn insert_many(&self, chunks: &[(Digest, Bytes)]) -> Result<Vec<InsertOutcome>, LocalError> {
+        assert!(!self.panics_writes.load(Ordering::Relaxed), "asked to panic");
         if self.fails_writes.load(Ordering::Relaxed) {
             return Err(failure(ErrorKind::Exhausted));
         }

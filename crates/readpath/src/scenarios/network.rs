@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{ChunkRequest, ChunkServer, PeerError, PeerStatus};
+use acstor_runclock::RunClock;
 use acstor_types::Digest;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -85,6 +86,11 @@ impl Network {
         self.hosts.lock().insert(Network::address(host), path);
     }
 
+    fn clock(&self, host: &str) -> RunClock {
+        let hosts = self.hosts.lock();
+        hosts.get(&Network::address(host)).map_or_else(RunClock::unmeasured, ReadPath::clock)
+    }
+
     pub(super) fn set(&self, host: &str, mood: PeerMood) {
         self.moods.lock().insert(Network::address(host), mood);
     }
@@ -158,11 +164,11 @@ impl PeerSource for NetworkPort {
         let to = self.host.clone();
         network.asked.lock().push(Asked { at, to: address.clone(), request });
         Box::pin(async move {
+            // By the clock of the host that asks, as a client does.
+            let clock = network.clock(&to);
             let late = PeerError::Deadline { address: address.clone() };
-            match timeout_at(deadline, answer(&network, &to, address, request, deadline)).await {
-                Ok(result) => result,
-                Err(_) => Err(late),
-            }
+            let asked = answer(&network, &to, address, request, deadline);
+            clock.timeout_at(clock.from_wall(deadline), asked).await.unwrap_or(Err(late))
         })
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::image::{CHUNK, Image, Shape};
 use super::network::PeerMood;
-use super::test_origin::OriginMood;
 use super::world::{TestHost, World, config};
 use crate::ReadPathConfig;
 use crate::flight::Side;
@@ -76,19 +75,24 @@ async fn test_stream_that_ends_wastes_at_most_a_quarter() {
 
 #[tokio::test(start_paused = true)]
 async fn test_prefetch_never_takes_the_last_thread_from_demand() {
-    let (world, image) = world(&["a"]);
-    for number in 0..12 {
+    // Each chunk is a call, so that the prefetch has more of them than there are threads.
+    let origin_run_max_bytes = CHUNK;
+    let config = ReadPathConfig { prefetch_max_bytes: 1 << 20, origin_run_max_bytes, ..config() };
+    let world = World::new(&["a"], &config);
+    let image = world.image(Shape { chunks_per_pack: 128, ..Shape::plain(1, 2000) });
+    // Where the stream goes nothing returns.
+    world.origin.hang_packs((4..8).map(|position| Image::pack(1, position)));
+    for number in 0..16 {
         read(world.host("a"), &image, (number * READ) as u64, READ).await;
     }
-    // The prefetch hangs; demand of another part of the disk still finds a free thread.
-    world.origin.set(OriginMood::Hangs);
-    let stream = tokio::spawn(world.host("a").view(&image).read((12 * READ) as u64, READ));
-    tokio::time::sleep(50 * MILLI).await;
-    world.origin.set(OriginMood::Well);
-    stream.await.unwrap().unwrap();
+    let queue = world.host("a").path.sources.origin.queue();
+    assert_eq!(world.origin.stuck(), 2, "the prefetch has its share of the four threads");
+    assert!(queue.depth() > 4, "and would take all: {}", queue.depth());
     let start = tokio::time::Instant::now();
-    read(world.host("a"), &image, 1990 * CHUNK as u64, CHUNK).await;
-    assert!(start.elapsed() <= 20 * MILLI, "{:?}", start.elapsed());
+    world.host("a").read_chunk(&image, 1990).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO, "demand of another part finds a free thread");
+    assert_eq!(world.origin.stuck(), 2, "which was none of those");
+    world.origin.release_packs();
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +103,7 @@ async fn test_demand_that_meets_a_stalled_prefetch_is_hedged() {
     world.network.set("b", PeerMood::Stalled);
     let disk = host.path.disk(&image.id()).unwrap();
     let want = disk.want(chunk).unwrap();
-    let later = tokio::time::Instant::now() + Duration::from_secs(10);
+    let later = host.path.clock().now() + Duration::from_secs(10);
     let flight = host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
     let start = tokio::time::Instant::now();
     host.read_chunk(&image, chunk).await.unwrap();
@@ -117,7 +121,7 @@ async fn test_demand_promotes_the_prefetch_that_it_meets() {
         let image = world.image(Shape::plain(1, 64));
         let host = world.host("a");
         let disk = host.path.disk(&image.id()).unwrap();
-        let later = tokio::time::Instant::now() + Duration::from_secs(10);
+        let later = host.path.clock().now() + Duration::from_secs(10);
         let want = disk.want(3).unwrap();
         host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
         if !head_start.is_zero() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use acstor_types::{Digest, PackId};
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::network::NetworkPort;
 use crate::metrics::Metrics;
-use crate::origin_pool::{OrphanSink, finish_run, read_run};
+use crate::origin_pool::{OrphanSink, finish_run, read_run, workers};
 use crate::origin_queue::OriginQueue;
 use crate::{OriginError, OriginRange, OriginSource};
 
@@ -45,6 +46,10 @@ pub(super) struct TestOrigin {
     packs: Mutex<HashMap<PackId, BTreeMap<usize, Vec<u8>>>>,
     state: Mutex<State>,
     mood: watch::Sender<OriginMood>,
+    /// Packs of which no call returns.
+    hung: watch::Sender<HashSet<PackId>>,
+    /// Calls that wait for such a pack.
+    stuck: AtomicUsize,
     started: Instant,
 }
 
@@ -63,6 +68,8 @@ impl TestOrigin {
             packs: Mutex::default(),
             state: Mutex::default(),
             mood: watch::Sender::new(OriginMood::Well),
+            hung: watch::Sender::default(),
+            stuck: AtomicUsize::new(0),
             started: Instant::now(),
         })
     }
@@ -73,6 +80,28 @@ impl TestOrigin {
 
     pub(super) fn set(&self, mood: OriginMood) {
         self.mood.send_replace(mood);
+    }
+
+    /// From now on no call for these packs returns.
+    pub(super) fn hang_packs(&self, packs: impl IntoIterator<Item = PackId>) {
+        self.hung.send_modify(|hung| hung.extend(packs));
+    }
+
+    /// Lets the calls for all packs return.
+    pub(super) fn release_packs(&self) {
+        self.hung.send_modify(HashSet::clear);
+    }
+
+    /// Calls that do not return for their pack's sake.
+    pub(super) fn stuck(&self) -> usize {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Puts the chunks of a pack into another as well.
+    pub(super) fn copy_pack(&self, from: PackId, to: PackId) {
+        let mut packs = self.packs.lock();
+        let chunks = packs[&from].clone();
+        packs.insert(to, chunks);
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
@@ -114,37 +143,20 @@ impl TestOrigin {
     /// Runs the workers of one host as tasks, so that they live in paused time.
     pub(super) fn start_workers(
         self: &Arc<Self>,
-        count: usize,
+        threads: usize,
         queue: &Arc<OriginQueue>,
         metrics: &Arc<Metrics>,
         orphans: &OrphanSink,
         port: NetworkPort,
     ) {
         let port = Arc::new(port);
-        for _ in 0..count {
+        for _ in 0..workers(threads) {
             let port = port.clone();
             let (origin, queue) = (self.clone(), queue.clone());
             let (metrics, orphans) = (metrics.clone(), orphans.clone());
             tokio::spawn(async move {
-                let mut idle = 0;
                 loop {
-                    let Some(run) = queue.take_run() else {
-                        // Looks less often when nothing comes: paused time is not free.
-                        idle += 1;
-                        let pause = match idle {
-                            0..50 => 1,
-                            50..1000 => 5,
-                            _ => 50,
-                        };
-                        let has_link = origin.state.lock().link.is_some();
-                        tokio::select! {
-                            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
-                            // Where times matter it looks at once.
-                            () = queue.submitted.notified(), if has_link => {}
-                        }
-                        continue;
-                    };
-                    idle = 0;
+                    let run = queue.next_run().await;
                     let started = Instant::now();
                     let len = run.parts.iter().map(|part| part.len).sum();
                     let through = {
@@ -156,6 +168,10 @@ impl TestOrigin {
                     tokio::time::sleep_until(through).await;
                     let mut mood = origin.mood.subscribe();
                     let _ = mood.wait_for(|mood| *mood != OriginMood::Hangs).await;
+                    origin.stuck.fetch_add(1, Ordering::Relaxed);
+                    let mut hung = origin.hung.subscribe();
+                    let _ = hung.wait_for(|hung| !hung.contains(&run.pack)).await;
+                    origin.stuck.fetch_sub(1, Ordering::Relaxed);
                     let result = read_run(&*origin, &run);
                     finish_run(&queue, &metrics, &orphans, &run, result, started);
                 }

@@ -149,6 +149,7 @@ async fn test_attach_other_chunk_size_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn test_ledger_records_reads_and_what_each_chunk_waited_for() {
     let (world, image) = one_host(MIXED);
+    world.origin.set_delay(std::time::Duration::from_millis(1));
     let host = world.host("a");
     assert_eq!(host.path.ledger_get(&image.id()).unwrap(), "");
     host.path.ledger_start(&image.id(), 100).unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_ring::{Host, Ring, RingBuilder, RingHandle};
+use acstor_runclock::RunClock;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 
@@ -123,6 +124,7 @@ impl TestHost {
             peers: Arc::new(NetworkPort { host: name.to_owned(), network: network.clone() }),
             origin: origin.clone(),
             rings: rings.clone(),
+            clock: RunClock::start(&Handle::current()),
         };
         let config = ReadPathConfig { host: name.to_owned(), ..config.clone() };
         let threads = config.origin_threads;

@@ -134,6 +134,42 @@ def test_group_snapshot_that_takes_too_long_is_refused(party: Party) -> None:
     assert not any(opened.is_frozen for opened in party.hosts.open_volumes.values())
 
 
+def test_group_snapshots_that_share_a_volume_hold_it_each_for_itself(party: Party) -> None:
+    """The second group begins while the first holds the volume, and is noted after it."""
+    volumes = _used(party)
+    shared = volumes[0].id
+    first, second = [shared], [shared, volumes[1].id]
+    held: list[bool] = []
+
+    def overlap(method: str, volume: str) -> None:
+        if method != "volume_push" or not party.hosts.open_volumes[shared].is_frozen:
+            return
+        party.hosts.on_call = lambda method, volume: None
+        consistency.consistent_states(party.back_end, second, 20.0, 150.0)
+        held.append(party.hosts.open_volumes[shared].is_frozen)
+
+    party.hosts.on_call = overlap
+    consistency.consistent_states(party.back_end, first, 20.0, 150.0)
+    assert held == [True], "the thaw of the second is not that of the first"
+    assert not any(opened.is_frozen for opened in party.hosts.open_volumes.values())
+
+
+def test_group_snapshot_whose_freeze_ended_early_is_refused(party: Party) -> None:
+    """The data plane of one host is restarted while the volumes of the group are held."""
+    volumes = _used(party)
+
+    def restart(method: str, volume: str) -> None:
+        opened = party.hosts.open_volumes[volumes[1].id]
+        if method == "volume_push" and opened.is_frozen:
+            opened.holders.clear()
+
+    party.hosts.on_call = restart
+    snapshots = [party.snapshot(volume) for volume in volumes]
+    with pytest.raises(cinder_exception.VolumeBackendAPIException, match="were not held"):
+        party.driver.create_group_snapshot(party.context, group_snapshot(), snapshots)
+    assert list(party.volumes.list_snapshots()) == []
+
+
 def test_group_snapshot_during_which_a_volume_is_opened_is_refused(party: Party) -> None:
     volumes = _used(party)
     party.attach(volumes[2], H1)

@@ -94,6 +94,7 @@ def test_capabilities_describe_the_extra_specs(party: Party) -> None:
         "acstor:period",
         "acstor:flush",
         "acstor:regions",
+        "acstor:io_timeout",
         "acstor:iops",
         "acstor:bytes_per_s",
     }

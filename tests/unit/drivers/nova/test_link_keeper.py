@@ -1,5 +1,6 @@
 """Looks at all links: what becomes of each image's link, and why."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -9,6 +10,7 @@ import pytest
 
 from acstor.drivers.nova.image_links import link_keeper, overlay_scan
 from acstor.drivers.nova.image_links.base_names import base_name
+from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
 from acstor.drivers.nova.image_links.link_keeper import IN_USE, LinkKeeper, LinkReport, Wish
 from acstor.drivers.nova.image_links.link_states import LinkState
@@ -41,6 +43,9 @@ class Looker:
         *,
         attached: set[str] | None = None,
         refusal: str | None = None,
+        closed: set[str] | None = None,
+        newest_round: int = 0,
+        epoch: str = "",
     ) -> dict[str, LinkState]:
         ready = (registered or set()) if ready is None else ready
         wish = Wish(
@@ -48,6 +53,9 @@ class Looker:
             frozenset(ready if attached is None else attached),
             frozenset(ready),
             refusal,
+            frozenset(closed or ()),
+            newest_round,
+            epoch,
         )
         planter = make_planter(self.nova, self.mount)
         self.report = self.keeper.look(self.nova.settings, planter, wish)
@@ -243,3 +251,106 @@ def test_hundred_images_are_looked_at_quickly(looker: Looker) -> None:
     report = looker.keeper.look(looker.nova.settings, planter, Wish(ids, ids, ids))
     assert files.done == [], "a look that finds all in order changes nothing"
     assert set(report.known.links.values()) == {KnownLink(LinkState.PLANTED)}
+
+
+def test_new_round_is_done_by_a_fresh_look_at_the_overlays(looker: Looker) -> None:
+    looker.look({IMAGE})
+    looker.nova.add_overlay(IMAGE, "instance-1")
+    looker.look({IMAGE})
+    assert looker.report.users == {}, "looked at a moment ago"
+    looker.look({IMAGE}, newest_round=4)
+    assert looker.report.users == {IMAGE: ("instance-1",)}
+    assert looker.report.round == 4
+    looker.look(None)
+    assert looker.report.round == 4, "the origin is away"
+
+
+def test_closed_image_loses_its_link_where_nothing_uses_it(looker: Looker) -> None:
+    looker.look({IMAGE, OTHER})
+    looker.nova.add_overlay(OTHER, "instance-1")
+    both = {IMAGE, OTHER}
+    states = looker.look(set(), both, closed=both, newest_round=2)
+    assert states == {OTHER: LinkState.KEPT}
+    assert not looker.nova.link(IMAGE).is_symlink()
+    assert looker.nova.link(OTHER).is_symlink()
+    assert (looker.report.round, set(looker.report.users)) == (2, {OTHER})
+    looker.look(both, newest_round=3)
+    assert looker.nova.link(IMAGE).is_symlink(), "opened again"
+
+
+def test_closing_counts_as_a_use_while_nova_holds_the_lock(looker: Looker) -> None:
+    looker.look({IMAGE})
+    with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
+        looker.look(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
+        assert looker.nova.link(IMAGE).is_symlink()
+        assert looker.report.round == 2
+        assert looker.report.users == {IMAGE: ()}
+        looker.nova.add_overlay(IMAGE, "instance-1")  # what Nova held it for
+    looker.look(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
+    assert looker.report.users == {IMAGE: ("instance-1",)}, "seen before it is answered"
+    assert looker.report.round == 2
+
+
+def test_round_is_not_done_by_a_look_that_missed_something(
+    looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looker.look({IMAGE})
+    blind = OverlayScan(frozenset(), problem="not readable")
+    monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
+    looker.look({IMAGE}, newest_round=2)
+    assert looker.report.round == 0
+
+
+def test_closed_image_loses_its_link_to_any_mount_point(looker: Looker) -> None:
+    """[dataplane] mount_point was changed, or a host that shares instances_path planted it."""
+    looker.look({IMAGE})
+    looker.mount = looker.mount.with_name("elsewhere")
+    looker.look(set(), closed={IMAGE}, newest_round=2)
+    assert not os.path.lexists(looker.nova.link(IMAGE))
+    assert (looker.report.round, dict(looker.report.users)) == (2, {})
+
+
+def test_link_to_another_mount_point_stays_while_it_is_in_use(looker: Looker) -> None:
+    looker.look({IMAGE})
+    looker.mount = looker.mount.with_name("elsewhere")
+    looker.nova.add_overlay(IMAGE, "instance-1")
+    looker.look(set(), closed={IMAGE}, newest_round=2)
+    assert looker.nova.link(IMAGE).is_symlink()
+    assert (looker.report.round, dict(looker.report.users)) == (2, {IMAGE: ("instance-1",)})
+
+
+def test_link_that_cannot_be_removed_keeps_its_image_and_no_other(
+    looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looker.look({IMAGE, OTHER})
+    unlink = FileOperations.unlink
+
+    def refuse(files: FileOperations, path: str) -> None:
+        if path == str(looker.nova.link(IMAGE)):
+            raise PermissionError(errno.EPERM, "immutable", path)
+        unlink(files, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileOperations, "unlink", refuse)
+        for newest_round in (2, 3):
+            looker.look(set(), closed={IMAGE, OTHER}, newest_round=newest_round)
+            assert (looker.report.round, set(looker.report.users)) == (newest_round, {IMAGE})
+    assert not os.path.lexists(looker.nova.link(OTHER))
+    looker.look(set(), closed={IMAGE}, newest_round=4)
+    assert (looker.report.round, dict(looker.report.users)) == (4, {})
+
+
+def test_round_that_a_backup_undid_is_forgotten(
+    looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looker.look({IMAGE}, newest_round=50, epoch="former")
+    assert (looker.report.round, looker.report.epoch) == (50, "former")
+    blind = OverlayScan(frozenset(), problem="not readable")
+    monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
+    looker.look({IMAGE}, newest_round=40, epoch="former")
+    assert looker.report.round == 40
+    looker.look({IMAGE}, newest_round=41, epoch="restored")
+    assert (looker.report.round, looker.report.epoch) == (0, "restored")
+    monkeypatch.undo()
+    looker.look({IMAGE}, newest_round=41, epoch="restored")
+    assert (looker.report.round, looker.report.epoch) == (41, "restored")

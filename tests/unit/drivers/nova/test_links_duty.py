@@ -12,19 +12,19 @@ import pytest
 from oslo_config import cfg
 from oslo_log import log
 
-from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.agent.duty import ImageUser, Sight
 from acstor.agent.membership import View
+from acstor.agent.usage_publication import LocalUse
 from acstor.conf import loading
 from acstor.drivers.nova.image_links import known_links, links_duty, overlay_scan
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.drivers.nova.image_links.links_duty import OVERDUE_SECONDS, ImageLinksDuty
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
-from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
+from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository.usage import Usage, forget_usage, read_usage
+from acstor.repository.usage import base_name
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.nova_host import NovaHost
 from tests.unit.agent.conftest import Clock
@@ -149,36 +149,34 @@ def test_images_needed_are_not_known_while_overlays_cannot_be_read(
     assert deployed.duty.images_needed() is None
 
 
-def test_usage_is_written_when_it_changes(deployed: Deployed, nova: NovaHost) -> None:
+def test_use_names_the_instances(deployed: Deployed, nova: NovaHost) -> None:
+    assert deployed.duty.local_use() is None
     deployed.look({IMAGE})
-    assert read_usage(deployed.origin, "h1") == Usage()
-    nova.add_overlay(IMAGE)
+    assert deployed.duty.local_use() == LocalUse()
+    nova.add_overlay(IMAGE, "instance-1")
+    nova.add_overlay(IMAGE, "instance-2_resize")
     deployed.clock.now += 3600
     deployed.look({IMAGE})
-    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
-    calls = deployed.origin.calls[Operation.GET_REF]
+    assert deployed.duty.local_use() == LocalUse({IMAGE: ("instance-1", "instance-2_resize")})
+
+
+def test_base_of_an_image_that_nobody_knows_is_named(deployed: Deployed, nova: NovaHost) -> None:
+    nova.add_overlay(OTHER)
     deployed.look({IMAGE})
-    assert deployed.origin.calls[Operation.GET_REF] == calls
+    assert deployed.duty.local_use() == LocalUse(bases=frozenset({base_name(OTHER)}))
 
 
-def test_usage_that_somebody_removed_is_written_again(deployed: Deployed, nova: NovaHost) -> None:
-    nova.add_overlay(IMAGE)
-    deployed.look({IMAGE})
-    forget_usage(deployed.origin, "h1")
-    deployed.clock.now += 3600
-    deployed.look({IMAGE})
-    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
-
-
-def test_usage_never_shrinks_by_what_could_not_be_read(
-    deployed: Deployed, nova: NovaHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nova.add_overlay(IMAGE)
+def test_use_never_shrinks_by_what_could_not_be_read(deployed: Deployed, nova: NovaHost) -> None:
+    nova.add_overlay(IMAGE, "instance-1")
+    nova.add_overlay(OTHER, "instance-2")
     deployed.look({IMAGE})
     nova.instances.rename(nova.path / "away")
     deployed.clock.now += 3600
     deployed.look({IMAGE})
-    assert read_usage(deployed.origin, "h1") == Usage(frozenset({IMAGE}))
+    use = deployed.duty.local_use()
+    assert use is not None
+    assert set(use.images) == {IMAGE}
+    assert use.bases == {base_name(OTHER)}
 
 
 def test_data_plane_that_is_away_gets_no_new_links(deployed: Deployed, nova: NovaHost) -> None:
@@ -312,12 +310,3 @@ def test_image_that_gets_its_link_just_now_is_not_detached(
     wait_for("planting", lambda: IMAGE in (deployed.duty.images_needed() or ()))
     released.set()
     deployed.duty.stop(10)
-
-
-def test_error_of_the_origin_is_the_looks(deployed: Deployed, nova: NovaHost) -> None:
-    sight = deployed.sight({IMAGE})
-    deployed.duty.look(sight)
-    wait_for("a look", lambda: deployed.duty._done.report is not None)
-    deployed.origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
-    with pytest.raises(exception.UnavailableError):
-        deployed.duty.look(sight)

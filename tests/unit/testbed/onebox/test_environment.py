@@ -1,16 +1,21 @@
 """What is installed: the packages of bindep.txt, exact versions, the checkout itself."""
 
+import hashlib
 import importlib.metadata
 import os
 import pathlib
 import re
 import shutil
+import sys
+import tempfile
 import zipfile
+from collections.abc import Iterator
 
 import pytest
 
 from acstor.testbed import processes
 from acstor.testbed.onebox import environment
+from acstor.testbed.onebox.directory import OneBoxDirectory
 
 BINDEP = """\
 # comment
@@ -118,3 +123,26 @@ def test_wheel_of_the_checkout_has_its_entry_points(tmp_path: pathlib.Path) -> N
     assert distribution.entry_points.select(group="acstor.origin")["posix"]
     pth = tmp_path / "installed" / "acstor-checkout.pth"
     assert pth.read_text() == "/venv/checkout\n"
+
+
+@pytest.fixture
+def short_path() -> Iterator[pathlib.Path]:
+    """Return a directory whose path leaves room for unix sockets below it."""
+    with tempfile.TemporaryDirectory(prefix="acx-", dir="/tmp") as folder:
+        yield pathlib.Path(folder)
+
+
+def test_scripts_outlive_the_one_box_that_installed_them(short_path: pathlib.Path) -> None:
+    """A one-box may have a link to another's environment, and be purged before it."""
+    owner, borrower = short_path / "owner", short_path / "borrower"
+    borrower.mkdir()
+    processes.run([sys.executable, "-m", "venv", str(owner / "venv")], timeout_s=120.0)
+    (borrower / "venv").symlink_to(owner / "venv")
+    requirements = (environment.CHECKOUT / "requirements.txt").read_bytes()
+    # Nothing is fetched for this.
+    (owner / "venv" / "acstor-requirements").write_text(hashlib.sha256(requirements).hexdigest())
+    environment.install_acstor(OneBoxDirectory(borrower))
+    shutil.rmtree(borrower)
+    script = (owner / "venv" / "bin" / "acstor").read_text()
+    interpreter = pathlib.Path(script.splitlines()[0].removeprefix("#!"))
+    assert interpreter.is_file()

@@ -1,0 +1,105 @@
+"""Attaching again what was attached before, as long as it takes.
+
+A guest that has an image open goes on by the next data plane: an image is given up only when
+repeating cannot help.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.dataplane import translated
+from acstor.dataplane_host.attachments import AttachedImage, Attachments
+from acstor.dataplane_host.runtime import Runtime
+from acstor.exception import ErrorKind
+
+LOG = logging.getLogger(__name__)
+
+_FINAL = frozenset({ErrorKind.CORRUPT, ErrorKind.UNSUPPORTED, ErrorKind.INVALID})
+"""Kinds of errors that the same file meets each time."""
+_RETRY_MIN = 0.25
+"""Longest wait before the first retry, seconds."""
+_RETRY_MAX = 10.0
+
+
+class RestoredImages:
+    """The images that were attached when the process before ended; any thread may call it.
+
+    :param attachments: what was attached.
+    :param lock: held while an image is attached or detached.
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        attachments: Attachments,
+        lock: threading.RLock,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._attachments = attachments
+        self._lock = lock
+        self._clock = clock
+        self._failed: set[str] = set()
+        self._attempts = 0
+        self._retry_at = 0.0
+
+    def attach(self, runtime: Runtime) -> None:
+        """Attach all of them; what fails for a reason that may pass is tried again by `retry`."""
+        with self._lock:
+            self._failed.clear()
+            self._attempts = 0
+            for image in self._attachments.images():
+                self._attach_one(runtime, image)
+            self._wait()
+
+    def retry(self, runtime: Runtime) -> None:
+        """Attach what failed, when it is time; costs nothing where nothing did."""
+        if not self._failed or self._clock() < self._retry_at:
+            return
+        with self._lock:
+            known = {image.disk_id: image for image in self._attachments.images()}
+            failed, self._failed = self._failed, set()
+            for disk_id in sorted(failed & known.keys()):  # some may have been detached meanwhile
+                self._attach_one(runtime, known[disk_id])
+            self._wait()
+
+    def is_waiting(self, disk_id: str) -> bool:
+        """Return whether an image is not attached yet."""
+        return disk_id in self._failed
+
+    def settled(self, disk_id: str) -> None:
+        """Note that an image was attached otherwise."""
+        self._failed.discard(disk_id)
+
+    def _attach_one(self, runtime: Runtime, image: AttachedImage) -> None:
+        try:
+            with translated("restoring"):
+                runtime.attach_image(image.manifest_path, hidden=image.is_hidden)
+        except exception.AcstorError as error:
+            if error.kind in _FINAL:
+                LOG.error("image %s is put aside, its manifest is bad: %s", image.disk_id, error)
+                self._attachments.refuse_image(image.disk_id)
+                return
+            LOG.warning("image %s is attached later: %s", image.disk_id, error)
+            self._failed.add(image.disk_id)
+            return
+        self._restore_working_set(runtime, image)
+
+    def _restore_working_set(self, runtime: Runtime, image: AttachedImage) -> None:
+        if image.working_set_path is None:
+            return
+        try:
+            with translated(f"working set of {image.disk_id}"):
+                runtime.set_working_set(image.disk_id, image.working_set_path)
+        except exception.AcstorError as error:
+            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
+            self._attachments.forget_working_set(image.disk_id)
+
+    def _wait(self) -> None:
+        # With jitter: the cause may be the many processes of a host that start together.
+        longest = min(_RETRY_MIN * 2**self._attempts, _RETRY_MAX)
+        self._attempts = min(self._attempts + 1, 16)
+        self._retry_at = self._clock() + random.uniform(longest / 2, longest)

@@ -1,0 +1,222 @@
+"""The directory tree of a POSIX origin: durable folders, temporary files, and whether it is there.
+
+What is absent is absent only while the tree itself is there: when the file system was unmounted
+under a running process, or replaced by an empty one, every name would seem deleted.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from acstor import exception
+from acstor.origin import base, posix_write
+from acstor.origin.posix_errors import translated
+from acstor.origin.posix_presence import is_folder, is_there
+from acstor.origin.posix_reserve import Reserve, freeing
+
+TEMPORARY_AGE_SECONDS = 24 * 3600.0
+"""Age from which a temporary file is taken for a crashed writer's."""
+
+TEMPORARY = ".temporary"
+RESERVE = ".reserve"
+
+_WRITE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class PosixTree:
+    """Folders and temporary files below ``root``.
+
+    :param root: absolute path of an existing directory.
+    :param reserve: of another tree of the same file system; None: its own.
+    """
+
+    def __init__(self, root: str, reserve: Reserve | None = None) -> None:
+        """Keep where the tree is."""
+        self.root = root
+        self.reserve = reserve or Reserve(os.path.join(root, RESERVE))
+        self._durable_folders = {root}
+        self._lock = threading.Lock()
+        self._was_seen = False
+
+    def path(self, *parts: str) -> str:
+        """Return an absolute path below the root."""
+        return os.path.join(self.root, *parts)
+
+    def check_there(self) -> None:
+        """Refuse to take what is absent for deleted where the whole tree is gone.
+
+        The folder of temporary files is made with the first object or ref and never removed.
+
+        :raises UnavailableError: when it was there before and is not any more, or cannot be told.
+        """
+        # As it was before the look: another thread may make the folder just after it.
+        was_seen = self._was_seen
+        with translated(f"looking for the origin's directory {self.root}"):
+            if is_folder(self.path(TEMPORARY)):
+                self._was_seen = True
+                return
+            is_gone = was_seen or not is_folder(self.root)
+        if is_gone:
+            self.forget_folders()
+            raise exception.UnavailableError(
+                f"what was in the origin's directory {self.root} is not there any more",
+                hint="check that the origin's file system is still mounted",
+            )
+
+    def forget_folders(self) -> None:
+        """Look at every folder again before anything is stored in it."""
+        with self._lock:
+            self._durable_folders = {self.root}
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and its parents, and their names durable, once per process.
+
+        :raises OSError: when that fails.
+        :raises UnavailableError: when the whole tree is gone. What was stored at an empty
+            mount point would be nowhere once the file system is back.
+        """
+        if path in self._durable_folders:
+            return
+        self.check_there()
+        parent = os.path.dirname(path)
+        self.make_folder(parent)
+        try:
+            self.reserve.spend_on(lambda: os.mkdir(path, 0o755))
+            self.give_to_owner(path)
+        except FileExistsError:
+            if not is_folder(path):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        posix_write.synchronise_folder(parent)
+        with self._lock:
+            self._durable_folders.add(path)
+
+    def forget_folder(self, path: str) -> None:
+        """Expect a folder to vanish."""
+        with self._lock:
+            self._durable_folders.discard(path)
+
+    def write_temporary(self, buffers: Sequence[base.Buffer]) -> str:
+        """Write a file that has no name of its own yet, durably; return its path.
+
+        :raises OSError: when that fails; the file is then removed as far as possible.
+        """
+        folder = self._temporary_folder()
+        views = base.as_views(buffers)
+        return self.reserve.spend_on(lambda: posix_write.write_temporary(folder, views))
+
+    def make_temporary_folder(self) -> str:
+        """Make a folder that has no name of its own yet; return its path.
+
+        :raises OSError: when that fails.
+        """
+        path = os.path.join(self._temporary_folder(), posix_write.unique_name())
+        self.reserve.spend_on(lambda: os.mkdir(path, 0o755))
+        self.give_to_owner(path)
+        return path
+
+    def give_to_owner(self, path: str) -> None:
+        """Let whoever may write to the root directory write to what was made at ``path``, too.
+
+        A command that root runs would otherwise keep the services, which are others, from it.
+
+        :raises OSError: when that fails.
+        """
+        # By a descriptor, and through no link: what is at the path may be another's by now.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            self._give(descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    def _give(self, descriptor: int, path: str) -> None:
+        root, made = os.stat(self.root), os.fstat(descriptor)
+        if not stat.S_ISREG(made.st_mode) and not stat.S_ISDIR(made.st_mode):
+            raise PermissionError(errno.EPERM, "neither a file nor a folder", path)
+        wanted = made.st_mode | root.st_mode & _WRITE_FOR_OTHERS
+        # EPERM: a server takes root for somebody else, so that it is not root's to give away; or
+        # the service may not do it (systemd), and goes on as before.
+        if wanted != made.st_mode:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(descriptor, stat.S_IMODE(wanted))
+        is_other = (made.st_uid, made.st_gid) != (root.st_uid, root.st_gid)
+        if is_other and os.geteuid() == 0:
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, root.st_uid, root.st_gid)
+
+    def remove_temporary_folder(self, path: str) -> bool:
+        """Remove a folder that :meth:`make_temporary_folder` made; return whether that was done.
+
+        It gets another name first. Who made it and slept may wake in the midst, and would give it
+        its own name, while what is in it went on vanishing.
+
+        :raises OSError: when it cannot be renamed.
+        """
+        claimed = os.path.join(self.path(TEMPORARY), posix_write.unique_name())
+        try:
+            os.rename(path, claimed)
+        except FileNotFoundError:
+            return False
+        shutil.rmtree(claimed, ignore_errors=True)
+        return not is_there(claimed)
+
+    def temporaries_older_than(self, seconds: float) -> Iterator[os.DirEntry[str]]:
+        """Yield temporary files and folders of that age.
+
+        Ages are differences of the file system's own time stamps: a file is written now and
+        compared with, so that no host's clock matters.
+
+        :raises OSError: when they cannot be listed.
+        """
+        with freeing(is_beginning=True):
+            probe = self.write_temporary([b""])
+        now = os.stat(probe).st_mtime
+        os.unlink(probe)
+        with os.scandir(self.path(TEMPORARY)) as entries:
+            for entry in entries:
+                try:
+                    age = now - entry.stat(follow_symlinks=False).st_mtime
+                except FileNotFoundError:
+                    continue
+                if age > seconds:
+                    yield entry
+
+    def entries(self, path: str) -> list[tuple[str, bool]]:
+        """Return (name, is a folder) of a folder's entries that are not hidden; [] if it is gone.
+
+        :raises UnavailableError: when the whole tree is gone.
+        """
+        with translated(f"listing {path}"):
+            try:
+                with os.scandir(path) as entries:
+                    return [
+                        (entry.name, entry.is_dir(follow_symlinks=False))
+                        for entry in entries
+                        if not entry.name.startswith(".")
+                    ]
+            except FileNotFoundError:
+                self.check_there()
+                return []
+
+    def walk(self, top: str, prefix: str, is_leaf: Callable[[str, bool], bool]) -> Iterator[str]:
+        """Yield paths below ``top``, in the folder ``prefix``, of the entries that are leaves.
+
+        :param is_leaf: takes name and whether it is a folder.
+        """
+        pending = [prefix]
+        while pending:
+            folder = pending.pop()
+            for name, is_above in self.entries(os.path.join(top, folder)):
+                if is_leaf(name, is_above):
+                    yield folder + name
+                elif is_above:
+                    pending.append(f"{folder}{name}/")
+
+    def _temporary_folder(self) -> str:
+        folder = self.path(TEMPORARY)
+        self.make_folder(folder)
+        self._was_seen = True
+        return folder

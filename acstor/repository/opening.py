@@ -1,0 +1,34 @@
+"""Opening an origin for a service: only one that holds a repository is believed, or written to.
+
+A process that is started while the origin's file system is not mounted finds an empty directory at
+the mount point. To who takes it for the origin there are no images, no ring and no decision, and
+what it writes there is hidden, and lost, as soon as the file system is mounted.
+"""
+
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.origin.base import Origin
+from acstor.repository.repository import Repository
+
+
+def open_repository(open_origin: Callable[[], Origin]) -> Repository:
+    """Return the repository that an origin holds; an origin without one is closed again.
+
+    :raises UnavailableError: when it holds none now; to be tried again.
+    :raises CorruptError: when its ``format`` object is none.
+    :raises UnsupportedError: when a newer release made it.
+    """
+    origin = open_origin()
+    try:
+        return Repository.open(origin)
+    except exception.NotFoundError as error:
+        origin.close()
+        raise exception.UnavailableError(
+            "the origin holds no repository: mount its file system where [origin] url says, or "
+            "make a new one with 'acstor repository init'",
+            hint="nothing was written there; services try it again by themselves",
+        ) from error
+    except BaseException:
+        origin.close()
+        raise

@@ -1,0 +1,164 @@
+//! A local disk that does not answer for some time: what needs nothing of it goes on, what does waits, and
+//! nothing fails or is lost.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use acstor_types::{ChunkSize, DiskId};
+use bytes::Bytes;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::disk::LogDisk;
+use crate::durability::{Durability, DurabilityClass};
+use crate::log::AppendError;
+use crate::memory_disk::MemoryDisk;
+use crate::memory_origin::MemoryOrigin;
+use crate::volume_tests::until;
+use crate::{BlockDevice, DeviceError, Opening, Piece, TryRead, Volume, VolumeConfig};
+
+const VOLUME: DiskId = DiskId::from_bytes([35; 16]);
+const SIZE: u64 = 4 << 20;
+const BLOCK: usize = 4096;
+
+struct Host {
+    runtime: Runtime,
+    disk: MemoryDisk,
+    volume: Arc<Volume>,
+}
+
+fn open(runtime: &Runtime, disk: &MemoryDisk, class: DurabilityClass) -> Arc<Volume> {
+    let config = VolumeConfig {
+        directory: PathBuf::new(),
+        quota_bytes: 32 << 20,
+        reserve_bytes: 0,
+        segment_bytes: 1 << 20,
+        push_rate: None,
+        io_timeout: None,
+        chunk_size: ChunkSize::DEFAULT,
+    };
+    let durability = Durability { default: class, period_s: 3600.0, ..Durability::default() };
+    let opening = Opening {
+        volume: VOLUME,
+        epoch: 1,
+        next: 1,
+        size_bytes: SIZE,
+        manifest: None,
+        logs: Vec::new(),
+        durability,
+    };
+    let shared: Arc<dyn LogDisk> = Arc::new(disk.clone());
+    let sink = Arc::new(MemoryOrigin::default());
+    Volume::open_on(shared, config, opening, None, sink, runtime.handle().clone()).unwrap()
+}
+
+impl Host {
+    fn new(class: DurabilityClass) -> Host {
+        let (runtime, disk) = (Runtime::new().unwrap(), MemoryDisk::new(64 << 20));
+        let volume = open(&runtime, &disk, class);
+        Host { runtime, disk, volume }
+    }
+
+    fn start_write(&self, block: u64, byte: u8) -> JoinHandle<Result<(), DeviceError>> {
+        let data = Bytes::from(vec![byte; BLOCK]);
+        self.runtime.spawn(self.volume.write(block * BLOCK as u64, data, false).outcome())
+    }
+
+    fn start_flush(&self) -> JoinHandle<Result<(), DeviceError>> {
+        self.runtime.spawn(self.volume.flush().outcome())
+    }
+
+    fn wait(&self, request: JoinHandle<Result<(), DeviceError>>) {
+        self.runtime.block_on(request).unwrap().unwrap();
+    }
+
+    /// The one piece that has a block; nothing is read.
+    fn piece(&self, block: u64) -> Piece {
+        match self.volume.try_read(block * BLOCK as u64, BLOCK).unwrap() {
+            TryRead::Ready(mut pieces) if pieces.len() == 1 => pieces.remove(0),
+            _ => panic!("the log has it"),
+        }
+    }
+}
+
+fn content(piece: &Piece) -> Vec<u8> {
+    let Piece::Log(piece) = piece else { panic!("{piece:?}") };
+    let mut bytes = vec![0; piece.len()];
+    piece.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn sync_that_hangs_holds_up_flushes_and_nothing_else() {
+    let host = Host::new(DurabilityClass::WriteBack);
+    host.wait(host.start_write(0, 1));
+    let hang = host.disk.faults.hang("sync");
+    let flushes = [host.start_flush(), host.start_flush()];
+    hang.wait_for(1);
+    for block in 1..9 {
+        host.wait(host.start_write(block, block as u8 + 1));
+    }
+    for block in 0..9 {
+        assert_eq!(content(&host.piece(block)), vec![block as u8 + 1; BLOCK]);
+    }
+    assert_eq!(host.volume.status().dirty_bytes, 9 * BLOCK as u64);
+    assert!(flushes.iter().all(|flush| !flush.is_finished()));
+    drop(hang);
+    flushes.into_iter().for_each(|flush| host.wait(flush));
+}
+
+#[test]
+fn sync_that_hangs_holds_up_what_goes_through_to_the_origin() {
+    let host = Host::new(DurabilityClass::WriteThrough);
+    host.wait(host.start_write(0, 1));
+    let hang = host.disk.faults.hang("sync");
+    let write = host.start_write(1, 2);
+    hang.wait_for(1);
+    assert!(!write.is_finished(), "the origin is not to be ahead of a host that loses power");
+    assert_eq!(content(&host.piece(0)), [1; BLOCK]);
+    drop(hang);
+    host.wait(write);
+    until("it is pushed", || host.volume.status().dirty_bytes == 0);
+}
+
+/// Who asks is not the one who waits for the disk: reads are planned without it.
+#[test]
+fn read_that_hangs_holds_up_its_reader_alone() {
+    let host = Host::new(DurabilityClass::WriteBack);
+    host.wait(host.start_write(0, 1));
+    let hang = host.disk.faults.hang("read");
+    let (first, second) = (host.piece(0), host.piece(0));
+    let reader = host.runtime.spawn_blocking(move || content(&first));
+    hang.wait_for(1);
+    host.wait(host.start_write(1, 2));
+    host.wait(host.start_flush());
+    assert_eq!(host.volume.status().dirty_bytes, 2 * BLOCK as u64);
+    assert_eq!(host.volume.status().damaged_bytes, 0);
+    assert!(!reader.is_finished());
+    drop(hang);
+    assert_eq!(host.runtime.block_on(reader).unwrap(), [1; BLOCK]);
+    assert_eq!(content(&second), [1; BLOCK]);
+}
+
+/// Who makes room for a writer waits for a thread, and for its turn: it may get them when the log is
+/// closed, and another one has it.
+#[test]
+fn room_for_a_writer_is_not_made_in_a_log_that_was_closed() {
+    let mut host = Host::new(DurabilityClass::WriteBack);
+    let release = host.volume.prepare_release().unwrap();
+    let before = Arc::clone(&host.volume.core);
+    // Something of each segment is alive, and is copied for room.
+    let sectors = |number: u64| (number % 100 / 99) * (1 + number / 100) * 8;
+    let full =
+        (0..).map(|number| before.log.write(sectors(number), &[1; BLOCK])).find_map(Result::err);
+    assert!(matches!(full, Some(AppendError::NoSpace)), "{full:?}");
+    release.finish().unwrap();
+
+    host.volume = open(&host.runtime, &host.disk, DurabilityClass::WriteBack);
+    host.wait(host.start_write(500, 2));
+    host.wait(host.start_flush());
+    assert!(before.log.make_room(VOLUME, 1).unwrap(), "who asked finds that it is closed");
+    host.disk = host.disk.after_kill();
+    host.volume = open(&host.runtime, &host.disk, DurabilityClass::WriteBack);
+    assert_eq!(content(&host.piece(500)), [2; BLOCK]);
+}

@@ -1,0 +1,193 @@
+//! The threads of an open volume: one pushes what is due, one keeps the local log short.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+
+use crate::cadence::PushRate;
+use crate::core::{Core, TABLE_LOOK};
+use crate::durability::DurabilityClass;
+use crate::push::{PushError, Wanted};
+use crate::{OverlayError, VolumeState, limits};
+
+/// Longest that the threads sleep without looking around.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
+const LOOK_AROUND_LEAST: Duration = Duration::from_millis(20);
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(10);
+/// The same where somebody waits who did not at the last attempt.
+const RETRY_ASKED: Duration = Duration::from_secs(1);
+
+/// Time after which content is read again that a push had to leave out.
+const DAMAGED_AGAIN: Duration = Duration::from_secs(60);
+
+/// The threads of an open volume.
+#[derive(Default)]
+pub(crate) struct Threads {
+    pub(crate) push: Option<Thread>,
+    pub(crate) keep: Option<Thread>,
+}
+
+pub(crate) struct Thread {
+    pub(crate) handle: JoinHandle<()>,
+    /// Disconnected when the thread ends.
+    end: mpsc::Receiver<()>,
+}
+
+impl Thread {
+    /// Waits for its end; false: it goes on by itself.
+    pub(crate) fn has_ended_within(self, patience: Duration) -> bool {
+        let has_ended = self.end.recv_timeout(patience) != Err(RecvTimeoutError::Timeout);
+        if has_ended {
+            drop(self.handle.join());
+        }
+        has_ended
+    }
+}
+
+pub(crate) fn spawn(
+    name: &'static str,
+    core: &Arc<Core>,
+    run: fn(&Core),
+) -> Result<Thread, OverlayError> {
+    let core = Arc::clone(core);
+    let (sender, end) = mpsc::channel();
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    let handle = builder
+        .spawn(move || {
+            let _ended: mpsc::Sender<()> = sender;
+            run(&core);
+        })
+        .map_err(|error| OverlayError::io(format!("start the thread {name}"), error))?;
+    Ok(Thread { handle, end })
+}
+
+/// Pushes what is due, until the volume is closed.
+pub(crate) fn push_until_closed(core: &Core) {
+    let mut rate = PushRate::new(core.config.push_rate);
+    let mut retry = RETRY_FIRST;
+    while !core.is_closed() {
+        let now = Instant::now();
+        if core.are_partitions_unknown() {
+            core.wait_for_partitions(now + LOOK_AROUND);
+            continue;
+        }
+        let wanted = match next_push(core, &rate, now) {
+            Ok(wanted) => wanted,
+            Err(next) => {
+                core.wait_for_push(next.min(now + look_around(core)));
+                continue;
+            }
+        };
+        if core.state() != VolumeState::Open && core.state() != VolumeState::Frozen {
+            core.wait_for_close(now + LOOK_AROUND);
+            continue;
+        }
+        let arrivals = core.arrivals();
+        match core.push_one(wanted) {
+            Ok(bytes) => {
+                // What somebody waits for uses nothing of the rate up, or it would starve the rest.
+                rate.note(bytes, Instant::now());
+                retry = RETRY_FIRST;
+                *core.error.lock() = None;
+            }
+            Err(error) => {
+                let is_retried = matches!(error, PushError::Retry(_));
+                let error = core.push_failed(error);
+                tracing::warn!(volume = %core.volume, %error, "push failed");
+                if is_retried {
+                    let (now, jitter) = (Instant::now(), rand::rng().random_range(0.5..1.0));
+                    let earliest = now + retry.min(RETRY_ASKED).mul_f64(jitter);
+                    core.wait_for_retry(arrivals, earliest, now + retry.mul_f64(jitter));
+                    retry = (retry * 2).min(RETRY_LAST);
+                }
+            }
+        }
+    }
+}
+
+/// How long a push thread sleeps at most: nobody wakes it for the first write of a period.
+fn look_around(core: &Core) -> Duration {
+    let periods = Arc::clone(&core.log.map.read().regions);
+    let periods = periods.groups().iter().filter(|group| group.class == DurabilityClass::WriteBack);
+    let shortest = periods.map(|group| group.period).min().unwrap_or(LOOK_AROUND);
+    (shortest / 8).clamp(LOOK_AROUND_LEAST, LOOK_AROUND)
+}
+
+/// What is to be pushed now; else when to look again.
+fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Instant> {
+    let (is_under_way, paced) = {
+        let pusher = core.pusher.lock();
+        // What is left is sent at once where writers are held back for it.
+        let paced = pusher.paced(now).filter(|_| !core.hold_back.is_holding());
+        (pusher.is_under_way(), paced)
+    };
+    let (mut wanted, next_due) = core.wanted(now);
+    let latest = next_due.unwrap_or(now + LOOK_AROUND);
+    let wait = rate.wait(now);
+    wanted.is_held = !wait.is_zero();
+    wanted.is_paced = paced.is_some();
+    if wanted.asked != 0 {
+        return Ok(wanted);
+    }
+    if wanted.is_held {
+        return Err(now + wait);
+    }
+    match paced {
+        Some((next, apart)) if wanted.due & apart == 0 => Err(next.min(latest)),
+        _ if wanted.due != 0 || is_under_way => Ok(wanted),
+        _ => Err(latest),
+    }
+}
+
+/// Keeps the local log short, until the volume is closed.
+pub(crate) fn keep_until_closed(core: &Core) {
+    while !core.is_closed() {
+        core.tell_of_waiting();
+        if let Some(until) = Instant::now().checked_sub(DAMAGED_AGAIN)
+            && !core.log.map.read().undelivered().is_empty()
+        {
+            core.log.map.write().retry_undelivered(until);
+        }
+        let mut look_again = TABLE_LOOK;
+        if core.partitions_due.swap(false, Ordering::AcqRel)
+            && let Err(error) = core.learn_partitions()
+        {
+            tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
+            *core.error.lock() = Some(format!("partitions: {error}"));
+            core.partitions_due.store(true, Ordering::Release);
+            look_again = LOOK_AROUND;
+        }
+        keep_short(core);
+        let mut turn = core.keep_queue.lock();
+        let is_wanted = core.log.wants_keep.load(Ordering::Acquire) && !core.quiet.is_quiet();
+        let is_idle = !core.is_closed() && !is_wanted;
+        if is_idle {
+            let is_due = core.partitions_due.load(Ordering::Acquire);
+            let pause = if is_due { look_again } else { LOOK_AROUND };
+            core.keep_wake.wait_for(&mut turn, pause);
+        }
+    }
+}
+
+/// Does what keeps the local log short and is due, unless requests are about to wait for the disk.
+pub(crate) fn keep_short(core: &Core) {
+    let _round = core.keep_round.lock();
+    if core.quiet.is_quiet() {
+        return;
+    }
+    let checkpoint_bytes = limits::CHECKPOINT_BYTES.min(core.config.segment_bytes * 16);
+    if core.log.wants_keep.swap(false, Ordering::AcqRel)
+        && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
+    {
+        tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");
+        *core.error.lock() = Some(format!("local log: {error}"));
+    }
+    if let Err(error) = core.log.ease(core.volume, core.epoch) {
+        tracing::warn!(volume = %core.volume, %error, "cannot give space back");
+    }
+}

@@ -1,0 +1,134 @@
+//! The peers that said HELLO, and which of them makes room.
+//!
+//! By design as many hosts as the ring has may want something of this one, and a connection that was used
+//! a minute ago is only kept lest it be made again. So where all places are taken the connection that has
+//! been idle for longest is told to go (its client makes another one when it needs it), and only where
+//! none is idle a peer is refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use acstor_runclock::RunInstant;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::admission::Budget;
+
+/// The connections that carry requests.
+#[derive(Debug)]
+pub(super) struct Roster {
+    max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    members: HashMap<u64, Arc<Member>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    budget: Arc<Budget>,
+    heard: Mutex<RunInstant>,
+    evicted: Notify,
+}
+
+/// The place of one connection.
+#[derive(Debug)]
+pub(super) struct Place {
+    roster: Arc<Roster>,
+    number: u64,
+    member: Arc<Member>,
+}
+
+impl Roster {
+    pub(super) fn new(max: usize) -> Arc<Roster> {
+        Arc::new(Roster { max, state: Mutex::default() })
+    }
+
+    /// Gives a connection a place, if need be that of the one that has been idle for longest; `None`
+    /// where all are busy.
+    pub(super) fn enter(self: &Arc<Self>, budget: Arc<Budget>, now: RunInstant) -> Option<Place> {
+        let member = Arc::new(Member { budget, heard: Mutex::new(now), evicted: Notify::new() });
+        let mut state = self.state.lock();
+        if state.members.len() >= self.max {
+            let idlest = state.idlest()?;
+            if let Some(evicted) = state.members.remove(&idlest) {
+                evicted.evicted.notify_one();
+            }
+        }
+        let number = state.next;
+        state.next += 1;
+        state.members.insert(number, Arc::clone(&member));
+        drop(state);
+        Some(Place { roster: Arc::clone(self), number, member })
+    }
+}
+
+impl State {
+    fn idlest(&self) -> Option<u64> {
+        let idle = self.members.iter().filter(|(_, member)| member.budget.requests() == 0);
+        idle.min_by_key(|(_, member)| *member.heard.lock()).map(|(number, _)| *number)
+    }
+}
+
+impl Place {
+    /// What is in flight on the connection.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.member.budget
+    }
+
+    /// Notes that the other side asked something.
+    pub(super) fn heard(&self, now: RunInstant) {
+        *self.member.heard.lock() = now;
+    }
+
+    /// Waits until the place is another connection's.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when dropped.
+    pub(super) fn evicted(&self) -> impl Future<Output = ()> + use<> {
+        let member = Arc::clone(&self.member);
+        async move { member.evicted.notified().await }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.roster.state.lock().members.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::admission::Permit;
+    use super::*;
+
+    fn is_evicted(place: &Place) -> bool {
+        !place.roster.state.lock().members.contains_key(&place.number)
+    }
+
+    #[test]
+    fn test_enter_beyond_the_limit_takes_the_place_that_is_idle_for_longest() {
+        let (roster, now) = (Roster::new(3), RunInstant::unmeasured());
+        let second = Duration::from_secs(1);
+        let enter = |at| roster.enter(Budget::new(8, 800), at).unwrap();
+        let places: Vec<Place> = (0..3).map(|number| enter(now + number * second)).collect();
+        let server = Budget::new(8, 800);
+        let busy = Permit::take(&server, places[0].budget(), 1).unwrap();
+        places[1].heard(now + 9 * second);
+        let newcomer = enter(now + 10 * second);
+        let evicted: Vec<bool> = places.iter().map(is_evicted).collect();
+        assert_eq!(evicted, [false, false, true], "the first is busy, the second was just heard");
+        let _second = Permit::take(&server, places[1].budget(), 1).unwrap();
+        let _third = Permit::take(&server, newcomer.budget(), 1).unwrap();
+        assert!(roster.enter(Budget::new(8, 800), now).is_none(), "all are busy");
+        drop(busy);
+        assert!(roster.enter(Budget::new(8, 800), now).is_some());
+        drop(places);
+        assert!(roster.enter(Budget::new(8, 800), now).is_some());
+    }
+}

@@ -1,0 +1,124 @@
+//! Who gets a place at a server: peers before strangers, and busy ones before idle ones.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use acstor_peer::frame::Hello;
+use acstor_peer::{
+    CloseReason, PeerConfig, PeerError, PeerHealth, PeerStatus, Security, ServerLimits,
+    VersionRange,
+};
+use acstor_types::ErrorKind;
+
+use support::certificates::Authority;
+use support::chunks::{Gated, TestDisk};
+use support::scripted::Scripted;
+use support::{client, config, get, later, serve, until};
+
+fn limited(security: Security, change: impl FnOnce(&mut ServerLimits)) -> PeerConfig {
+    let mut config = config(security);
+    change(&mut config.server);
+    config
+}
+
+/// Connections that never say anything.
+async fn strangers(address: &str, count: usize) -> Vec<Scripted> {
+    let mut silent = Vec::new();
+    for _ in 0..count {
+        silent.push(Scripted::connect(address).await);
+    }
+    silent
+}
+
+#[tokio::test]
+async fn test_silent_strangers_keep_no_peer_out() {
+    for security in [Security::Plain, Authority::new().loopback()] {
+        let config = limited(security, |limits| limits.connections_max = 4);
+        let (server, address) = serve(TestDisk, &config);
+        let silent = strangers(&address, 40).await;
+        until("they are connected", || server.stats().connections_open == 40).await;
+        client(&config).fetch(&address, get(0), later()).await.unwrap();
+        drop(silent);
+    }
+}
+
+/// More of them than may be: the oldest ones go, and a peer at the same address still gets in.
+#[tokio::test]
+async fn test_strangers_beyond_the_limit_make_room() {
+    let config = limited(Security::Plain, |limits| limits.address_handshakes_max = 8);
+    let (server, address) = serve(TestDisk, &config);
+    let mut silent = strangers(&address, 20).await;
+    for closed in &mut silent[..12] {
+        closed.read_to_end().await;
+    }
+    until("they are counted", || server.stats().closed(CloseReason::TooManyConnections) == 12)
+        .await;
+    assert_eq!(server.stats().connections_open, 8);
+    client(&config).fetch(&address, get(0), later()).await.unwrap();
+}
+
+/// As in a ring with more hosts than places: nobody is refused while somebody is idle.
+#[tokio::test]
+async fn test_connection_idle_for_longest_makes_room() {
+    let config = limited(Security::Plain, |limits| limits.connections_max = 2);
+    let (server, address) = serve(TestDisk, &config);
+    let clients: Vec<_> = (0..3).map(|_| client(&config)).collect();
+    for (index, client) in clients.iter().enumerate() {
+        client.fetch(&address, get(index as u64), later()).await.unwrap();
+    }
+    until("the first has gone", || clients[0].stats().peers[0].connections == 0).await;
+    until("it is counted", || server.stats().connections_open == 2).await;
+    assert_eq!(clients[1].stats().peers[0].connections, 1);
+    // It comes back when it needs to, at the cost of the next one, and nobody saw an error.
+    clients[0].fetch(&address, get(7), later()).await.unwrap();
+    until("the second has gone", || clients[1].stats().peers[0].connections == 0).await;
+    assert_eq!(clients[2].stats().peers[0].connections, 1);
+    assert_eq!(server.stats().closed(CloseReason::TooManyConnections), 0);
+}
+
+/// Who cannot be served takes nobody's place.
+#[tokio::test]
+async fn test_connection_of_another_version_makes_nobody_go() {
+    let config = limited(Security::Plain, |limits| limits.connections_max = 1);
+    let (server, address) = serve(TestDisk, &config);
+    let peer = client(&config);
+    peer.fetch(&address, get(0), later()).await.unwrap();
+    let newer = Hello { versions: VersionRange { min: 900, max: 901 }, ..Scripted::hello() };
+    for number in 1..=16 {
+        let mut stranger = Scripted::connect(&address).await;
+        stranger.send(&newer.encode()).await;
+        stranger.read_to_end().await;
+        let refused = || server.stats().closed(CloseReason::VersionMismatch);
+        until("it is counted", || refused() == number).await;
+        peer.fetch(&address, get(number), later()).await.unwrap();
+    }
+    assert_eq!(server.stats().closed(CloseReason::Idle), 0);
+    assert_eq!(server.stats().connections_open, 1);
+}
+
+/// Where all are busy who comes is refused, and does not take the server for dead.
+#[tokio::test]
+async fn test_connect_while_all_are_busy_is_overloaded_and_not_down() {
+    let config = limited(Security::Plain, |limits| limits.connections_max = 1);
+    let gated = Gated::new(TestDisk);
+    let (server, address) = serve(gated.clone(), &config);
+    let (first, second) = (client(&config), client(&config));
+    let busy = tokio::spawn({
+        let (first, address) = (first.clone(), address.clone());
+        async move { first.fetch(&address, get(0), later()).await }
+    });
+    until("it is served", || gated.started() == 1).await;
+    for _ in 0..2 {
+        let error = second.fetch(&address, get(0), later()).await.unwrap_err();
+        let refused = PeerStatus::Overloaded;
+        assert!(matches!(error, PeerError::Refused { status, .. } if status == refused), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+    }
+    until("it is counted", || server.stats().closed(CloseReason::TooManyConnections) > 0).await;
+    gated.gate.add_permits(2);
+    busy.await.unwrap().unwrap();
+    while second.fetch(&address, get(0), later()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(second.health(&address), PeerHealth::Up);
+}

@@ -1,0 +1,167 @@
+"""What an agent does about images that are being withdrawn."""
+
+import dataclasses
+
+import pytest
+
+from acstor.agent.usage_publication import LocalUse
+from acstor.origin import base
+from acstor.origin.faulty import FaultyOrigin
+from acstor.repository.usage import forget_usage, read_usage, usage_ref
+from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, Rounds, Withdrawal, read_rounds
+from tests.unit.agent.conftest import Clock, HostUnderTest
+from tests.unit.agent.test_agent import IMAGE, OTHER, problems, register
+from tests.unit.agent.test_usage_publication import UsingDuty
+
+
+def write(origin: base.Origin, number: int, epoch: str = "", **phases: Phase) -> None:
+    """Write a round in which IMAGE, or OTHER, is in a phase."""
+    ids = {"image": IMAGE, "other": OTHER}
+    images = {
+        ids[name]: Withdrawal(phase, number, "t" if phase is Phase.REMOVING else None)
+        for name, phase in phases.items()
+    }
+    before = read_rounds(origin)
+    origin.swap_ref(ROUNDS_REF, before.token, Rounds(number, images, epoch=epoch).encode())
+
+
+def acknowledged(origin: base.Origin) -> int:
+    found = read_usage(origin, "h1")
+    assert found is not None
+    return found.round
+
+
+@pytest.fixture
+def duty(host: HostUnderTest) -> UsingDuty:
+    duty = UsingDuty()
+    duty.needed = None
+    host.agent._duties = (duty,)
+    return duty
+
+
+def test_host_without_links_answers_once_it_has_looked(host: HostUnderTest) -> None:
+    host.agent._duties = ()
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 3, image=Phase.ASKED)
+    host.agent.look()
+    assert acknowledged(host.origin) == 3
+
+
+def test_answer_waits_for_every_duty(host: HostUnderTest, duty: UsingDuty) -> None:
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 3, image=Phase.ASKED)
+    for use, expected in (
+        (None, 0),
+        (LocalUse(round=2), 2),
+        (LocalUse(round=3, is_complete=False), 2),
+        (LocalUse(round=3), 3),
+    ):
+        duty.use = use
+        host.agent.look()
+        assert acknowledged(host.origin) == expected
+
+
+def test_data_plane_that_is_away_cannot_say_what_is_open(host: HostUnderTest) -> None:
+    host.agent._duties = ()
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    host.data_plane.stop()
+    write(host.origin, 3, image=Phase.ASKED)
+    host.agent.look()
+    assert acknowledged(host.origin) == 0
+
+
+def test_closed_image_is_not_attached_anew_and_duties_are_told(
+    host: HostUnderTest, duty: UsingDuty
+) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.agent.look()
+    register(host.origin, OTHER)
+    write(host.origin, 5, image=Phase.CLOSING, other=Phase.REMOVING)
+    host.agent.look()
+    assert set(runtime.images) == {IMAGE}, "what is attached stays until it is decided"
+    assert duty.sights[-1].closed == {IMAGE, OTHER}
+    assert duty.sights[-1].round == 5
+    write(host.origin, 6, image=Phase.ASKED)
+    host.agent.look()
+    assert set(runtime.images) == {IMAGE, OTHER}
+    assert duty.sights[-1].closed == frozenset()
+
+
+def test_unreadable_rounds_attach_nothing(host: HostUnderTest) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    host.origin.swap_ref(ROUNDS_REF, None, b"{")
+    host.agent.look()
+    assert runtime.images == {}
+    assert "withdrawals" in problems(host.agent)["images"]
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_record_is_there_before_the_rounds_are_read(
+    host: HostUnderTest, clock: Clock, monkeypatch: pytest.MonkeyPatch, is_forgotten: bool
+) -> None:
+    """The registrar lists records after it changed the rounds: one of both sees the other."""
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 1, other=Phase.ASKED)
+    if is_forgotten:
+        host.agent.look()
+        forget_usage(host.origin, "h1")
+        clock.now += 61
+    swap = FaultyOrigin.swap_ref
+    runtime.images.clear()
+
+    def close_then_write(
+        origin: FaultyOrigin, name: str, expected: str | None, content: bytes | None
+    ) -> str | None:
+        is_first = name == usage_ref("h1") and expected is None
+        token = swap(origin, name, expected, content)
+        if is_first:
+            write(origin, 2, image=Phase.CLOSING)
+        return token
+
+    monkeypatch.setattr(FaultyOrigin, "swap_ref", close_then_write)
+    host.agent.look()
+    assert runtime.images == {}
+
+
+def test_stale_round_takes_nothing_back(host: HostUnderTest, duty: UsingDuty) -> None:
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 4, image=Phase.ASKED)
+    duty.use = LocalUse({IMAGE: ("a",)}, round=4)
+    host.agent.look()
+    duty.use = dataclasses.replace(duty.use, round=0)
+    host.agent.look()
+    assert acknowledged(host.origin) == 4
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_answer_to_rounds_that_a_backup_undid_is_none_to_those_that_follow(
+    host: HostUnderTest, duty: UsingDuty, is_lost: bool
+) -> None:
+    """The duty did round 50, and has not looked since the ref went back to 40."""
+    host.data_plane.start()
+    register(host.origin, IMAGE)
+    duty.use = LocalUse(round=50, epoch="former")
+    write(host.origin, 40, "former", image=Phase.ASKED)
+    host.agent.look()
+    assert acknowledged(host.origin) == 40
+    if is_lost:
+        host.origin.swap_ref(ROUNDS_REF, read_rounds(host.origin).token, None)
+        host.agent.look()
+    write(host.origin, 41, "restored", image=Phase.CLOSING)
+    host.agent.look()
+    found = read_usage(host.origin, "h1")
+    assert found is not None
+    assert not found.has_answered("restored", 41)
+    duty.use = LocalUse(round=41, epoch="restored")
+    host.agent.look()
+    found = read_usage(host.origin, "h1")
+    assert found is not None
+    assert found.has_answered("restored", 41)

@@ -1,0 +1,130 @@
+"""A file system without space: what leads to more space is done all the same."""
+
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from acstor import exception
+from acstor.origin import base, posix, posix_reserve
+from acstor.repository import layout
+from acstor.repository.garbage import Collector
+from acstor.repository.repository import Repository
+
+COLLECTED = 12
+PACK_BYTES = 50_000
+FILLERS_MAX = 100_000
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> Iterator[str]:
+    """A directory on a file system of 4 MiB."""
+    path = tmp_path / "origin"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", path], check=False)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a file system")
+    yield str(path)
+    subprocess.run(["umount", path], check=True)
+
+
+def fill(origin: base.Origin) -> None:
+    """Store objects until there is no space at all."""
+    for size in (65536, 4096, 1):
+
+        def store(number: int, size: int = size) -> None:
+            origin.put_if_absent(f"filler/{size}/{number}", [os.urandom(size)])
+
+        assert until_full(store) < FILLERS_MAX
+
+
+def until_full(store: Callable[[int], object]) -> int:
+    """Return how often ``store`` finds space; it gets the number of the call."""
+    for number in range(FILLERS_MAX):
+        try:
+            store(number)
+        except exception.ExhaustedError:
+            return number
+    return FILLERS_MAX
+
+
+def repository_with_garbage(origin: base.Origin) -> Repository:
+    repository = Repository.init(origin)
+    for number in range(1, COLLECTED + 1):
+        origin.put_if_absent(layout.pack_key(f"{number:064x}"), [os.urandom(PACK_BYTES)])
+    return repository
+
+
+def collector(repository: Repository) -> Collector:
+    clock = iter(range(1, 1_000_000))
+    return Collector(repository, "host", 0.0, clock=lambda: next(clock))
+
+
+def test_full_origin_is_collected(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = repository_with_garbage(origin)
+    assert collector(repository).collect().condemned == COLLECTED
+    fill(origin)
+    report = collector(repository).collect()
+    assert (report.deleted, report.postponed) == (COLLECTED, 0)
+    assert len(os.listdir(os.path.join(root, ".reserve"))) == posix_reserve.FILE_COUNT
+
+
+def test_origin_that_is_full_before_anything_was_condemned_is_collected(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = repository_with_garbage(origin)
+    origin.sweep()  # any collection before
+    fill(origin)
+    deleted = 0
+    for _ in range(5):
+        deleted += collector(repository).collect().deleted
+    assert deleted == COLLECTED
+
+
+def test_full_origin_is_collected_while_others_take_what_is_freed(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = repository_with_garbage(origin)
+    collector(repository).collect()
+
+    class Greedy(posix.PosixOrigin):
+        """Its objects' space is taken again as soon as it is there."""
+
+        def delete(self, key: str) -> bool:
+            is_deleted = super().delete(key)
+            origin.put_if_absent(f"greedy/{key}", [os.urandom(PACK_BYTES)])
+            return is_deleted
+
+    fill(origin)
+    report = collector(Repository(Greedy(root), repository.format)).collect()
+    assert report.deleted == COLLECTED
+
+
+def test_refs_are_removed_without_space_and_others_get_none_of_the_reserve(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    tokens = {name: origin.swap_ref(name, None, b"x") for name in ("images/a", "images/b")}
+    origin.sweep()
+    fill(origin)
+    with pytest.raises(exception.ExhaustedError):
+        origin.swap_ref("images/c", None, b"x" * 10_000)
+    kept = os.listdir(os.path.join(root, ".reserve"))
+    assert len(kept) == posix_reserve.FILE_COUNT
+    for name, token in tokens.items():
+        assert origin.swap_ref(name, token, None) is None
+    assert list(origin.list_refs()) == []
+
+
+def test_beginnings_leave_half_of_the_reserve(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    origin.sweep()
+    fill(origin)
+    content = bytes(posix_reserve.FILE_BYTES // 2)
+    with origin.freeing(is_beginning=True):
+        made = until_full(lambda number: origin.swap_ref(f"gc/{number}", None, content))
+    assert 1 < made < FILLERS_MAX
+    left = len(os.listdir(os.path.join(root, ".reserve")))
+    assert left == posix_reserve.FILE_COUNT // 2
+    token = origin.get_ref("gc/0")
+    assert token is not None
+    origin.swap_ref("gc/0", token.token, None)

@@ -1,0 +1,105 @@
+"""What root makes in a directory of somebody else is his: services go on after a root's command."""
+
+import os
+import pathlib
+import stat
+from unittest import mock
+
+import pytest
+
+from acstor import exception
+from acstor.origin import posix
+
+OWNER, GROUP = 4711, 4712
+MODE = 0o2775
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "origin"
+    path.mkdir()
+    os.chown(path, OWNER, GROUP)
+    path.chmod(MODE)
+    return path
+
+
+def foreign_folders(root: pathlib.Path) -> list[str]:
+    """Return the folders to which the owner, or his group, cannot write."""
+    found = []
+    for path in root.rglob("*"):
+        status = path.stat()
+        expected = OWNER, GROUP, MODE
+        if (
+            path.is_dir()
+            and (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) != expected
+        ):
+            found.append(str(path))
+    return found
+
+
+def test_folders_are_the_owners(root: pathlib.Path) -> None:
+    origin = posix.PosixOrigin(str(root))
+    origin.swap_ref("images/one", None, b"1")
+    origin.put_if_absent("packs/aa/object", [b"x"])
+    origin.sweep()
+    assert foreign_folders(root) == []
+
+
+def test_converted_refs_are_the_owners(root: pathlib.Path) -> None:
+    (root / "refs").mkdir()
+    os.chown(root / "refs", OWNER, GROUP)
+    (root / "refs").chmod(MODE)
+    origin = posix.PosixOrigin(str(root))
+    origin.swap_ref("images/one", None, b"1")
+    assert origin.convert_refs()
+    assert foreign_folders(root) == []
+    assert [path for path in (root / ".locks").iterdir() if path.stat().st_uid != OWNER] == []
+
+
+def test_server_that_takes_root_for_another_is_obeyed(root: pathlib.Path) -> None:
+    with mock.patch.object(os, "chown", side_effect=PermissionError(1, "root_squash")):
+        origin = posix.PosixOrigin(str(root))
+        assert origin.swap_ref("images/one", None, b"1") is not None
+
+
+def test_folders_are_nobody_elses_where_the_root_is_not(tmp_path: pathlib.Path) -> None:
+    tmp_path.chmod(0o755)
+    posix.PosixOrigin(str(tmp_path)).swap_ref("images/one", None, b"1")
+    folder = tmp_path / ".refs" / "images"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_lock_that_links_elsewhere_gives_nothing_away(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Who may write to the origin gets at no file of the machine where root runs a command."""
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    (root / "refs").mkdir()
+    origin = posix.PosixOrigin(str(root))
+    origin.swap_ref("images/one", None, b"1")
+    locks = list((root / ".locks").iterdir())
+    assert locks
+    for lock in locks:
+        lock.unlink()
+        lock.symlink_to(secret)
+    with pytest.raises(exception.AcstorError):
+        origin.swap_ref("images/one", None, b"2")
+    with pytest.raises(exception.AcstorError):
+        origin.convert_refs()
+    status = secret.stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (0, 0o600)
+
+
+def test_folder_that_became_a_link_is_not_given_away(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("elsewhere")
+    tree = posix.PosixOrigin(str(root))._tree
+    (root / "link").symlink_to(other)
+    with pytest.raises(OSError, match="link"):
+        tree.give_to_owner(str(root / "link"))
+    assert other.stat().st_uid == 0

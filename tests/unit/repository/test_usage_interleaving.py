@@ -1,0 +1,220 @@
+"""Hosts that attach and detach, removals and collections, in thousands of orders of their calls.
+
+Each run steps real agents' looks, on data planes in memory, against removals of images and
+collections without any grace, and kills some. Nothing of what a data plane has attached may ever
+be deleted: the expectation follows from what was attached, not from any record. The same runs find
+a violation in each of several deliberately broken variants.
+"""
+
+import contextlib
+import os
+import pathlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from acstor import exception
+from acstor.agent import usage_publication
+from acstor.agent.image_following import ImageFollower
+from acstor.agent.usage_publication import UsagePublisher
+from acstor.dataplane import Manifest
+from acstor.origin import base, memory
+from acstor.repository import layout
+from acstor.repository.garbage import Collector
+from acstor.repository.marking import Marker
+from acstor.repository.repository import Repository
+from tests.unit.repository import interleaving
+from tests.unit.repository.images import disk, image_id, open_repository, register
+
+RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "2000")) // 4
+BATCHES = 4
+CONTENTS = {0: disk(1, 2, 3, 4, 5, 6), 1: disk(5, 6, 7, 8)}
+
+
+class PromiseError(AssertionError):
+    """A promise that was broken."""
+
+
+class AttachedImages:
+    """The admin calls of a data plane that an agent's look at the images makes."""
+
+    def __init__(self, choice: random.Random) -> None:
+        self._choice = choice
+        self._images: dict[str, dict[str, Any]] = {}
+        self.needed: dict[str, frozenset[str]] = {}
+        """By digest of each attached manifest, the keys of all that its guests may read."""
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Do what the data plane does."""
+        if method == "image.list":
+            # Guests come and go between any two looks.
+            for image in self._images.values():
+                image["open_handles"] = self._choice.randint(0, 1)
+            return [dict(image) for image in self._images.values()]
+        if method == "image.attach":
+            return self._attach(pathlib.Path(arguments["path"]).read_bytes())
+        assert method == "image.detach"
+        image = self._images[arguments["image"]]
+        if image["open_handles"]:
+            image["hidden"] = True
+            return {"state": "hidden"}
+        del self._images[arguments["image"]], self.needed[image["manifest"]]
+        return {"state": "removed"}
+
+    def _attach(self, content: bytes) -> None:
+        manifest = Manifest.parse(content)
+        fields = {"id": manifest.disk_id, "manifest": manifest.digest, "hidden": False}
+        self._images[manifest.disk_id] = {**fields, "open_handles": 0}
+        packs = {layout.pack_key(pack.hex()) for pack in manifest.packs()}
+        self.needed[manifest.digest] = frozenset(packs | {layout.manifest_key(manifest.digest)})
+
+
+class WatchedOrigin(memory.MemoryOrigin):
+    """Refuses to delete what a data plane has attached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data_planes: dict[str, AttachedImages] = {}
+
+    def delete(self, key: str) -> bool:
+        for host, data_plane in self.data_planes.items():
+            for digest, keys in data_plane.needed.items():
+                if key in keys:
+                    raise PromiseError(f"{key} of manifest {digest}, attached on {host}, deleted")
+        return super().delete(key)
+
+    def check(self) -> None:
+        """Check that everything that is attached is there."""
+        for host, data_plane in self.data_planes.items():
+            for digest, keys in data_plane.needed.items():
+                if missing := [key for key in sorted(keys) if not self.exists(key)]:
+                    raise PromiseError(f"manifest {digest} on {host} lacks {missing}")
+
+
+def look_action(
+    host: str, origin: WatchedOrigin, folder: str, looks: int
+) -> Callable[[base.Origin], object]:
+    def action(stepped: base.Origin) -> object:
+        publisher = UsagePublisher(stepped, host)
+        data_plane: Any = origin.data_planes[host]
+        follower = ImageFollower(stepped, data_plane, folder, publisher)
+        for _ in range(looks):
+            with contextlib.suppress(exception.AcstorError):
+                follower.look()
+                origin.check()
+        return None
+
+    return action
+
+
+def collect_action(host: str, count: int) -> Callable[[base.Origin], object]:
+    def action(stepped: base.Origin) -> object:
+        collector = Collector(Repository.open(stepped), host, 0.0, clock=lambda: 1.0)
+        for _ in range(count):
+            collector.collect()
+        return None
+
+    return action
+
+
+def remove_action(number: int) -> Callable[[base.Origin], object]:
+    def action(stepped: base.Origin) -> object:
+        return Repository.open(stepped).remove_image(image_id(number))
+
+    return action
+
+
+def run_once(seed: int, folder: str) -> None:
+    """Run one order; raise PromiseError when a promise is broken."""
+    choice = random.Random(seed)
+    origin = WatchedOrigin()
+    repository = open_repository(origin)
+    for number, content in CONTENTS.items():
+        register(repository, number, content)
+    for host in ("h1", "h2"):
+        origin.data_planes[host] = AttachedImages(random.Random(f"{seed} {host}"))
+    if choice.random() < 0.3:
+        repository.remove_image(image_id(1))
+        Collector(repository, "x", 0.0, clock=lambda: 1.0).collect()
+        register(repository, 1, CONTENTS[1])
+    actions = {
+        "h1": look_action("h1", origin, folder, choice.randint(1, 4)),
+        "h2": look_action("h2", origin, folder, choice.randint(1, 4)),
+        "collect x": collect_action("x", choice.randint(1, 4)),
+        "collect y": collect_action("y", choice.randint(1, 3)),
+        "remove 0": remove_action(0),
+        "remove 1": remove_action(1),
+    }
+    names = sorted(actions)
+    kills = {name: choice.randint(1, 60) for name in names if choice.random() < 0.15}
+    actors = [interleaving.Actor(name, actions[name], origin) for name in names]
+    interleaving.run(actors, choice, kills)
+    # A host whose agent is away keeps what it has for ever; the collections go on.
+    for actor in actors:
+        if actor.error is not None:
+            raise PromiseError(f"seed {seed}: {actor.name}: {actor.error!r}") from actor.error
+    for _ in range(3):
+        Collector(repository, "z", 0.0, clock=lambda: 1.0).collect()
+    origin.check()
+
+
+@pytest.fixture(autouse=True)
+def without_lingering() -> Iterator[None]:
+    with mock.patch.object(usage_publication, "LINGER_SECONDS", 0.0):
+        yield
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_no_order_collects_what_is_attached(batch: int, tmp_path: pathlib.Path) -> None:
+    for seed in range(batch, RUNS, BATCHES):
+        run_once(seed, str(tmp_path))
+
+
+def test_what_nobody_has_attached_any_more_is_collected(tmp_path: pathlib.Path) -> None:
+    origin = WatchedOrigin()
+    repository = open_repository(origin)
+    register(repository, 0, CONTENTS[0])
+    data_plane = origin.data_planes["h1"] = AttachedImages(random.Random(0))
+    look_action("h1", origin, str(tmp_path), 1)(origin)
+    repository.remove_image(image_id(0))
+    while data_plane.needed:
+        look_action("h1", origin, str(tmp_path), 1)(origin)
+    look_action("h1", origin, str(tmp_path), 1)(origin)
+    for _ in range(2):
+        Collector(repository, "z", 0.0, clock=lambda: 1.0).collect()
+    assert {layout.name_of(key) for key in origin.list()} == {None}
+
+
+def attach_unseen(self: ImageFollower, image: str, known: Any, report: Any) -> None:
+    self._attach(image, known.manifest)
+
+
+def nothing(*arguments: Any) -> None:
+    return None
+
+
+BROKEN_VARIANTS: Sequence[tuple[str, AbstractContextManager[object]]] = (
+    ("hosts are no roots", mock.patch.object(Marker, "_mark_hosts", nothing)),
+    ("nothing is announced", mock.patch.object(UsagePublisher, "announce", nothing)),
+    (
+        "nobody looks after announcing",
+        mock.patch.object(ImageFollower, "_attach_announced", attach_unseen),
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "variant"), BROKEN_VARIANTS)
+def test_broken_variants_are_found_out(
+    name: str, variant: AbstractContextManager[object], tmp_path: pathlib.Path
+) -> None:
+    with variant:
+        for seed in range(20 * RUNS):
+            try:
+                run_once(seed, str(tmp_path))
+            except PromiseError:
+                return
+    pytest.fail(f"{20 * RUNS} orders found nothing")
