@@ -119,9 +119,10 @@ class DataPlaneHost:
             self.set_drain(True)
         self._volumes.start(sockets)
         admin_methods = methods(self, self._volumes.volumes)
+        # Whoever is answered by the admin socket finds the volume socket, too.
+        self._volumes.start_control(admin_methods)
         self._admin = AdminServer(self._conf.dataplane.admin_socket, admin_methods)
         self._admin.start()
-        self._volumes.start_control(admin_methods)
 
     def stop(self, *, unmount: bool) -> None:
         """Stop serving; with ``unmount`` the file system goes too, else the next process has it."""

@@ -17,6 +17,8 @@ from tests.fixtures.hosts import MIB, Cloud, Host, Image
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHUNK = 64 << 10
+PINNED = MIB + CHUNK
+"""Bytes of the head and the tail of each image, which an agent has pinned from the start."""
 
 
 def call(host: Host, method: str, **params: Any) -> Any:
@@ -59,6 +61,13 @@ def set_working_set(host: Host, image: Image, chunks: set[int], path: pathlib.Pa
         raw[chunk // 8] |= 1 << chunk % 8
     path.write_bytes(raw)
     call(host, "workingset.set", image=image.id, path=str(path))
+
+
+def head_and_tail_bytes(host: Host) -> float:
+    """Wait until what each image has pinned is there; return what the origin gave until then."""
+    wait_for("pins", lambda: host.metric("acstor_store_pinned_bytes") == PINNED)
+    wait_for("it is there", lambda: host.metric("acstor_store_inserted") * CHUNK == PINNED)
+    return host.metric("acstor_origin_bytes")
 
 
 def coverage(host: Host) -> tuple[int, int]:
@@ -167,7 +176,7 @@ def test_image_larger_than_the_store_is_refused_with_the_numbers(cloud: Cloud) -
     host = cloud.add_host(store={"capacity": "64MiB"})
     image = cloud.register(96 * MIB)
     cloud.wait_ready(image)
-    before = host.metric("acstor_origin_bytes")
+    before = head_and_tail_bytes(host)
     start(host, image)
     found = wait_for("its end", lambda: job(host, image) if job(host, image)["error"] else None)
     assert found["state"] == PreloadState.FAILED

@@ -22,8 +22,9 @@ OPEN_TIMEOUT = 120.0
 """Seconds for opening and closing: what the origin lacks is pushed, the log is replayed."""
 ASK_TIMEOUT = 5.0
 """Seconds for a question about a volume that is open."""
-HOST_TIMEOUT = 2.0
-"""Seconds for the host's name: every attachment of every kind of volume waits for it."""
+HOST_TIMEOUT = 10.0
+"""Seconds for the host's name: every attachment of every kind of volume waits for it. A data plane
+that does not run refuses at once; one that is silent for so long is not busy, but stuck."""
 CLOSE_WAIT = 15.0
 """Seconds for which closing is repeated while a client is still leaving."""
 

@@ -235,10 +235,10 @@ impl Dispatch {
             open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH,
             padding: 0,
         };
+        // As everything else, before the answer: who has the file open finds it counted.
+        bump(&self.stats.opens);
         let sent = self.device.send_body(header.unique, out.as_bytes());
-        if matches!(sent, Sent::Delivered) {
-            bump(&self.stats.opens);
-        } else {
+        if !matches!(sent, Sent::Delivered) {
             self.files.release(header.inode);
         }
         self.note(sent);
