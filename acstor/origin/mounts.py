@@ -73,23 +73,27 @@ class Mount:
         return found
 
 
-def find_mount(path: str, mounts: str | None = None) -> Mount | None:
+def read_table() -> str:
+    """Return what is mounted, in the format of :data:`MOUNTS`; nothing when it cannot be told."""
+    try:
+        # A line ends with a newline only: names of mount points may hold other ends of lines.
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def find_mount(path: str, table: str | None = None) -> Mount | None:
     """Return the mount that holds ``path``; None when it cannot be told.
 
     :param path: absolute; links in it are followed.
-    :param mounts: in the format of :data:`MOUNTS`.
+    :param table: what :func:`read_table` returned; None: what is mounted now.
     """
     wanted = os.path.realpath(path)
     best: tuple[int, Mount] | None = None
-    try:
-        # A line ends with a newline only: names of mount points may hold other ends of lines.
-        with open(
-            mounts or MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n"
-        ) as file:
-            lines = file.readlines()
-    except OSError:
-        return None
-    for line in lines:
+    for line in (read_table() if table is None else table).rstrip("\n").split("\n"):
+        if not line:
+            continue
         before, _, after = line.partition(" - ")
         mount_point = _unescaped(before.split(" ")[4])
         if wanted != mount_point and not wanted.startswith(mount_point.rstrip("/") + "/"):

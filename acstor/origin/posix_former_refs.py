@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from acstor import exception
 from acstor.origin import base, posix_lock, posix_write
-from acstor.origin.mounts import find_mount
+from acstor.origin.mounts import find_mount, read_table
 from acstor.origin.posix_presence import is_folder
 from acstor.origin.posix_tree import PosixTree
 
@@ -68,7 +68,7 @@ class FormerRefs:
         self._is_aside = folder == ASIDE
         self._present = present
         self._given: set[int] = set()
-        self._checked_device: int | None = None
+        self._checked_mounts: tuple[str, str] | None = None
 
     def aside(self) -> "FormerRefs":
         """Return the refs that were put aside, for who converts them."""
@@ -160,10 +160,12 @@ class FormerRefs:
         return os.path.join(folder, f"{number:02x}")
 
     def _check_locks_reach_server(self) -> None:
-        device = os.stat(self._tree.root).st_dev
-        if device == self._checked_device:
-            return  # what is mounted is what it was, and so are its options
-        mount = find_mount(self._tree.root)
+        # All that is mounted, for the numbers of devices and mounts are given again: a file system
+        # that is mounted with other options in the place of one that went may have both of it.
+        path, table = os.path.realpath(self._tree.root), read_table()
+        if (path, table) == self._checked_mounts:
+            return
+        mount = find_mount(path, table)
         if mount is not None and mount.is_network and mount.has_local_locks:
             raise exception.InvalidError(
                 f"{self._tree.root} is mounted with {mount.local_lock_option}, so the locks of its "
@@ -171,7 +173,7 @@ class FormerRefs:
                 hint="mount it without that option; a repository of this release's format version "
                 "needs no locks: 'acstor repository upgrade' when every machine runs this release",
             )
-        self._checked_device = device
+        self._checked_mounts = path, table
 
     def _read(self, name: str, known: base.Ref | None = None) -> base.Ref | None:
         """Return a ref's state; its token tells files apart even when their content is the same.

@@ -410,11 +410,29 @@ def test_former_layout_refuses_changes_where_locks_are_local(
         assert origin.swap_ref("ring", token.token, b"x") is not None
 
 
+def test_mount_with_other_options_in_the_place_of_one_that_was_checked_is_noticed(
+    origin: posix.PosixOrigin, tmp_path: pathlib.Path
+) -> None:
+    """Numbers of devices and mounts are given again: none of both tells the two apart."""
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTS.format(root=origin.root, options="hard"))
+    known = origin.get_ref("ring")
+    assert known is not None
+    with mock.patch.object(mounts, "MOUNTS", str(mountinfo)):
+        token = origin.swap_ref("ring", known.token, b"x")
+        mountinfo.write_text(MOUNTS.format(root=origin.root, options="nolock"))
+        with pytest.raises(exception.InvalidError, match="nolock"):
+            origin.swap_ref("ring", token, b"y")
+
+
 def test_what_cannot_change_is_looked_at_once(tmp_path: pathlib.Path) -> None:
     """The mounts of a host may be thousands of lines; who owns a lock file is settled."""
     (tmp_path / "refs").mkdir()
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTS.format(root=tmp_path, options="hard"))
     origin = posix.PosixOrigin(str(tmp_path))
     with (
+        mock.patch.object(mounts, "MOUNTS", str(mountinfo)),
         mock.patch.object(posix_former_refs, "find_mount", wraps=mounts.find_mount) as looks,
         mock.patch.object(
             posix_tree.PosixTree, "give_to_owner", autospec=True,
