@@ -352,6 +352,29 @@ class DataPlane:
         :raises DataPlaneError: as :meth:`volume_release`.
         """
 
+    def volume_begin_head(self, volume: str) -> int | None:
+        """Begin a look at the owner's content for reads of the first sectors that wait here.
+
+        :returns: the look's number; None when none waits.
+        :raises DataPlaneError: kind ``invalid`` when the volume is not open.
+        """
+
+    def volume_answer_head(self, volume: str, look: int, content: bytes) -> None:
+        """Answer the reads that came before a look was begun.
+
+        :param content: of the volume, from its first byte on, read at its owner since.
+        """
+
+    def volume_give_up_head(self, volume: str) -> None:
+        """Have reads of the first sectors wait for the volume itself, as all others."""
+
+    def volume_read_head(self, volume: str) -> bytes:
+        """Return the first 4096 bytes of a volume that this host owns, or all of a smaller one.
+
+        :raises DataPlaneError: kind ``fenced`` when another host owns it, ``unavailable`` when it
+            cannot be read now.
+        """
+
     def volume_close(self, volume: str) -> None:
         """Forget a volume without pushing; its local log stays. Nothing when it is not open."""
 

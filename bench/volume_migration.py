@@ -4,7 +4,8 @@ Real data planes; the origin is a directory behind HTTP, every byte to and from 
 The guest at the source is QEMU's own block driver (qemu-io), which writes 64 KiB every 4 ms. It has
 written gigabytes before that were never pushed. Then, as in a live migration:
 
-  open      the destination opens the volume and reads the first sector, as QEMU does at its start
+  open      the destination opens the volume and reads the first sector, as QEMU does at its start;
+            its owner answers that
   copy      the guest writes on at the source, for as long as its memory would be copied
   move      it stops there, and writes at the destination
 

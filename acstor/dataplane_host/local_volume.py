@@ -22,6 +22,8 @@ class LocalVolume:
         """Whether the runtime has it open."""
         self.is_unchecked = False
         """Whether it was opened after a restart without a look at who owns it."""
+        self.is_movable = False
+        """Whether its record lets another host be its standby."""
         self.ahead_at = 0.0
         """From when on it is pushed ahead of a hand-over again after that failed (monotonic)."""
         self.fold_ahead_at = 0.0

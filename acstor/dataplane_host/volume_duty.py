@@ -96,6 +96,11 @@ class VolumeDuty:
             self._start("fold", volume, self._fold)
         for volume in self._volumes.wanted():
             self._start("fetch", volume, self._volumes.fetch)
+        for volume in self._volumes.heads_wanted():
+            self._start("fetch the head of", volume, self._volumes.fetch_head)
+        moving = self._volumes.moving()
+        for volume in moving:
+            self._start("answer for the head of", volume, self._volumes.answer_head)
         served = self._volumes.served()
         if served and time.monotonic() >= self._bell_at:
             self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
@@ -108,7 +113,7 @@ class VolumeDuty:
         for volume in served:
             if self._may_watch(volume):
                 self._start("watch", volume, self._watch)
-        self._is_close = bool(self._migrating.intersection(served)) or self._volumes.has_standby()
+        self._is_close = bool(moving) or self._volumes.has_standby()
 
     def _listen(self, _: str) -> bool:
         bell = self._volumes.bell()

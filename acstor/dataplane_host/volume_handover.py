@@ -135,6 +135,8 @@ class VolumeHandover(VolumeLifecycle):
         if kept is None:
             return False
         record = self._owner.record(volume)
+        # Before what takes its time: the standby may read meanwhile.
+        local.is_movable = record.is_standby_allowed
         if (record.owner, record.epoch) != (self._owner.host, kept.epoch):
             # Looked at again: it may have been opened anew between the two.
             self.checked(volume, self.look(volume))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acstor import exception
 from acstor.origin.base import Origin
-from acstor.volumes import bells
+from acstor.volumes import bells, heads
 
 if TYPE_CHECKING:
     from acstor.repository.repository import Repository
@@ -261,6 +261,46 @@ class VolumeOwner:
         except exception.AcstorError as error:
             # It looks by itself, later.
             LOG.info("the bell of host %s was not rung: %s", record.owner, error)
+
+    def ask_for_head(self, volume: str) -> str:
+        """Ask the owner of a volume for its first sectors; return the question's nonce.
+
+        :raises NotFoundError: when there is no such volume.
+        :raises ConflictError: when no other host owns it.
+        """
+        record = self.record(volume)
+        if record.owner in (None, self.host):
+            raise exception.ConflictError(f"no other host owns volume {volume}")
+        nonce = heads.ask(self._origin(), volume)
+        self.ring(record)
+        return nonce
+
+    def head_asked(self, volume: str) -> heads.Head | None:
+        """Return the question for a volume's first sectors, or the answer to it.
+
+        :raises UnavailableError: when the origin does not answer.
+        """
+        return heads.asked(self._origin(), volume)
+
+    def answer_head(self, volume: str, head: heads.Head) -> None:
+        """Answer a question for a volume's first sectors.
+
+        :param head: its nonce, and what this host read since, in the epoch that it names.
+        """
+        heads.answer(self._origin(), volume, head)
+
+    def current_head(self, volume: str, head: heads.Head) -> bytes | None:
+        """Return the content of an answer; None where another host may have written since.
+
+        :raises UnavailableError: when the origin does not answer.
+        """
+        record = self.record(volume)
+        is_owner = (record.owner, record.epoch) == (head.owner, head.epoch)
+        return head.content if is_owner and record.unsealed is None else None
+
+    def forget_head(self, volume: str) -> None:
+        """Remove a question for a volume's first sectors, and its answer."""
+        heads.remove(self._origin(), volume)
 
     def bell(self) -> str | None:
         """Return what changes whenever somebody waits for a volume of this host.

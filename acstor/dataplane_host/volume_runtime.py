@@ -52,6 +52,10 @@ class VolumeRuntime(Protocol):
     def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
     def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
     def volume_push_ahead(self, volume: str) -> bool: ...  # noqa: D102
+    def volume_begin_head(self, volume: str) -> int | None: ...  # noqa: D102
+    def volume_answer_head(self, volume: str, look: int, content: bytes) -> None: ...  # noqa: D102
+    def volume_give_up_head(self, volume: str) -> None: ...  # noqa: D102
+    def volume_read_head(self, volume: str) -> bytes: ...  # noqa: D102
     def volume_close(self, volume: str) -> None: ...  # noqa: D102
     def volume_fence(self, volume: str, why: str) -> None: ...  # noqa: D102
     def volume_list(self) -> list[str]: ...  # noqa: D102

@@ -9,12 +9,12 @@ import logging
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane_host.kept_clean import KeptClean
-from acstor.dataplane_host.volume_handover import VolumeHandover
+from acstor.dataplane_host.volume_heads import VolumeHeads
 
 LOG = logging.getLogger(__name__)
 
 
-class VolumesClosed(VolumeHandover):
+class VolumesClosed(VolumeHeads):
     """Removing the logs of closed volumes that are of no use any more."""
 
     def sweep_closed(self) -> None:

@@ -7,6 +7,7 @@ what it names is not collected although the other ref may stop to name it at the
 :class:`~acstor.exception.ConflictError`: repeat it with the present state of the volume.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from acstor import exception
 from acstor.origin import ref_replacement
 from acstor.repository import claim, layout
-from acstor.volumes import log_range, record_refs
+from acstor.volumes import heads, log_range, record_refs
 from acstor.volumes import record as records
 from acstor.volumes.durability import Durability
 from acstor.volumes.edits import RecordEdits
@@ -134,7 +135,11 @@ class VolumeStore(Settling, RecordEdits):
         :raises NotFoundError: when there is no such volume.
         :raises ConflictError: while hosts may attach it, or it is owned.
         """
-        return self._delete(volume_id, force=force)
+        volume = self._delete(volume_id, force=force)
+        # Of a standby that was killed while it asked; nobody asks any more.
+        with contextlib.suppress(exception.AcstorError):
+            heads.remove(self._origin, volume.id)
+        return volume
 
     # Snapshots
 

@@ -54,6 +54,13 @@ class MemoryVolume:
         self.size_bytes = size_bytes
         self.state = "standby"
         self.is_wanted = False
+        self.head = b""
+        """What its first sectors hold."""
+        self.head_looks = 0
+        """Looks at the owner's first sectors that were begun."""
+        self.is_head_wanted = False
+        self.is_head_given_up = False
+        self.head_answer: bytes | None = None
         self.clients = 0
         self.error: str | None = None
         self.listener: socket.socket | None = None
@@ -285,6 +292,25 @@ class MemoryVolumes:
         found.push()
         return found.is_log_long
 
+    def volume_begin_head(self, volume: str) -> int | None:
+        found = self._of(volume)
+        if not found.is_head_wanted:
+            return None
+        found.is_head_wanted = False
+        found.head_looks += 1
+        return found.head_looks
+
+    def volume_answer_head(self, volume: str, look: int, content: bytes) -> None:
+        assert look == self._of(volume).head_looks
+        self._of(volume).head_answer = content
+
+    def volume_give_up_head(self, volume: str) -> None:
+        self._of(volume).is_head_given_up = True
+        self._of(volume).is_wanted = True
+
+    def volume_read_head(self, volume: str) -> bytes:
+        return self._owned(volume).head
+
     def volume_close(self, volume: str) -> None:
         self._of(volume).stop_serving()
         del self.volumes[volume]
@@ -306,6 +332,7 @@ class MemoryVolumes:
             "iops": found.limits[0],
             "bytes_per_s": found.limits[1],
             "is_wanted": found.is_wanted,
+            "is_head_wanted": found.is_head_wanted,
             "error": found.error,
         }
         if found.state == "standby":

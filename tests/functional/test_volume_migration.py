@@ -76,3 +76,27 @@ def test_both_ends_may_ask_while_the_guest_writes(cloud: Cloud, tmp_path: pathli
     expected = bytes(writer.model) + b"\2" * 4096 + bytes(SIZE // 2 - 4096)
     assert content(standby, tmp_path / "content") == expected
     assert control.store.get(volume).record.epoch >= 5
+
+
+def test_first_sectors_are_read_at_the_destination_as_they_are_at_the_source(cloud: Cloud) -> None:
+    """QEMU's look at a disk when it starts takes the volume from nobody, and is never stale."""
+    source, destination = cloud.add_host(agent=False), cloud.add_host(agent=False)
+    control = Volumes(cloud)
+    volume = control.create(SIZE, source, durability=NEVER)
+    opened = open_volume(source, volume)
+    control.store.begin_standby(volume, destination.name)
+    standby = call(destination, "open", volume, role="standby")
+    for pattern in (0, 1, 2):
+        if pattern:
+            assert qemu_io(opened, f"write -P {pattern} 0 64k").returncode == 0
+        for offset in (0, 3584):
+            found = qemu_io(standby, f"read -P {pattern} {offset} 512")
+            assert found.returncode == 0, found.stdout
+            assert "Pattern verification failed" not in found.stdout
+    record = control.store.get(volume).record
+    assert (record.owner, record.epoch) == (source.name, 1)
+    assert volumes.state(source, volume) == "serving"
+    assert volumes.state(destination, volume) == "standby"
+    # What lies behind them is the owner's to read.
+    assert qemu_io(standby, "read -P 2 4096 512").returncode == 0
+    wait_for("it is here", lambda: volumes.state(destination, volume) == "serving")

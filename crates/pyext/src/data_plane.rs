@@ -319,6 +319,28 @@ impl DataPlane {
         py.detach(|| self.host.volume_push_ahead(volume)).map_err(exception)
     }
 
+    fn volume_begin_head(&self, volume: &str) -> PyResult<Option<u64>> {
+        self.host.volume_begin_head(disk_id(volume)?).map_err(exception)
+    }
+
+    fn volume_answer_head(&self, volume: &str, look: u64, content: Vec<u8>) -> PyResult<()> {
+        self.host.volume_answer_head(disk_id(volume)?, look, content).map_err(exception)
+    }
+
+    fn volume_give_up_head(&self, volume: &str) -> PyResult<()> {
+        self.host.volume_give_up_head(disk_id(volume)?).map_err(exception)
+    }
+
+    fn volume_read_head<'py>(
+        &self,
+        py: Python<'py>,
+        volume: &str,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let volume = disk_id(volume)?;
+        let content = py.detach(|| self.host.volume_read_head(volume)).map_err(exception)?;
+        Ok(PyBytes::new(py, &content))
+    }
+
     fn volume_close(&self, py: Python<'_>, volume: &str) -> PyResult<()> {
         let volume = disk_id(volume)?;
         py.detach(|| self.host.volume_close(volume));

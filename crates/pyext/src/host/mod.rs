@@ -5,6 +5,7 @@
 mod bases;
 mod bounded_file;
 mod error;
+mod head_reads;
 mod images;
 mod lifecycle;
 mod metrics;
@@ -13,6 +14,7 @@ mod pulse;
 mod status;
 mod switched_device;
 mod volume_folds;
+mod volume_heads;
 mod volume_metrics;
 mod volumes;
 

@@ -3,7 +3,8 @@
 //! The overlay of a volume comes and goes while its clients stay connected: a standby of a live
 //! migration gets it with the first request, an owner that was replaced loses it for good. A
 //! request waits for an overlay as long as it takes: who hands it over may have much to push, and
-//! an origin that is away makes requests wait in an overlay, too.
+//! an origin that is away makes requests wait in an overlay, too. Before it ever had one, a standby
+//! answers reads of the first sectors by what the owner has (`head_reads`).
 //!
 //! Must never: let a request reach an overlay that was taken away.
 
@@ -14,9 +15,12 @@ use acstor_overlay::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
     Piece, TryRead, ZeroHow,
 };
+use acstor_readpath::Segment;
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
+
+use super::head_reads::{HeadReads, Look};
 
 /// Who answers requests.
 enum Mode {
@@ -35,6 +39,8 @@ struct Shared {
     changed: Notify,
     size_bytes: AtomicU64,
     is_wanted: AtomicBool,
+    /// Given up for good with the first overlay.
+    head: Mutex<HeadReads>,
 }
 
 /// A disk whose overlay can be put in place and taken away.
@@ -52,12 +58,36 @@ impl SwitchedDevice {
                 changed: Notify::new(),
                 size_bytes: size_bytes.into(),
                 is_wanted: false.into(),
+                head: Mutex::default(),
             }),
         }
     }
 
+    /// Whether a read of the first sectors waits for a look at the owner's content.
+    pub(super) fn is_head_wanted(&self) -> bool {
+        self.shared.head.lock().is_wanted()
+    }
+
+    /// Begins a look at the owner's content for the reads that wait; `None`: none does.
+    pub(super) fn begin_head(&self) -> Option<Look> {
+        self.shared.head.lock().begin()
+    }
+
+    /// Answers reads of the first sectors that came before `look` was begun.
+    pub(super) fn answer_head(&self, look: Look, content: Bytes) {
+        self.shared.head.lock().answer(look, content);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Has reads of the first sectors wait for an overlay, as all others.
+    pub(super) fn give_up_head(&self) {
+        self.shared.head.lock().give_up();
+        self.shared.changed.notify_waiters();
+    }
+
     /// Puts the overlay in place; requests that wait go on.
     pub(super) fn activate(&self, device: Arc<dyn BlockDevice>) {
+        self.shared.head.lock().give_up();
         self.switch(Mode::Active(device));
     }
 
@@ -131,6 +161,32 @@ impl SwitchedDevice {
         self.flush().outcome().await
     }
 
+    /// Waits for what a look at the owner's content finds, or for the overlay.
+    async fn read_head(
+        &self,
+        first: Look,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<Piece>, DeviceError> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            let (found, is_covered) = {
+                let head = self.shared.head.lock();
+                (head.found(first, offset, len), head.covers(offset, len))
+            };
+            if let Some(content) = found {
+                return Ok(vec![Piece::Base(Segment::Bytes(content))]);
+            }
+            if !is_covered || !matches!(&*self.shared.mode.read(), Mode::Standby(_)) {
+                let passed = self.handed_over(move |device| Done::Later(device.read(offset, len)));
+                return passed.await?.outcome().await;
+            }
+            changed.await;
+        }
+    }
+
     /// Waits for the overlay and hands `request` to it.
     async fn handed_over<T>(
         &self,
@@ -176,6 +232,15 @@ impl BlockDevice for SwitchedDevice {
     }
 
     fn read(&self, offset: u64, len: usize) -> DeviceFuture<Vec<Piece>> {
+        // In this order: the first overlay ends such reads before it is put in place.
+        let first = {
+            let mut head = self.shared.head.lock();
+            head.covers(offset, len).then(|| head.wait())
+        };
+        if let Some(first) = first {
+            let device = self.clone();
+            return Box::pin(async move { device.read_head(first, offset, len).await });
+        }
         match self.pass(move |device| Done::Later(device.read(offset, len))) {
             Done::Later(future) | Done::Applied(future) => future,
             Done::Now(outcome) => Box::pin(std::future::ready(outcome)),
@@ -317,6 +382,67 @@ mod tests {
         assert_eq!(overlay.writes.load(Ordering::SeqCst), 1, "it was taken away");
         device.activate(overlay.clone());
         assert_eq!(waiting.await.unwrap(), Ok(()));
+    }
+
+    fn read(device: &SwitchedDevice) -> tokio::task::JoinHandle<Result<Vec<Piece>, DeviceError>> {
+        tokio::spawn(device.read(0, 512))
+    }
+
+    async fn head_wanted(device: &SwitchedDevice) -> Look {
+        loop {
+            match device.begin_head() {
+                Some(look) => return look,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// QEMU's first read at the destination of a migration takes the volume from nobody.
+    #[tokio::test]
+    async fn test_first_sectors_are_read_without_asking_for_the_overlay() {
+        let device = SwitchedDevice::standby(8192);
+        let reading = read(&device);
+        let look = head_wanted(&device).await;
+        let later = read(&device);
+        while !device.is_head_wanted() {
+            tokio::task::yield_now().await;
+        }
+        device.answer_head(look, Bytes::from_static(&[7; 4096]));
+        let pieces = reading.await.unwrap().unwrap();
+        let [Piece::Base(Segment::Bytes(content))] = &pieces[..] else { panic!("{pieces:?}") };
+        assert_eq!(content, &[7; 512][..]);
+        assert!(!device.is_wanted());
+        // What the owner had then is no answer to a read that came later.
+        assert!(!later.is_finished());
+        device.give_up_head();
+        while !device.is_wanted() {
+            tokio::task::yield_now().await;
+        }
+        device.activate(Arc::new(Answering::default()));
+        assert!(later.await.unwrap().unwrap().is_empty(), "by the overlay");
+        device.stand_by();
+        let _again = read(&device);
+        while !device.is_wanted() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!device.is_head_wanted(), "who had the overlay asks for it");
+    }
+
+    /// Whatever is read or written beyond the first sectors asks for the overlay, and that answers all.
+    #[tokio::test]
+    async fn test_overlay_answers_reads_of_the_first_sectors_that_wait() {
+        let device = SwitchedDevice::standby(8192);
+        let reading = read(&device);
+        head_wanted(&device).await;
+        let waiting = tokio::spawn(write(&device));
+        while !device.is_wanted() {
+            tokio::task::yield_now().await;
+        }
+        device.activate(Arc::new(Answering::default()));
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert!(reading.await.unwrap().is_ok());
+        device.fence("closed");
+        assert_eq!(read(&device).await.unwrap().unwrap_err().kind, DeviceErrorKind::Fenced);
     }
 
     #[tokio::test]

@@ -48,7 +48,7 @@ struct LogRangeSpec {
 
 /// An open volume.
 pub(super) struct OpenVolume {
-    device: SwitchedDevice,
+    pub(super) device: SwitchedDevice,
     pub(super) export: Arc<Export>,
     pub(super) server: Mutex<Option<NbdServer>>,
     /// Absent while another host owns the volume.
@@ -98,7 +98,7 @@ fn log_ranges(specs: &[LogRangeSpec]) -> Result<Vec<LogRange>, HostError> {
 }
 
 impl Host {
-    fn volume(&self, volume: DiskId) -> Result<Arc<OpenVolume>, HostError> {
+    pub(super) fn volume(&self, volume: DiskId) -> Result<Arc<OpenVolume>, HostError> {
         let volumes = self.parts.volumes.read();
         volumes.get(&volume).cloned().ok_or(HostError::VolumeNotOpen(volume))
     }
@@ -319,6 +319,7 @@ impl Host {
             "iops": limits.requests_per_s.unwrap_or(0),
             "bytes_per_s": limits.bytes_per_s.unwrap_or(0),
             "is_wanted": open.device.is_wanted(),
+            "is_head_wanted": open.device.is_head_wanted(),
             "error": null,
         });
         if let (Some(owned), Value::Object(fields)) = (open.owned(), &mut value)
