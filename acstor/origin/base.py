@@ -38,6 +38,19 @@ class Ref:
     content: bytes
 
 
+class DamagedRefError(exception.CorruptError):
+    """What the store has of a ref is not what was written.
+
+    :param token: of the ref in this state: who knows what it has to hold replaces it by that, with
+        :meth:`Origin.swap_ref`.
+    """
+
+    def __init__(self, message: str, *, token: str, hint: str | None = None) -> None:
+        """Keep the token, too."""
+        super().__init__(message, hint=hint)
+        self.token = token
+
+
 class Origin(abc.ABC):
     """The central store that everything can be re-read from."""
 
@@ -91,6 +104,8 @@ class Origin(abc.ABC):
         """Return the ref's present state, or None when there is no such ref.
 
         :raises InvalidError: when the name is malformed.
+        :raises DamagedRefError: when the store has it damaged, and it can be replaced as it is.
+        :raises CorruptError: when it can not.
         """
 
     def refresh_ref(self, name: str, known: Ref | None) -> Ref | None:

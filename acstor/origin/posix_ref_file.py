@@ -26,7 +26,8 @@ _FIELDS = re.compile(
     rb"(content|removed) ([0-9a-f]{16}) (\d{1,8}) ([0-9a-f]{32}) (-|(?:[0-9a-f]{8}){1,64})"
 )
 _NAME = re.compile(r"([0-9a-f]{16})\.(0|[1-9][0-9]{0,17})\Z")
-_TOKEN = re.compile(r"([0-9a-f]{16})\.([1-9][0-9]{0,17})\.([0-9a-f]{16})\Z")
+_DAMAGED = "damaged-"
+_TOKEN = re.compile(rf"([0-9a-f]{{16}})\.([1-9][0-9]{{0,17}})\.((?:{_DAMAGED})?[0-9a-f]{{16}})\Z")
 
 
 def random_nonce() -> str:
@@ -64,6 +65,17 @@ class State:
 
     place: Place
     nonce: str
+    """Of the file; of a damaged one made from all that is in it."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the file is not what was written."""
+        return self.nonce.startswith(_DAMAGED)
+
+    @classmethod
+    def of_damaged(cls, place: Place, file: bytes) -> "State":
+        """Return the state that a ref is in while its file there is damaged, and has this in it."""
+        return cls(place, f"{_DAMAGED}{_digest(file)[:16]}")
 
     @property
     def token(self) -> str:

@@ -73,8 +73,10 @@ class PosixRefs:
     def refresh(self, name: str, known: base.Ref | None) -> base.Ref | None:
         """Return a ref's present state, ``known`` without reading the file where it is that."""
         state = State.parse(known.token) if known is not None else None
-        if state is not None and self._find_state(self._folder(name), state) is not None:
-            return known
+        # Of a damaged file `get` tells more.
+        with contextlib.suppress(exception.CorruptError):
+            if state is not None and self._find_state(self._folder(name), state) is not None:
+                return known
         present = self.get(name)
         return known if present == known else present
 
@@ -140,18 +142,30 @@ class PosixRefs:
         # The next one first: see above.
         if is_there(os.path.join(path, state.place.after().name)):
             return None
+        return self._header_of(path, state)
+
+    def _header_of(self, path: str, state: State) -> Header | None:
+        """Return the header of a state's file; None when there is none (any more), or another."""
+        if state.is_damaged:
+            return self._header_of_damaged(path, state)
         header = self._header_at(path, state.place)
         return header if header is not None and header.nonce == state.nonce else None
+
+    def _header_of_damaged(self, path: str, state: State) -> Header | None:
+        """Return a header without nonce and history, as nothing in the file can be relied on.
+
+        Who wrote the file and asks later how he fared is told that it cannot be told.
+        """
+        file = _read(os.path.join(path, state.place.name), posix_ref_file.FILE_BYTES_MAX + 1)
+        if file is None or State.of_damaged(state.place, file) != state:
+            return None
+        return Header(is_removed=False, nonce="", length=0, digest="")
 
     def _header_at(self, path: str, place: Place) -> Header | None:
         """Return the header of a version, None when there is none (any more)."""
         file = os.path.join(path, place.name)
         start = _read(file, posix_ref_file.HEADER_BYTES_MAX)
         return None if start is None else Header.parse(start, file)[0]
-
-    def _is_at(self, path: str, place: Place, nonce: str) -> bool:
-        header = self._header_at(path, place)
-        return header is not None and header.nonce == nonce
 
     def _read(self, name: str) -> tuple[State, Header, bytes] | None:
         """Return state, header and content of a ref; None: there is none."""
@@ -167,12 +181,20 @@ class PosixRefs:
             file = os.path.join(path, place.name)
             whole = _read(file, posix_ref_file.FILE_BYTES_MAX + 1)
             if whole is not None:
-                header, content = posix_ref_file.parse_file(whole, file)
+                header, content = self._parsed(whole, file, place)
                 state = State(place, header.nonce)
                 if known is None or known == state:
                     return self._remember(name, state), header, content
             self._states.pop(name, None)
         raise exception.UnavailableError(f"ref {name} changes faster than it can be read")
+
+    @staticmethod
+    def _parsed(whole: bytes, file: str, place: Place) -> tuple[Header, bytes]:
+        try:
+            return posix_ref_file.parse_file(whole, file)
+        except exception.CorruptError as error:
+            token = State.of_damaged(place, whole).token
+            raise base.DamagedRefError(error.message, token=token, hint=error.hint) from error
 
     def _files(self, path: str) -> list[str]:
         """Return the names of a ref's files; [] when there is no such ref."""
@@ -201,11 +223,11 @@ class PosixRefs:
             self._tree.reserve.spend_on(lambda: posix_write.add_name(temporary, target))
         except OSError as error:
             # The answer to a request that was carried out may have been lost.
-            if not self._is_at(path, place, header.nonce):
+            if self._header_of(path, State(place, header.nonce)) is None:
                 if isinstance(error, FileExistsError | FileNotFoundError):
                     raise self._conflict(name) from error
                 raise
-        if not self._is_at(path, state.place, state.nonce):
+        if self._header_of(path, state) is None:
             self._check_overtaken(name, place, header)
         superseded = self._superseded(path, place)
         posix_write.synchronise_folder(path)

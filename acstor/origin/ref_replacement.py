@@ -1,16 +1,34 @@
 """Changing a ref by compare-and-swap, again when somebody else was quicker."""
 
+import logging
 import random
 import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.origin.base import Origin
+from acstor.origin.base import DamagedRefError, Origin, Ref
+
+LOG = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 8
 """Swaps that are tried before a ref counts as one that others write all the time."""
 _WAIT_FIRST = 0.02
 _WAIT_MAX = 0.5
+
+
+def read_replaceable(origin: Origin, name: str) -> Ref | None:
+    """Return a ref's present state; of one that the store has damaged, an empty content.
+
+    For refs whose malformed content is replaced by who reads it: an empty one is malformed, too.
+
+    :raises UnavailableError: when the origin cannot be reached.
+    :raises CorruptError: when it is damaged and nobody can replace it as it is.
+    """
+    try:
+        return origin.get_ref(name)
+    except DamagedRefError as error:
+        LOG.error("ref %s is damaged, what it held is lost: %s", name, error)
+        return Ref(error.token, b"")
 
 
 def change(

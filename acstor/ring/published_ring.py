@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from acstor import exception
 from acstor.dataplane import DataPlaneError, Ring
 from acstor.origin.base import Origin, Ref
+from acstor.origin.ref_replacement import read_replaceable
 
 LOG = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class RingReference:
     def _renumber(self, generation: int) -> None:
         """Write the number of a ring that is published, whatever becomes of this."""
         try:
-            number = self._origin.get_ref(GENERATION_REF)
+            number = read_replaceable(self._origin, GENERATION_REF)
             token = number.token if number else None
             self._origin.swap_ref(GENERATION_REF, token, encode_generation(generation))
         except exception.ConflictError:

@@ -19,6 +19,7 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.origin.base import Origin, Ref
+from acstor.origin.ref_replacement import read_replaceable
 from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class TermOffice:
         self._is_first = False  # somebody else's term was before the one that begins
         self._claimed: Ref | None = None
         self._term: int | None = None
+        self._newest = 0  # term that was read or claimed here
 
     @property
     def term(self) -> int | None:
@@ -142,11 +144,12 @@ class TermOffice:
         """Return the term that this host claimed and that has not begun; None: there is none."""
         if self._claimed is None:
             return None
-        ref = self._origin.get_ref(TERM_REF)
+        ref = read_replaceable(self._origin, TERM_REF)
         return ref if ref is not None and ref.token == self._claimed.token else None
 
     def _claim_next(self) -> Ref:
-        ref = self._origin.get_ref(TERM_REF)
+        # Of one that is damaged only the token counts: who had that term finds it to be over.
+        ref = read_replaceable(self._origin, TERM_REF)
         term = PublisherTerm(
             self._former(ref) + 1, self._publisher, max(0, int(self._posix_clock() * 1000))
         )
@@ -157,18 +160,24 @@ class TermOffice:
         if ref is None or ref.token != self._last_token:
             self._is_first = True
         self._last_token = token
+        self._newest = term.term
         self._claimed = Ref(token, content)
         return self._claimed
 
     def check(self) -> None:
         """Refuse a host whose term is over; called after the ring was read that is to be replaced.
 
-        :raises FencedError: when somebody else has claimed a term since; this one is over.
+        :raises FencedError: when somebody else has claimed a term since, or the ref is damaged;
+            this one is over.
         :raises UnavailableError: when the origin cannot be reached.
         """
         if self._claimed is None:
             raise exception.FencedError(f"host {self._publisher} has no term to publish rings in")
-        ref = self._origin.refresh_ref(TERM_REF, self._claimed)
+        try:
+            ref = self._origin.refresh_ref(TERM_REF, self._claimed)
+        except exception.CorruptError as error:
+            LOG.error("whose term it is cannot be told, it is nobody's: %s", error)
+            ref = None
         if ref is not None and ref.token == self._claimed.token:
             return
         former = self._term
@@ -177,16 +186,15 @@ class TermOffice:
             f"the term {former} of host {self._publisher} as the ring's publisher is over"
         )
 
-    @staticmethod
-    def _former(ref: Ref | None) -> int:
+    def _former(self, ref: Ref | None) -> int:
         if ref is None:
             return 0
         try:
-            return PublisherTerm.parse(ref.content).term % _TERM_MAX
+            self._newest = PublisherTerm.parse(ref.content).term
         except exception.CorruptError:
-            # What fences is the token; the number is for people, and begins anew.
-            LOG.error("the ring's term is malformed: it is replaced, terms count from 1 again")
-            return 0
+            # What fences is the token; the number is for people.
+            LOG.error("the ring's term is malformed: one after %d follows", self._newest)
+        return self._newest % _TERM_MAX
 
 
 def _malformed() -> exception.CorruptError:

@@ -11,7 +11,13 @@ from acstor.origin import base
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.ring.departure import remove_host
-from acstor.ring.published_ring import RING_REF, RingReference, read_ring
+from acstor.ring.published_ring import (
+    GENERATION_REF,
+    RING_REF,
+    RingReference,
+    encode_generation,
+    read_ring,
+)
 from acstor.ring.publisher_term import TERM_REF, PublisherTerm, TermOffice
 from tests.unit.agent.conftest import Clock
 from tests.unit.agent.ring_publishers import look, make_publisher, named, owners
@@ -244,6 +250,65 @@ def test_malformed_term_is_told_and_replaced(clock: Clock, content: bytes) -> No
     publisher = make_publisher(origin, clock)
     look(publisher, named("h1"))
     assert publisher.term == 1
+
+
+class Damageable(MemoryOrigin):
+    """An origin whose store has damaged a ref, until that is replaced."""
+
+    damaged: str | None = None
+
+    def get_ref(self, name: str) -> base.Ref | None:
+        ref = super().get_ref(name)
+        if ref is not None and ref.token == self.damaged:
+            raise base.DamagedRefError("not what was written", token=ref.token)
+        return ref
+
+
+def damage(origin: Damageable, name: str) -> None:
+    ref = origin.get_ref(name)
+    assert ref is not None
+    origin.damaged = ref.token
+
+
+def test_publisher_goes_on_after_the_store_damaged_its_term(clock: Clock) -> None:
+    origin = Damageable()
+    former = make_publisher(origin, clock)
+    for _ in range(3):
+        former.stand_by()
+        look(former, named("h1"))
+    damage(origin, TERM_REF)
+    with pytest.raises(exception.FencedError):
+        look(former, named("h1", "h2"))
+    assert look(former, named("h1", "h2")) is not None
+    assert former.term == 4, "after any that it has seen"
+    # And who was not there before, likewise.
+    damage(origin, TERM_REF)
+    second = make_publisher(origin, clock, host="h2")
+    assert look(second, named("h1", "h2", "h3")) is not None
+    with pytest.raises(exception.FencedError):
+        look(former, named("h1", "h2"))
+    assert owners(origin) == ["h1", "h2", "h3"]
+
+
+def test_damaged_ring_is_replaced_by_nobody(clock: Clock) -> None:
+    origin = Damageable()
+    look(make_publisher(origin, clock), named("h1"))
+    damage(origin, RING_REF)
+    second = make_publisher(origin, clock, host="h2")
+    with pytest.raises(exception.CorruptError):
+        look(second, named("h1", "h2"))
+    assert second.term is None
+
+
+def test_damaged_number_of_the_ring_is_written_anew(clock: Clock) -> None:
+    origin = Damageable()
+    publisher = make_publisher(origin, clock)
+    look(publisher, named("h1"))
+    damage(origin, GENERATION_REF)
+    assert look(publisher, named("h1", "h2")) is not None
+    ref = origin.get_ref(GENERATION_REF)
+    assert ref is not None
+    assert ref.content == encode_generation(2)
 
 
 def test_term_of_a_newer_release_is_left_alone(clock: Clock) -> None:

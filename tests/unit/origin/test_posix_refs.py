@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from acstor import exception
-from acstor.origin import posix, posix_ref_file, posix_refs, posix_write, retrying
+from acstor.origin import base, posix, posix_ref_file, posix_refs, posix_write, retrying
 from acstor.origin.posix_ref_file import Header, Place, State
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden" / "posix-ref-v1.bin"
@@ -95,6 +95,83 @@ def test_torn_file_is_never_taken_for_the_ref(
     for one in (origin, another(origin)):
         with pytest.raises(exception.CorruptError, match="not what was written"):
             one.get_ref("ring")
+
+
+def damage(
+    origin: posix.PosixOrigin, token: str, content: bytes = b"damaged"
+) -> base.DamagedRefError:
+    """Damage the file of a state; return what is said of the ref then."""
+    state = State.parse(token)
+    assert state is not None
+    file = folder_of(origin) / state.place.name
+    file.chmod(0o644)
+    file.write_bytes(content)
+    with pytest.raises(base.DamagedRefError) as caught:
+        origin.get_ref("ring")
+    return caught.value
+
+
+@pytest.mark.parametrize("content", [b"", b"damaged"])
+def test_damaged_ref_is_replaced_by_one_who_has_seen_it_so(
+    origin: posix.PosixOrigin, content: bytes
+) -> None:
+    former = change(origin, 6)
+    seen = damage(origin, former, content)
+    token = another(origin).swap_ref("ring", seen.token, b"new")
+    for one in (origin, another(origin)):
+        assert one.get_ref("ring") == base.Ref(str(token), b"new")
+        assert one.refresh_ref("ring", base.Ref(former, b"old")) == base.Ref(str(token), b"new")
+        for late in (seen.token, former):
+            with pytest.raises(exception.ConflictError):
+                one.swap_ref("ring", late, b"late")
+    assert origin.swap_ref("ring", token, b"next") is not None
+
+
+def test_damaged_ref_is_removed_by_one_who_has_seen_it_so(origin: posix.PosixOrigin) -> None:
+    seen = damage(origin, change(origin, 2))
+    assert origin.swap_ref("ring", seen.token, None) is None
+    assert another(origin).get_ref("ring") is None
+    assert not folder_of(origin).exists()
+
+
+def test_ref_that_is_damaged_otherwise_or_whole_again_is_not_replaced(
+    origin: posix.PosixOrigin,
+) -> None:
+    token = change(origin, 2)
+    state = State.parse(token)
+    assert state is not None
+    file = folder_of(origin) / state.place.name
+    whole = file.read_bytes()
+    seen = damage(origin, token)
+    for content in (b"damaged otherwise", whole):
+        file.write_bytes(content)
+        with pytest.raises(exception.ConflictError):
+            origin.swap_ref("ring", seen.token, b"new")
+    assert origin.get_ref("ring") == base.Ref(token, b"content 1")
+
+
+def test_writer_of_what_was_damaged_and_replaced_meanwhile_is_told_that_nobody_knows(
+    origin: posix.PosixOrigin,
+) -> None:
+    token = change(origin, posix_refs.RETAINED_VERSIONS)
+    real = posix_write.add_name
+
+    def overtaken(temporary: str, target: str) -> None:
+        real(temporary, target)
+        with mock.patch.object(posix_write, "add_name", side_effect=real):
+            state = State.parse(token)
+            assert state is not None
+            made = State(state.place.after(), "0" * 16)
+            present = damage(origin, made.token).token
+            other = another(origin)
+            for number in range(posix_refs.RETAINED_VERSIONS + 1):
+                present = str(other.swap_ref("ring", present, b"%d" % number))
+
+    with (
+        mock.patch.object(posix_write, "add_name", side_effect=overtaken),
+        pytest.raises(exception.UnavailableError, match="cannot be told"),
+    ):
+        origin.swap_ref("ring", token, b"overtaken")
 
 
 def test_versions_are_bounded(origin: posix.PosixOrigin) -> None:
