@@ -296,16 +296,17 @@ class MemoryVolumes:
         found = self._of(volume)
         if not found.is_head_wanted:
             return None
-        found.is_head_wanted = False
         found.head_looks += 1
         return found.head_looks
 
     def volume_answer_head(self, volume: str, look: int, content: bytes) -> None:
         assert look == self._of(volume).head_looks
         self._of(volume).head_answer = content
+        self._of(volume).is_head_wanted = False
 
     def volume_give_up_head(self, volume: str) -> None:
         self._of(volume).is_head_given_up = True
+        self._of(volume).is_head_wanted = False
         self._of(volume).is_wanted = True
 
     def volume_read_head(self, volume: str) -> bytes:

@@ -21,8 +21,8 @@ pub(crate) type Look = u64;
 pub(super) struct HeadReads {
     /// The last look that was begun.
     begun: Look,
-    /// A read waits for a look that was not begun yet.
-    is_wanted: bool,
+    /// The first look that answers every read that has come.
+    wanted: Look,
     /// The last look that was answered, and what it found.
     found: Option<(Look, Bytes)>,
     /// Nobody answers: such reads wait for the volume itself, as all others.
@@ -37,22 +37,24 @@ impl HeadReads {
 
     /// A read has come: returns the first look that may answer it.
     pub(super) fn wait(&mut self) -> Look {
-        self.is_wanted = true;
-        self.begun + 1
+        self.wanted = self.begun + 1;
+        self.wanted
     }
 
-    /// Begins a look for the reads that wait; `None`: none does.
+    /// Begins a look for the reads that wait; `None`: none does. One that is not answered is
+    /// followed by another.
     pub(super) fn begin(&mut self) -> Option<Look> {
-        if !std::mem::take(&mut self.is_wanted) || self.is_given_up {
+        if !self.is_wanted() {
             return None;
         }
         self.begun += 1;
         Some(self.begun)
     }
 
-    /// Whether a look is wanted.
+    /// Whether a read waits for an answer.
     pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted && !self.is_given_up
+        let last = self.found.as_ref().map_or(0, |(look, _)| *look);
+        self.wanted > last && !self.is_given_up
     }
 
     /// What `look` found, the volume's content from its beginning on.
@@ -91,6 +93,7 @@ mod tests {
         assert_eq!(head.found(first, 512, 2).unwrap(), Bytes::from_static(&[1; 2]));
         assert!(head.found(second, 0, 512).is_none(), "it came after the look had begun");
         assert!(head.is_wanted());
+        head.begin().unwrap(); // which nobody answers
         let later = head.begin().unwrap();
         head.answer(later, Bytes::from_static(&[2; 4096]));
         head.answer(look, Bytes::from_static(&[1; 4096]));
