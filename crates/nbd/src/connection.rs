@@ -19,10 +19,12 @@ mod spare_payload;
 mod status_reply;
 mod waiting;
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use acstor_overlay::Piece;
 use tokio::time::Instant;
 
 use self::clock::Clock;
@@ -43,6 +45,9 @@ use crate::stream::Stream;
 
 /// Rounds before other tasks of the runtime get their turn.
 const ROUNDS_PER_POLL: usize = 16;
+
+/// The pieces of an answer on their way from the disk.
+type Rescue = Pin<Box<dyn Future<Output = io::Result<Vec<Piece>>> + Send>>;
 
 /// A request from its header to the last byte of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +74,8 @@ pub(crate) struct Connection {
     stage: Stage,
     spare: SparePayload,
     output: Output,
+    /// Reads what the first answer has lost; nothing is sent meanwhile.
+    rescue: Option<Rescue>,
     waiting: Waiting,
     lease: Lease,
     /// Requests whose answers are not sent whole.
@@ -91,6 +98,7 @@ impl Connection {
             stage: Stage::Header,
             spare: SparePayload::default(),
             output: Output::default(),
+            rescue: None,
             in_flight: 0,
             clock: Clock::new(),
             shared,
@@ -205,7 +213,7 @@ impl Connection {
     }
 
     fn write_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
-        if self.output.is_empty() {
+        if self.output.is_empty() || !self.is_rescued(cx)? {
             return Ok(false);
         }
         match self.output.poll_write(cx, &mut self.stream) {
@@ -226,11 +234,29 @@ impl Connection {
         }
     }
 
-    /// Mapped bytes went away between the look at them and the answer: reads them another way.
+    /// Mapped bytes went away between the look at them and the answer: has them read another way.
+    /// Not here: a disk that hangs would hold everybody whose turn it is on this thread.
     fn rescue_answer(&mut self) -> Result<bool, CloseReason> {
         crate::stats::add(&self.shared.counters.mapped_faults, 1);
-        match self.output.copy_first_answer() {
-            Ok(()) => Ok(true),
+        let (shared, pieces) = (Arc::clone(&self.shared), self.output.take_first_answer());
+        self.rescue = Some(Box::pin(async move {
+            shared.page_reader.bring(pieces, true, &shared.counters).await
+        }));
+        // The client is not what is waited for.
+        self.clock.blocked = None;
+        Ok(true)
+    }
+
+    /// Whether no answer waits for its bytes to be read another way.
+    fn is_rescued(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        let Some(rescue) = &mut self.rescue else { return Ok(true) };
+        let Poll::Ready(outcome) = rescue.as_mut().poll(cx) else { return Ok(false) };
+        self.rescue = None;
+        match outcome {
+            Ok(pieces) => {
+                self.output.put_first_answer(pieces);
+                Ok(true)
+            }
             // A part may be sent already, so that no error can be told: the client asks again.
             Err(error) => {
                 tracing::warn!(%error, "the bytes of an answer cannot be read");

@@ -137,21 +137,27 @@ impl Output {
         }
     }
 
-    /// Reads the mapped pieces of the first answer into memory; blocks while the disk is read.
-    pub(super) fn copy_first_answer(&mut self) -> io::Result<()> {
-        for part in &mut self.parts {
-            match part {
-                Part::Head(_) => {}
-                Part::End(_) => break,
-                Part::Piece(piece) => {
-                    let taken = std::mem::replace(piece, Piece::Base(Segment::Zeros(0)));
-                    if let Some(copied) = residency::copy(vec![taken])?.pop() {
-                        *piece = copied;
-                    }
-                }
-            }
+    /// Takes the pieces of the first answer, to be read another way. Nothing may be sent until
+    /// [`Output::put_first_answer`] has brought them back.
+    pub(super) fn take_first_answer(&mut self) -> Vec<Piece> {
+        let placeholder = |piece: &Piece| Piece::Base(Segment::Zeros(piece.len()));
+        self.first_answer().map(|piece| std::mem::replace(piece, placeholder(piece))).collect()
+    }
+
+    /// Gives the first answer its pieces back, in their order and of the same lengths.
+    pub(super) fn put_first_answer(&mut self, pieces: Vec<Piece>) {
+        for (place, piece) in self.first_answer().zip(pieces) {
+            debug_assert_eq!(place.len(), piece.len());
+            *place = piece;
         }
-        Ok(())
+    }
+
+    fn first_answer(&mut self) -> impl Iterator<Item = &mut Piece> {
+        let parts = self.parts.iter_mut().take_while(|part| !matches!(part, Part::End(_)));
+        parts.filter_map(|part| match part {
+            Part::Piece(piece) => Some(piece),
+            Part::Head(_) | Part::End(_) => None,
+        })
     }
 
     /// Drops the parts at the front that are sent, up to the end of an answer.
