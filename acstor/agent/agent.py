@@ -19,7 +19,7 @@ from acstor.admin.client import AdminClient
 from acstor.agent.decision_following import DecisionFollower
 from acstor.agent.desired_host import is_drained, read_wish
 from acstor.agent.duty import Duty, ImageUser, Sight
-from acstor.agent.image_following import ImageFollower, ImageReport
+from acstor.agent.image_following import ImageFollower, ImageReport, waiting_images
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
@@ -355,9 +355,21 @@ class Agent:
         return self._followers
 
     def _manifests_attached(self) -> dict[str, str]:
-        """Return the image by digest of each manifest that the data plane has."""
+        """Return the image by digest of each manifest that the data plane has, or had before.
+
+        :raises UnavailableError: when the data plane does not say, or does not know yet.
+        """
+        # In this order: what waits no more at the second call is attached.
+        waiting = waiting_images(self._read_status())
+        unknown = sorted(image_id for image_id, manifest in waiting.items() if not manifest)
+        if unknown:
+            raise exception.UnavailableError(
+                f"the data plane restores image {unknown[0]} and cannot read its manifest",
+                hint="look for errors of the disk that [DEFAULT] state_path is on",
+            )
+        found = {manifest: image_id for image_id, manifest in waiting.items()}
         images = self._data_plane.call("image.list")
-        return {str(image["manifest"]): str(image["id"]) for image in images}
+        return found | {str(image["manifest"]): str(image["id"]) for image in images}
 
     def _make_publisher(self, origin: Origin, reference: RingReference) -> RingPublisher:
         options = self._conf.agent
@@ -461,7 +473,8 @@ class Agent:
         problems: dict[str, str],
     ) -> ImageReport:
         followers.usage.peer_address = str(status["peer_address"])
-        report = followers.images.look(followers.rounds.look().closed)
+        closed = followers.rounds.look().closed
+        report = followers.images.look(closed, waiting_images(status))
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered | report.kept if generation else {}
         self._pinner.wish(wished, status.get("started_at"), report.whole)

@@ -45,7 +45,18 @@ class ImageReport:
     whole: dict[str, int] = field(default_factory=dict)
     """By image id the size, bytes, of images of which the host is to keep all."""
     opened: frozenset[str] = frozenset()
-    """Ids of the images whose files are open."""
+    """Ids of the images whose files are open, or may be."""
+
+
+def waiting_images(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return by image that the data plane restores and has not attached yet its manifest.
+
+    Guests may have it open all the same. The manifest is empty where it is not known.
+
+    :param status: of the data plane; that of an older release names none.
+    """
+    waiting = status.get("images_waiting") or {}
+    return {str(image_id): str(manifest) for image_id, manifest in waiting.items()}
 
 
 @dataclass(frozen=True)
@@ -88,10 +99,13 @@ class ImageFollower:
         self._catalogue = Catalogue(origin)
         self._known: dict[str, _Known] = {}
 
-    def look(self, closed: frozenset[str] = frozenset()) -> ImageReport:
+    def look(
+        self, closed: frozenset[str] = frozenset(), waiting: Mapping[str, str] | None = None
+    ) -> ImageReport:
         """Bring the data plane to the registered images.
 
         :param closed: ids of images that are being withdrawn: none of them is attached anew.
+        :param waiting: of a moment ago, see :func:`waiting_images`.
         :raises UnavailableError: when the origin or the data plane cannot be reached; what is
             attached stays.
         """
@@ -105,7 +119,7 @@ class ImageFollower:
             report.registered = registered
         report.opened = frozenset(
             image_id for image_id, image in present.items() if image.get("open_handles")
-        )
+        ).union(waiting or ())
         wanted: dict[str, _Known] = {}
         for image_id in sorted(registered):
             with self._noted(report, image_id):
@@ -113,7 +127,10 @@ class ImageFollower:
         for image_id in closed & wanted.keys():
             del wanted[image_id]
         if report.registered is not None:
-            self._attach_wanted(present, wanted, report)
+            attached = {manifest: image_id for image_id, manifest in (waiting or {}).items()}
+            attached.pop("", None)
+            attached |= {str(image["manifest"]): image_id for image_id, image in present.items()}
+            self._attach_wanted(attached, wanted, report)
         needed = self._needed()
         for image_id in sorted(present.keys() - registered):
             if needed is None or image_id in needed:
@@ -176,11 +193,10 @@ class ImageFollower:
 
     def _attach_wanted(
         self,
-        present: Mapping[str, Mapping[str, Any]],
+        attached: Mapping[str, str],
         wanted: Mapping[str, _Known],
         report: ImageReport,
     ) -> None:
-        attached = {str(image["manifest"]): image_id for image_id, image in present.items()}
         try:
             self._publisher.announce(
                 attached, {known.manifest: image_id for image_id, known in wanted.items()}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from acstor import exception
 from acstor.origin.base import Origin, Ref
+from acstor.origin.ref_replacement import read_replaceable
 from acstor.repository import catalogue, condemnation
 from acstor.repository.usage import Usage, usage_ref
 
@@ -51,8 +52,8 @@ class LocalUse:
 class UsagePublisher:
     """Keeps the record of one host.
 
-    :param attached: asks the data plane for the image by digest of each manifest that it has; may
-        raise :class:`~acstor.exception.UnavailableError`.
+    :param attached: asks the data plane for the image by digest of each manifest that it has, or
+        restores; may raise :class:`~acstor.exception.UnavailableError`.
     :param speaks_within: seconds that a change on this host takes at most to be published.
     :param clock: monotonic seconds.
     :param wall_clock: seconds since the epoch, for people.
@@ -164,14 +165,14 @@ class UsagePublisher:
         """Return the record as it is, read where that is not known."""
         now = self._clock()
         if self._token is not None and now - self._checked_at >= RECHECK_INTERVAL:
-            ref = self._origin.get_ref(self._name)
+            ref = read_replaceable(self._origin, self._name)
             if ref is None or ref.token != self._token:
                 self._token = None
             self._checked_at = now
         if self._token is not None and self._record is not None:
             return self._record
         condemnation.stop_older_collectors(self._origin)
-        ref = self._origin.get_ref(self._name)
+        ref = read_replaceable(self._origin, self._name)
         self._expected = ref.token if ref else None
         before = self._parsed(ref)
         mine = self.record

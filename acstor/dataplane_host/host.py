@@ -286,6 +286,7 @@ class DataPlaneHost:
             placement_threshold=self._attachments.distance_threshold(),
             is_supervised=self._supervisor.is_configured,
             volumes=len(self._volumes.volumes.list_volumes()),
+            images_waiting=self._restored.waiting(),
         )
         return status
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.dataplane import translated
+from acstor.dataplane import digest, translated
 from acstor.dataplane_host.attachments import AttachedImage, Attachments
 from acstor.dataplane_host.runtime import Runtime
 from acstor.exception import ErrorKind
@@ -42,7 +42,8 @@ class RestoredImages:
         self._attachments = attachments
         self._lock = lock
         self._clock = clock
-        self._failed: set[str] = set()
+        self._failed: dict[str, str] = {}
+        """By image that is not attached yet, its manifest; empty where that cannot be read."""
         self._attempts = 0
         self._retry_at = 0.0
 
@@ -61,18 +62,27 @@ class RestoredImages:
             return
         with self._lock:
             known = {image.disk_id: image for image in self._attachments.images()}
-            failed, self._failed = self._failed, set()
-            for disk_id in sorted(failed & known.keys()):  # some may have been detached meanwhile
-                self._attach_one(runtime, known[disk_id])
+            for disk_id in sorted(self._failed):
+                if disk_id in known:
+                    self._attach_one(runtime, known[disk_id])
+                else:
+                    self.settled(disk_id)  # detached meanwhile
             self._wait()
 
     def is_waiting(self, disk_id: str) -> bool:
         """Return whether an image is not attached yet."""
         return disk_id in self._failed
 
+    def waiting(self) -> dict[str, str]:
+        """Return by image that is not attached yet its manifest: guests may have it open.
+
+        The manifest is empty where it cannot be read.
+        """
+        return dict(self._failed)
+
     def settled(self, disk_id: str) -> None:
-        """Note that an image was attached otherwise."""
-        self._failed.discard(disk_id)
+        """Note that an image was attached otherwise, or is gone."""
+        self._failed.pop(disk_id, None)
 
     def _attach_one(self, runtime: Runtime, image: AttachedImage) -> None:
         try:
@@ -82,10 +92,13 @@ class RestoredImages:
             if error.kind in _FINAL:
                 LOG.error("image %s is put aside, its manifest is bad: %s", image.disk_id, error)
                 self._attachments.refuse_image(image.disk_id)
+                self.settled(image.disk_id)
                 return
             LOG.warning("image %s is attached later: %s", image.disk_id, error)
-            self._failed.add(image.disk_id)
+            if not self._failed.get(image.disk_id):
+                self._failed[image.disk_id] = _manifest_of(image)
             return
+        self.settled(image.disk_id)
         self._restore_working_set(runtime, image)
 
     def _restore_working_set(self, runtime: Runtime, image: AttachedImage) -> None:
@@ -103,3 +116,12 @@ class RestoredImages:
         longest = min(_RETRY_MIN * 2**self._attempts, _RETRY_MAX)
         self._attempts = min(self._attempts + 1, 16)
         self._retry_at = self._clock() + random.uniform(longest / 2, longest)
+
+
+def _manifest_of(image: AttachedImage) -> str:
+    try:
+        with open(image.manifest_path, "rb") as file:
+            return digest(file.read()).hex()
+    except OSError as error:
+        LOG.warning("which manifest image %s has is not known: %s", image.disk_id, error)
+        return ""

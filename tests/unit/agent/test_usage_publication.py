@@ -14,10 +14,12 @@ from acstor.agent.usage_publication import (
     LocalUse,
     UsagePublisher,
 )
+from acstor.dataplane_host import restored_images
 from acstor.origin import base
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.repository import condemnation, layout
 from acstor.repository.usage import Usage, forget_usage, read_usage, usage_ref
+from tests.doubles.memory_runtime import MemoryRuntime
 from tests.fixtures.usage_records import write_usage
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, register
@@ -269,6 +271,83 @@ def test_no_state_of_a_damaged_record_lacks_what_is_attached(host: HostUnderTest
     assert set(runtime.images) == {IMAGE}
     assert seen
     assert all(seen)
+
+
+def restart_with_an_image_that_waits(host: HostUnderTest) -> str:
+    """Have an image attached, then not registered any more and not attached after a restart."""
+    host.data_plane.start()
+    digest = register(host.origin, IMAGE)
+    host.agent.look()
+    host.data_plane.stop_for_next()
+    ref = host.origin.get_ref(layout.image_ref(IMAGE))
+    assert ref is not None
+    host.origin.swap_ref(layout.image_ref(IMAGE), ref.token, None)
+
+    def prepare(runtime: MemoryRuntime) -> None:
+        runtime.attach_failures = ["unavailable"]
+
+    assert host.data_plane.start(prepare).images == {}
+    return digest
+
+
+def test_damaged_record_is_replaced_by_one_with_images_that_wait_to_be_attached(
+    host: HostUnderTest,
+) -> None:
+    digest = restart_with_an_image_that_waits(host)
+    ref = host.origin.get_ref(usage_ref("h1"))
+    assert ref is not None
+    host.origin.swap_ref(usage_ref("h1"), ref.token, b"{")
+    host.agent._followers = None  # a process that knows nothing yet
+    host.agent.look()
+    found = published(host.origin)
+    assert digest in found.manifests
+    assert found.uses(IMAGE), "guests may have it open"
+
+
+def test_image_that_waits_to_be_attached_stays_in_the_record(
+    host: HostUnderTest, clock: Clock
+) -> None:
+    digest = restart_with_an_image_that_waits(host)
+    for _ in range(3):
+        host.agent.look()
+        clock.now += LINGER_SECONDS
+    assert digest in published(host.origin).manifests
+
+
+def test_damaged_record_waits_for_a_manifest_that_cannot_be_read(
+    host: HostUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restored_images, "_manifest_of", lambda image: "")
+    restart_with_an_image_that_waits(host)
+    ref = host.origin.get_ref(usage_ref("h1"))
+    assert ref is not None
+    host.origin.swap_ref(usage_ref("h1"), ref.token, b"{")
+    host.agent._followers = None
+    host.agent.look()
+    with pytest.raises(exception.CorruptError):
+        read_usage(host.origin, "h1")
+
+
+def test_record_that_the_store_damaged_is_made_anew(
+    origin: FaultyOrigin, publisher: UsagePublisher, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.announce({ONE: IMAGE}, {})
+    ref = origin.get_ref(usage_ref("h1"))
+    assert ref is not None
+    origin.swap_ref(usage_ref("h1"), ref.token, b"")
+    ref = origin.get_ref(usage_ref("h1"))
+    get_ref = FaultyOrigin.get_ref
+
+    def damaged(self: FaultyOrigin, name: str) -> base.Ref | None:
+        found = get_ref(self, name)
+        if found is not None and found == ref:
+            raise base.DamagedRefError("not what was written", token=found.token)
+        return found
+
+    monkeypatch.setattr(FaultyOrigin, "get_ref", damaged)
+    clock.now += RECHECK_INTERVAL
+    publisher.announce({ONE: IMAGE}, {})
+    assert published(origin).manifests == {ONE: IMAGE}
 
 
 def test_nothing_is_attached_that_could_not_be_published(host: HostUnderTest) -> None:

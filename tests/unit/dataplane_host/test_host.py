@@ -303,11 +303,35 @@ def test_image_that_waits_to_be_attached_again_can_be_detached_meanwhile(
     host.stop(unmount=True)
     machine.attach_failures = ["unavailable"]
     host = machine.host()
+    assert set(machine.client().call("status")["images_waiting"]) == {IMAGE}
     assert machine.client().call("image.detach", image=IMAGE) == {"state": "hidden"}
     machine.client().call("image.attach", path=manifest(OTHER))
     wait_attached(host, machine.runtimes[1], 2)
     assert machine.runtimes[1].images[IMAGE]["hidden"] is True
     assert machine.runtimes[1].images[OTHER]["hidden"] is False
+
+
+def test_image_that_waits_is_named_with_its_manifest_all_the_time(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    """Garbage collection keeps what it needs by that, whatever tries to attach it meanwhile."""
+    host = machine.host()
+    attached = machine.client().call("image.attach", path=manifest(IMAGE))
+    host.stop(unmount=True)
+    machine.attach_failures = ["unavailable", "unavailable"]
+    host = machine.host()
+    runtime = machine.runtimes[1]
+    attach = runtime.attach_image
+    seen: list[object] = []
+
+    def watched(manifest_path: str, hidden: bool = False) -> dict[str, object]:
+        seen.append(host.status()["images_waiting"])
+        return attach(manifest_path, hidden)
+
+    runtime.attach_image = watched  # type: ignore[method-assign]
+    wait_attached(host, runtime, 1)
+    assert seen == [{IMAGE: attached["manifest"]}] * 2
+    assert host.status()["images_waiting"] == {}
 
 
 def test_image_attached_anew_before_its_retry_is_listed(
