@@ -34,6 +34,12 @@ class LocalVolume:
         """Epoch and last log object of what the runtime gave back and the record does not say."""
         self.freezes: dict[str, float] = {}
         """Who holds the writes, and until when (monotonic)."""
+        self.has_given_way = False
+        """Whether its last fold was given up for that of another volume."""
+        self.fold_unwanted = 0
+        """How many wait for a fold of it that is under way to be given up."""
+        self.unwanted_lock = threading.Lock()
+        """Of ``fold_unwanted`` and what the runtime knows of it; the last to be taken."""
         self.lock = threading.RLock()
         """Held for each change; what only asks does not take it."""
         self.fold_lock = threading.Lock()

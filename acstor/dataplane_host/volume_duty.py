@@ -50,7 +50,6 @@ class VolumeDuty:
         self._due_count = 0
         self._is_stopping = threading.Event()
         self._resuming = threading.Semaphore(_RESUMING_MAX)
-        self._folding = threading.Semaphore(1)
         self._tasks: dict[str, float] = {}
         """When each task may be started again: never while it runs."""
         self._failures: dict[str, int] = {}
@@ -199,6 +198,5 @@ class VolumeDuty:
         return True
 
     def _fold(self, volume: str) -> bool:
-        with self._folding:
-            self._volumes.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
+        self._volumes.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
         return True

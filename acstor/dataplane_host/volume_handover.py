@@ -42,6 +42,8 @@ _FOLD_PAUSE_MIN = 2.0
 _FOLD_PAUSE_SHARE = 10.0
 """Pause after a fold that nobody asked for: at least so many seconds, and so many times what it
 took. One of a large volume writes a large manifest each time, and a migration may be long."""
+_FOLD_WAIT = 1.0
+"""Longest wait for the fold of another volume, seconds: the next owner reads the log sooner."""
 _FOLD_RETRY = 60.0
 """The same after one that failed, seconds: what it stored stays until it is collected."""
 _PATIENCE = 3.0
@@ -251,8 +253,12 @@ class VolumeHandover(VolumeLifecycle):
             return False
         try:
             # One that takes its time gives way to this one.
-            with self._fold_turn(local):
+            with self._fold_turns.at_once(_FOLD_WAIT), self._fold_turn(local):
                 self._fold(local, 0.0)
+        except exception.OverloadedError as error:
+            LOG.info("the log of volume %s stays long for now: %s", volume, error)
+            local.fold_ahead_at = time.monotonic() + _FOLD_PAUSE_MIN
+            return False
         except (exception.AcstorError, OSError) as error:
             # The next owner reads the log instead: its guest waits for longer.
             LOG.warning("the log of volume %s stays long for a hand-over: %s", volume, error)

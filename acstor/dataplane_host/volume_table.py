@@ -10,6 +10,7 @@ from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host import volume_host_metrics
+from acstor.dataplane_host.fold_turns import FoldTurns
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_host_metrics import TakeOvers
@@ -49,6 +50,7 @@ class VolumeTable:
         self._supervisor = supervisor
         self._volumes: dict[str, LocalVolume] = {}
         self._lock = threading.Lock()  # of _volumes
+        self._fold_turns = FoldTurns(self._set_fold_unwanted)
         self.take_overs = TakeOvers()
         """Of owners that had not given a volume back, by this process."""
 
@@ -162,15 +164,25 @@ class VolumeTable:
     def _fold_turn(self, local: LocalVolume) -> Iterator[None]:
         """Have the volume not be folded; a fold that takes its time is given up."""
         self._set_fold_unwanted(local, True)
-        with local.fold_lock:
+        try:
+            local.fold_lock.acquire()
+        finally:
             self._set_fold_unwanted(local, False)
+        try:
             yield
+        finally:
+            local.fold_lock.release()
 
     def _set_fold_unwanted(self, local: LocalVolume, is_unwanted: bool) -> None:
-        if local.is_in_runtime:
-            # Not owned, or closed this moment: nothing of it is folded.
-            with contextlib.suppress(exception.AcstorError), translated(f"volume {local.volume}"):
-                self._runtime().volume_set_fold_unwanted(local.volume, is_unwanted)
+        with local.unwanted_lock:
+            local.fold_unwanted += 1 if is_unwanted else -1
+            if local.is_in_runtime:
+                # Not owned, or closed this moment: nothing of it is folded.
+                with (
+                    contextlib.suppress(exception.AcstorError),
+                    translated(f"volume {local.volume}"),
+                ):
+                    self._runtime().volume_set_fold_unwanted(local.volume, local.fold_unwanted > 0)
 
     def _require(self, local: LocalVolume, *states: VolumeState) -> None:
         self._observe(local)

@@ -165,16 +165,32 @@ class Volumes(VolumesAside):
     def fold(self, volume: str) -> dict[str, object]:
         """Turn the volume's log in the origin into packs and a new manifest, at once."""
         local = self._owned_here(volume)
-        with self._fold_turn(local):
+        with self._fold_turns.at_once(), self._fold_turn(local):
             return self._fold(local, 0.0)
 
     def fold_slowly(self, volume: str, spread_s: float) -> dict[str, object]:
-        """Do the same, spread over a time, and give up when somebody is not to wait for it."""
+        """Do the same, spread over a time, and give up when somebody is not to wait for it.
+
+        :raises UnavailableError: when it was given up, or the volume is not to be folded now.
+        """
         local = self._in_runtime(volume)
-        with local.fold_lock:
-            return self._fold(local, spread_s)
+        has_given_way = local.has_given_way
+        turns = self._fold_turns
+        with turns.at_once() if has_given_way else turns.over_time(local):
+            # Nobody waits in the turn of all volumes for what is done to one of them.
+            if not local.fold_lock.acquire(blocking=False):
+                raise exception.UnavailableError(f"volume {volume} is being changed")
+            try:
+                return self._fold(local, 0.0 if has_given_way else spread_s)
+            finally:
+                local.fold_lock.release()
 
     def _fold(self, local: LocalVolume, spread_s: float) -> dict[str, object]:
+        folded = self._fold_in_turn(local, spread_s)
+        local.has_given_way = False
+        return folded
+
+    def _fold_in_turn(self, local: LocalVolume, spread_s: float) -> dict[str, object]:
         volume = local.volume
         # Chunks of the manifest below are named as they are: it must be the record's.
         kept = self._mend_in_fold_turn(local)
