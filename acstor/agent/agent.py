@@ -474,6 +474,8 @@ class Agent:
     ) -> ImageReport:
         followers.usage.peer_address = str(status["peer_address"])
         closed = followers.rounds.look().closed
+        if followers.rounds.problem is not None:
+            problems["withdrawals"] = followers.rounds.problem
         report = followers.images.look(closed, waiting_images(status))
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered | report.kept if generation else {}

@@ -100,6 +100,10 @@ class UsagePublisher:
         self._write(lambda before: before, False)
         return self.record.sequence != sequence
 
+    def take_answer_back(self) -> None:
+        """Have no withdrawal round be answered any more. Errors as `announce`."""
+        self._write(lambda before: dataclasses.replace(before, round=0, epoch=""), False)
+
     def announce(self, attached: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """Have the record name what the data plane has, and what it is about to be given.
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from acstor import exception
+from acstor.origin.ref_replacement import read_replaceable
 from acstor.registrar.withdrawal_step import Answers, Step, answers, grace_min, next_step
 from acstor.repository import catalogue, usage, withdrawal_rounds
 from acstor.repository.catalogue import Catalogue, Entry, Listed
 from acstor.repository.repository import Image, Repository
 from acstor.repository.usage import Usage
-from acstor.repository.withdrawal_rounds import Phase, Rounds
+from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, Rounds
 
 LOG = logging.getLogger(__name__)
 
@@ -226,8 +227,26 @@ class Withdrawals:
         if self._rounds is None:
             self._usages = None
             self._read_at = self._monotonic()
-            self._rounds = withdrawal_rounds.read_rounds(self._origin)
+            self._rounds = self._readable_rounds()
         return self._rounds
+
+    def _readable_rounds(self) -> Rounds:
+        """Return the rounds; instead of malformed ones a new epoch without any withdrawal.
+
+        What was decided and not done is lost with them: hosts are asked anew about those images.
+
+        :raises ConflictError: when somebody else was quicker.
+        """
+        ref = read_replaceable(self._origin, ROUNDS_REF)
+        if ref is None:
+            return Rounds()
+        try:
+            return Rounds.parse(ref.content, ref.token)
+        except exception.CorruptError as error:
+            LOG.error("%s: all of them begin anew", error)
+        written = self._swap(Rounds(token=ref.token).in_new_epoch(self._newest_answer()))
+        self._usages = None
+        return written
 
     def _read_usages(self) -> Mapping[str, Usage]:
         if self._usages is None:

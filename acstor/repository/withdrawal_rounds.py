@@ -156,7 +156,7 @@ class Rounds:
         except (ValueError, TypeError, KeyError, AttributeError, exception.InvalidError) as error:
             raise exception.CorruptError(
                 "the withdrawals in the origin are malformed",
-                hint=f"remove the ref {ROUNDS_REF}; the registrar begins new rounds",
+                hint="the registrar that leads begins new rounds: see that it runs",
             ) from error
 
 

@@ -92,13 +92,70 @@ def test_closed_image_is_not_attached_anew_and_duties_are_told(
     assert duty.sights[-1].closed == frozenset()
 
 
-def test_unreadable_rounds_attach_nothing(host: HostUnderTest) -> None:
+def test_rounds_of_a_newer_release_attach_nothing(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
-    host.origin.swap_ref(ROUNDS_REF, None, b"{")
+    host.origin.swap_ref(ROUNDS_REF, None, b'{"version": 2}')
     host.agent.look()
     assert runtime.images == {}
     assert "withdrawals" in problems(host.agent)["images"]
+
+
+def damage(origin: base.Origin) -> None:
+    origin.swap_ref(ROUNDS_REF, read_rounds(origin).token, b"{")
+
+
+def test_malformed_rounds_keep_closed_what_is_known_to_be(
+    host: HostUnderTest, duty: UsingDuty
+) -> None:
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 5, "epoch", image=Phase.CLOSING)
+    host.agent.look()
+    register(host.origin, OTHER)
+    damage(host.origin)
+    duty.use = LocalUse(round=5, epoch="epoch")
+    for _ in range(2):
+        host.agent.look()
+        assert set(runtime.images) == {OTHER}
+        assert "malformed" in problems(host.agent)["withdrawals"]
+        assert duty.sights[-1].closed == {IMAGE}
+    assert acknowledged(host.origin) == 5, "it did what that round asked for"
+    ref = host.origin.get_ref(ROUNDS_REF)
+    assert ref is not None
+    host.origin.swap_ref(ROUNDS_REF, ref.token, Rounds(6, epoch="next").encode())
+    host.agent.look()
+    assert set(runtime.images) == {IMAGE, OTHER}
+    assert problems(host.agent) == {}
+
+
+def test_process_that_has_read_only_malformed_rounds_answers_none(
+    host: HostUnderTest, duty: UsingDuty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the process before has closed is not known: it is no more what it has answered."""
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    write(host.origin, 5, "epoch", image=Phase.CLOSING)
+    duty.use = LocalUse(round=5, epoch="epoch")
+    host.agent.look()
+    assert acknowledged(host.origin) == 5
+    damage(host.origin)
+    host.agent._followers = None
+    seen: list[int] = []
+    attach = runtime.attach_image
+
+    def watched(manifest_path: str, hidden: bool = False) -> dict[str, object]:
+        seen.append(acknowledged(host.origin))
+        return attach(manifest_path, hidden)
+
+    monkeypatch.setattr(runtime, "attach_image", watched)
+    for _ in range(2):
+        host.agent.look()
+    assert seen == [0], "it is attached, and the registrar waits for this host"
+    assert acknowledged(host.origin) == 0
+    found = read_usage(host.origin, "h1")
+    assert found is not None
+    assert IMAGE in found.manifests.values(), "garbage collection takes it for used"
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from acstor import exception
-from acstor.origin.base import Origin
+from acstor.origin.base import DamagedRefError, Origin, Ref
 from acstor.origin.memory import MemoryOrigin
 from acstor.registrar.withdrawal import PATIENCE_MIN, POLL_INTERVAL, USAGE_AGE_MAX, Withdrawals
 from acstor.repository import usage
@@ -411,6 +411,49 @@ def test_what_takes_long_to_read_is_not_read_at_each_look(withdrawn: Withdrawn) 
         withdrawn.withdrawals.forget_usage()
         withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
         assert reading.call_count == 3
+
+
+@pytest.mark.parametrize("is_damaged_by_the_store", [False, True])
+def test_malformed_rounds_begin_anew(withdrawn: Withdrawn, is_damaged_by_the_store: bool) -> None:
+    withdrawn.close("h1")
+    before = read_rounds(withdrawn.origin)
+    token = withdrawn.origin.swap_ref(ROUNDS_REF, before.token, b"{")
+    get_ref = withdrawn.origin.get_ref
+
+    def damaged(name: str) -> Ref | None:
+        found = get_ref(name)
+        if found is not None and found.token == token:
+            raise DamagedRefError("not what was written", token=found.token)
+        return found
+
+    if is_damaged_by_the_store:
+        withdrawn.origin.get_ref = damaged  # type: ignore[method-assign]
+    assert withdrawn.look() is Phase.ASKED
+    after = read_rounds(withdrawn.origin)
+    assert after.epoch != before.epoch
+    assert after.round > before.round
+    withdrawn.clock.now += GRACE
+    assert withdrawn.look() is Phase.ASKED, "what hosts have answered before counts no more"
+    withdrawn.answer("h1")
+    withdrawn.look()
+    withdrawn.clock.now += GRACE
+    assert withdrawn.look() is Phase.CLOSING
+    withdrawn.answer("h1")
+    assert withdrawn.look() is None
+    assert not withdrawn.is_published()
+
+
+def test_malformed_rounds_are_replaced_though_nothing_is_withdrawn(withdrawn: Withdrawn) -> None:
+    withdrawn.origin.swap_ref(ROUNDS_REF, None, b"{")
+    image = withdrawn.repository.find_image(IMAGE)
+    assert withdrawn.withdrawals.complete(IMAGE, image, is_withdrawn=False)
+    assert read_rounds(withdrawn.origin).images == {}
+
+
+def test_rounds_of_a_newer_release_are_left_alone(withdrawn: Withdrawn) -> None:
+    withdrawn.origin.swap_ref(ROUNDS_REF, None, b'{"version": 2}')
+    with pytest.raises(exception.UnsupportedError):
+        withdrawn.withdrawals.complete(IMAGE, None, is_withdrawn=True)
 
 
 def test_page_lists_the_fields() -> None:
