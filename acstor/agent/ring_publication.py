@@ -14,6 +14,7 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.agent.membership import View
 from acstor.dataplane import DataPlaneError, Ring, RingHost
+from acstor.origin.base import OvertakenError
 from acstor.ring.building import as_before, next_ring, staying, wanted_hosts, weighted
 from acstor.ring.decision import Decision
 from acstor.ring.published_ring import PublishedRing, RingReference
@@ -172,8 +173,9 @@ class RingPublisher:
         self._bound.note(left)
         try:
             self._reference.replace(published, ring)
-        except exception.ConflictError:
-            self._bound.take_back()
+        except exception.ConflictError as error:
+            if not isinstance(error, OvertakenError):
+                self._bound.take_back()
             LOG.info("another host has published a ring meanwhile")
             return None
         moved = ring.moved_share(previous) if previous else 1.0

@@ -51,6 +51,13 @@ class DamagedRefError(exception.CorruptError):
         self.token = token
 
 
+class OvertakenError(exception.ConflictError):
+    """A ref was changed by somebody else, whether or not this call had changed it before.
+
+    An earlier attempt of it has had no answer.
+    """
+
+
 class Origin(abc.ABC):
     """The central store that everything can be re-read from."""
 
@@ -131,6 +138,8 @@ class Origin(abc.ABC):
         :returns: the new state's token, None after a removal.
         :raises ConflictError: when the ref is in another state, which is still there after a
             power failure; nothing is changed.
+        :raises OvertakenError: when it is, and it cannot be told whether this call had changed it
+            before.
         :raises InvalidError: when the name is malformed or the content too long.
         """
 

@@ -94,6 +94,9 @@ class RetryingOrigin(base.Origin):
 
         When a repeated attempt finds the ref changed to exactly what it should become, an earlier
         attempt did that, or someone with the same intention: both are success.
+
+        :raises OvertakenError: when it finds something else: an earlier attempt may have changed it
+            before that.
         """
         has_failed = False
 
@@ -102,10 +105,14 @@ class RetryingOrigin(base.Origin):
             try:
                 return self.inner.swap_ref(name, expected, content)
             except exception.ConflictError:
-                present = self.inner.get_ref(name) if has_failed else None
-                if has_failed and (present.content if present else None) == content:
+                if not has_failed:
+                    raise
+                present = self.inner.get_ref(name)
+                if (present.content if present else None) == content:
                     return present.token if present else None
-                raise
+                raise base.OvertakenError(
+                    f"ref {name} was changed by someone else, and maybe by this call before"
+                ) from None
             except exception.AcstorError:
                 has_failed = True
                 raise

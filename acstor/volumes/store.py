@@ -24,6 +24,9 @@ from acstor.volumes.record_refs import Change, Snapshot, Volume, check_sound
 from acstor.volumes.settling import Settling
 from acstor.volumes.states import VolumeEvent, VolumeState, check_transition, state_of
 
+_TAKE_BACK_ATTEMPTS_MAX = 3
+"""Attempts to remove a ref that must not stay; the origin's own come in each."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PushedState:
@@ -287,7 +290,8 @@ class VolumeStore(Settling, RecordEdits):
             self._publish(layout.volume_ref(volume_id), record.encode(), f"volume {volume_id}")
             lost = self._claim(disk)
             if lost:
-                self._take_back(layout.volume_ref(volume_id), record.encode())
+                name = layout.volume_ref(volume_id)
+                self._take_back(name, record.encode(), f"volume {volume_id}")
         if lost:
             raise _lost(f"what volume {volume_id} was to be made of", lost)
         return Volume(volume_id, record)
@@ -301,7 +305,7 @@ class VolumeStore(Settling, RecordEdits):
             self._publish(name, content, f"snapshot {snapshot_id}")
             lost = self._claim(record.disk)
             if lost:
-                self._take_back(name, content)
+                self._take_back(name, content, f"snapshot {snapshot_id}")
         if lost:
             raise _lost(f"what snapshot {snapshot_id} was to be of", lost)
         return Snapshot(snapshot_id, record)
@@ -311,11 +315,33 @@ class VolumeStore(Settling, RecordEdits):
             self._origin.swap_ref(name, None, content)
         except exception.ConflictError as error:
             raise exception.ConflictError(f"{what} exists already") from error
+        except exception.UnavailableError:
+            # It may be there all the same: then it has to be claimed, or taken back, as any other.
+            ref = self._origin.get_ref(name)
+            if ref is None or ref.content != content:
+                raise
 
-    def _take_back(self, name: str, content: bytes) -> None:
-        ref_replacement.change(
-            self._origin, name, lambda found: None if found == content else found, self._wait
-        )
+    def _take_back(self, name: str, content: bytes, what: str) -> None:
+        """Remove what was published of what is lost, looking again where an answer was lost.
+
+        :raises UnavailableError: when the origin cannot be reached any more.
+        """
+        for attempt in range(1, _TAKE_BACK_ATTEMPTS_MAX + 1):
+            try:
+                ref_replacement.change(
+                    self._origin,
+                    name,
+                    lambda found: None if found == content else found,
+                    self._wait,
+                )
+            except exception.UnavailableError as error:
+                if attempt == _TAKE_BACK_ATTEMPTS_MAX:
+                    raise exception.UnavailableError(
+                        f"{what} may be there, of something that is lost: {error}",
+                        hint="delete it",
+                    ) from error
+            else:
+                return
 
     def _claim(self, disk: DiskState) -> list[str]:
         """Claim what a disk refers to; return what is lost."""

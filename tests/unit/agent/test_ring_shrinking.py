@@ -9,6 +9,7 @@ import pytest
 from acstor import exception
 from acstor.agent.member import Member
 from acstor.origin import base
+from acstor.origin.base import OvertakenError
 from acstor.origin.faulty import Effect, FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
 from acstor.ring.decision import Decision
@@ -238,6 +239,30 @@ def test_publication_that_fails_in_the_midst_counts(
         with contextlib.suppress(exception.UnavailableError):
             look(publisher, without(*gone))
         assert len(owners(shared)) >= 18
+        clock.now += 1
+
+
+def test_publication_that_was_overtaken_after_a_lost_answer_counts(clock: Clock) -> None:
+    class Overtaking(MemoryOrigin):
+        """Changes the ring, as another host does right afterwards, and has lost the answer."""
+
+        is_armed = False
+
+        def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+            token = super().swap_ref(name, expected, content)
+            if name == RING_REF and self.is_armed:
+                self.is_armed = False
+                super().swap_ref(name, token, content)
+                raise OvertakenError("changed by someone else, and maybe by this call before")
+            return token
+
+    origin = Overtaking()
+    publisher = make_publisher(origin, clock)
+    look(publisher, named(*HOSTS))
+    origin.is_armed = True
+    for _ in range(3):
+        look(publisher, without(*HOSTS[5:15]))
+        assert len(owners(origin)) == 18
         clock.now += 1
 
 

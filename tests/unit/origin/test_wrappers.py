@@ -155,6 +155,33 @@ def test_swap_that_someone_else_won_conflicts() -> None:
         origin.swap_ref("ring", None, b"ours")
 
 
+def test_swap_that_was_overtaken_after_a_lost_answer_does_not_say_that_nothing_changed() -> None:
+    class Overtaking(FaultyOrigin):
+        """Somebody changes what the first attempt has made, before the second."""
+
+        def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+            try:
+                return super().swap_ref(name, expected, content)
+            except exception.UnavailableError:
+                made = self.get_ref(name)
+                assert made is not None
+                super().swap_ref(name, made.token, b"theirs")
+                raise
+
+    fault = Fault(Operation.SWAP_REF, Effect.LOST_ANSWER, call=1)
+    time = VirtualTime()
+    origin = retrying.RetryingOrigin(
+        Overtaking(memory.MemoryOrigin(), [fault]), 5.0, clock=time, sleep=time.sleep
+    )
+    with pytest.raises(base.OvertakenError):
+        origin.swap_ref("ring", None, b"ours")
+    present = origin.get_ref("ring")
+    assert present is not None
+    with pytest.raises(exception.ConflictError) as caught:
+        origin.swap_ref("ring", None, b"ours")
+    assert not isinstance(caught.value, base.OvertakenError)
+
+
 def test_torn_object_is_noticed_by_the_repeated_put() -> None:
     origin, _, _ = retried(Fault(Operation.PUT, Effect.TORN_WRITE, call=1))
     with pytest.raises(exception.CorruptError, match="has 1 bytes, 3 were"):
