@@ -243,7 +243,9 @@ class ForgetHost(command.Command):
         with deployment.opened_origin(conf) as origin:
             if not parsed_args.force:
                 address = in_ring.address if in_ring else None
-                forgetting.check_forgettable(origin, name, address, is_here=name == conf.host)
+                # As it is written: hosts are told apart by that alone, node.a from node.b and Node.
+                is_here = name == conf.host
+                forgetting.check_forgettable(origin, name, address, is_here=is_here)
             is_known = [
                 in_ring is not None,
                 forget_usage(origin, name),

@@ -194,6 +194,21 @@ def with_image(tmp_path: pathlib.Path) -> Origin:
     return origin
 
 
+@pytest.mark.parametrize("name", [HERE.upper(), f"{HERE}.example.org"])
+def test_host_whose_name_is_only_like_that_of_this_one_is_another(
+    run: Run, with_image: Origin, name: str
+) -> None:
+    """Its guests may run elsewhere: that nobody answers here at 127.0.0.1 says nothing of them."""
+    write_usage(with_image, HERE, manifests={"cd" * 32: IMAGE}, peer_address="127.0.0.1:1")
+    write_usage(with_image, name, manifests=ATTACHED, peer_address="127.0.0.1:1")
+    found = [read_usage(with_image, host) for host in (HERE, name)]
+    assert found[0] != found[1], "two hosts, with a record each"
+    status, _, err = run("host", "forget", name)
+    assert status == 8
+    assert "--force" in err
+    assert read_usage(with_image, name) is not None
+
+
 def test_host_outside_of_the_ring_is_asked_at_the_address_of_its_record(
     run: Run, with_image: Origin
 ) -> None:
