@@ -161,8 +161,9 @@ pub struct OverlayStatus {
     pub waiting_requests: u64,
     /// For how long the oldest of them has waited.
     pub waiting_age: Option<Duration>,
-    /// Bytes of records of the local log that are not what was written, or that a push could not read:
-    /// reads of them fail, and the origin does not get them.
+    /// Bytes of records of the local log that are not what was written, or that a push could not read.
+    /// What the origin has of them comes from there at the next read, and is counted no more; reads
+    /// of the others fail, and the origin does not get them.
     pub damaged_bytes: u64,
     /// Bytes of the local log's segments.
     pub log_bytes: u64,

@@ -22,6 +22,7 @@ use crate::log::LocalLog;
 use crate::map_state::MapState;
 use crate::origin_wait::{OriginWait, Told};
 use crate::push::Pusher;
+use crate::refetch::{Reach, Refetch};
 use crate::regions::{Partition, RegionMap};
 use crate::release::QuietCount;
 use crate::table_seen::TableSeen;
@@ -124,6 +125,7 @@ pub(crate) struct Core {
     pub is_fold_unwanted: AtomicBool,
     /// The last object of the ranges that were there when the volume was opened.
     pub inherited: Mutex<Option<LogPosition>>,
+    pub refetch: Refetch,
 }
 
 const OPEN: u8 = 0;
@@ -143,7 +145,7 @@ pub(crate) struct CoreParts {
     pub durability: Durability,
     pub pusher: Pusher,
     pub manifest: Option<Manifest>,
-    pub inherited: Option<LogPosition>,
+    pub reach: Reach,
 }
 
 impl Awaited {
@@ -168,6 +170,7 @@ impl Core {
     pub(crate) fn new(parts: CoreParts) -> Core {
         let flusher = Flusher::new(Arc::clone(&parts.log), parts.runtime.clone());
         let timeout = parts.durability.io_timeout(parts.config.io_timeout);
+        let has_partitions = parts.durability.has_partitions();
         let core = Core {
             volume: parts.volume,
             epoch: parts.epoch,
@@ -199,7 +202,8 @@ impl Core {
             thawed: Notify::new(),
             freeze_number: AtomicU64::new(0),
             partitions_due: AtomicBool::new(false),
-            table_writes: AtomicU64::new(0),
+            // Before they were looked up nobody knows them.
+            table_writes: AtomicU64::new(u64::from(has_partitions)),
             table_writes_known: AtomicU64::new(0),
             regions_turn: Mutex::default(),
             has_write_through: AtomicBool::new(false),
@@ -211,7 +215,8 @@ impl Core {
             origin_log_objects: AtomicU64::new(0),
             manifest: Mutex::new(parts.manifest),
             is_fold_unwanted: AtomicBool::new(false),
-            inherited: Mutex::new(parts.inherited),
+            inherited: Mutex::new(parts.reach.inherited()),
+            refetch: Refetch::new(parts.reach),
         };
         core.note_durability();
         core

@@ -24,6 +24,7 @@ use crate::cadence::Pace;
 use crate::core::Core;
 use crate::durability::DurabilityClass;
 use crate::extent_map::{Extent, Place};
+use crate::range_set::RangeSet;
 use crate::record::SECTOR;
 use crate::slot_floor::write_floor;
 use crate::{OverlayError, limits};
@@ -259,18 +260,18 @@ impl Fold<'_> {
         };
         let mut content = vec![0; len as usize];
         let used = ((end - start) * SECTOR) as usize;
-        let mut parts = Vec::new();
+        let (mut parts, mut older) = (Vec::new(), RangeSet::default());
         regions.split(start, end, |from, to, group| {
             parts.push((from, to, regions.is_pushed(group)));
         });
         if parts.iter().all(|(.., is_pushed)| *is_pushed) {
-            content[..used].copy_from_slice(&self.core.read_bytes(offset, used)?);
+            content[..used].copy_from_slice(&self.read_written(offset, used, &mut older)?);
         } else {
             // Partly in a region that stays here: that part is as the base has it.
             for (from, to, is_pushed) in parts {
                 let place = ((from - start) * SECTOR) as usize..((to - start) * SECTOR) as usize;
                 let bytes = match is_pushed {
-                    true => self.core.read_bytes(from * SECTOR, place.len())?,
+                    true => self.read_written(from * SECTOR, place.len(), &mut older)?,
                     false => self.core.read_base_bytes(from * SECTOR, place.len())?,
                 };
                 content[place].copy_from_slice(&bytes);
@@ -281,9 +282,27 @@ impl Fold<'_> {
         self.extents.extend(extents.into_iter().filter(|extent| {
             let range = (extent.start - start) * SECTOR..(extent.end - start) * SECTOR;
             let read = &content[range.start as usize..range.end as usize];
-            extent.place != Place::Zero || is_zero(read)
+            let is_older = older.overlaps(extent.start, extent.end);
+            (extent.place != Place::Zero || is_zero(read)) && !is_older
         }));
         self.add_content(chunk, content)
+    }
+
+    /// Reads what travels. What this host has lost and the origin never got is as the origin has it: a
+    /// push leaves that out as well, so manifest and objects say together what they said before.
+    fn read_written(
+        &self,
+        offset: u64,
+        len: usize,
+        older: &mut RangeSet,
+    ) -> Result<Vec<u8>, OverlayError> {
+        let (bytes, lost) = self.core.read_whole(offset, len, true)?;
+        for (from, to) in lost.iter() {
+            let (volume, offset, len) = (self.core.volume, from * SECTOR, (to - from) * SECTOR);
+            tracing::warn!(%volume, offset, len, "folded as the origin has it: damaged here");
+        }
+        older.extend(&lost);
+        Ok(bytes)
     }
 
     fn add_content(&mut self, chunk: u64, content: Vec<u8>) -> Result<(), OverlayError> {

@@ -71,6 +71,9 @@ mod reclaim;
 mod record;
 mod record_index;
 mod recovery;
+mod refetch;
+#[cfg(test)]
+mod refetch_tests;
 mod regions;
 mod release;
 #[cfg(test)]

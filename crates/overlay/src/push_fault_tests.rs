@@ -21,10 +21,10 @@ use crate::segment::Segment;
 use crate::volume::open_core;
 use crate::{DeviceFuture, Done, LogRange, Opening, VolumeConfig, seal};
 
-const VOLUME: DiskId = DiskId::from_bytes([8; 16]);
+pub(crate) const VOLUME: DiskId = DiskId::from_bytes([8; 16]);
 const SIZE: u64 = 1 << 20;
-const FIRST: u64 = 50;
-const ASKED: Wanted = Wanted {
+pub(crate) const FIRST: u64 = 50;
+pub(crate) const ASKED: Wanted = Wanted {
     asked: 1,
     due: 0,
     is_held: false,
@@ -34,11 +34,11 @@ const ASKED: Wanted = Wanted {
 };
 
 /// A host whose whole disk is write-through.
-struct Host {
-    runtime: Runtime,
-    disk: MemoryDisk,
-    origin: MemoryOrigin,
-    core: Arc<Core>,
+pub(crate) struct Host {
+    pub(crate) runtime: Runtime,
+    pub(crate) disk: MemoryDisk,
+    pub(crate) origin: MemoryOrigin,
+    pub(crate) core: Arc<Core>,
 }
 
 fn open(runtime: &Runtime, disk: &MemoryDisk, sink: &MemoryOrigin, opening: Opening) -> Arc<Core> {
@@ -56,24 +56,24 @@ fn open(runtime: &Runtime, disk: &MemoryDisk, sink: &MemoryOrigin, opening: Open
     Arc::new(open_core(&disk, config, opening, None, sink, runtime.handle().clone()).unwrap())
 }
 
-fn opening(epoch: u32, next: u64, logs: Vec<LogRange>) -> Opening {
+pub(crate) fn opening(epoch: u32, next: u64, logs: Vec<LogRange>) -> Opening {
     let durability = Durability { default: DurabilityClass::WriteThrough, ..Durability::default() };
     Opening { volume: VOLUME, epoch, next, size_bytes: SIZE, manifest: None, logs, durability }
 }
 
 impl Host {
-    fn new() -> Host {
+    pub(crate) fn new() -> Host {
         let (runtime, disk) = (Runtime::new().unwrap(), MemoryDisk::new(64 << 20));
         let origin = MemoryOrigin::default();
         let core = open(&runtime, &disk, &origin, opening(1, FIRST, Vec::new()));
         Host { runtime, disk, origin, core }
     }
 
-    fn write(&self, offset: u64, byte: u8) -> DeviceFuture<()> {
+    pub(crate) fn write(&self, offset: u64, byte: u8) -> DeviceFuture<()> {
         self.write_long(offset, byte, 512)
     }
 
-    fn write_long(&self, offset: u64, byte: u8, len: usize) -> DeviceFuture<()> {
+    pub(crate) fn write_long(&self, offset: u64, byte: u8, len: usize) -> DeviceFuture<()> {
         match self.core.write(Change::Data(offset, Bytes::from(vec![byte; len])), false) {
             Done::Later(future) | Done::Applied(future) => future,
             Done::Now(outcome) => panic!("write-through does not wait: {outcome:?}"),
@@ -81,7 +81,7 @@ impl Host {
     }
 
     /// First byte of each place, as the next owner finds it.
-    fn elsewhere(&self, places: &[u64]) -> Vec<u8> {
+    pub(crate) fn elsewhere(&self, places: &[u64]) -> Vec<u8> {
         let sealed = seal(&self.origin, VOLUME, 1, FIRST).unwrap();
         let range = |last| LogRange { volume: VOLUME, epoch: 1, first: FIRST, last };
         let logs = sealed.last.map(range).into_iter().collect();
@@ -117,15 +117,15 @@ fn read_that_fails_once_takes_nothing_out_of_a_batch() {
 }
 
 const WRITES: u64 = 5;
-const PLACES: [u64; WRITES as usize] = [0, 8192, 16384, 24576, 32768];
+pub(crate) const PLACES: [u64; WRITES as usize] = [0, 8192, 16384, 24576, 32768];
 
 impl Host {
-    fn write_all(&self) -> Vec<DeviceFuture<()>> {
+    pub(crate) fn write_all(&self) -> Vec<DeviceFuture<()>> {
         PLACES.iter().zip(1..).map(|(place, byte)| self.write(*place, byte)).collect()
     }
 
     /// Pushes until nothing is under way; returns how many attempts failed.
-    fn push(&self) -> u32 {
+    pub(crate) fn push(&self) -> u32 {
         let mut failures = 0;
         while failures == 0 && self.core.log.map.read().uncut_bytes() > 0
             || self.core.pusher.lock().is_under_way()
@@ -135,12 +135,12 @@ impl Host {
         failures
     }
 
-    fn outcomes(&self, waiters: Vec<DeviceFuture<()>>) -> Vec<bool> {
+    pub(crate) fn outcomes(&self, waiters: Vec<DeviceFuture<()>>) -> Vec<bool> {
         waiters.into_iter().map(|waiter| self.runtime.block_on(waiter).is_ok()).collect()
     }
 
     /// The segment and the offset in it that have a byte of the disk.
-    fn place(&self, offset: u64) -> (Arc<Segment>, u64) {
+    pub(crate) fn place(&self, offset: u64) -> (Arc<Segment>, u64) {
         let map = self.core.log.map.read();
         let sector = offset / 512;
         let extent = map.extents.range(sector, sector + 1).next().unwrap();
@@ -149,7 +149,7 @@ impl Host {
     }
 
     /// Turns a bit of what the disk has around.
-    fn flip(&self, segment: &Segment, offset: u64) {
+    pub(crate) fn flip(&self, segment: &Segment, offset: u64) {
         let mut byte = [0];
         segment.file.read_exact_at(&mut byte, offset).unwrap();
         byte[0] ^= 1;
@@ -157,13 +157,13 @@ impl Host {
     }
 
     /// The first byte of each place, or that it cannot be read.
-    fn read(&self) -> Vec<Option<u8>> {
+    pub(crate) fn read(&self) -> Vec<Option<u8>> {
         let first = |place: &u64| self.core.read_bytes(*place, 512).ok().map(|bytes| bytes[0]);
         PLACES.iter().map(first).collect()
     }
 
     /// The same log, opened by another process.
-    fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         self.core.set_closed();
         self.core.log.checkpoint(VOLUME, 1).unwrap();
         let disk = self.disk.after_kill();
@@ -209,7 +209,7 @@ fn damaged_range_is_whole_again_once_it_is_overwritten() {
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 9, 5]);
 }
 
-/// What rots after it was pushed is not given out as good by a fold.
+/// What rots after it was pushed is not given out as good by a fold, and the origin has it.
 #[test]
 fn damaged_record_is_not_folded() {
     let host = Host::new();
@@ -219,10 +219,14 @@ fn damaged_record_is_not_folded() {
     let (segment, offset) = host.place(PLACES[2]);
     host.flip(&segment, offset + 511);
     let mut announce = |_: &[_], _| Ok(());
-    let error = fold(&host.core, &mut announce, &FoldHow::default()).unwrap_err().to_string();
-    assert!(error.contains("damaged"), "{error}");
+    let mut fold = || fold(&host.core, &mut announce, &FoldHow::default());
+    host.origin.faults.fail_always("get", Fault::EIO);
+    let error = fold().unwrap_err().to_string();
+    assert!(error.contains("the origin does not answer"), "{error}");
     assert!(host.origin.keys("manifests/").is_empty());
-    assert_eq!(host.read()[2], None);
+    host.origin.faults.disarm();
+    let disk = host.origin.disk(&fold().unwrap().unwrap().digest);
+    assert_eq!(PLACES.map(|place| disk[place as usize]), [1, 2, 3, 4, 5]);
     assert_eq!(host.core.log.map.read().dirty_sectors(), 0, "the origin has it");
     host.core.push_all().unwrap();
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 4, 5]);
@@ -242,6 +246,7 @@ fn checksums_outlast_the_process() {
         host.reopen();
         let (segment, offset) = host.place(PLACES[1]);
         host.flip(&segment, if is_header { offset - 64 + at } else { offset + at });
+        host.origin.faults.fail_always("get", Fault::EIO);
         assert_eq!(host.read(), [Some(1), None, Some(3), Some(4), Some(5)], "{at} {is_header}");
     }
 }

@@ -160,11 +160,34 @@ impl LocalLog {
             Err(OverlayError::NoSpace(_)) => Ok(false),
             Err(error @ OverlayError::Corrupt(_)) => {
                 // What is damaged stays as it is; the next look takes another segment.
-                segment.set_damaged();
+                segment.set_damaged(true);
                 Err(error)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Puts content that the origin has over a damaged extent, where the map still refers to that;
+    /// returns how many sectors that were.
+    pub(crate) fn put_back(&self, damaged: &Extent, content: &[u8]) -> Result<u64, AppendError> {
+        let step = self.config.record_bytes();
+        let mut sectors = 0;
+        if !self.has_room() {
+            // The segment that copies may use is kept for those that give space back.
+            return Err(AppendError::NoSpace);
+        }
+        let mut head = self.head.lock();
+        let unchanged = self.map.read().unchanged(damaged);
+        for extent in unchanged {
+            let (from, to) = (extent.start - damaged.start, extent.end - damaged.start);
+            let part = &content[(from * SECTOR) as usize..(to * SECTOR) as usize];
+            for (bytes, number) in part.chunks(step).zip(0..) {
+                let first = extent.start + number * step as u64 / SECTOR;
+                self.append(&mut head, &NewRecord::data(true, first, bytes))?;
+                sectors += bytes.len() as u64 / SECTOR;
+            }
+        }
+        Ok(sectors)
     }
 
     fn copy_live(&self, segment: &Arc<Segment>) -> Result<(), OverlayError> {

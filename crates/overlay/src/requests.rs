@@ -9,7 +9,9 @@ use bytes::Bytes;
 use crate::core::{Base, Core};
 use crate::extent_map::{Extent, Place};
 use crate::log::AppendError;
+use crate::range_set::RangeSet;
 use crate::record::SECTOR;
+use crate::refetch::Refetched;
 use crate::segment::{LogPiece, Segment};
 use crate::{
     DeviceError, DeviceErrorKind, DeviceExtent, Done, ExtentQuery, OverlayError, Piece, TryRead,
@@ -42,14 +44,22 @@ impl Change {
     }
 }
 
-/// A part of a read: pieces from the log, gaps for the base.
+/// A part of a read: zeros, pieces from the log with their extents, gaps for the base.
 enum Part {
-    Ready(Piece),
+    Zeros(usize),
+    Log(Extent, LogPiece),
     Gap(u64, usize),
 }
 
+/// A read that is whole.
+pub(crate) struct Whole {
+    pub pieces: Vec<Piece>,
+    /// Sectors whose content is older than what was written: only this host had that.
+    pub older: RangeSet,
+}
+
 /// Why the base did not answer.
-enum BaseError {
+pub(crate) enum BaseError {
     /// No source answered in time: another attempt may find one.
     Late(DeviceError),
     Failed(DeviceError),
@@ -98,28 +108,28 @@ impl Core {
         for extent in map.extents.range(start, end) {
             push_gap(&mut parts, at, extent.start);
             at = extent.end;
-            parts.push(Part::Ready(self.log_piece(&map.segments, &extent)?));
+            parts.push(self.log_part(&map.segments, &extent)?);
         }
         drop(map);
         push_gap(&mut parts, at, end);
         Ok(parts)
     }
 
-    /// Returns the piece for an extent; nothing is read.
-    fn log_piece(
+    /// Returns the part for an extent; nothing is read.
+    fn log_part(
         &self,
         segments: &hashbrown::HashMap<u32, Arc<Segment>>,
         extent: &Extent,
-    ) -> Result<Piece, DeviceError> {
+    ) -> Result<Part, DeviceError> {
         let len = extent.bytes() as usize;
         match extent.place {
-            Place::Zero => Ok(Piece::Base(BaseSegment::Zeros(len))),
+            Place::Zero => Ok(Part::Zeros(len)),
             Place::Log { segment, offset } => {
                 let segment = segments.get(&segment).ok_or_else(|| {
                     let text = format!("segment {segment} of volume {} is lost", self.volume);
                     DeviceError::new(DeviceErrorKind::Io, text)
                 })?;
-                Ok(Piece::Log(LogPiece::new(segment, offset, len)))
+                Ok(Part::Log(*extent, LogPiece::new(segment, offset, len)))
             }
         }
     }
@@ -131,7 +141,8 @@ impl Core {
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                Part::Ready(piece) => pieces.push(piece),
+                Part::Zeros(len) => pieces.push(Piece::Base(BaseSegment::Zeros(len))),
+                Part::Log(_, piece) => pieces.push(Piece::Log(piece)),
                 Part::Gap(offset, len) => {
                     if !try_base(base.as_deref(), offset, len, &mut pieces)? {
                         return Ok(TryRead::WouldWait);
@@ -142,13 +153,14 @@ impl Core {
         Ok(TryRead::Ready(pieces))
     }
 
-    /// Reads, and waits for content that only an origin has which is away.
+    /// Reads, and waits for content that only an origin has which is away. Where a read of the log has
+    /// failed before, it comes from the origin, too.
     pub(crate) async fn read(&self, offset: u64, len: usize) -> Result<Vec<Piece>, DeviceError> {
         let mut waiter = None;
         loop {
             // Planned anew each time: what was missing may have been written meanwhile.
-            match self.read_once(offset, len).await {
-                Ok(pieces) => return Ok(pieces),
+            match self.read_once(offset, len, false).await {
+                Ok(whole) => return Ok(whole.pieces),
                 Err(BaseError::Failed(error)) => return Err(error),
                 Err(BaseError::Late(error)) => {
                     tracing::debug!(volume = %self.volume, offset, len, %error, "a read waits");
@@ -158,31 +170,101 @@ impl Core {
         }
     }
 
-    async fn read_once(&self, offset: u64, len: usize) -> Result<Vec<Piece>, BaseError> {
-        let parts = self.plan(offset, len)?;
-        let base = self.base.load_full();
-        let mut pieces = Vec::with_capacity(parts.len());
-        for part in parts {
-            match part {
-                Part::Ready(piece) => pieces.push(piece),
-                Part::Gap(offset, len) => {
-                    pieces.extend(read_base(base.as_deref(), offset, len).await?);
+    /// `may_be_older`: what only this host had, and has lost, is wanted as the origin has it.
+    async fn read_once(
+        &self,
+        offset: u64,
+        len: usize,
+        may_be_older: bool,
+    ) -> Result<Whole, BaseError> {
+        loop {
+            let parts = self.plan(offset, len)?;
+            // Who has met damage once is to meet no more of it: all of the log is compared then.
+            let has_failed = parts.iter().any(|p| matches!(p, Part::Log(_, p) if p.has_failed()));
+            let base = self.base.load_full();
+            let mut whole = Whole { pieces: Vec::new(), older: RangeSet::default() };
+            let mut is_changed = false;
+            for part in parts {
+                match part {
+                    Part::Zeros(len) => whole.pieces.push(Piece::Base(BaseSegment::Zeros(len))),
+                    Part::Log(extent, piece) if has_failed => {
+                        let added = self.add_compared(&mut whole, extent, piece, may_be_older);
+                        is_changed |= !added.await?;
+                    }
+                    Part::Log(_, piece) => whole.pieces.push(Piece::Log(piece)),
+                    Part::Gap(offset, len) => {
+                        whole.pieces.extend(read_base(base.as_deref(), offset, len).await?);
+                    }
                 }
             }
+            if !is_changed {
+                return Ok(whole);
+            }
         }
-        Ok(pieces)
+    }
+
+    /// Adds content of the log, from the origin where this host has lost it; false: the disk has
+    /// changed there meanwhile. What is lost for good stays a piece whose reads fail.
+    async fn add_compared(
+        &self,
+        whole: &mut Whole,
+        extent: Extent,
+        piece: LogPiece,
+        may_be_older: bool,
+    ) -> Result<bool, BaseError> {
+        let reading = self.runtime.spawn_blocking(move || {
+            let mut bytes = vec![0; piece.len()];
+            let read = piece.read_at(0, &mut bytes);
+            (read.map(|()| Bytes::from(bytes)), piece)
+        });
+        let failed = |error| DeviceError::new(DeviceErrorKind::Io, format!("{error}"));
+        let (read, piece) = reading.await.map_err(failed)?;
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(_) => match self.refetch(&extent, may_be_older).await? {
+                Refetched::Content(bytes) => bytes,
+                Refetched::Older(bytes) => {
+                    whole.older.insert(extent.start, extent.end);
+                    bytes
+                }
+                Refetched::Changed => return Ok(false),
+                Refetched::Lost => {
+                    whole.pieces.push(Piece::Log(piece));
+                    return Ok(true);
+                }
+            },
+        };
+        whole.pieces.push(Piece::Base(BaseSegment::Bytes(bytes)));
+        Ok(true)
     }
 
     /// Reads bytes; blocks, and must not be called from a task.
     pub(crate) fn read_bytes(&self, offset: u64, len: usize) -> Result<Vec<u8>, OverlayError> {
-        let pieces = match self.try_read(offset, len) {
-            Ok(TryRead::Ready(pieces)) => Ok(pieces),
-            Ok(TryRead::WouldWait) => {
-                self.runtime.block_on(self.read_once(offset, len)).map_err(BaseError::into_device)
-            }
+        self.read_whole(offset, len, false).map(|(bytes, _)| bytes)
+    }
+
+    /// As [`Core::read_bytes`]; `may_be_older`: what only this host had, and has lost, is read as the
+    /// origin has it. Returns which sectors that are.
+    pub(crate) fn read_whole(
+        &self,
+        offset: u64,
+        len: usize,
+        may_be_older: bool,
+    ) -> Result<(Vec<u8>, RangeSet), OverlayError> {
+        let wait = || {
+            let reading = self.read_once(offset, len, may_be_older);
+            self.runtime.block_on(reading).map_err(BaseError::into_device)
+        };
+        let read = match self.try_read(offset, len) {
+            Ok(TryRead::Ready(pieces)) => Ok(Whole { pieces, older: RangeSet::default() }),
+            Ok(TryRead::WouldWait) => wait(),
             Err(error) => Err(error),
         };
-        copy_pieces(pieces, len)
+        // The second time what is damaged comes from elsewhere.
+        match copy_whole(read, len) {
+            Err(OverlayError::Io { .. }) => copy_whole(wait(), len),
+            copied => copied,
+        }
     }
 
     /// Reads bytes of the base alone, zeros past its end; blocks as [`Core::read_bytes`] does.
@@ -419,7 +501,11 @@ fn try_base(
 }
 
 /// Returns a gap's content from wherever the base has it.
-async fn read_base(base: Option<&Base>, offset: u64, len: usize) -> Result<Vec<Piece>, BaseError> {
+pub(crate) async fn read_base(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<Piece>, BaseError> {
     let mut pieces = Vec::new();
     for (offset, len) in base_steps(base, offset, len) {
         let Some(base) = base else { continue };
@@ -433,7 +519,18 @@ async fn read_base(base: Option<&Base>, offset: u64, len: usize) -> Result<Vec<P
     Ok(pieces)
 }
 
-fn copy_pieces(
+fn copy_whole(
+    read: Result<Whole, DeviceError>,
+    len: usize,
+) -> Result<(Vec<u8>, RangeSet), OverlayError> {
+    let (pieces, older) = match read {
+        Ok(whole) => (Ok(whole.pieces), whole.older),
+        Err(error) => (Err(error), RangeSet::default()),
+    };
+    copy_pieces(pieces, len).map(|bytes| (bytes, older))
+}
+
+pub(crate) fn copy_pieces(
     pieces: Result<Vec<Piece>, DeviceError>,
     len: usize,
 ) -> Result<Vec<u8>, OverlayError> {

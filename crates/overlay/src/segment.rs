@@ -1,5 +1,6 @@
 //! One segment file of the local log, and pieces of it in answers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Segment {
     compare_turn: Mutex<()>,
     /// Bytes of records that were read and are not what was written.
     bad_bytes: AtomicU64,
+    /// Offsets from which a guest's read has failed last.
+    failed_reads: Mutex<BTreeSet<u64>>,
 }
 
 impl Segment {
@@ -53,6 +56,7 @@ impl Segment {
             look_turn: Mutex::new(()),
             compare_turn: Mutex::new(()),
             bad_bytes: AtomicU64::new(0),
+            failed_reads: Mutex::default(),
         }
     }
 
@@ -77,6 +81,7 @@ impl Segment {
             is_damaged: AtomicBool::new(false),
             index: Mutex::new(RecordIndex::empty()),
             bad_bytes: AtomicU64::new(0),
+            failed_reads: Mutex::default(),
             ..self
         }
     }
@@ -126,6 +131,25 @@ impl Segment {
     /// Returns whether the content at an offset was read before, and is not what was written.
     pub(crate) fn is_bad(&self, offset: u64) -> bool {
         self.bad_bytes() > 0 && self.index.lock().find(offset).is_some_and(|entry| entry.is_bad)
+    }
+
+    /// Returns whether a read of content in a range has failed, as far as it is known.
+    pub(crate) fn has_failed(&self, offset: u64, len: u64) -> bool {
+        self.is_bad(offset) || self.failed_reads.lock().range(offset..offset + len).next().is_some()
+    }
+
+    /// Notes how a guest's read has ended.
+    fn note_read(&self, offset: u64, has_failed: bool) {
+        let mut failed_reads = self.failed_reads.lock();
+        match has_failed {
+            true => drop(failed_reads.insert(offset)),
+            false => drop(failed_reads.remove(&offset)),
+        }
+    }
+
+    /// Returns the record that has the byte at `offset`, if it was found.
+    pub(crate) fn record_at(&self, offset: u64) -> Option<IndexEntry> {
+        self.index.lock().find(offset).copied()
     }
 
     /// Fills `buffer` with content of one record, and compares the record with its checksum.
@@ -276,8 +300,8 @@ impl Segment {
         io::Error::new(io::ErrorKind::InvalidData, text)
     }
 
-    pub(crate) fn set_damaged(&self) {
-        self.is_damaged.store(true, Ordering::Relaxed);
+    pub(crate) fn set_damaged(&self, is_damaged: bool) {
+        self.is_damaged.store(is_damaged, Ordering::Relaxed);
     }
 
     pub(crate) fn is_damaged(&self) -> bool {
@@ -364,6 +388,15 @@ impl LogPiece {
         if start.checked_add(buffer.len()).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.segment.read_checked(self.offset + start as u64, buffer)
+        let offset = self.offset + start as u64;
+        let read = self.segment.read_checked(offset, buffer);
+        self.segment.note_read(offset, read.is_err());
+        read
+    }
+
+    /// Returns whether a read of some of it has failed: [`crate::BlockDevice::read`] may have it from
+    /// elsewhere.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.segment.has_failed(self.offset, self.len as u64)
     }
 }

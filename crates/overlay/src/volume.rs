@@ -15,11 +15,12 @@ use crate::core::{Base, Core, CoreParts};
 use crate::device::BlockDevice;
 use crate::disk::{HostDirectory, LogDisk};
 use crate::durability::Durability;
-use crate::fold::{Announce, FoldHow, Folded, LogPosition, fold};
+use crate::fold::{Announce, FoldHow, Folded, fold};
 use crate::log::LogConfig;
 use crate::push::Pusher;
 use crate::record::SECTOR;
 use crate::recovery::{create_log, open_log};
+use crate::refetch::Reach;
 use crate::regions::RegionMap;
 use crate::replay::replay;
 use crate::requests::Change;
@@ -244,6 +245,7 @@ impl Volume {
     /// log what that manifest holds.
     pub fn set_base(&self, base: Arc<dyn BlockView>, folded: &Folded) {
         self.core.base.store(Some(Arc::new(Base(base))));
+        self.core.refetch.folded(&folded.until, self.core.volume);
         folded.drop_from(&self.core);
     }
 
@@ -355,18 +357,16 @@ pub(crate) fn open_core(
         durability: durability.clone(),
         pusher,
         manifest: opening.manifest,
-        inherited: opening.logs.last().map(|range| LogPosition {
-            volume: range.volume,
-            epoch: range.epoch,
-            sequence: range.last,
-        }),
+        reach: Reach { ranges: opening.logs, first: opening.next, filled: first },
     };
     let core = Core::new(parts);
     core.origin_log_bytes.store(replayed, Ordering::Relaxed);
     core.origin_log_objects.store(objects, Ordering::Relaxed);
     if durability.has_partitions() {
         match core.partitions_of(&durability) {
-            Ok(Some(partitions)) => core.apply_regions(&durability, &partitions, 0),
+            Ok(Some(partitions)) => {
+                core.apply_regions(&durability, &partitions, core.table_writes());
+            }
             Ok(None) => core.partitions_unknown(),
             Err(error) => {
                 tracing::warn!(%volume, %error, "partitions unknown, nothing is pushed until then");

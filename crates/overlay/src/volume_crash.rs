@@ -6,6 +6,8 @@
 //! origin holds, for each group of regions, the state after some write of that group; nothing of a
 //! region of class `none`; every write-through that was acknowledged. Seeds: see `log_crash`.
 
+use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::core::Core;
 use crate::disk::LogDisk;
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
+use crate::extent_map::Place;
 use crate::fold::{FoldHow, fold};
 use crate::log_crash::seeds;
 use crate::memory_disk::MemoryDisk;
@@ -27,6 +30,7 @@ use crate::origin_log::{log_key, log_object_info};
 use crate::push::{PushError, Wanted};
 use crate::replay::read_ranges;
 use crate::requests::Change;
+use crate::segment::Segment;
 use crate::volume::open_core;
 use crate::write_history::{stamp, write_of};
 use crate::{Done, LogRange, Opening, OverlayError, VolumeConfig, seal};
@@ -136,6 +140,19 @@ fn open(
     Ok(core)
 }
 
+fn state_of(disk: &[u8]) -> State {
+    let sectors = disk.chunks_exact(512).enumerate();
+    sectors.map(|(at, sector)| write_of(at as u64, sector)).collect()
+}
+
+/// Turns a bit around.
+fn flip(segment: &Segment, offset: u64) {
+    let mut byte = [0];
+    segment.file.read_exact_at(&mut byte, offset).unwrap();
+    byte[0] ^= 1;
+    segment.file.write_all_at(&mut [IoSlice::new(&byte)], offset).unwrap();
+}
+
 impl Run {
     fn new(seed: u64, runtime: &Handle) -> Run {
         let (disk, origin) = (MemoryDisk::new(16 << 20), MemoryOrigin::default());
@@ -161,7 +178,8 @@ impl Run {
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..50 => self.write(),
-            50..60 => self.flush(),
+            50..58 => self.flush(),
+            58..60 => self.rot(),
             60..76 => self.push_one(),
             76..80 => self.push_all(),
             80..84 => drop(self.core.log.keep(VOLUME, self.record.epoch, 32 << 10)),
@@ -332,6 +350,7 @@ impl Run {
         if self.rng.random_bool(0.8) {
             let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
             self.core.base.store(Some(Arc::new(crate::core::Base(Arc::new(base)))));
+            self.core.refetch.folded(&folded.until, VOLUME);
             folded.drop_from(&self.core);
             self.kept = self.record.clone();
         } else {
@@ -341,9 +360,49 @@ impl Run {
     }
 
     fn read_state(&self) -> State {
-        let bytes = self.core.read_bytes(0, (SECTORS * 512) as usize).unwrap();
-        let sectors = bytes.chunks_exact(512).enumerate();
-        sectors.map(|(at, sector)| write_of(at as u64, sector)).collect()
+        state_of(&self.core.read_bytes(0, (SECTORS * 512) as usize).unwrap())
+    }
+
+    /// Records that the origin has rot, and are read: the host does not notice, unless it is behind the
+    /// record, and what it would need was collected.
+    fn rot(&mut self) {
+        if self.is_lossy || self.core.log.is_failed() {
+            return;
+        }
+        self.origin.faults.disarm();
+        self.disk.faults.disarm();
+        let rotten = self.clean_records();
+        rotten.iter().for_each(|(segment, offset)| flip(segment, *offset));
+        let read = self.core.read_bytes(0, (SECTORS * 512) as usize);
+        // A scan from the checkpoint before would end at them.
+        rotten.iter().for_each(|(segment, offset)| flip(segment, *offset));
+        match read {
+            Ok(bytes) => assert_eq!(&state_of(&bytes), self.last(), "{} records", rotten.len()),
+            Err(error) => {
+                let is_behind = self.kept.next != self.record.next
+                    || self.kept.manifest != self.record.manifest;
+                assert!(is_behind, "{error}");
+            }
+        }
+    }
+
+    /// Returns a byte of some records each that are alive on the origin, too, as far as they live.
+    fn clean_records(&mut self) -> Vec<(Arc<Segment>, u64)> {
+        drop(self.read_state()); // now all records are known
+        let map = self.core.log.map.read();
+        let mut records: BTreeMap<(u32, u64), (bool, u64)> = BTreeMap::new();
+        for extent in map.extents.range(0, SECTORS) {
+            let Place::Log { segment, offset } = extent.place else { continue };
+            let record = map.segments[&segment].record_at(offset).expect("it was read");
+            let found = records.entry((segment, record.offset())).or_insert((true, offset));
+            found.0 &= map.is_clean(extent.start, extent.end);
+            found.1 = offset + self.rng.random_range(0..extent.bytes());
+        }
+        let clean = records.into_iter().filter(|(_, (is_clean, _))| *is_clean);
+        let chosen = clean.filter(|_| self.rng.random_bool(0.5));
+        chosen
+            .map(|((number, _), (_, offset))| (Arc::clone(&map.segments[&number]), offset))
+            .collect()
     }
 
     /// The host loses power, or the process is killed; the same owner goes on.
@@ -459,8 +518,7 @@ impl Run {
             Ok(())
         })
         .unwrap();
-        let sectors = disk.chunks_exact(512).enumerate();
-        sectors.map(|(at, sector)| write_of(at as u64, sector)).collect()
+        state_of(&disk)
     }
 
     fn check_prefixes(&self, found: &State) {
