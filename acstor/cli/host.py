@@ -243,7 +243,7 @@ class ForgetHost(command.Command):
         with deployment.opened_origin(conf) as origin:
             if not parsed_args.force:
                 address = in_ring.address if in_ring else None
-                # As it is written: hosts are told apart by that alone, node.a from node.b and Node.
+                # As it is written: of two in different domains the short names may be the same.
                 is_here = name == conf.host
                 forgetting.check_forgettable(origin, name, address, is_here=is_here)
             is_known = [
