@@ -225,8 +225,13 @@ def test_scheduler_hears_again_when_the_broker_is_back(
     box.controller.stop("rabbitmq")
     box.controller.start("rabbitmq")
     box.wait_settled()
+
+    def is_heard() -> bool:
+        return places(instances.request(tiny, count=COUNT)) == [staying.name] * COUNT
+
+    # What is sent before the scheduler listens at the new broker is lost; nobody says when it does.
     with drained(box, leaving):
-        assert places(instances.request(tiny, count=COUNT)) == [staying.name] * COUNT
+        wait_for("the scheduler hears again", is_heard, TELL_TIMEOUT, POLL_SECONDS)
 
 
 @pytest.mark.disruptive
