@@ -62,20 +62,31 @@ def build_guest(recipe: guest_recipe.GuestRecipe, cache: pathlib.Path) -> GuestI
     """
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory = cache / recipe.key()
-    with _only_builder(cache):
-        if not (directory / "guest.json").is_file():
-            LOG.info("building the guest %s", directory.name)
-            with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as work:
-                built = _build(recipe, pathlib.Path(work))
-                shutil.rmtree(directory, ignore_errors=True)
-                built.rename(directory)
+    # Whoever needs another guest waits for no build.
+    if not _is_built(directory):
+        with _only_builder(directory):
+            if not _is_built(directory):
+                _build_into(directory, recipe)
     return load_guest(directory)
 
 
+def _is_built(directory: pathlib.Path) -> bool:
+    return (directory / "guest.json").is_file()
+
+
+def _build_into(directory: pathlib.Path, recipe: guest_recipe.GuestRecipe) -> None:
+    LOG.info("building the guest %s", directory.name)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=directory.parent) as work:
+        built = _build(recipe, pathlib.Path(work))
+        shutil.rmtree(directory, ignore_errors=True)
+        built.rename(directory)
+
+
 @contextlib.contextmanager
-def _only_builder(cache: pathlib.Path) -> Iterator[None]:
-    """Wait until nobody else builds into a cache, and have others wait within the block."""
-    descriptor = os.open(cache / "build.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _only_builder(directory: pathlib.Path) -> Iterator[None]:
+    """Wait until nobody else builds a guest, and have others wait within the block."""
+    lock = directory.with_name(f"{directory.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -48,6 +48,45 @@ def test_tree_digest_is_what_the_guests_script_prints(tmp_path: pathlib.Path) ->
     assert build.tree_digest(tmp_path, "/usr/bin") != listing.stdout.split()[0]
 
 
+def written_guest(recipe: GuestRecipe, work: pathlib.Path) -> pathlib.Path:
+    """Write what a build leaves, but for its disk."""
+    built = work / "guest"
+    built.mkdir()
+    description = {
+        "version": build.GUEST_VERSION,
+        "disk_size_bytes": recipe.disk_size_bytes,
+        "content_tree": recipe.content_tree,
+        "content_digest": "",
+        "login_prompt": "",
+    }
+    (built / "guest.json").write_text(json.dumps(description))
+    return built
+
+
+def test_build_keeps_nobody_from_another_guest(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = GuestRecipe(), dataclasses.replace(GuestRecipe(), suite="trixie")
+    is_building, may_end = threading.Event(), threading.Event()
+
+    def built(recipe: GuestRecipe, work: pathlib.Path) -> pathlib.Path:
+        if recipe == slow:
+            is_building.set()
+            assert may_end.wait(60)
+        return written_guest(recipe, work)
+
+    monkeypatch.setattr(build, "_build", built)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        building = pool.submit(build.build_guest, slow, tmp_path)
+        try:
+            assert is_building.wait(60)
+            first = build.build_guest(quick, tmp_path)
+            assert build.build_guest(quick, tmp_path) == first, "nor from one that is there"
+        finally:
+            may_end.set()
+        assert building.result(60) != first
+
+
 def test_guest_that_several_want_at_once_is_built_once(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,17 +97,7 @@ def test_guest_that_several_want_at_once_is_built_once(
         started.append(work)
         with contextlib.suppress(threading.BrokenBarrierError):
             builders.wait(0.2)  # for another builder, that should not come
-        built = work / "guest"
-        built.mkdir()
-        description = {
-            "version": build.GUEST_VERSION,
-            "disk_size_bytes": recipe.disk_size_bytes,
-            "content_tree": recipe.content_tree,
-            "content_digest": "",
-            "login_prompt": "",
-        }
-        (built / "guest.json").write_text(json.dumps(description))
-        return built
+        return written_guest(recipe, work)
 
     monkeypatch.setattr(build, "_build", quick_build)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
