@@ -17,7 +17,10 @@ from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, Rounds
 LOG = logging.getLogger(__name__)
 
 POLL_INTERVAL = 10.0
-"""Seconds between two looks at an image for which hosts are being waited for."""
+"""Seconds between two looks at an image for which hosts are being waited for, at most."""
+POLL_INTERVAL_MIN = 1.0
+_POLLS_PER_GRACE = 5.0
+"""Looks within the grace, so that a short one is not lengthened by much."""
 POLL_SPACING = 0.1
 """Seconds between two such looks when very many images wait: each asks Glance."""
 USAGE_AGE_MAX = 5.0
@@ -68,6 +71,9 @@ class Withdrawals:
         self._origin = repository.origin
         self._grace_seconds = grace_seconds
         self._speaks_within = speaks_within
+        self._poll_interval = min(
+            POLL_INTERVAL, max(POLL_INTERVAL_MIN, grace_seconds / _POLLS_PER_GRACE)
+        )
         self._on_removal = on_removal
         self._clock = clock
         self._monotonic = monotonic
@@ -164,7 +170,7 @@ class Withdrawals:
     ) -> bool:
         image_id, now = listed.image_id, self._monotonic()
         waiting = self._waiting.setdefault(image_id, _Waiting())
-        waiting.due_at = now + max(POLL_INTERVAL, POLL_SPACING * len(self._waiting))
+        waiting.due_at = now + max(self._poll_interval, POLL_SPACING * len(self._waiting))
         waiting.silent_since = {
             host: waiting.silent_since.get(host, now)
             for host in (said.silent if step is Step.WAIT else ())

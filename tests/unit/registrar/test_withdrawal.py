@@ -460,3 +460,16 @@ def test_page_lists_the_fields() -> None:
     page = pathlib.Path(__file__).parents[3] / "doc/source/reference/formats/withdrawals.rst"
     fields = (*Phase, "epoch", "image_token")
     assert all(f"``{field}``" in page.read_text() for field in fields)
+
+
+@pytest.mark.parametrize(("grace", "interval"), [(0.0, 1.0), (10.0, 2.0), (3600.0, POLL_INTERVAL)])
+def test_short_grace_is_looked_at_often(
+    withdrawn: Withdrawn, grace: float, interval: float
+) -> None:
+    withdrawn.withdrawals = Withdrawals(
+        withdrawn.repository, grace, SPEAKS_WITHIN, lambda: None, lambda: 4e9, withdrawn.clock
+    )
+    write_usage(withdrawn.origin, "h9", time="2026-10-23T07:00:00+00:00")
+    withdrawn.look()
+    withdrawn.look()
+    assert withdrawn.withdrawals.due_in(IMAGE) == interval
