@@ -24,6 +24,10 @@ class LocalVolume:
         """Whether it was opened after a restart without a look at who owns it."""
         self.is_movable = False
         """Whether its record lets another host be its standby."""
+        self.head_asked: str | None = None
+        """Nonce of a standby's question for its first sectors, from when on it is got ahead."""
+        self.head_ready: str | None = None
+        """The same, when little was left to push and to be read."""
         self.ahead_at = 0.0
         """From when on it is pushed ahead of a hand-over again after that failed (monotonic)."""
         self.fold_ahead_at = 0.0

@@ -152,8 +152,13 @@ class VolumeHandover(VolumeLifecycle):
 
     def _keep_ahead(self, local: LocalVolume) -> None:
         """Push ahead; where that fails the record is looked at as often as before."""
+        asked = local.head_asked
         try:
-            self._push_ahead(local, is_asked=False)
+            if asked is None:
+                self._push_ahead(local, is_asked=False)
+            else:
+                self._get_ahead(local)
+                local.head_ready = asked
         except exception.AcstorError as error:
             LOG.warning("%s", error)
             local.ahead_at = time.monotonic() + _AHEAD_RETRY
@@ -166,11 +171,7 @@ class VolumeHandover(VolumeLifecycle):
             out (:meth:`checked`).
         """
         local = self._known(volume)
-        for _ in range(_ROUNDS_AHEAD):
-            if local.state is not _S.SERVING or self._is_quickly_read(local):
-                break
-            if not self._push_ahead(local, is_asked=True):
-                break
+        self._get_ahead(local)
         with self._fold_turn(local), local.lock:
             if local.state is not _S.SERVING:
                 return
@@ -237,6 +238,17 @@ class VolumeHandover(VolumeLifecycle):
         if local.state is _S.STANDBY and local.is_unchecked:
             self._settle(local)
         super()._leave(local, force)
+
+    def _get_ahead(self, local: LocalVolume) -> None:
+        """Push and fold, while requests go on, until a hand-over would take a moment only.
+
+        :raises AcstorError: when the origin does not take it.
+        """
+        for _ in range(_ROUNDS_AHEAD):
+            if local.state is not _S.SERVING or self._is_quickly_read(local):
+                return
+            if not self._push_ahead(local, is_asked=True):
+                return
 
     def _push_ahead(self, local: LocalVolume, *, is_asked: bool) -> bool:
         """Have less to push, and less to be read by the next owner, while requests go on.

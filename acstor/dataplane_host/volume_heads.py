@@ -3,6 +3,9 @@
 Else QEMU's look at them, when it starts at the destination of a live migration, would take the
 volume from the guest at the source, which would wait for all that was never pushed, and for the
 way back. See :mod:`acstor.volumes.heads`.
+
+The answer comes when little is left to push: QEMU, which waits for it, tells that the migration can
+begin, and one that began before would end with a guest that waits for all the rest.
 """
 
 import contextlib
@@ -22,8 +25,8 @@ LOG = logging.getLogger(__name__)
 
 _S = VolumeState
 _PATIENCE = 20.0
-"""Seconds for which a standby waits for an answer. An owner hears its bell every three; one of a
-release before never answers, and hands the volume over instead."""
+"""Seconds for which a standby waits until its question is heard. An owner hears its bell every
+three; one of a release before never does, and hands the volume over instead."""
 _WAIT_MIN = 0.02
 _WAIT_MAX = 0.1
 _AWAY_WAIT = 1.0
@@ -52,11 +55,19 @@ class VolumeHeads(VolumeHandover):
     def answer_head(self, volume: str) -> bool:
         """Answer a standby that reads the first sectors, if one does; the task is done then.
 
+        It is told at once that it was heard, and answered when the volume has been got ahead.
+
         :raises AcstorError: when the volume cannot be read, or the origin does not answer.
         """
-        kept = self._find(volume)
+        local, kept = self._local(volume), self._find(volume)
         asked = self._owner.head_asked(volume)
         if kept is None or asked is None or asked.content is not None:
+            local.head_asked = None
+            return True
+        local.head_asked = asked.nonce
+        if asked.owner != self._owner.host:
+            self._owner.answer_head(volume, Head(asked.nonce, self._owner.host))
+        if local.head_ready != asked.nonce:
             return True
         with translated(f"reading the first sectors of volume {volume}"):
             content = self._runtime().volume_read_head(volume)
@@ -89,8 +100,9 @@ class VolumeHeads(VolumeHandover):
         """Return the first sectors as the owner has them; None when nobody says so in time."""
         deadline = time.monotonic() + _PATIENCE
         nonce: str | None = None
+        is_heard = False
         try:
-            while time.monotonic() < deadline and local.state is _S.STANDBY:
+            while local.state is _S.STANDBY and (is_heard or time.monotonic() < deadline):
                 pause = _WAIT_MIN, _WAIT_MAX
                 try:
                     if nonce is None:
@@ -100,6 +112,8 @@ class VolumeHeads(VolumeHandover):
                         return None
                     if found.content is not None:
                         return self._owner.current_head(local.volume, found)
+                    # However long an owner has to push; but not for one that was replaced.
+                    is_heard = found.owner == self._owner.record(local.volume).owner
                 except exception.UnavailableError as error:
                     LOG.warning("first sectors of volume %s: %s", local.volume, error)
                     pause = _AWAY_WAIT / 2, _AWAY_WAIT

@@ -36,7 +36,7 @@ class Head:
     nonce: str
     """32 hexadecimal digits, of the question."""
     owner: str = ""
-    """Who answered; nobody yet."""
+    """Who has heard it, and answers when it has little left to push; nobody yet."""
     epoch: int = 0
     """In which it owned the volume then."""
     content: bytes | None = None
@@ -51,9 +51,10 @@ def head_ref(volume: str) -> str:
 def encode(head: Head) -> bytes:
     """Return the content of the ref."""
     fields: dict[str, object] = {"version": HEAD_VERSION, "nonce": head.nonce}
+    if head.owner:
+        fields["owner"] = head.owner
     if head.content is not None:
         fields["answer"] = {
-            "owner": head.owner,
             "epoch": head.epoch,
             "content": base64.b64encode(head.content).decode("ascii"),
             "sha256": hashlib.sha256(head.content).hexdigest(),
@@ -67,16 +68,14 @@ def parse(content: bytes) -> Head | None:
         found = untrusted_json.load(content, "a volume's head")
         if not isinstance(found, dict) or found.get("version") != HEAD_VERSION:
             return None
-        nonce, answer = found.get("nonce"), found.get("answer")
-        if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        nonce, owner, answer = found.get("nonce"), found.get("owner", ""), found.get("answer")
+        if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce) or not isinstance(owner, str):
             return None
         if answer is None:
-            return Head(nonce)
-        owner, text, digest = (answer[name] for name in ("owner", "content", "sha256"))
+            return Head(nonce, owner)
         epoch = untrusted_json.whole(answer["epoch"], "an epoch", 0, _EPOCH_MAX)
-        data = base64.b64decode(text, validate=True)
-        is_whole = isinstance(owner, str) and 0 < len(data) <= HEAD_BYTES
-        if not is_whole or hashlib.sha256(data).hexdigest() != digest:
+        data = base64.b64decode(answer["content"], validate=True)
+        if not 0 < len(data) <= HEAD_BYTES or hashlib.sha256(data).hexdigest() != answer["sha256"]:
             return None
         return Head(nonce, owner, epoch, data)
     except (ValueError, TypeError, KeyError, binascii.Error):
@@ -105,16 +104,17 @@ def asked(origin: Origin, volume: str) -> Head | None:
 
 
 def answer(origin: Origin, volume: str, head: Head) -> bool:
-    """Answer a question, if it is asked still.
+    """Answer a question, or say that it was heard, if it is asked still.
 
-    :param head: its nonce, and the answer.
+    :param head: its nonce, who answers, and the answer if there is one yet.
     :returns: whether it was.
     :raises UnavailableError: when the origin cannot be reached.
     :raises ConflictError: when others write to the ref all the time.
     """
 
     def answered(content: bytes | None) -> bytes | None:
-        is_asked = content is not None and parse(content) == Head(head.nonce)
+        asked = None if content is None else parse(content)
+        is_asked = asked is not None and asked.nonce == head.nonce and asked.content is None
         return encode(head) if is_asked else content
 
     return ref_replacement.change(origin, head_ref(volume), answered)

@@ -11,6 +11,7 @@ from acstor.dataplane_host import volume_duty, volume_heads
 from acstor.origin.memory import MemoryOrigin
 from acstor.volumes import heads
 from acstor.volumes.heads import Head
+from acstor.volumes.record import VolumeRecord
 from acstor.volumes.store import VolumeStore
 from tests.fixtures.conditions import wait_for
 from tests.unit.dataplane_host.volume_hosts import VOLUME, HostUnderTest
@@ -51,22 +52,61 @@ def test_first_sectors_are_read_and_the_volume_stays(
     wait_for("nothing stays", lambda: heads.asked(origin, VOLUME) is None)
 
 
-def test_first_sectors_are_answered_while_the_owner_pushes(
+def test_first_sectors_are_answered_when_little_is_left_to_push(
+    host: HostUnderTest,
+    second: HostUnderTest,
+    origin: MemoryOrigin,
+    store: VolumeStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """QEMU waits at the destination, and no guest: the migration begins when little is left."""
+    is_pushing, may_end = threading.Event(), threading.Event()
+    runtime = host.plane.runtime
+    assert runtime is not None
+    push_ahead = runtime.volume_push_ahead
+
+    def push(volume: str) -> bool:
+        is_pushing.set()
+        assert may_end.wait(60)
+        return push_ahead(volume)
+
+    monkeypatch.setattr(runtime, "volume_push_ahead", push)
+    monkeypatch.setattr(volume_heads, "_PATIENCE", 0.5)
+    host.device.write(1 << 30)
+    try:
+        wait_for("it pushes", is_pushing.is_set)
+        second.device.is_head_wanted = True
+        wait_for("it is heard", lambda: (heads.asked(origin, VOLUME) or Head("")).owner == "h1")
+        monkeypatch.setattr(volume_heads, "_PATIENCE", 0.0)
+        assert second.device.head_answer is None
+    finally:
+        may_end.set()
+    wait_for("an answer", lambda: second.device.head_answer == SECTORS)
+    assert host.device.dirty_bytes == 0
+    assert (host.state, store.get(VOLUME).record.owner) == ("serving", "h1")
+
+
+def test_owner_that_heard_and_was_replaced_is_not_waited_for(
     host: HostUnderTest, second: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gigabytes that were never pushed take their time; QEMU waits for its first read meanwhile."""
+    runtime = host.plane.runtime
+    assert runtime is not None
     is_pushing, may_end = threading.Event(), threading.Event()
 
     def push(_: str) -> bool:
         is_pushing.set()
-        may_end.wait(60)
-        return False
+        return bool(may_end.wait(60)) and False
 
-    monkeypatch.setattr(host.plane.runtime, "volume_push_ahead", push)
+    monkeypatch.setattr(runtime, "volume_push_ahead", push)
+    monkeypatch.setattr(volume_heads, "_PATIENCE", 0.5)
+    host.device.write(1 << 30)
     try:
         wait_for("it pushes", is_pushing.is_set)
         second.device.is_head_wanted = True
-        wait_for("an answer", lambda: second.device.head_answer == SECTORS)
+        owner = second.plane.volumes._owner
+        wait_for("it is heard", lambda: (owner.head_asked(VOLUME) or Head("")).owner == "h1")
+        monkeypatch.setattr(owner, "record", lambda _: VolumeRecord(1 << 20, None, owner="h3"))
+        wait_for("it is given up", lambda: second.device.is_head_given_up)
     finally:
         may_end.set()
 

@@ -28,6 +28,8 @@ def test_question_is_answered_once_and_removed() -> None:
     assert heads.asked(origin, VOLUME) is None
     nonce = heads.ask(origin, VOLUME)
     assert heads.asked(origin, VOLUME) == Head(nonce)
+    assert heads.answer(origin, VOLUME, Head(nonce, "h1")), "it is heard"
+    assert heads.asked(origin, VOLUME) == Head(nonce, "h1")
     answer = Head(nonce, "h1", 3, b"x" * 4096)
     assert heads.answer(origin, VOLUME, answer)
     assert heads.asked(origin, VOLUME) == answer
@@ -70,7 +72,7 @@ def _changed(**answer: object) -> bytes:
         _changed(epoch=1 << 32),
         _changed(epoch=True),
         _changed(epoch=1e400),
-        _changed(owner=7),
+        b'{"version":1,"nonce":"' + NONCE.encode() + b'","owner":7}',
         _changed(content=""),
         _changed(content="QQ=="),
         _changed(content="!"),
