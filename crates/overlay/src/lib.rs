@@ -80,6 +80,11 @@ mod release;
 mod release_tests;
 mod replay;
 mod requests;
+#[cfg(test)]
+mod rot_tests;
+#[cfg(test)]
+mod rotting;
+mod scan;
 mod seal;
 mod segment;
 mod slot_floor;

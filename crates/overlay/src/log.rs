@@ -18,7 +18,7 @@ use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::map_state::MapState;
 use crate::pool::Pool;
-use crate::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordHeader, RecordKind, SECTOR};
+use crate::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordKind, SECTOR};
 use crate::segment::Segment;
 use crate::writeback::Writeback;
 
@@ -137,6 +137,8 @@ pub(crate) struct LocalLog {
     is_failed: AtomicBool,
     /// Something happened for which [`LocalLog::keep`] is worth calling.
     pub(crate) wants_keep: AtomicBool,
+    /// The last sequence number that was seen, and since when.
+    pub(crate) seen: Mutex<(u64, Instant)>,
 }
 
 impl LocalLog {
@@ -163,6 +165,7 @@ impl LocalLog {
             writeback: Writeback::default(),
             is_failed: AtomicBool::new(false),
             wants_keep: AtomicBool::new(true),
+            seen: Mutex::new((last, Instant::now())),
         }
     }
 
@@ -231,10 +234,8 @@ impl LocalLog {
             // What gives space back may use the segment that is kept for it.
             self.rotate(head, is_copy || kind == RecordKind::Zeroes)?;
         }
-        let (sequence, salt) = (head.next_sequence, head.segment.salt);
-        let header =
-            RecordHeader { kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc };
-        let bytes = header.encode();
+        let sequence = head.next_sequence;
+        let bytes = record.header(sequence, head.segment.salt, self.synced() + 1).encode();
         // To the end of the page: a part of one that is not in memory would have to be read first.
         let rest = (head.offset + len).next_multiple_of(PAGE as u64) - (head.offset + len);
         let mut parts =

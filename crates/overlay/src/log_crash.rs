@@ -11,6 +11,7 @@ use acstor_types::DiskId;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::OverlayError;
 use crate::disk::LogDisk;
 use crate::durability::Durability;
 use crate::log::{LocalLog, LogConfig};
@@ -19,7 +20,8 @@ use crate::memory_disk::MemoryDisk;
 use crate::record::RECORDS_OFFSET;
 use crate::recovery::{create_log, open_log};
 use crate::regions::RegionMap;
-use crate::write_history::{SECTORS, WriteHistory};
+use crate::rotting::Rot;
+use crate::write_history::{SECTORS, WriteHistory, read_sectors, read_state};
 
 const CONFIG: LogConfig =
     LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
@@ -43,6 +45,8 @@ struct Run {
     is_lossy: bool,
     /// Segments that began in a file with records of an earlier life.
     recycled: u64,
+    /// Times that the log was opened with flushed records that had rotted.
+    rotten: u64,
 }
 
 impl Run {
@@ -52,7 +56,7 @@ impl Run {
         let shared: Arc<dyn LogDisk> = Arc::new(disk.clone());
         let log = new_log(&shared);
         let history = WriteHistory::new();
-        Run { rng, disk, log, history, is_lossy: false, recycled: 0 }
+        Run { rng, disk, log, history, is_lossy: false, recycled: 0, rotten: 0 }
     }
 
     fn step(&mut self) {
@@ -110,6 +114,9 @@ impl Run {
         if self.rng.random_bool(0.5) {
             self.disk.evict(false);
         }
+        if self.rng.random_bool(0.4) {
+            self.open_rotten();
+        }
         if self.rng.random_bool(0.3) {
             is_all &= self.open_with_faults();
         }
@@ -118,10 +125,8 @@ impl Run {
         for _ in 0..16 {
             // A write to a segment has failed before, and nobody was told until now; or a file that is used
             // again tells it of its life before, to the first sync of the log that was opened.
-            let is_tried_again = matches!(
-                opened,
-                Err(crate::OverlayError::Io { .. } | crate::OverlayError::Unavailable(_))
-            );
+            let is_tried_again =
+                matches!(opened, Err(OverlayError::Io { .. } | OverlayError::Unavailable(_)));
             if is_tried_again {
                 opened = open_log(&shared, CONFIG, regions());
             }
@@ -129,7 +134,7 @@ impl Run {
         let recovered = match opened {
             Ok(recovered) => recovered.expect("a log that was created is there"),
             // A full disk keeps a log from being opened, and takes nothing from it.
-            Err(crate::OverlayError::NoSpace(_)) => {
+            Err(OverlayError::NoSpace(_)) => {
                 self.disk.grow(256 << 10);
                 open_log(&shared, CONFIG, regions()).unwrap().expect("the log is there")
             }
@@ -139,6 +144,29 @@ impl Run {
         self.log = recovered.log;
         self.is_lossy = false;
         self.history.check(&self.log, is_all);
+    }
+
+    /// Flushed records rot before the log is opened: what is read is right or an error, or the log is not
+    /// opened and stays as it is. Then they are whole again, so that the rest can be looked at.
+    fn open_rotten(&mut self) {
+        let Some(rot) = Rot::new(&self.disk, &mut self.rng) else { return };
+        self.rotten += 1;
+        let shared: Arc<dyn LogDisk> = Arc::new(self.disk.clone());
+        let opened = open_log(&shared, CONFIG, regions());
+        if rot.is_header {
+            assert!(matches!(opened, Err(OverlayError::Corrupt(_))), "{opened:?}");
+            return rot.mend();
+        }
+        let ranges = rot.ranges();
+        let log = match opened {
+            Ok(recovered) => recovered.expect("a log that was created is there").log,
+            // A full disk, or a failure that nobody was told of until now.
+            Err(error @ OverlayError::Corrupt(_)) => panic!("cannot open: {error}"),
+            Err(_) => return rot.mend(),
+        };
+        let found = read_sectors(&log);
+        rot.mend();
+        Rot::check(&ranges, &found, &read_state(&log));
     }
 
     /// The disk fails while the log is being opened; false: it may have lost something by that.
@@ -163,16 +191,18 @@ fn regions() -> Arc<RegionMap> {
 
 #[test]
 fn whatever_is_lost_what_was_synced_is_there() {
-    let (mut runs, mut recycled) = (0, 0);
+    let (mut runs, mut recycled, mut rotten) = (0, 0, 0);
     for seed in seeds(2000) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             (0..120).for_each(|_| run.step());
             run.crash();
-            run.recycled
+            (run.recycled, run.rotten)
         });
         match run {
-            Ok(count) => (runs, recycled) = (runs + 1, recycled + count),
+            Ok(counts) => {
+                (runs, recycled, rotten) = (runs + 1, recycled + counts.0, rotten + counts.1);
+            }
             Err(cause) => {
                 eprintln!("repeat with OVERLAY_CRASH_SEED={seed}");
                 std::panic::resume_unwind(cause);
@@ -180,6 +210,7 @@ fn whatever_is_lost_what_was_synced_is_there() {
         }
     }
     assert!(recycled > runs || runs == 1, "{recycled} files used again in {runs} runs");
+    assert!(rotten * 4 > runs || runs == 1, "{rotten} logs with rot in {runs} runs");
 }
 
 #[test]

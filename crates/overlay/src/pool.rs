@@ -162,11 +162,12 @@ impl LocalLog {
         self.start_writeback(now);
         let is_idle = now.duration_since(self.pool.0.lock().used) >= IDLE;
         let is_wanted = is_idle || !has_plenty(&*self.disk);
-        if self.is_failed() || !is_wanted && !self.is_checkpoint_late(now) {
+        let is_untold = self.is_flush_untold(now);
+        if self.is_failed() || !is_wanted && !is_untold && !self.is_checkpoint_late(now) {
             return Ok(());
         }
         let _turn = self.keep_turn.lock();
-        if self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
+        if is_untold || self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
             self.checkpoint_in_turn(volume, epoch)?;
         }
         if is_wanted { self.drain_pool() } else { Ok(()) }
@@ -325,6 +326,7 @@ mod tests {
             sector_count: 1,
             salt,
             payload_crc: crc32fast::hash(&payload),
+            durable: 0,
         };
         let bytes = record.encode();
         let mut parts = [IoSlice::new(&bytes), IoSlice::new(&payload)];

@@ -17,7 +17,7 @@ use crate::{OverlayError, limits};
 /// Share of a segment that may be alive for it to be worth copying, per cent.
 const LIVE_PERCENT_EAGER: u64 = 50;
 const LIVE_PERCENT_URGENT: u64 = 90;
-/// Time after which less is worth a checkpoint; what is older than half of it is on its way to the
+/// Time after which less is worth a checkpoint, and as little as there is where nothing more comes; what is older than half of it is on its way to the
 /// disk.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -42,24 +42,42 @@ impl LocalLog {
     /// Returns whether as much was appended as pays for a checkpoint, or segments are dead that are
     /// worth one.
     fn is_checkpoint_due(&self, checkpoint_bytes: u64) -> bool {
-        let (appended, last) = {
-            let head = self.head.lock();
-            (head.since_checkpoint, head.checkpoint_bytes)
-        };
-        let apart = (last * limits::CHECKPOINT_SHARE).min(limits::CHECKPOINT_APART_MAX);
+        let (appended, apart, _) = self.since_checkpoint();
         appended >= checkpoint_bytes.max(apart) || self.dead_segments() as u64 >= self.dead_max()
     }
 
     /// Returns whether much of a recovery is a scan of what was written some time ago: a checkpoint
     /// syncs little more then, and none of it was overwritten quickly.
     pub(crate) fn is_checkpoint_late(&self, now: Instant) -> bool {
-        let (appended, last, at) = {
-            let head = self.head.lock();
-            (head.since_checkpoint, head.checkpoint_bytes, head.checkpoint_at)
-        };
-        let apart = (last * limits::CHECKPOINT_SHARE).min(limits::CHECKPOINT_APART_MAX);
+        let (appended, apart, at) = self.since_checkpoint();
         let late_bytes = limits::CHECKPOINT_LATE_BYTES.min(self.config.segment_bytes * 4);
         appended >= late_bytes.max(apart) && now.duration_since(at) >= LATE
+    }
+
+    /// Returns whether everything was flushed some time ago, and no record has come since that says so:
+    /// what of it rots would be taken for torn. A checkpoint says so, where it is worth it.
+    pub(crate) fn is_flush_untold(&self, now: Instant) -> bool {
+        let (appended, apart, _) = self.since_checkpoint();
+        let last = self.appended();
+        let mut seen = self.seen.lock();
+        if seen.0 != last {
+            *seen = (last, now);
+        }
+        let is_flushed = self.synced() >= last && appended > 0;
+        let is_worth_it = appended >= apart && now.duration_since(seen.1) >= LATE;
+        if is_flushed && is_worth_it {
+            seen.1 = now; // and, where it fails, later again
+        }
+        is_flushed && is_worth_it
+    }
+
+    /// Bytes appended since the newest checkpoint, how many there are to be before the next, and when
+    /// that one was begun.
+    fn since_checkpoint(&self) -> (u64, u64, Instant) {
+        let head = self.head.lock();
+        let apart = head.checkpoint_bytes * limits::CHECKPOINT_SHARE;
+        let apart = apart.min(limits::CHECKPOINT_APART_MAX);
+        (head.since_checkpoint, apart, head.checkpoint_at)
     }
 
     /// Most dead segments before a checkpoint takes them out: as many as the pool has room for. Fewer

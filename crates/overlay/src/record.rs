@@ -28,9 +28,13 @@
 //! 24  sector count              u64
 //! 32  salt of the segment       u64
 //! 40  CRC-32 of the payload     u32    0 without payload
-//! 44  zero                      16
+//! 44  durable                   u64    every record before this number was synced by then
+//! 52  zero                      8
 //! 60  CRC-32 of bytes 0..60     u32
 //! ```
+//!
+//! `durable` tells a record that has rotted from one that a crash has torn. A build that does not know
+//! it writes zero, which says nothing, and reads over it: the version is the same.
 //!
 //! The salt, random for each segment, keeps a guest from writing something that recovery would
 //! take for a record, and what an earlier use of the disk left from being taken for one.
@@ -88,6 +92,8 @@ pub(crate) struct RecordHeader {
     pub sector_count: u64,
     pub salt: u64,
     pub payload_crc: u32,
+    /// Every record before this number had been synced when this one was appended; 0: it says nothing.
+    pub durable: u64,
 }
 
 /// What is to be appended.
@@ -112,6 +118,20 @@ impl<'a> NewRecord<'a> {
     pub(crate) fn zeroes(is_copy: bool, first_sector: u64, sector_count: u64) -> NewRecord<'a> {
         let (kind, payload, payload_crc) = (RecordKind::Zeroes, &[], 0);
         NewRecord { kind, is_copy, first_sector, sector_count, payload, payload_crc }
+    }
+
+    pub(crate) fn header(&self, sequence: u64, salt: u64, durable: u64) -> RecordHeader {
+        let &NewRecord { kind, is_copy, first_sector, sector_count, payload_crc, .. } = self;
+        RecordHeader {
+            kind,
+            is_copy,
+            sequence,
+            first_sector,
+            sector_count,
+            salt,
+            payload_crc,
+            durable,
+        }
     }
 }
 
@@ -175,6 +195,7 @@ impl RecordHeader {
         bytes[24..32].copy_from_slice(&self.sector_count.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.salt.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[44..52].copy_from_slice(&self.durable.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..CRC_OFFSET]);
         bytes[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -198,6 +219,7 @@ impl RecordHeader {
             sector_count: u64_at(bytes, 24),
             salt: u64_at(bytes, 32),
             payload_crc: u32_at(bytes, 40),
+            durable: u64_at(bytes, 44),
         };
         let sectors_max = acstor_types::limits::DISK_SIZE_MAX / SECTOR;
         let is_in_range = header.sector_count > 0
@@ -232,6 +254,7 @@ mod tests {
             sector_count: 8,
             salt: SEGMENT.salt,
             payload_crc: crc32fast::hash(&[7; 4096]),
+            durable: 0x0102_0304_0506_0506,
         }
     }
 
@@ -241,6 +264,7 @@ mod tests {
             is_copy: false,
             sector_count: 1 << 21,
             payload_crc: 0,
+            durable: 0,
             ..data_record()
         }
     }

@@ -200,47 +200,80 @@ impl Found {
         unread: &[(u64, u64)],
     ) -> Found {
         let mut found = Found::default();
-        let mut window = Window { file, size_bytes, start: 0, bytes: Vec::new() };
+        let mut window = Window::new(file, size_bytes);
         for (from, until) in unread {
-            found.look(&mut window, salt, *from, (*until).min(size_bytes));
+            visit_headers(&mut window, salt, *from, *until, |offset, header| {
+                found.note(offset, header);
+            });
         }
         found
     }
 
-    fn look(&mut self, window: &mut Window<'_>, salt: u64, from: u64, until: u64) {
-        let mut offset = from;
-        while offset < until && offset + HEADER_LEN as u64 <= window.size_bytes {
-            let bytes = match window.header(offset) {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    let next = (offset + 1).next_multiple_of(PAGE);
-                    self.unread.push((offset, next));
-                    self.error = Some(error);
-                    offset = next;
-                    continue;
-                }
-            };
-            let record = RecordHeader::parse(&bytes).filter(|record| record.salt == salt);
-            offset += HEADER_LEN as u64;
-            let Some(record) = record else { continue };
-            if record.kind == RecordKind::Data {
-                let len = record.payload_len();
-                self.entries.push(IndexEntry::new(offset, len, record.payload_crc));
+    fn note(&mut self, offset: u64, header: Result<RecordHeader, Unread>) {
+        match header {
+            Ok(record) if record.kind == RecordKind::Data => {
+                let (at, len) = (offset + HEADER_LEN as u64, record.payload_len());
+                self.entries.push(IndexEntry::new(at, len, record.payload_crc));
             }
+            Ok(_) => {}
+            Err(Unread { until, error }) => {
+                self.unread.push((offset, until));
+                self.error = Some(error);
+            }
+        }
+    }
+}
+
+/// Bytes that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub until: u64,
+    pub error: io::Error,
+}
+
+/// Calls `visit` with every header of a segment that begins between two offsets, and with every page
+/// there that cannot be read. A header that is damaged hides its own record only.
+pub(crate) fn visit_headers(
+    window: &mut Window<'_>,
+    salt: u64,
+    from: u64,
+    until: u64,
+    mut visit: impl FnMut(u64, Result<RecordHeader, Unread>),
+) {
+    let until = until.min(window.size_bytes);
+    let mut offset = from;
+    while offset < until && offset + HEADER_LEN as u64 <= window.size_bytes {
+        let bytes = match window.header(offset) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let next = (offset + 1).next_multiple_of(PAGE);
+                visit(offset, Err(Unread { until: next, error }));
+                offset = next;
+                continue;
+            }
+        };
+        let at = offset;
+        offset += HEADER_LEN as u64;
+        if let Some(record) = RecordHeader::parse(&bytes).filter(|record| record.salt == salt) {
             offset += record.payload_len();
+            visit(at, Ok(record));
         }
     }
 }
 
 /// A part of a segment in memory.
-struct Window<'a> {
+pub(crate) struct Window<'a> {
     file: &'a dyn LogFile,
     size_bytes: u64,
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    pub(crate) fn new(file: &'a dyn LogFile, size_bytes: u64) -> Window<'a> {
+        Window { file, size_bytes, start: 0, bytes: Vec::new() }
+    }
+
     /// Returns the bytes of a header.
     fn header(&mut self, offset: u64) -> io::Result<[u8; HEADER_LEN]> {
         let end = self.start + self.bytes.len() as u64;

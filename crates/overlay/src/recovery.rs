@@ -1,7 +1,8 @@
 //! Opening a local log: the checkpoint, then every record after it up to the first that is torn.
 //!
-//! Everything that was synced is there, and what is there is a prefix of what was written. Nothing
-//! is ever appended after a record that may be torn: the head is a new segment, and segments with
+//! Everything that was synced is there, and what is there is a prefix of what was written; what of it
+//! has rotted since is an error to who reads it (`scan.rs`). A log that cannot be opened stays as it
+//! is. Nothing is ever appended after a record that may be torn: the head is a new segment, and segments with
 //! records after a gap are removed. The scan reads what the disk has, not what memory has of it.
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Instant;
 use acstor_types::DiskId;
 use hashbrown::HashSet;
 
+use crate::OverlayError;
 use crate::checkpoint::{Checkpoint, read_checkpoint};
 use crate::disk::{LogDisk, LogFile};
 use crate::extent_map::{Extent, Place};
@@ -17,12 +19,11 @@ use crate::log::{Head, LocalLog, LogConfig};
 use crate::map_state::MapState;
 use crate::pool::{Pool, keep_some};
 use crate::record::{
-    HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, RecordKind,
-    SegmentHeader,
+    HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, SegmentHeader,
 };
 use crate::regions::RegionMap;
+use crate::scan::{Headless, Scanned, scan};
 use crate::segment::Segment;
-use crate::{OverlayError, limits};
 
 /// A log that was found, and whose it is.
 #[derive(Debug)]
@@ -41,13 +42,12 @@ pub(crate) fn open_log(
     let Some(checkpoint) = read_checkpoint(&**disk)? else { return Ok(None) };
     let header = checkpoint.header;
     let mut map = MapState::new(regions);
-    let segments = open_segments(&**disk, header.log_id)?;
+    let Found { segments, strays, headless } = open_segments(&**disk, header.log_id)?;
     let next_number = segments.iter().map(|segment| segment.number + 1).max().unwrap_or(0);
     let (segments, dead) = without_dead(segments, &checkpoint);
     // A process that was killed may have renamed the checkpoint and no more: the one before, which
     // a power failure could bring back, may need them.
     disk.sync().map_err(|e| OverlayError::io("sync the directory of the local log", e))?;
-    let pool = keep_some(&**disk, &config, dead)?;
     map.segments = segments.iter().map(|s| (s.number, Arc::clone(s))).collect();
     for extent in &checkpoint.extents {
         check_place(&map, extent)?;
@@ -59,24 +59,30 @@ pub(crate) fn open_log(
     if !map.segments.contains_key(&header.segment) {
         return Err(missing(header.segment));
     }
-    let mut next_sequence = header.next_sequence;
-    for segment in segments.iter().filter(|segment| segment.number >= header.segment) {
-        let is_first = segment.number == header.segment;
-        let from = if is_first { header.offset } else { RECORDS_OFFSET };
+    let first = segments.partition_point(|segment| segment.number < header.segment);
+    let (_, scanned) = segments.split_at(first);
+    for segment in scanned {
         // A checkpoint will refer to what the scan sees, so it must see the disk: memory may have
         // what the process before could not write, and count it as written.
         let sync = segment.file.sync_and_forget();
         sync.map_err(|e| {
             OverlayError::io(format!("sync {}", Segment::file_name(segment.number)), e)
         })?;
-        next_sequence = scan(segment, from, next_sequence, |record, place| {
-            let (start, end) = (record.first_sector, record.end_sector());
-            map.apply(&Extent { start, end, place });
-            if !record.is_copy {
-                map.mark_dirty(start, end, Instant::now);
-            }
-        })?;
     }
+    let visit = |record: &RecordHeader, place| {
+        let (start, end) = (record.first_sector, record.end_sector());
+        map.apply(&Extent { start, end, place });
+        if !record.is_copy {
+            map.mark_dirty(start, end, Instant::now);
+        }
+    };
+    let Scanned { next_sequence, rotten } =
+        scan(scanned, &headless, header.offset, header.next_sequence, visit)?;
+    tell_of_rotten(&map, header.volume, &rotten);
+    for name in strays {
+        disk.remove(&name).map_err(|e| OverlayError::io(format!("remove {name}"), e))?;
+    }
+    let pool = keep_some(&**disk, &config, dead)?;
     segments.iter().for_each(|segment| segment.file.read_no_more());
     tracing::info!(
         volume = %header.volume,
@@ -125,10 +131,21 @@ fn start(
     Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map, pool))
 }
 
-/// Opens every segment of the log, in the order of their numbers.
-fn open_segments(disk: &dyn LogDisk, log_id: [u8; 16]) -> Result<Vec<Arc<Segment>>, OverlayError> {
+/// The files of a log.
+#[derive(Default)]
+struct Found {
+    /// In the order of their numbers.
+    segments: Vec<Arc<Segment>>,
+    /// Names of files that are no segments: left by a crash while they were created, or by an earlier
+    /// log.
+    strays: Vec<String>,
+    /// Those of them that may be segments all the same.
+    headless: Vec<Headless>,
+}
+
+fn open_segments(disk: &dyn LogDisk, log_id: [u8; 16]) -> Result<Found, OverlayError> {
     let names = disk.list().map_err(|e| OverlayError::io("list the local log", e))?;
-    let mut segments = Vec::new();
+    let mut found = Found::default();
     for name in names {
         let Some(number) = Segment::number_of(&name) else { continue };
         let io = |error| OverlayError::io(format!("open {name}"), error);
@@ -136,18 +153,43 @@ fn open_segments(disk: &dyn LogDisk, log_id: [u8; 16]) -> Result<Vec<Arc<Segment
         match read_header(&*file).map_err(io)? {
             Ok(header) if header.number == number && header.log_id == log_id => {
                 let size = header.size_bytes;
-                segments.push(Arc::new(Segment::new(number, header.salt, file, size)));
+                found.segments.push(Arc::new(Segment::new(number, header.salt, file, size)));
             }
             Err(HeaderError::Version(found)) => {
                 let supported = OVERLAY_LOG_VERSION;
                 return Err(OverlayError::Version { path: name, found, supported });
             }
-            // Left by a crash while it was created, or by an earlier log.
-            Ok(_) | Err(HeaderError::Corrupt) => disk.remove(&name).map_err(io)?,
+            Ok(_) => found.strays.push(name),
+            Err(HeaderError::Corrupt) => {
+                let size_bytes = file.size_bytes().map_err(io)?;
+                found.headless.push(Headless { number, file, size_bytes });
+                found.strays.push(name);
+            }
         }
     }
-    segments.sort_unstable_by_key(|segment| segment.number);
-    Ok(segments)
+    found.segments.sort_unstable_by_key(|segment| segment.number);
+    Ok(found)
+}
+
+/// Says what was flushed, has rotted, and was not written over since; from now on it counts as damaged.
+fn tell_of_rotten(map: &MapState, volume: DiskId, rotten: &[Extent]) {
+    let alive = rotten.iter().filter(|extent| !map.unchanged(extent).is_empty());
+    let (mut first, mut records, mut bytes) = (None, 0, 0);
+    for extent in alive {
+        let Place::Log { segment, offset } = extent.place else { continue };
+        (records, bytes) = (records + 1, bytes + extent.bytes());
+        first.get_or_insert((segment, offset));
+        if let Some(segment) = map.segments.get(&segment) {
+            // The segment notes what it finds.
+            drop(segment.read_record(offset));
+        }
+    }
+    if let Some((segment, offset)) = first {
+        let segment = Segment::file_name(segment);
+        tracing::error!(%volume, segment, offset, records, bytes,
+            "content that was flushed is damaged in the local log, from this byte on: reads of it \
+             fail until it is overwritten; check the disk");
+    }
 }
 
 /// Splits off the segments that the checkpoint does not need, in the order of their numbers.
@@ -199,45 +241,6 @@ fn missing(segment: u32) -> OverlayError {
     ))
 }
 
-/// Calls `visit` with every valid record of a segment from `from` on whose sequence number follows
-/// the one before; returns the number that would come next.
-pub(crate) fn scan(
-    segment: &Segment,
-    from: u64,
-    next_sequence: u64,
-    mut visit: impl FnMut(&RecordHeader, Place),
-) -> Result<u64, OverlayError> {
-    let mut offset = from;
-    let mut sequence = next_sequence;
-    let mut payload = vec![0; limits::RECORD_BYTES_MAX as usize];
-    let mut bytes = [0; HEADER_LEN];
-    while offset + HEADER_LEN as u64 <= segment.size_bytes {
-        let io = |error| OverlayError::io("read a segment of the local log", error);
-        segment.file.read_exact_at(&mut bytes, offset).map_err(io)?;
-        let Some(record) = RecordHeader::parse(&bytes) else { break };
-        let end = offset + HEADER_LEN as u64 + record.payload_len();
-        if record.sequence != sequence || record.salt != segment.salt || end > segment.size_bytes {
-            break;
-        }
-        let payload = &mut payload[..record.payload_len() as usize];
-        let at = offset + HEADER_LEN as u64;
-        let place = match record.kind {
-            RecordKind::Zeroes => Place::Zero,
-            RecordKind::Data => {
-                segment.file.read_exact_at(payload, at).map_err(io)?;
-                if crc32fast::hash(payload) != record.payload_crc {
-                    break;
-                }
-                Place::Log { segment: segment.number, offset: at }
-            }
-        };
-        visit(&record, place);
-        sequence += 1;
-        offset = end;
-    }
-    Ok(sequence)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
@@ -247,6 +250,7 @@ mod tests {
     use super::*;
     use crate::durability::Durability;
     use crate::memory_disk::MemoryDisk;
+    use crate::record::RecordKind;
 
     const CONFIG: LogConfig =
         LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
@@ -317,7 +321,7 @@ mod tests {
             let kind = if is_data { RecordKind::Data } else { RecordKind::Zeroes };
             let salt = if is_salted { segment.salt } else { 0 };
             let record = RecordHeader {
-                kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc,
+                kind, is_copy, sequence, first_sector, sector_count, salt, payload_crc, durable: 0,
             };
             let end = RECORDS_OFFSET + WRITES * 576;
             segment.file.write_all_at(&mut [IoSlice::new(&record.encode())], end).unwrap();

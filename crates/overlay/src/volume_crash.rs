@@ -30,6 +30,7 @@ use crate::origin_log::{log_key, log_object_info};
 use crate::push::{PushError, Wanted};
 use crate::replay::read_ranges;
 use crate::requests::Change;
+use crate::rotting::Rot;
 use crate::segment::Segment;
 use crate::volume::open_core;
 use crate::write_history::{stamp, write_of};
@@ -425,6 +426,9 @@ impl Run {
             // The origin answers: the host looks at the record.
             self.kept = self.record.clone();
         }
+        if self.rng.random_bool(0.4) {
+            self.open_rotten();
+        }
         let open = || open(&self.disk, &self.origin, &self.kept, &self.runtime, self.is_relaxed);
         // Writes to segments may have failed before, and nobody was told until now.
         let opened = (0..16).find_map(|_| open().ok());
@@ -451,6 +455,26 @@ impl Run {
         self.flushed = index;
         self.pushed = self.pushed.map(|pushed| pushed.min(index));
         assert_eq!(self.last(), &found);
+    }
+
+    /// Flushed records rot before the log is opened: what is read is right or an error, or the volume is
+    /// not opened. Then they are whole again.
+    fn open_rotten(&mut self) {
+        let Some(rot) = Rot::new(&self.disk, &mut self.rng) else { return };
+        let open = || open(&self.disk, &self.origin, &self.kept, &self.runtime, self.is_relaxed);
+        if rot.is_header {
+            let error = open().err();
+            assert!(matches!(error, Some(OverlayError::Corrupt(_))), "{error:?}");
+            return rot.mend();
+        }
+        let opened = (0..16).find_map(|_| open().ok()).expect("each failure is told once");
+        let (core, ranges) = (Arc::new(opened), rot.ranges());
+        let read = |at| core.read_bytes(at * 512, 512).ok().map(|bytes| write_of(at, &bytes));
+        let found: Vec<_> = (0..SECTORS).map(read).collect();
+        rot.mend();
+        let right = core.read_bytes(0, (SECTORS * 512) as usize).unwrap();
+        Rot::check(&ranges, &found, &state_of(&right));
+        core.log.sync(core.log.appended()).unwrap();
     }
 
     /// Another host becomes the owner; the old one goes on and is fenced.

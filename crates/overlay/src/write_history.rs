@@ -33,7 +33,7 @@ pub(crate) fn write_of(sector: u64, bytes: &[u8]) -> u64 {
 }
 
 /// Returns the number of the write that made each sector.
-fn read_state(log: &LocalLog) -> Vec<u64> {
+pub(crate) fn read_state(log: &LocalLog) -> Vec<u64> {
     let map = log.map.read();
     let mut state = vec![0; SECTORS as usize];
     for extent in map.extents.range(0, SECTORS) {
@@ -47,6 +47,22 @@ fn read_state(log: &LocalLog) -> Vec<u64> {
             }
             state[at as usize] = write_of(at, &bytes);
             assert!(place != Place::Zero || state[at as usize] == 0);
+        }
+    }
+    state
+}
+
+/// Returns the number of the write that made each sector; `None`: it cannot be read.
+pub(crate) fn read_sectors(log: &LocalLog) -> Vec<Option<u64>> {
+    let map = log.map.read();
+    let mut state = vec![Some(0); SECTORS as usize];
+    for extent in map.extents.range(0, SECTORS) {
+        for at in extent.start..extent.end {
+            let place = extent.place.advance(at - extent.start);
+            let mut bytes = [0; SECTOR];
+            let one = Extent { start: at, end: at + 1, place };
+            let read = LocalLog::read_extent(&map.segments, &one, &mut bytes);
+            state[at as usize] = read.ok().map(|()| write_of(at, &bytes));
         }
     }
     state
