@@ -325,6 +325,13 @@ class Agent:
         ):
             self._membership.join_as(None)
 
+    def _speaks_within(self) -> float:
+        """Return the seconds that a change on this host takes at most to be published."""
+        links = self._conf.image_links
+        # Who has no links looks at no disk: its interval would lengthen every withdrawal's grace.
+        scan = links.scan_interval if links.enabled else 0.0
+        return float(self._conf.agent.interval + scan)
+
     def _opened_followers(self) -> _Followers:
         if self._followers is None:
             origin = open_repository(self._open_origin).origin
@@ -333,7 +340,7 @@ class Agent:
                 origin,
                 self._conf.host,
                 attached=self._manifests_attached,
-                speaks_within=self._conf.agent.interval + self._conf.image_links.scan_interval,
+                speaks_within=self._speaks_within(),
                 clock=self._clock,
             )
             self._followers = _Followers(

@@ -413,3 +413,16 @@ def test_data_plane_that_is_away_takes_nothing_off_the_record(host: HostUnderTes
     host.data_plane.stop()
     host.agent.look()
     assert digest in published(host.origin).manifests
+
+
+@pytest.mark.parametrize("is_linking", [True, False])
+def test_host_without_links_is_not_waited_for_as_one_that_scans(
+    host: HostUnderTest, is_linking: bool
+) -> None:
+    """One in the whole cluster would lengthen every withdrawal's grace."""
+    host.conf.set_override("scan_interval", 1000.0, "image_links")
+    host.conf.set_override("enabled", is_linking, "image_links")
+    host.data_plane.start()
+    host.agent.look()
+    told = published(host.origin).speaks_within
+    assert told == host.conf.agent.interval + (1000.0 if is_linking else 0.0)
