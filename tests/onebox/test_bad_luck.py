@@ -68,6 +68,7 @@ def test_message_broker_down_guests_go_on(
         wait_for("the guest reads on", lambda: server.host.read_count() > reads + 10, 60, 0.5)
     finally:
         box.controller.start("rabbitmq")
+    box.wait_reported()
     box.wait_settled()
 
     def console_answers() -> bool:

@@ -224,6 +224,7 @@ def test_scheduler_hears_again_when_the_broker_is_back(
     leaving, staying = box.hosts
     box.controller.stop("rabbitmq")
     box.controller.start("rabbitmq")
+    box.wait_reported()
     box.wait_settled()
 
     def is_heard() -> bool:
