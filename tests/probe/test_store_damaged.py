@@ -58,7 +58,7 @@ def test_store_corrupted_while_stopped_is_a_miss(cloud: Cloud) -> None:
 def test_store_truncated_under_readers_is_a_miss(cloud: Cloud) -> None:
     """A file cut under a running data plane crashes nothing, and no read is wrong or lost after it.
 
-    The kernel ends a request itself whose answer it copies in that very moment.
+    The kernel ends a request itself whose answer it copies in that very moment; the reader has one.
     """
     host, image = warm_host(cloud)
     pid = host.dataplane_pid()

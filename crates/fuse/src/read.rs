@@ -225,18 +225,27 @@ impl Drop for PendingRead {
 }
 
 fn send_segments(dispatch: &Dispatch, unique: u64, segments: &[Segment]) {
-    let bytes = segments.iter().map(Segment::len).sum();
-    sent(dispatch, dispatch.device.send_segments(unique, segments), bytes);
-}
-
-fn sent(dispatch: &Dispatch, sent: Sent, bytes: usize) {
+    let sent = dispatch.device.send_segments(unique, segments);
     if matches!(sent, Sent::Fault) {
         bump(&dispatch.stats.mapped_faults);
+        note_fault(segments);
     }
     if matches!(sent, Sent::Delivered) {
+        let bytes: usize = segments.iter().map(Segment::len).sum();
         dispatch.stats.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     } else {
         dispatch.note(sent);
+    }
+}
+
+/// Tells the store; all mapped segments are of the same one.
+fn note_fault(segments: &[Segment]) {
+    let mapped = segments.iter().find_map(|segment| match segment {
+        Segment::Mapped { chunk, .. } => Some(chunk),
+        _ => None,
+    });
+    if let Some(chunk) = mapped {
+        chunk.note_fault();
     }
 }
 

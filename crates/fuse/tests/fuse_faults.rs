@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use acstor_fuse::{
     FileTable, FuseConfig, FuseError, FuseHooks, FuseServer, SessionState, Unmounted, unmount,
 };
-use acstor_store::{ChunkStore, EvictionKind, StoreConfig};
-use acstor_types::ChunkSize;
-use support::pattern::{CHUNK, PatternView};
+use acstor_store::{ChunkStore, EvictionKind, Look, StoreConfig};
+use acstor_types::{ChunkSize, Digest};
+use support::pattern::{CHUNK, PatternView, fill};
 use support::{
     Aligned, MountGuard, Mounted, SEED, disk, errno, open_direct, raw_name, read_checked, runtime,
     wait_until,
@@ -358,6 +358,16 @@ fn store_of(directory: &std::path::Path) -> ChunkStore {
     ChunkStore::open(&config).unwrap()
 }
 
+/// The file of the slots, the largest of a store, open for writing.
+fn slots_file(directory: &std::path::Path) -> File {
+    let largest = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap();
+    File::options().write(true).open(largest).unwrap()
+}
+
 /// "Answers come straight from the mapped chunk store, exact to the byte."
 #[test]
 fn test_mapped_answers_are_exact() {
@@ -383,16 +393,41 @@ fn test_cut_store_file_is_no_error() {
     let directory = mounted.directory.path().join("store");
     let view = Arc::new(PatternView::in_store(SEED, SIZE, store_of(&directory)));
     mounted.table.attach(&raw_name(disk(1)), disk(1), view).unwrap();
-    let largest = fs::read_dir(&directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .max_by_key(|path| fs::metadata(path).unwrap().len())
-        .unwrap();
-    File::options().write(true).open(largest).unwrap().set_len(0).unwrap();
+    slots_file(&directory).set_len(0).unwrap();
     read_checked(&mounted.open_direct(1), 0, SIZE as usize).unwrap();
     read_checked(&mounted.open(1), 0, SIZE as usize).unwrap();
     let stats = mounted.session.stats();
     assert_eq!((stats.read_errors, stats.refused, stats.mapped_faults), (0, 0, 0), "{stats:?}");
+}
+
+/// "A store file cut under an answer that is being copied fails that read; nothing of the store is served
+/// again before it was read and hashed."
+#[test]
+fn test_store_file_cut_amidst_an_answer_is_doubted() {
+    let mounted = Mounted::new();
+    let directory = mounted.directory.path().join("store");
+    let store = store_of(&directory);
+    let view = Arc::new(PatternView::in_store(SEED, SIZE, store.clone()));
+    mounted.table.attach(&raw_name(disk(1)), disk(1), view.clone()).unwrap();
+    let direct = mounted.open_direct(1);
+    read_checked(&direct, 0, SIZE as usize).unwrap();
+    let mut content = vec![0; CHUNK as usize];
+    fill(SEED, CHUNK, &mut content);
+    let other = Digest::of(&content);
+    assert!(matches!(store.look(&other, 0, content.len()), Look::Memory(_)));
+    let size = slots_file(&directory).metadata().unwrap().len();
+    *view.knobs.cut.lock().unwrap() = Some(slots_file(&directory));
+
+    let failed = read_checked(&direct, 0, 4096).unwrap_err();
+
+    assert_eq!(failed.raw_os_error(), Some(libc::EIO));
+    assert_eq!(mounted.session.stats().mapped_faults, 1);
+    // As long as before, and in memory: zeros, which without the doubt would be served.
+    slots_file(&directory).set_len(size).unwrap();
+    fs::read_dir(&directory).unwrap().for_each(|entry| drop(fs::read(entry.unwrap().path())));
+    assert!(!matches!(store.look(&other, 0, content.len()), Look::Memory(_)));
+    read_checked(&direct, 0, SIZE as usize).unwrap();
+    assert_eq!(mounted.session.stats().mapped_faults, 1);
 }
 
 /// "A dead mount that a former process left is cleared away; a live one is refused."

@@ -311,6 +311,13 @@ impl Core {
         self.states.demote_all();
     }
 
+    /// Notes that mapped bytes of a slot could not be copied. Which others cannot is not known.
+    pub(crate) fn note_fault(&self, slot: u32) {
+        let path = self.directory.slots_path.display();
+        tracing::warn!(%path, slot, "a mapped chunk is gone: every chunk is hashed again");
+        self.doubt_all();
+    }
+
     /// Notes that a write which the kernel had taken did not reach the disk. It does not say which:
     /// everything is hashed before it is served again.
     pub(crate) fn note_writeback_error(&self, error: &io::Error) {

@@ -34,9 +34,16 @@ impl ChunkGuard {
     ///
     /// Only the kernel may read them (`writev`, `sendmsg`): if the file is truncated under the
     /// mapping, or the disk fails, the kernel answers EFAULT where user space would get SIGBUS.
-    /// On EFAULT call [`ChunkGuard::to_bytes`], which finds out, frees the slot and says so.
+    /// On EFAULT call [`ChunkGuard::note_fault`].
     pub fn mapped(&self) -> *const u8 {
         self.core.mapped(self.slot)
+    }
+
+    /// Tells the store that the kernel answered EFAULT for [`ChunkGuard::mapped`]. Every chunk is read and
+    /// hashed before it is used again, which finds those that are gone: while a file is being cut,
+    /// pages behind its new end still count as in memory.
+    pub fn note_fault(&self) {
+        self.core.note_fault(self.slot);
     }
 
     /// Fills `buffer` with the bytes of the chunk from `start` on. Where they are not in memory the

@@ -7,9 +7,10 @@
     reason = "a test fails by panicking"
 )]
 
+use std::fs::File;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
@@ -78,6 +79,8 @@ pub struct Knobs {
     pub short: AtomicBool,
     /// What `st_blocks` is made of, bytes.
     pub cached: AtomicU64,
+    /// The file to cut to no bytes between the next look at the store and its answer.
+    pub cut: Mutex<Option<File>>,
     /// Reads that reached the view.
     pub reads: AtomicU64,
 }
@@ -175,7 +178,11 @@ impl BlockView for PatternView {
         if self.knobs.fail.load(Ordering::Relaxed) {
             return Err(ReadError::Deadline(1));
         }
-        Ok(self.segments(offset, len, false).map_or(TryRead::WouldWait, TryRead::Ready))
+        let segments = self.segments(offset, len, false);
+        if let Some(file) = self.knobs.cut.lock().unwrap().take() {
+            file.set_len(0).unwrap();
+        }
+        Ok(segments.map_or(TryRead::WouldWait, TryRead::Ready))
     }
 
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
