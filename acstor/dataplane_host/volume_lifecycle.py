@@ -52,12 +52,15 @@ class VolumeLifecycle(VolumeMending):
 
         :raises NotFoundError: when there is no such volume.
         :raises FencedError: when another host owns it, or this one was not let attach.
+        :raises UnavailableError: when the directory of the logs is not the one it was.
         """
         if not self._is_enabled:
             raise exception.UnsupportedError(
                 f"host {self._owner.host} opens no volumes: [volumes] enabled is false",
                 hint="enable them on hosts whose servers have volumes",
             )
+        self._check_place()
+        self._place.claim()
         with self._changing(volume) as local:
             self._observe(local)
             if local.state in _SERVED or (local.state is _S.CLOSING and local.released is None):
@@ -69,6 +72,15 @@ class VolumeLifecycle(VolumeMending):
             elif local.state is _S.CLOSING:
                 self._reopen(local, VolumeRole(role))
             return self._description(local)
+
+    def _check_place(self) -> None:
+        """Make sure that what is not here was never here.
+
+        :raises UnavailableError: when the directory of the logs is not the one it was.
+        """
+        if self._place_error is not None:
+            raise self._place_error
+        self._place.check()
 
     def _open(self, local: LocalVolume, role: VolumeRole) -> None:
         if local.state is _S.FENCED:
@@ -253,7 +265,12 @@ class VolumeLifecycle(VolumeMending):
         :param inherited: listening sockets by the name of their descriptor, now owned here.
         """
         sockets = dict(inherited)
-        for volume, kept in self._files.kept().items():
+        try:
+            self._place.check()
+        except exception.AcstorError as error:
+            self._place_error = error
+            LOG.error("no volume is opened on this host: %s", error)
+        for volume, kept in ({} if self._place_error else self._files.kept()).items():
             local = self._local(volume)
             local.move(VolumeEvent.OPEN)
             descriptor = sockets.pop(volume_sockets.descriptor_name(volume), None)
@@ -388,10 +405,11 @@ class VolumeLifecycle(VolumeMending):
         :raises InvalidError: while clients are connected, without ``force``.
         :raises UnavailableError: when the origin does not take what is left: the volume waits,
             closing, and its writes are kept here. Also when it is being opened, and that fails or
-            takes too long.
+            takes too long, or the directory of the logs is not the one it was.
         """
         local = self._volumes.get(volume)
         if local is None:
+            self._check_place()
             return
         with self._fold_turn(local), self._turn(local):
             if local.state is _S.OPENING:

@@ -1,5 +1,6 @@
 """The volumes of a data plane with their threads and the socket for Nova and Cinder."""
 
+import os
 from collections.abc import Callable, Mapping
 
 from oslo_config import cfg
@@ -7,6 +8,7 @@ from oslo_config import cfg
 from acstor.admin.server import AdminServer, Method
 from acstor.dataplane_host.control_methods import control_methods
 from acstor.dataplane_host.groups import group_id
+from acstor.dataplane_host.log_directory import LogDirectory
 from acstor.dataplane_host.volume_duty import VolumeDuty
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_owner import VolumeOwner
@@ -47,6 +49,9 @@ class VolumeService:
             is_enabled=self._conf.enabled,
             runtime=runtime,
             files=VolumeFiles(self._conf.directory, self._conf.reserve_percent),
+            place=LogDirectory(
+                self._conf.directory, os.path.join(conf.state_path, "volumes-identity.json")
+            ),
             sockets=VolumeSockets(self._conf.socket_directory, socket_group),
             supervisor=supervisor,
         )

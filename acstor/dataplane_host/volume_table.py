@@ -12,6 +12,7 @@ from acstor.dataplane import translated
 from acstor.dataplane_host import volume_host_metrics
 from acstor.dataplane_host.fold_turns import FoldTurns
 from acstor.dataplane_host.local_volume import LocalVolume
+from acstor.dataplane_host.log_directory import LogDirectory
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_host_metrics import TakeOvers
 from acstor.dataplane_host.volume_owner import VolumeOwner
@@ -39,6 +40,7 @@ class VolumeTable:
         is_enabled: bool,
         runtime: Callable[[], VolumeRuntime],
         files: VolumeFiles,
+        place: LogDirectory,
         sockets: VolumeSockets,
         supervisor: Supervisor,
     ) -> None:
@@ -46,6 +48,9 @@ class VolumeTable:
         self._is_enabled = is_enabled
         self._runtime = runtime
         self._files = files
+        self._place = place
+        self._place_error: exception.AcstorError | None = None
+        """Why nothing was looked for in the directory of the logs when the process began."""
         self._sockets = sockets
         self._supervisor = supervisor
         self._volumes: dict[str, LocalVolume] = {}

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.dataplane_host.log_directory import LogDirectory
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_owner import Look, VolumeOwner
 from acstor.dataplane_host.volume_sockets import VolumeSockets
@@ -87,6 +88,7 @@ class SteppedHost:
             is_enabled=True,
             runtime=lambda: self.runtime,
             files=VolumeFiles(str(self._directory / "volumes")),
+            place=LogDirectory(str(self._directory / "volumes"), str(self._directory / "identity")),
             sockets=VolumeSockets(str(self._directory / "nbd"), None),
             supervisor=Supervisor(None),
         )

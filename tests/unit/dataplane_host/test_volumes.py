@@ -52,7 +52,8 @@ def test_closing_pushes_and_gives_the_volume_back(host: HostUnderTest, store: Vo
     assert len(record.logs) == 1
     assert record.content_end == (1, record.logs[0].last)
     assert not os.path.exists(socket_path)
-    wait_for("its log is removed", lambda: os.listdir(host.conf.volumes.directory) == [])
+    directory = host.conf.volumes.directory
+    wait_for("its log is removed", lambda: os.listdir(directory) == ["identity.json"])
     assert host.client.call("volume.list") == []
     host.call("close", force=False)
     with pytest.raises(exception.NotFoundError):
@@ -261,7 +262,8 @@ def test_owner_that_was_replaced_while_it_was_down_is_fenced(
         host.call("freeze", timeout_s=1)
     host.call("close", force=True)
     assert second.state == "serving"
-    assert os.listdir(host.conf.volumes.directory) == ["aside"], "it was not pushed"
+    names = sorted(os.listdir(host.conf.volumes.directory))
+    assert names == ["aside", "identity.json"], "it was not pushed"
 
 
 def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_answers(

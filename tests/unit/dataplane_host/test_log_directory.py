@@ -1,0 +1,171 @@
+"""A directory of local logs whose file system is not mounted."""
+
+import pathlib
+import shutil
+
+import pytest
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.dataplane_host.log_directory import LogDirectory
+from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.volumes.store import VolumeStore
+from tests.unit.dataplane_host.volume_hosts import VOLUME, HostUnderTest
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "volume-identity-v1.json"
+
+
+@pytest.fixture
+def mounted(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The directory of the logs, on a file system of its own: elsewhere than its mount point."""
+    file_system, mount_point = tmp_path / "disk", pathlib.Path(conf.volumes.directory)
+    file_system.mkdir()
+    mount_point.parent.mkdir(parents=True, exist_ok=True)
+    mount_point.symlink_to(file_system)
+    return mount_point
+
+
+def unmount(mount_point: pathlib.Path) -> None:
+    mount_point.unlink()
+    mount_point.mkdir()
+
+
+def mount(mount_point: pathlib.Path, file_system: pathlib.Path) -> None:
+    shutil.rmtree(mount_point)
+    mount_point.symlink_to(file_system)
+
+
+def test_volume_is_not_taken_over_while_its_log_is_not_mounted(
+    mounted: pathlib.Path, host: HostUnderTest, store: VolumeStore
+) -> None:
+    host.open()
+    host.device.write(512)
+    file_system = mounted.resolve()
+    host.plane.stop_for_next()
+    unmount(mounted)
+
+    host.plane.start()
+
+    # As stock Nova does at the boot of a host, or at a hard reboot.
+    for call in (lambda: host.call("close", force=True), host.open):
+        with pytest.raises(exception.UnavailableError, match="mount its file system"):
+            call()
+    assert store.get(VOLUME).record.epoch == 1
+
+    # Mounted late it counts for the next process, which looks for what is in it.
+    mount(mounted, file_system)
+    with pytest.raises(exception.UnavailableError, match="is not the directory"):
+        host.open()
+    host.restart()
+    assert host.open()["epoch"] == 1
+    assert host.call("status")["dirty_bytes"] == 512
+
+
+def test_lost_directory_is_given_up_by_operators_only(
+    mounted: pathlib.Path, host: HostUnderTest, store: VolumeStore, conf: cfg.ConfigOpts
+) -> None:
+    host.open()
+    host.plane.stop_for_next()
+    unmount(mounted)
+    host.plane.start()
+    with pytest.raises(exception.UnavailableError) as refused:
+        host.open()
+    copy = pathlib.Path(conf.state_path) / "volumes-identity.json"
+    assert str(copy) in str(refused.value)
+    copy.unlink()
+    host.restart()
+    assert host.open()["epoch"] == 2
+
+
+def test_directory_that_goes_while_nothing_is_open_is_noticed(
+    mounted: pathlib.Path, host: HostUnderTest
+) -> None:
+    host.open()
+    host.call("close", force=False)
+    unmount(mounted)
+    with pytest.raises(exception.UnavailableError, match="is not the directory"):
+        host.open()
+
+
+class TestIdentity:
+    """Of a directory that is opened by itself."""
+
+    @pytest.fixture
+    def copy(self, tmp_path: pathlib.Path) -> pathlib.Path:
+        return tmp_path / "state" / "identity.json"
+
+    @pytest.fixture
+    def path(self, tmp_path: pathlib.Path) -> pathlib.Path:
+        return tmp_path / "logs"
+
+    def test_directory_has_none_until_it_is_claimed(
+        self, path: pathlib.Path, copy: pathlib.Path
+    ) -> None:
+        place = LogDirectory(str(path), str(copy))
+        place.check()
+        assert not path.exists()
+        place.claim()
+        place.claim()
+        place.check()
+        assert (path / "identity.json").read_bytes() == copy.read_bytes()
+
+    def test_claim_that_was_cut_short_goes_on(self, path: pathlib.Path, copy: pathlib.Path) -> None:
+        place = LogDirectory(str(path), str(copy))
+        place.claim()
+        copy.unlink()
+        before = (path / "identity.json").read_bytes()
+        place.claim()
+        assert before == copy.read_bytes() == (path / "identity.json").read_bytes()
+
+    def test_bytes_change_version_requires_update(
+        self, path: pathlib.Path, copy: pathlib.Path
+    ) -> None:
+        path.mkdir()
+        (path / "identity.json").write_bytes(GOLDEN.read_bytes())
+        LogDirectory(str(path), str(copy)).claim()
+        assert copy.read_bytes() == GOLDEN.read_bytes()
+
+    def test_directory_that_moved_is_the_same(
+        self, path: pathlib.Path, copy: pathlib.Path, tmp_path: pathlib.Path
+    ) -> None:
+        LogDirectory(str(path), str(copy)).claim()
+        path.rename(tmp_path / "moved")
+        LogDirectory(str(tmp_path / "moved"), str(copy)).check()
+
+    @pytest.mark.parametrize(
+        "content", [b"", b"{", b"[]", b"{}", b'{"version":2,"identity":"x"}', b'{"version":1}']
+    )
+    def test_malformed_identity_is_an_error(
+        self, content: bytes, path: pathlib.Path, copy: pathlib.Path
+    ) -> None:
+        place = LogDirectory(str(path), str(copy))
+        place.claim()
+        for file in (copy, path / "identity.json"):
+            before = file.read_bytes()
+            file.write_bytes(content)
+            with pytest.raises(exception.UnavailableError, match="does not say"):
+                place.check()
+            file.write_bytes(before)
+
+    def test_full_file_system_is_told(
+        self, path: pathlib.Path, copy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_space(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("acstor.dataplane_host.log_directory.write_atomically", no_space)
+        with pytest.raises(exception.UnavailableError, match="No space left"):
+            LogDirectory(str(path), str(copy)).claim()
+
+
+def test_classes_that_cannot_lag_are_refused_as_well(
+    mounted: pathlib.Path, host: HostUnderTest, store: VolumeStore
+) -> None:
+    """A directory that is missing is a fault of the host, whatever a volume would lose by it."""
+    store.set_durability(VOLUME, Durability(DurabilityClass.WRITE_THROUGH))
+    host.open()
+    host.plane.stop_for_next()
+    unmount(mounted)
+    host.plane.start()
+    with pytest.raises(exception.UnavailableError, match="is not the directory"):
+        host.open()
