@@ -105,9 +105,11 @@ class RecordRefs:
         (:meth:`.Repository.check_there`) is an error.
         """
         volume = find_volume(self._origin, volume_id)
-        if volume is None:
-            self._repository.check_there()
-        return volume
+        if volume is not None:
+            return volume
+        self._repository.check_there()
+        # It may have been mounted after the first look, and before the repository was found there.
+        return find_volume(self._origin, volume_id)
 
     def get(self, volume_id: str) -> Volume:
         """Return a volume.

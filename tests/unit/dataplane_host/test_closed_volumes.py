@@ -10,6 +10,7 @@ import pytest
 
 from acstor import exception
 from acstor.dataplane_host import volume_duty
+from acstor.origin.base import Ref
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.volumes.durability import Durability, DurabilityClass, Region
@@ -232,6 +233,21 @@ def test_log_outlasts_a_file_system_of_the_origin_that_is_not_mounted(
         wait_for("looks at the record", lambda: len(asked) > 2)
     assert local.open() == 2
     assert local.mark.read_text() == "never travels"
+
+
+def test_volume_of_an_origin_that_is_mounted_amidst_the_look_is_there(
+    host: HostUnderTest,
+    store: VolumeStore,
+    origin: MemoryOrigin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    get_ref, looks = origin.get_ref, iter([None])
+
+    def mounted_after_one(name: str) -> Ref | None:
+        return next(looks, get_ref(name))
+
+    monkeypatch.setattr(origin, "get_ref", mounted_after_one)
+    assert store.find(VOLUME) is not None
 
 
 def test_volume_whose_disk_failed_to_sync_is_closed_without_a_restart(
