@@ -68,6 +68,10 @@ def _add_up_and_down(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         help="install this wheel of ACStor (default: what is in the checkout, as it is)",
     )  # fmt: skip
     up.set_defaults(action=_up)
+    install = commands.add_parser(
+        "install", help="install what 'up' needs but for ACStor itself; nothing is brought up"
+    )
+    install.set_defaults(action=_install)
     down = commands.add_parser("down", help="end everything and remove it")
     down.add_argument(
         "--purge", action="store_true", help="remove also what is installed and cached"
@@ -140,13 +144,24 @@ def _up(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
     if arguments.tls is not None:
         settings = dataclasses.replace(settings, tls=arguments.tls)
     network.compute_names(settings.compute_hosts)
+    with directory.locked():
+        BringUp(directory, settings, _report_since(started), arguments.wheel).run()
+    _say(f"up after {time.monotonic() - started:.0f} s; logs are in {directory.logs}")
+    return 0
 
+
+def _report_since(started: float) -> Callable[[str, float], None]:
     def report(name: str, seconds: float) -> None:
         _say(f"{time.monotonic() - started:6.1f} s  {name} ({seconds:.1f} s)")
 
+    return report
+
+
+def _install(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
+    from acstor.testbed.onebox.bring_up import BringUp
+
     with directory.locked():
-        BringUp(directory, settings, report, arguments.wheel).run()
-    _say(f"up after {time.monotonic() - started:.0f} s; logs are in {directory.logs}")
+        BringUp(directory, Settings(), _report_since(time.monotonic())).install()
     return 0
 
 

@@ -64,18 +64,28 @@ class BringUp:
     def _do(self, plan: list[steps.Step]) -> None:
         steps.run(plan, self._report, self._control.cancelled.set)
 
-    def _install(self) -> None:
-        install_acstor = functools.partial(environment.install_acstor, self._directory, self._wheel)
-        self._do([
+    def install(self) -> None:
+        """Install what the checkout's own build is not needed for; nothing is brought up.
+
+        :raises TestbedError: when a step fails; the message names it.
+        """
+        self._do(self._installation())
+
+    def _installation(self) -> list[steps.Step]:
+        return [
             steps.Step("Debian packages", environment.install_packages),
             steps.Step(
                 "virtual environment",
                 functools.partial(environment.install_environment, self._directory),
                 after=("Debian packages",),
             ),
-            steps.Step("ACStor", install_acstor, after=("virtual environment",)),
             steps.Step("guest", self._build_guest, after=("Debian packages",)),
-        ])  # fmt: skip
+        ]
+
+    def _install(self) -> None:
+        install_acstor = functools.partial(environment.install_acstor, self._directory, self._wheel)
+        acstor = steps.Step("ACStor", install_acstor, after=("virtual environment",))
+        self._do([*self._installation(), acstor])
 
     def _build_guest(self) -> None:
         self._guest = build_guest(recipe.GuestRecipe(), DEFAULT_ROOT / "guests")
