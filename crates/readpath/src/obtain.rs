@@ -144,7 +144,7 @@ impl Sources {
             }
             // Whoever joined with a greater right to the chunk gets a full round at once.
             let goes_on = flight.wishes().side != side || round.failure == FlightFailure::Deadline;
-            if !goes_on && !attempts.has_news(flight) {
+            if !goes_on && !attempts.goes_elsewhere(flight) {
                 self.pause(flight, &mut attempts).await;
             }
             if let Some(obtained) = self.look_again(flight) {
@@ -160,7 +160,8 @@ impl Sources {
         let now = self.clock.now();
         let may_pass = failure.may_pass()
             || (failure == FlightFailure::Corrupt
-                && (attempts.corrupt < limits::CORRUPT_ATTEMPTS_MAX || attempts.has_news(flight)));
+                && (attempts.corrupt < limits::CORRUPT_ATTEMPTS_MAX
+                    || attempts.goes_elsewhere(flight)));
         let is_late = now >= flight.wishes().deadline;
         let reported = if is_late { flight.verdict() } else { failure };
         self.flights.finish_if(flight, reported, |wishes| {
@@ -199,7 +200,7 @@ impl Sources {
             if now >= flight.wishes().deadline || self.is_local(&flight.digest) {
                 return;
             }
-            if is_free || attempts.has_news(flight) || self.retry_budget.try_take(now) {
+            if is_free || attempts.goes_elsewhere(flight) || self.retry_budget.try_take(now) {
                 self.metrics.retry(Retry::Allowed);
                 return;
             }
@@ -261,8 +262,10 @@ impl Attempts {
         flight.wants().into_iter().find(|want| !self.gone.contains(&want.location))
     }
 
-    fn has_news(&self, flight: &Flight) -> bool {
-        self.news(flight).is_some()
+    /// Whether there is such a place and the round that has just ended did not ask there: a place
+    /// that was asked and does not answer is no reason to hurry.
+    fn goes_elsewhere(&self, flight: &Flight) -> bool {
+        self.news(flight).is_some_and(|news| news.location != self.want.location)
     }
 
     /// Begins a round: by the manifests of this moment, not by those of the flight's start.

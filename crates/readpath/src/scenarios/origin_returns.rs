@@ -128,6 +128,35 @@ async fn test_read_of_a_missing_pack_waits_for_the_manifest_that_names_another()
     assert!(published.elapsed() <= limits::BACKOFF_MAX, "{:?}", published.elapsed());
 }
 
+/// The new manifest comes while the origin is away: what it names is asked for at the pace of any retry.
+#[tokio::test(start_paused = true)]
+async fn test_read_that_is_sent_elsewhere_while_the_origin_is_away_does_not_spin() {
+    let (world, image) = one_host(&config(), 8);
+    let host = world.host("a");
+    world.origin.copy_pack(first_pack(), other_pack());
+    world.origin.remove_pack(first_pack());
+    let read = tokio::spawn(host.view(&image).read(0, CHUNK));
+    tokio::time::sleep(5 * SECOND).await;
+    world.origin.set(OriginMood::Down);
+    let moved = image.moved(first_pack(), other_pack());
+    host.path.attach(moved.manifest.clone()).unwrap();
+    let rounds = || {
+        let refused = host.metric("acstor_origin_refusals_total{reason=\"down\"}");
+        world.origin.call_count() + refused as usize
+    };
+    let before = rounds();
+    for _ in 0..500 {
+        // Time passes though somebody may be busy without a pause.
+        tokio::time::advance(SECOND / 50).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(rounds() - before <= 30, "{} rounds", rounds() - before);
+    }
+    world.origin.set(OriginMood::Well);
+    super::world::check(&image, 0, CHUNK, &read.await.unwrap().unwrap());
+}
+
 /// A read that waits for a pack that hangs goes where the new manifest says.
 #[tokio::test(start_paused = true)]
 async fn test_read_of_a_hung_pack_follows_the_manifest() {
