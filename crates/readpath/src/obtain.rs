@@ -215,6 +215,8 @@ struct Attempts {
     want: Want,
     /// Waits so far.
     waits: u32,
+    /// Rounds so far, but for the one under way.
+    rounds: usize,
     /// Rounds in which every source sent other content.
     corrupt: u32,
     /// Whether the last round cost the origin a call.
@@ -232,6 +234,7 @@ impl Attempts {
         Attempts {
             want,
             waits: 0,
+            rounds: 0,
             corrupt: 0,
             is_paid: false,
             is_missing: false,
@@ -271,11 +274,12 @@ impl Attempts {
     /// Begins a round: by the manifests of this moment, not by those of the flight's start.
     fn begin(&mut self, flight: &Flight, recoveries: u64) {
         self.recoveries = recoveries;
+        self.rounds += 1;
         let wants = flight.wants();
         if let Some(want) = self.news(flight) {
             self.want = want;
         } else if !wants.is_empty() {
-            self.want = wants[self.waits as usize % wants.len()];
+            self.want = wants[self.rounds % wants.len()];
         }
     }
 

@@ -1,6 +1,7 @@
 //! The queue in front of the origin: one entry per chunk, runs of neighbours, three lanes.
 //!
-//! Invariants: a digest is queued or under way at most once, whoever waits for it; a run holds
+//! Invariants: a digest is queued at most once, whoever waits for it, and under way at most once per
+//! place, so that a pack which hangs keeps nobody from another that has the chunk, too; a run holds
 //! neighbouring chunks of one pack and one lane; a lane runs only when those before it are empty,
 //! and all but the demand lane only on their share of the threads; within a lane disks take turns,
 //! and one disk never has all threads; what nobody waits for any more is not read, but for the probe
@@ -78,19 +79,30 @@ pub(crate) struct RunPart {
     pub(crate) len: usize,
 }
 
+type Waiters = Vec<oneshot::Sender<OriginAnswer>>;
+
+/// A chunk that is queued.
 #[derive(Debug)]
 struct Entry {
     location: ChunkLocation,
     len: usize,
     disk: DiskId,
     lane: Lane,
-    is_running: bool,
-    waiters: Vec<oneshot::Sender<OriginAnswer>>,
+    waiters: Waiters,
+}
+
+impl Entry {
+    fn is_unwanted(&self) -> bool {
+        self.waiters.iter().all(oneshot::Sender::is_closed)
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// What is queued.
     entries: HashMap<Digest, Entry>,
+    /// Those who wait for what is under way, by what is read and where.
+    underway: HashMap<(Digest, ChunkLocation), Waiters>,
     /// Queued entries by place; an entry is missing here where another digest claims its place.
     places: BTreeMap<(PackId, u32), Digest>,
     demand: FairLane,
@@ -98,7 +110,6 @@ struct State {
     preload: FairLane,
     /// The chunk that is to show whether the origin is back: read before all others, whoever waits.
     probe: Option<Digest>,
-    queued: usize,
     /// Runs under way for which nobody waits.
     idle_running: usize,
     /// Runs under way of each disk that has any.
@@ -170,12 +181,17 @@ impl OriginQueue {
         if state.is_stopped {
             return refuse(miss.answer, OriginFailure::Stopped);
         }
+        if let Some(waiters) = state.underway.get_mut(&(miss.digest, miss.location)) {
+            waiters.push(miss.answer);
+            return false;
+        }
+        Self::move_unwanted(state, &miss.digest, miss.location);
         if let Some(entry) = state.entries.get_mut(&miss.digest) {
             entry.waiters.push(miss.answer);
             return miss.lane == Lane::Demand
                 && Self::promote_entry(state, &miss.digest, Some(miss.disk));
         }
-        if state.queued >= self.queue_max {
+        if state.entries.len() >= self.queue_max {
             return refuse(miss.answer, OriginFailure::Full);
         }
         let is_probe = match self.health.admit(now) {
@@ -198,17 +214,27 @@ impl OriginQueue {
             Lane::Prefetch => state.prefetch.push(miss.disk, miss.digest),
             Lane::Preload => state.preload.push(miss.disk, miss.digest),
         }
-        state.queued += 1;
         let entry = Entry {
             location: miss.location,
             len: miss.len,
             disk: miss.disk,
             lane,
-            is_running: false,
             waiters: vec![miss.answer],
         };
         state.entries.insert(miss.digest, entry);
         true
+    }
+
+    /// Has a queued chunk that nobody waits for any more read at `location`, for who comes to wait for
+    /// it: what was asked before may be there no longer.
+    fn move_unwanted(state: &mut State, digest: &Digest, location: ChunkLocation) {
+        let Some(entry) = state.entries.get_mut(digest) else { return };
+        if entry.location == location || !entry.is_unwanted() {
+            return;
+        }
+        let before = std::mem::replace(&mut entry.location, location);
+        Self::free_place(state, &before, digest);
+        state.places.entry((location.pack, location.offset)).or_insert(*digest);
     }
 
     /// Moves a chunk that is queued in another lane to the demand lane.
@@ -221,18 +247,14 @@ impl OriginQueue {
     /// Moves a queued chunk to the demand lane, to the turns of `disk` where that wants it too; returns
     /// whether that changed anything. Its former place is skipped when its turn comes.
     fn promote_entry(state: &mut State, digest: &Digest, disk: Option<DiskId>) -> bool {
-        match state.entries.get_mut(digest) {
-            Some(entry) if !entry.is_running => {
-                let disk = disk.unwrap_or(entry.disk);
-                let is_new = entry.lane != Lane::Demand || entry.disk != disk;
-                if is_new {
-                    (entry.lane, entry.disk) = (Lane::Demand, disk);
-                    state.demand.push(disk, *digest);
-                }
-                is_new
-            }
-            _ => false,
+        let Some(entry) = state.entries.get_mut(digest) else { return false };
+        let disk = disk.unwrap_or(entry.disk);
+        let is_new = entry.lane != Lane::Demand || entry.disk != disk;
+        if is_new {
+            (entry.lane, entry.disk) = (Lane::Demand, disk);
+            state.demand.push(disk, *digest);
         }
+        is_new
     }
 
     /// Takes the next run, or `None` where there is nothing to do now.
@@ -312,10 +334,10 @@ impl OriginQueue {
                 Lane::Preload => state.preload.pop(may_run)?,
             };
             let Some(entry) = state.entries.get(&digest) else { continue };
-            if entry.is_running || entry.lane != lane {
+            if entry.lane != lane {
                 continue;
             }
-            if entry.waiters.iter().all(oneshot::Sender::is_closed) {
+            if entry.is_unwanted() {
                 Self::forget(state, &digest);
                 continue;
             }
@@ -324,9 +346,7 @@ impl OriginQueue {
     }
 
     fn forget(state: &mut State, digest: &Digest) {
-        let Some(entry) = state.entries.remove(digest) else { return };
-        if !entry.is_running {
-            state.queued -= 1;
+        if let Some(entry) = state.entries.remove(digest) {
             Self::free_place(state, &entry.location, digest);
         }
     }
@@ -340,11 +360,9 @@ impl OriginQueue {
 
     /// Marks a chunk as under way and returns it as a part.
     fn start(state: &mut State, digest: Digest) -> Option<RunPart> {
-        let entry = state.entries.get_mut(&digest)?;
-        entry.is_running = true;
-        let (location, len) = (entry.location, entry.len);
-        state.queued -= 1;
+        let Entry { location, len, waiters, .. } = state.entries.remove(&digest)?;
         Self::free_place(state, &location, &digest);
+        state.underway.insert((digest, location), waiters);
         Some(RunPart { digest, offset: location.offset, len })
     }
 
@@ -396,7 +414,7 @@ impl OriginQueue {
         let is_wanted = entry.lane == lane
             && bytes + entry.len <= self.run_max_bytes
             && len.is_none_or(|len| len == entry.len)
-            && !entry.waiters.iter().all(oneshot::Sender::is_closed);
+            && !entry.is_unwanted();
         if is_wanted { Self::start(state, digest) } else { None }
     }
 
@@ -410,7 +428,8 @@ impl OriginQueue {
         let mut waiting = Vec::with_capacity(run.parts.len());
         let mut state = self.state.lock();
         for part in &run.parts {
-            waiting.push(state.entries.remove(&part.digest).map(|entry| entry.waiters));
+            let location = ChunkLocation { pack: run.pack, offset: part.offset };
+            waiting.push(state.underway.remove(&(part.digest, location)));
         }
         state.idle_running -= usize::from(run.lane != Lane::Demand);
         if let Some(runs) = state.running.get_mut(&run.disk) {
@@ -435,30 +454,23 @@ impl OriginQueue {
         orphans
     }
 
-    /// Whether a call for the chunk is under way.
-    pub(crate) fn is_underway(&self, digest: &Digest) -> bool {
-        self.state.lock().entries.get(digest).is_some_and(|entry| entry.is_running)
+    /// Whether a call for the chunk is under way, there.
+    pub(crate) fn is_underway(&self, digest: &Digest, location: ChunkLocation) -> bool {
+        self.state.lock().underway.contains_key(&(*digest, location))
     }
 
     /// How many chunks wait.
     pub(crate) fn depth(&self) -> usize {
-        self.state.lock().queued
+        self.state.lock().entries.len()
     }
 
     /// Refuses everything that waits and everything to come.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.is_stopped = true;
-        let digests: Vec<Digest> = state
-            .entries
-            .iter()
-            .filter_map(|(digest, entry)| (!entry.is_running).then_some(*digest))
-            .collect();
-        for digest in digests {
-            if let Some(entry) = state.entries.remove(&digest) {
-                for waiter in entry.waiters {
-                    let _ = waiter.send(Err(OriginFailure::Stopped));
-                }
+        for (_, entry) in state.entries.drain() {
+            for waiter in entry.waiters {
+                let _ = waiter.send(Err(OriginFailure::Stopped));
             }
         }
         state.places.clear();
@@ -466,7 +478,6 @@ impl OriginQueue {
         state.prefetch.clear();
         state.preload.clear();
         state.probe = None;
-        state.queued = 0;
         drop(state);
         self.available.notify_all();
     }

@@ -88,6 +88,51 @@ fn test_submit_same_digest_twice_is_one_read_with_two_answers() {
     assert!(two[0].try_recv().unwrap().is_ok());
 }
 
+/// As [`miss`], with the chunk of another pack.
+fn miss_elsewhere(other: u8, position: u32) -> (OriginMiss, oneshot::Receiver<OriginAnswer>) {
+    let (mut asked, receiver) = miss(1, position, Lane::Demand);
+    asked.location.pack = pack(other);
+    (asked, receiver)
+}
+
+#[test]
+fn test_chunk_that_is_under_way_in_one_pack_is_read_in_another() {
+    let queue = queue(4, 100);
+    let mut one = submit(&queue, 1, &[0], Lane::Demand);
+    let hangs = queue.take_run().unwrap();
+    let (asked, mut two) = miss_elsewhere(2, 0);
+    let elsewhere = asked.location;
+    queue.submit(vec![asked], Instant::now());
+    assert!(!queue.is_underway(&hangs.parts[0].digest, elsewhere));
+    let run = queue.take_run().unwrap();
+    assert_eq!((run.pack, &run.parts), (pack(2), &hangs.parts));
+    assert!(queue.is_underway(&hangs.parts[0].digest, elsewhere));
+    queue.complete(&run, vec![Ok(Bytes::from_static(b"x"))]);
+    assert!(two.try_recv().unwrap().is_ok());
+    assert!(one[0].try_recv().is_err(), "it waits for the other pack");
+    let mut again = submit(&queue, 1, &[0], Lane::Demand);
+    assert_eq!(queue.take_run(), None, "it is under way there");
+    queue.complete(&hangs, vec![Err(OriginFailure::Corrupt)]);
+    for waiting in [&mut one[0], &mut again[0]] {
+        assert_eq!(waiting.try_recv().unwrap(), Err(OriginFailure::Corrupt));
+    }
+}
+
+#[test]
+fn test_queued_chunk_goes_where_the_only_one_who_waits_wants_it() {
+    let queue = queue(4, 100);
+    drop(submit(&queue, 1, &[0], Lane::Demand));
+    let (asked, _receiver) = miss_elsewhere(2, 0);
+    queue.submit(vec![asked], Instant::now());
+    let _old_neighbour = submit(&queue, 1, &[1], Lane::Demand);
+    assert_eq!(queue.depth(), 2);
+    let run = queue.take_run().unwrap();
+    assert_eq!((run.pack, positions(&run)), (pack(2), vec![0]));
+    let run = queue.take_run().unwrap();
+    assert_eq!((run.pack, positions(&run)), (pack(1), vec![1]));
+    assert_eq!(queue.take_run(), None);
+}
+
 #[test]
 fn test_submit_full_queue_refuses() {
     let queue = queue(4, 2);

@@ -167,8 +167,33 @@ async fn test_read_of_a_hung_pack_follows_the_manifest() {
     tokio::time::sleep(SECOND).await;
     let moved = image.moved(first_pack(), other_pack());
     world.host("a").path.attach(moved.manifest.clone()).unwrap();
+    let start = Instant::now();
+    super::world::check(&image, 0, CHUNK, &read.await.unwrap().unwrap());
+    let late = config().origin_deadline + limits::BACKOFF_MAX;
+    assert!(start.elapsed() <= late, "{:?}", start.elapsed());
+    assert_eq!(world.origin.stuck(), 1, "the old pack hangs on");
     world.origin.release_packs();
-    read.await.unwrap().unwrap();
+}
+
+/// Two disks share a chunk, and the pack that the first one's manifest names hangs.
+#[tokio::test(start_paused = true)]
+async fn test_read_of_a_hung_pack_goes_where_a_twin_disk_has_the_chunk() {
+    let (world, image) = one_host(&config(), 8);
+    let host = world.host("a");
+    world.origin.copy_pack(first_pack(), other_pack());
+    world.origin.hang_packs([first_pack()]);
+    let hung = tokio::spawn(host.view(&image).read(0, CHUNK));
+    tokio::time::sleep(SECOND).await;
+    let twin = image.moved(first_pack(), other_pack()).twin(2);
+    let start = Instant::now();
+    let other = tokio::spawn(host.path.attach(twin.manifest).unwrap().read(0, CHUNK));
+    for read in [hung, other] {
+        super::world::check(&image, 0, CHUNK, &read.await.unwrap().unwrap());
+    }
+    let late = config().origin_deadline + limits::BACKOFF_MAX;
+    assert!(start.elapsed() <= late, "{:?}", start.elapsed());
+    assert_eq!(world.origin.stuck(), 1, "the first disk's pack hangs on");
+    world.origin.release_packs();
 }
 
 /// Two disks share a chunk, and only the second one's manifest says where it is.
