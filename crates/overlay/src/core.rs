@@ -152,7 +152,7 @@ impl Awaited {
     /// Bits of the groups that must be on the origin.
     fn groups(self, regions: &RegionMap) -> u32 {
         let Awaited::Write { start, end, to_origin } = self else {
-            return Core::pushed_groups(regions);
+            return regions.pushed_groups();
         };
         let mut groups = 0;
         regions.split(start, end, |_, _, group| {
@@ -394,7 +394,7 @@ impl Core {
 
     /// Whether a fold takes anything out of the map.
     pub(crate) fn is_pushed(&self) -> bool {
-        Core::pushed_groups(&Arc::clone(&self.log.map.read().regions)) != 0
+        self.log.map.read().regions.pushed_groups() != 0
     }
 
     /// Returns by how much the answer to a write of `bytes` in a range of sectors is delayed.
@@ -444,12 +444,6 @@ impl Core {
             drop(waiter.sender.send(Err(error.clone())));
         }
         self.wake.notify_all();
-    }
-
-    /// Bits of the groups that are pushed.
-    pub(crate) fn pushed_groups(regions: &RegionMap) -> u32 {
-        let numbers = 0..regions.groups().len() as u8;
-        numbers.filter(|group| regions.is_pushed(*group)).map(|group| 1 << group).sum()
     }
 
     /// Returns what must be waited for before a write of a range is acknowledged, if anything.

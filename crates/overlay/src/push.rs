@@ -79,6 +79,8 @@ pub(crate) struct Pusher {
     was_asked: bool,
     /// Local sequence number up to which each group is on the origin.
     through: Vec<u64>,
+    /// The last moment at which the origin had all groups as they were at one moment.
+    whole: Option<Whole>,
     /// An object is closed when it has that many bytes; at most what the format allows.
     pub(crate) object_bytes: usize,
     /// For how long reads of a batch have failed when it goes on without what they were to read.
@@ -87,6 +89,15 @@ pub(crate) struct Pusher {
     pub(crate) stored_objects: u64,
     /// Bytes of the batches' content that were stored, before compression.
     pub(crate) sent_bytes: u64,
+}
+
+/// A slot up to which the origin has all groups as they were at one moment, nothing left out. What is
+/// stored after it, for some of them, does not change that.
+#[derive(Clone, Copy)]
+struct Whole {
+    groups: u32,
+    through: u64,
+    slot: u64,
 }
 
 /// Why a push stopped.
@@ -131,6 +142,7 @@ impl Pusher {
             was_aside: false,
             was_asked: false,
             through: vec![0; groups],
+            whole: None,
             object_bytes: limits::LOG_OBJECT_BYTES_MAX,
             unreadable_time: UNREADABLE_TIME,
             stored_bytes: 0,
@@ -148,6 +160,7 @@ impl Pusher {
     pub(crate) fn regions_changed(&mut self, groups: usize) {
         let least = self.through.iter().copied().min().unwrap_or(0);
         self.through = vec![least; groups];
+        self.whole = None;
         if self.owed != 0 {
             self.owed = self.all();
         }
@@ -174,6 +187,20 @@ impl Pusher {
     /// Last slot that this owner has filled (one before its first: none), if that is known.
     pub(crate) fn last(&self) -> Option<u64> {
         self.next.map(|next| next - 1)
+    }
+
+    /// Last slot, if the origin has `groups` up to `target` and no part of a batch.
+    pub(crate) fn settled(&self, groups: u32, target: u64) -> Option<u64> {
+        let mut wanted = (0..32_u8).filter(|group| groups & 1 << group != 0);
+        let is_there = wanted.all(|group| self.through(group) >= target);
+        self.last().filter(|_| is_there && self.is_settled())
+    }
+
+    /// Last slot up to which the origin has all of `groups` as they were at one moment, if that was no
+    /// earlier than `target`.
+    pub(crate) fn whole(&self, groups: u32, target: u64) -> Option<u64> {
+        let whole = self.whole.filter(|whole| groups & !whole.groups == 0);
+        whole.filter(|whole| whole.through >= target).map(|whole| whole.slot)
     }
 
     /// First slot of this owner.
@@ -299,7 +326,7 @@ impl Pusher {
             (head.next_sequence - 1, map.begin_cut(stream, is_chosen), deadline)
         };
         if !is_begun && !is_needed {
-            self.covered(stream, groups, through);
+            self.covered(log, stream, groups, through);
             return None;
         }
         while !log.map.write().resolve_some(stream, RESOLVE_STEP) {}
@@ -394,13 +421,13 @@ impl Pusher {
             };
             drop(done);
             self.was_aside = stream == Stream::Aside;
-            self.covered(stream, batch.groups.unwrap_or(0), batch.through);
+            self.covered(log, stream, batch.groups.unwrap_or(0), batch.through);
         }
         Ok(())
     }
 
-    /// Takes over that a batch of `groups` has ended.
-    fn covered(&mut self, stream: Stream, groups: u32, through: u64) {
+    /// Takes over that a batch of `groups` has ended, with the last slot.
+    fn covered(&mut self, log: &LocalLog, stream: Stream, groups: u32, through: u64) {
         for (number, own) in self.through.iter_mut().enumerate() {
             if groups & 1 << number != 0 {
                 *own = (*own).max(through);
@@ -412,6 +439,13 @@ impl Pusher {
                 self.owed &= !groups;
                 self.is_aside_owed = false;
             }
+        }
+        let is_whole = {
+            let map = log.map.read();
+            map.regions.pushed_groups() & !groups == 0 && map.undelivered().is_empty()
+        };
+        if is_whole && self.is_settled() {
+            self.whole = self.last().map(|slot| Whole { groups, through, slot });
         }
     }
 

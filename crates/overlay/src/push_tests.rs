@@ -13,6 +13,7 @@ use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::MemoryOrigin;
 use crate::origin_log::{log_key, log_object_info};
 use crate::push::Wanted;
+use crate::regions::RegionMap;
 use crate::requests::Change;
 use crate::volume::open_core;
 use crate::{
@@ -120,10 +121,19 @@ impl Host {
     /// First byte of each place, as the next owner finds it.
     fn elsewhere(&self, places: &[u64]) -> Vec<u8> {
         let sealed = seal(&self.origin, VOLUME, 1, FIRST).unwrap();
+        self.read_log(sealed.last, sealed.seal + 1, places)
+    }
+
+    /// The same, as of a slot.
+    fn at(&self, slot: u64, places: &[u64]) -> Vec<u8> {
+        self.read_log(Some(slot), slot + 1, places)
+    }
+
+    fn read_log(&self, last: Option<u64>, next: u64, places: &[u64]) -> Vec<u8> {
         let range = |last| LogRange { volume: VOLUME, epoch: 1, first: FIRST, last };
-        let logs = sealed.last.map(range).into_iter().collect();
+        let logs = last.map(range).into_iter().collect();
         let disk = MemoryDisk::new(1 << 30);
-        let core = open(&self.runtime, &disk, &self.origin, opening(2, sealed.seal + 1, logs));
+        let core = open(&self.runtime, &disk, &self.origin, opening(2, next, logs));
         places.iter().map(|place| core.read_bytes(*place, 512).unwrap()[0]).collect()
     }
 }
@@ -252,6 +262,45 @@ fn moment_that_is_asked_for_is_one_of_all_groups() {
     host.core.push_all().unwrap();
     assert_eq!(host.stored().iter().filter(|(is_aside, _)| *is_aside).count(), 0);
     assert_eq!(host.elsewhere(&[THROUGH, 0, 4096]), [2, 3, 1]);
+}
+
+/// What others store before who asked for a moment looks for its end.
+fn moment_with_later_content(store: impl Fn(&Host)) {
+    let host = Host::new();
+    host.write_back(3, 1);
+    drop(host.write(THROUGH, 1));
+    let target = host.core.log.appended();
+    while host.stored().last() != Some(&LAST) {
+        host.step(Wanted { is_whole: true, ..Host::asked(WRITE_BACK | WRITE_THROUGH) });
+    }
+    let moment = FIRST + host.stored().len() as u64 - 1;
+    host.write_back(2, 2);
+    let waiter = host.write(THROUGH, 2).unwrap();
+    store(&host);
+    let named = host.core.push_until(target, RegionMap::pushed_groups, true).unwrap();
+    assert_eq!(named, moment);
+    assert_eq!(host.at(named, &[0, 4096, THROUGH]), [1, 1, 1]);
+    // The next one has what was written since.
+    let named = host.core.push_all().unwrap();
+    host.runtime.block_on(waiter).unwrap();
+    assert_eq!(host.at(named, &[0, 4096, THROUGH]), [2, 2, 2]);
+    assert_eq!(host.core.push_all().unwrap(), named, "nothing was written since");
+}
+
+#[test]
+fn moment_that_was_asked_for_has_no_later_write_of_another_group() {
+    moment_with_later_content(|host| {
+        host.step(Host::asked(WRITE_THROUGH));
+        assert_eq!(host.stored().last(), Some(&LAST));
+    });
+}
+
+#[test]
+fn moment_that_was_asked_for_does_not_end_in_the_next_batch() {
+    moment_with_later_content(|host| {
+        host.step(Host::due(WRITE_BACK));
+        assert_eq!(host.stored().last(), Some(&MORE));
+    });
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What of a volume is pushed when, and who waits for it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -94,7 +93,7 @@ impl Core {
     }
 
     /// Pushes everything that was acknowledged before the call, as it is at one moment; returns the
-    /// last object of it, with which the origin holds no batch in part.
+    /// last object of it, with which the origin holds no batch in part, and nothing of a later moment.
     ///
     /// A moment of all groups is one batch, and a write that goes through would wait for all of
     /// it. What others have written is therefore pushed ahead, in batches that it overtakes, until
@@ -107,9 +106,7 @@ impl Core {
             }
             self.push_until(self.log.appended(), write_back_groups, false)?;
         }
-        let last = self.push_until(self.log.appended(), Core::pushed_groups, true)?;
-        self.check_delivered()?;
-        Ok(last)
+        self.push_until(self.log.appended(), RegionMap::pushed_groups, true)
     }
 
     /// Pushes, while requests go on, until what is left is pushed in a moment. A guest that writes as
@@ -124,7 +121,7 @@ impl Core {
                 self.hold_back.converge(Some(Instant::now() + CONVERGE_TIME));
                 self.look_at_load();
             }
-            self.push_until(self.log.appended(), Core::pushed_groups, false)?;
+            self.push_until(self.log.appended(), RegionMap::pushed_groups, false)?;
         }
         Ok(())
     }
@@ -145,7 +142,7 @@ impl Core {
     /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
     pub(crate) fn push_groups(&self) -> Result<(), OverlayError> {
         self.settle_partitions()?;
-        self.push_until(self.log.appended(), Core::pushed_groups, false).map(drop)
+        self.push_until(self.log.appended(), RegionMap::pushed_groups, false).map(drop)
     }
 
     /// Ends the batch that is under way, if any.
@@ -160,9 +157,9 @@ impl Core {
             && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
     }
 
-    /// Pushes until groups are on the origin up to `target`, and no batch is there in part; returns
-    /// the last slot of then, since the push thread may begin another batch at once.
-    fn push_until(
+    /// Pushes until groups are on the origin up to `target`, and no batch is there in part; `is_whole`:
+    /// as they were at one moment. Returns the last slot of then, whatever others have stored since.
+    pub(crate) fn push_until(
         &self,
         target: u64,
         groups: impl Fn(&RegionMap) -> u32,
@@ -171,19 +168,20 @@ impl Core {
         let mut failures = 0;
         loop {
             self.check_open()?;
-            let mut asked = groups(&Arc::clone(&self.log.map.read().regions));
-            {
+            let mut asked = {
                 let pusher = self.pusher.lock();
-                let mut wanted = (0..32_u8).filter(|group| asked & 1 << group != 0);
-                let is_there = wanted.all(|group| pusher.through(group) >= target);
-                if is_there
-                    && pusher.is_settled()
-                    && let Some(last) = pusher.last()
-                {
+                let asked = groups(&self.log.map.read().regions);
+                let whole = pusher.whole(asked, target).filter(|_| is_whole);
+                let settled = pusher.settled(asked, target);
+                if let Some(last) = whole.or(settled.filter(|_| !is_whole)) {
                     return Ok(last);
                 }
-                asked |= pusher.groups_under_way();
-            }
+                if settled.is_some() {
+                    // All was tried, and what was left out makes it no moment.
+                    self.check_delivered()?;
+                }
+                asked | pusher.groups_under_way()
+            };
             if !is_whole {
                 // They overtake, and are not to wait for the push thread's turn.
                 asked |= self.asked();

@@ -126,6 +126,12 @@ impl RegionMap {
     pub(crate) fn is_pushed(&self, number: u8) -> bool {
         self.class(number) != DurabilityClass::None
     }
+
+    /// Bits of the groups that are pushed.
+    pub(crate) fn pushed_groups(&self) -> u32 {
+        let numbers = 0..self.groups.len() as u8;
+        numbers.filter(|group| self.is_pushed(*group)).map(|group| 1 << group).sum()
+    }
 }
 
 #[cfg(test)]
