@@ -18,13 +18,14 @@ use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
 use crate::gpt::Table;
 use crate::hold_back::HoldBack;
-use crate::log::LocalLog;
+use crate::log::{AppendError, LocalLog};
 use crate::map_state::MapState;
 use crate::origin_wait::{OriginWait, Told};
 use crate::push::Pusher;
 use crate::refetch::{Reach, Refetch};
 use crate::regions::{Partition, RegionMap};
 use crate::release::QuietCount;
+use crate::requests::append_error;
 use crate::table_seen::TableSeen;
 use crate::{
     DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig,
@@ -439,11 +440,30 @@ impl Core {
 
     fn fail_waiters(&self) {
         let waiters = std::mem::take(&mut self.queue.lock().waiters);
-        let error = self.check_writable().err().unwrap_or_else(closed);
+        let error = self.check_writable().and_then(|()| self.check_log());
+        let error = error.err().unwrap_or_else(closed);
         for waiter in waiters {
             drop(waiter.sender.send(Err(error.clone())));
         }
         self.wake.notify_all();
+    }
+
+    /// Fails once the local log has: nothing that is not durable here may leave, and nothing will be.
+    fn check_log(&self) -> Result<(), DeviceError> {
+        match self.log.is_failed() {
+            false => Ok(()),
+            true => Err(append_error(&AppendError::Failed)),
+        }
+    }
+
+    /// Fails those who wait for the origin where the local log has failed: however well the origin is,
+    /// what they wait for does not leave any more. Whoever comes later is not taken in.
+    pub(crate) fn fail_waiters_with_log(&self) {
+        let Err(why) = self.check_log() else { return };
+        *self.error.lock() = Some(why.message);
+        if !self.queue.lock().waiters.is_empty() {
+            self.fail_waiters();
+        }
     }
 
     /// Returns what must be waited for before a write of a range is acknowledged, if anything.
@@ -492,6 +512,9 @@ impl Core {
         {
             // In the queue's lock: a change of regions reviews all who are in it.
             let mut queue = self.queue.lock();
+            if let Err(error) = self.check_log() {
+                return Box::pin(async move { Err(error) });
+            }
             let groups = what.groups(&Arc::clone(&self.log.map.read().regions));
             if groups == 0 && !self.are_partitions_unknown() {
                 // Regions have changed since somebody looked.

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use acstor_testkit::Fault;
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
 use tokio::runtime::Runtime;
@@ -15,19 +17,30 @@ use crate::log::AppendError;
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::MemoryOrigin;
 use crate::volume_tests::until;
-use crate::{BlockDevice, DeviceError, Opening, Piece, TryRead, Volume, VolumeConfig};
+use crate::{
+    BlockDevice, DeviceError, DeviceErrorKind, Opening, Piece, TryRead, Volume, VolumeConfig,
+    VolumeState,
+};
 
 const VOLUME: DiskId = DiskId::from_bytes([35; 16]);
 const SIZE: u64 = 4 << 20;
 const BLOCK: usize = 4096;
+/// Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Host {
     runtime: Runtime,
     disk: MemoryDisk,
+    origin: MemoryOrigin,
     volume: Arc<Volume>,
 }
 
-fn open(runtime: &Runtime, disk: &MemoryDisk, class: DurabilityClass) -> Arc<Volume> {
+fn open(
+    runtime: &Runtime,
+    disk: &MemoryDisk,
+    origin: &MemoryOrigin,
+    class: DurabilityClass,
+) -> Arc<Volume> {
     let config = VolumeConfig {
         directory: PathBuf::new(),
         quota_bytes: 32 << 20,
@@ -48,15 +61,16 @@ fn open(runtime: &Runtime, disk: &MemoryDisk, class: DurabilityClass) -> Arc<Vol
         durability,
     };
     let shared: Arc<dyn LogDisk> = Arc::new(disk.clone());
-    let sink = Arc::new(MemoryOrigin::default());
+    let sink = Arc::new(origin.clone());
     Volume::open_on(shared, config, opening, None, sink, runtime.handle().clone()).unwrap()
 }
 
 impl Host {
     fn new(class: DurabilityClass) -> Host {
         let (runtime, disk) = (Runtime::new().unwrap(), MemoryDisk::new(64 << 20));
-        let volume = open(&runtime, &disk, class);
-        Host { runtime, disk, volume }
+        let origin = MemoryOrigin::default();
+        let volume = open(&runtime, &disk, &origin, class);
+        Host { runtime, disk, origin, volume }
     }
 
     fn start_write(&self, block: u64, byte: u8) -> JoinHandle<Result<(), DeviceError>> {
@@ -70,6 +84,15 @@ impl Host {
 
     fn wait(&self, request: JoinHandle<Result<(), DeviceError>>) {
         self.runtime.block_on(request).unwrap().unwrap();
+    }
+
+    /// Waits for the error of a request whose local log has failed.
+    fn fails(&self, request: JoinHandle<Result<(), DeviceError>>) {
+        let limited = async { tokio::time::timeout(PATIENCE, request).await };
+        let outcome = self.runtime.block_on(limited).expect("it is answered");
+        let error = outcome.unwrap().unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Io);
+        assert!(error.message.contains("local disk failed"), "{error:?}");
     }
 
     /// The one piece that has a block; nothing is read.
@@ -121,6 +144,34 @@ fn sync_that_hangs_holds_up_what_goes_through_to_the_origin() {
     until("it is pushed", || host.volume.status().dirty_bytes == 0);
 }
 
+#[test]
+fn write_that_goes_through_fails_with_the_sync_before_its_push() {
+    let host = Host::new(DurabilityClass::WriteThrough);
+    host.wait(host.start_write(0, 1));
+    host.disk.faults.fail_nth("sync", 1, Fault::EIO);
+    host.fails(host.start_write(1, 2));
+    assert_eq!(host.volume.core.state(), VolumeState::Failed);
+    assert_eq!(host.volume.status().waiting_requests, 0);
+}
+
+/// They wait for an origin that is away; with the local log it is no more use to them.
+#[test]
+fn requests_that_wait_for_the_origin_fail_with_the_local_log() {
+    let host = Host::new(DurabilityClass::WriteThrough);
+    host.origin.faults.fail_always("put", Fault::EIO);
+    let waiting = [host.start_write(0, 1), host.start_write(1, 2)];
+    until("they wait", || host.volume.status().waiting_requests == 2);
+    until("it was tried", || host.origin.faults.faults() > 0);
+    host.disk.faults.fail_always("sync", Fault::EIO);
+    let log = &host.volume.core.log;
+    log.write(80, &[3; 512]).and_then(|sequence| log.sync(sequence)).unwrap_err();
+    waiting.into_iter().for_each(|request| host.fails(request));
+    host.fails(host.start_flush());
+    assert_eq!(host.volume.status().waiting_requests, 0);
+    let reason = host.volume.status().error.unwrap();
+    assert!(reason.contains("local disk failed"), "{reason}");
+}
+
 /// Who asks is not the one who waits for the disk: reads are planned without it.
 #[test]
 fn read_that_hangs_holds_up_its_reader_alone() {
@@ -154,11 +205,11 @@ fn room_for_a_writer_is_not_made_in_a_log_that_was_closed() {
     assert!(matches!(full, Some(AppendError::NoSpace)), "{full:?}");
     release.finish().unwrap();
 
-    host.volume = open(&host.runtime, &host.disk, DurabilityClass::WriteBack);
+    host.volume = open(&host.runtime, &host.disk, &host.origin, DurabilityClass::WriteBack);
     host.wait(host.start_write(500, 2));
     host.wait(host.start_flush());
     assert!(before.log.make_room(VOLUME, 1).unwrap(), "who asked finds that it is closed");
     host.disk = host.disk.after_kill();
-    host.volume = open(&host.runtime, &host.disk, DurabilityClass::WriteBack);
+    host.volume = open(&host.runtime, &host.disk, &host.origin, DurabilityClass::WriteBack);
     assert_eq!(content(&host.piece(500)), [2; BLOCK]);
 }

@@ -226,6 +226,7 @@ impl Core {
             }
             PushError::Local(why) => {
                 *self.error.lock() = Some(why.clone());
+                self.fail_waiters_with_log();
                 OverlayError::Unavailable(why)
             }
         }

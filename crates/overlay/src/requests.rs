@@ -583,7 +583,7 @@ fn read_error(error: ReadError) -> DeviceError {
     DeviceError::new(DeviceErrorKind::Io, error.to_string())
 }
 
-fn append_error(error: &AppendError) -> DeviceError {
+pub(crate) fn append_error(error: &AppendError) -> DeviceError {
     let kind = match error {
         AppendError::NoSpace | AppendError::TooManyExtents => DeviceErrorKind::NoSpace,
         AppendError::Io(_) | AppendError::Failed | AppendError::Frozen => DeviceErrorKind::Io,

@@ -84,6 +84,7 @@ pub(crate) fn push_until_closed(core: &Core) {
             }
         };
         if core.state() != VolumeState::Open && core.state() != VolumeState::Frozen {
+            core.fail_waiters_with_log();
             core.wait_for_close(now + LOOK_AROUND);
             continue;
         }
@@ -147,6 +148,7 @@ fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Insta
 /// Keeps the local log short, until the volume is closed.
 pub(crate) fn keep_until_closed(core: &Core) {
     while !core.is_closed() {
+        core.fail_waiters_with_log();
         core.tell_of_waiting();
         if let Some(until) = Instant::now().checked_sub(DAMAGED_AGAIN)
             && !core.log.map.read().undelivered().is_empty()
