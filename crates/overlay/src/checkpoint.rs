@@ -36,6 +36,7 @@ use acstor_types::DiskId;
 use acstor_types::bytes_le::{u32_at, u64_at};
 
 use crate::disk::{LogDisk, LogFile};
+use crate::error::GIVE_UP;
 use crate::extent_map::{Extent, Place};
 use crate::log::LocalLog;
 use crate::record::OVERLAY_LOG_VERSION;
@@ -236,8 +237,7 @@ fn parse_end(end: &[u8; END_LEN], size: u64) -> Result<(usize, usize), OverlayEr
 
 fn corrupt(what: &str) -> OverlayError {
     OverlayError::Corrupt(format!(
-        "the checkpoint of the local log is damaged ({what}): remove the volume's directory to go \
-         on with what the origin has"
+        "the checkpoint of the local log is damaged ({what}): restore it, or {GIVE_UP}"
     ))
 }
 

@@ -6,6 +6,11 @@ use acstor_types::{DiskId, ErrorKind};
 
 use crate::SinkError;
 
+/// The way out where a local log cannot be mended: it may be the only copy of what was written, so nobody is
+/// ever told to remove it.
+pub(crate) const GIVE_UP: &str = "give the volume up on this host: 'acstor volume give-up <id>' puts \
+                                  the log aside and goes on with what the origin has";
+
 /// An operation on an overlay that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -98,5 +103,31 @@ impl OverlayError {
                 ErrorKind::Unavailable
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    /// What is in a local log may be nowhere else, whatever is wrong with it.
+    #[test]
+    fn no_text_says_to_remove_a_log() {
+        let mut texts = 0;
+        for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
+            let path = entry.unwrap().path();
+            let source = fs::read_to_string(&path).unwrap();
+            // A text that goes on in the next line ends with a backslash.
+            let words: Vec<&str> = source.split_whitespace().filter(|word| *word != "\\").collect();
+            let text = words.join(" ");
+            texts += text.matches("{GIVE_UP}").count();
+            for what in ["the volume's directory", "its directory", "the directory", "the log"] {
+                for verb in ["remove", "delete"] {
+                    let said = format!("{verb} {what}");
+                    assert!(!text.contains(&said), "{}: {said}", path.display());
+                }
+            }
+        }
+        assert!(texts >= 5, "the texts are elsewhere now");
     }
 }

@@ -14,6 +14,7 @@ use hashbrown::HashSet;
 use crate::OverlayError;
 use crate::checkpoint::{Checkpoint, read_checkpoint};
 use crate::disk::{LogDisk, LogFile};
+use crate::error::GIVE_UP;
 use crate::extent_map::{Extent, Place};
 use crate::log::{Head, LocalLog, LogConfig};
 use crate::map_state::MapState;
@@ -235,8 +236,7 @@ fn check_place(map: &MapState, extent: &Extent) -> Result<(), OverlayError> {
 
 fn missing(segment: u32) -> OverlayError {
     OverlayError::Corrupt(format!(
-        "{name} of the local log is missing or damaged: restore it, or remove the volume's \
-         directory to go on with what the origin has",
+        "{name} of the local log is missing or damaged: restore it, or {GIVE_UP}",
         name = Segment::file_name(segment)
     ))
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::OverlayError;
 use crate::disk::LogFile;
+use crate::error::GIVE_UP;
 use crate::extent_map::{Extent, Place};
 use crate::limits;
 use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind};
@@ -158,7 +159,7 @@ impl<V: FnMut(&RecordHeader, Place)> Scan<'_, V> {
         Err(OverlayError::Corrupt(format!(
             "the local log is damaged between byte {from} of {name} and {until}: writes that were \
              flushed cannot be found there; nothing was changed. Check the disk and restore the \
-             files, or give the volume up on this host: 'acstor volume give-up'",
+             files, or {GIVE_UP}",
             from = stop.offset,
             name = Segment::file_name(segment.number),
         )))
@@ -235,9 +236,7 @@ fn salt_of(file: &dyn LogFile) -> Option<u64> {
 
 fn unreadable(segment: &Segment, offset: u64, error: io::Error) -> OverlayError {
     let name = Segment::file_name(segment.number);
-    let action = format!(
-        "read {name} of the local log at byte {offset} (if that stays so, give the volume up on this \
-         host: 'acstor volume give-up')"
-    );
+    let action =
+        format!("read {name} of the local log at byte {offset} (if that stays so, {GIVE_UP})");
     OverlayError::io(action, error)
 }

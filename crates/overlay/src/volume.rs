@@ -15,6 +15,7 @@ use crate::core::{Base, Core, CoreParts};
 use crate::device::BlockDevice;
 use crate::disk::{HostDirectory, LogDisk};
 use crate::durability::Durability;
+use crate::error::GIVE_UP;
 use crate::fold::{Announce, FoldHow, Folded, fold};
 use crate::log::LogConfig;
 use crate::push::Pusher;
@@ -47,7 +48,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`OverlayError::Locked`] when the directory is in use, [`OverlayError::Invalid`] when a
-    /// value is out of range or the local log is of another volume or epoch (remove the directory
+    /// value is out of range or the local log is of another volume or epoch (put it aside
     /// first), [`OverlayError::Corrupt`], [`OverlayError::NoSpace`], [`OverlayError::Origin`].
     pub fn open(
         config: VolumeConfig,
@@ -384,8 +385,8 @@ pub(crate) fn open_core(
 
 fn another_log(opening: &Opening, volume: DiskId, epoch: u32) -> OverlayError {
     OverlayError::Invalid(format!(
-        "the local log is of volume {volume}, epoch {epoch}, and not of {}, epoch {}: remove its \
-         directory",
+        "the local log is of volume {volume}, epoch {epoch}, and not of {}, epoch {}: restore the right \
+         one, or {GIVE_UP}",
         opening.volume, opening.epoch
     ))
 }
