@@ -9,8 +9,9 @@ use std::path::Path;
 use acstor_types::DiskId;
 
 use crate::OverlayError;
-use crate::checkpoint::{read_checkpoint, rewrite_checkpoint};
+use crate::checkpoint::rewrite_checkpoint;
 use crate::disk::{HostDirectory, LogDisk};
+use crate::recovery::find_checkpoint;
 
 /// Makes a closed log the log of a later epoch; done again it changes nothing. Returns whether
 /// there is a log. Blocks.
@@ -38,7 +39,7 @@ fn adopt_on(
     closed: u32,
     epoch: u32,
 ) -> Result<bool, OverlayError> {
-    let Some(mut checkpoint) = read_checkpoint(disk)? else { return Ok(false) };
+    let Some(mut checkpoint) = find_checkpoint(disk)? else { return Ok(false) };
     let header = checkpoint.header;
     if header.volume != volume || ![closed, epoch].contains(&header.epoch) {
         return Err(OverlayError::Invalid(format!(

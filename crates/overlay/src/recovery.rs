@@ -22,8 +22,9 @@ use crate::pool::{Pool, keep_some};
 use crate::record::{
     HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, SegmentHeader,
 };
+use crate::record_index::{Window, visit_headers};
 use crate::regions::RegionMap;
-use crate::scan::{Headless, Scanned, scan};
+use crate::scan::{Headless, Scanned, salt_of, scan};
 use crate::segment::Segment;
 
 /// A log that was found, and whose it is.
@@ -40,7 +41,7 @@ pub(crate) fn open_log(
     config: LogConfig,
     regions: Arc<RegionMap>,
 ) -> Result<Option<Recovered>, OverlayError> {
-    let Some(checkpoint) = read_checkpoint(&**disk)? else { return Ok(None) };
+    let Some(checkpoint) = find_checkpoint(&**disk)? else { return Ok(None) };
     let header = checkpoint.header;
     let mut map = MapState::new(regions);
     let Found { segments, strays, headless } = open_segments(&**disk, header.log_id)?;
@@ -95,6 +96,45 @@ pub(crate) fn open_log(
     let log = start(disk, config, header.log_id, map, pool, next_number, next_sequence)?;
     log.checkpoint(header.volume, header.epoch)?;
     Ok(Some(Recovered { log, volume: header.volume, epoch: header.epoch }))
+}
+
+/// Reads the checkpoint, or returns `None` where there is no log yet. Who creates one fills it with what
+/// the origin has, then gives it its checkpoint, and only then is anybody served: a log without one
+/// that somebody has written to has lost it.
+pub(crate) fn find_checkpoint(disk: &dyn LogDisk) -> Result<Option<Checkpoint>, OverlayError> {
+    let found = read_checkpoint(disk)?;
+    if found.is_none() {
+        let names = disk.list().map_err(|e| OverlayError::io("list the local log", e))?;
+        for name in names.iter().filter(|name| Segment::number_of(name).is_some()) {
+            if has_writes(disk, name)? {
+                return Err(lost_checkpoint(name));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether a segment has a record that is no copy of what the origin has.
+fn has_writes(disk: &dyn LogDisk, name: &str) -> Result<bool, OverlayError> {
+    let io = |error| OverlayError::io(format!("read {name} of the local log"), error);
+    let file = disk.open(name).map_err(io)?;
+    let (salt, size_bytes) = match read_header(&*file).map_err(io)? {
+        Ok(header) => (Some(header.salt), header.size_bytes),
+        Err(HeaderError::Corrupt) => (salt_of(&*file), file.size_bytes().map_err(io)?),
+        Err(HeaderError::Version(found)) => {
+            let (path, supported) = (name.to_owned(), OVERLAY_LOG_VERSION);
+            return Err(OverlayError::Version { path, found, supported });
+        }
+    };
+    let Some(salt) = salt else { return Ok(false) };
+    let (mut is_written, mut unread) = (false, None);
+    let mut window = Window::new(&*file, size_bytes);
+    visit_headers(&mut window, salt, RECORDS_OFFSET, size_bytes, |_, found| match found {
+        Ok(record) => is_written |= !record.is_copy,
+        Err(page) => unread = Some(page.error),
+    });
+    // What cannot be read may be one.
+    unread.filter(|_| !is_written).map_or(Ok(is_written), |error| Err(io(error)))
 }
 
 /// Creates an empty log in `disk`, removing whatever is there. It is found again only once it has
@@ -241,6 +281,13 @@ fn missing(segment: u32) -> OverlayError {
     ))
 }
 
+fn lost_checkpoint(segment: &str) -> OverlayError {
+    OverlayError::Corrupt(format!(
+        "the checkpoint of the local log is missing, and {segment} has what was written; nothing was \
+         changed. Restore the checkpoint, or {GIVE_UP}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
@@ -270,6 +317,44 @@ mod tests {
         }
         log.sync(log.appended()).unwrap();
         Arc::clone(&log.head.lock().segment)
+    }
+
+    /// Who opens a log without its checkpoint must not take it for one that was never begun.
+    #[test]
+    fn log_that_lost_its_checkpoint_is_damaged_and_stays() {
+        let memory = MemoryDisk::new(64 << 20);
+        let disk: Arc<dyn LogDisk> = Arc::new(memory.clone());
+        let segment = sample(&disk);
+        disk.remove("checkpoint").unwrap();
+        let refused = |is_whole: bool| {
+            let names = disk.list().unwrap();
+            let error = open_log(&disk, CONFIG, regions()).unwrap_err();
+            assert!(matches!(error, OverlayError::Corrupt(_)), "{is_whole}: {error}");
+            assert_eq!(disk.list().unwrap(), names);
+        };
+        refused(true);
+        // Nor by the header of its segment alone, or by what lies behind a bad record.
+        segment.file.write_all_at(&mut [IoSlice::new(&[0; 8])], 0).unwrap();
+        refused(false);
+        memory.faults.fail_always("read", acstor_testkit::Fault::EIO);
+        let error = open_log(&disk, CONFIG, regions()).unwrap_err();
+        assert!(matches!(error, OverlayError::Io { .. }), "{error}");
+    }
+
+    /// Its process was killed while it brought what the origin has.
+    #[test]
+    fn log_that_was_being_created_is_no_log() {
+        let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+        let log = create_log(&disk, CONFIG, regions()).unwrap();
+        assert!(open_log(&disk, CONFIG, regions()).unwrap().is_none());
+        for number in 0..WRITES {
+            log.restore(number * 128, &[1; 16 << 10]).unwrap();
+        }
+        log.restore_zeroes(5000, 8).unwrap();
+        log.sync(log.appended()).unwrap();
+        assert!(log.map.read().segments.len() > 1);
+        assert!(open_log(&disk, CONFIG, regions()).unwrap().is_none());
+        create_log(&disk, CONFIG, regions()).unwrap();
     }
 
     /// How many writes there are; they must be the first ones.

@@ -228,7 +228,7 @@ fn header_at(segment: &Segment, offset: u64, sequence: u64) -> io::Result<Option
 }
 
 /// The salt of a segment's first record, for one that does not say it itself.
-fn salt_of(file: &dyn LogFile) -> Option<u64> {
+pub(crate) fn salt_of(file: &dyn LogFile) -> Option<u64> {
     let mut bytes = [0; HEADER_LEN];
     file.read_exact_at(&mut bytes, RECORDS_OFFSET).ok()?;
     RecordHeader::parse(&bytes).map(|record| record.salt)
