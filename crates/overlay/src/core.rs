@@ -585,19 +585,31 @@ impl Core {
 
     /// Bytes of the local log that are not what was written, or cannot be read.
     pub(crate) fn damaged_bytes(&self) -> u64 {
-        let map = self.log.map.read();
-        let is_bad = |extent: &Extent| match extent.place {
-            Place::Log { segment, offset } => {
-                map.segments.get(&segment).is_some_and(|segment| segment.is_bad(offset))
-            }
-            Place::Zero => false,
+        let (has_bad, undelivered) = {
+            let map = self.log.map.read();
+            let has_bad = map.segments.values().any(|segment| segment.bad_bytes() > 0);
+            (has_bad, map.undelivered().sectors() * crate::SECTOR_BYTES)
         };
-        let bad = match map.segments.values().any(|segment| segment.bad_bytes() > 0) {
-            true => map.extents.range(0, u64::MAX).filter(is_bad).map(|e| e.bytes()).sum(),
-            false => 0,
-        };
-        bad.max(map.undelivered().sectors() * crate::SECTOR_BYTES)
+        if has_bad { self.bad_bytes().max(undelivered) } else { undelivered }
     }
+
+    /// Bytes of the extents whose records are bad. A few of them at a time: writers wait for the map.
+    fn bad_bytes(&self) -> u64 {
+        let (mut bytes, mut after) = (0, None);
+        loop {
+            let map = self.log.map.read();
+            let step = map.extents.after(after, limits::CHECKPOINT_STEP);
+            let Some(last) = step.last() else { return bytes };
+            after = Some(last.start);
+            bytes += step.iter().filter(|each| is_bad(&map, each)).map(Extent::bytes).sum::<u64>();
+        }
+    }
+}
+
+fn is_bad(map: &MapState, extent: &Extent) -> bool {
+    let Place::Log { segment, offset } = extent.place else { return false };
+    let segment = map.segments.get(&segment).filter(|segment| segment.bad_bytes() > 0);
+    segment.is_some_and(|segment| segment.is_bad(offset))
 }
 
 fn undelivered_text(map: &MapState) -> String {
