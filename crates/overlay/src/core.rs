@@ -17,7 +17,7 @@ use crate::extent_map::{Extent, Place};
 use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
 use crate::gpt::Table;
-use crate::hold_back::HoldBack;
+use crate::hold_back::{Held, HoldBack};
 use crate::log::{AppendError, LocalLog};
 use crate::map_state::MapState;
 use crate::origin_wait::{OriginWait, Told};
@@ -36,6 +36,9 @@ use crate::{
 const TABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 pub(crate) const TABLE_LOOK: Duration = Duration::from_millis(50);
+
+/// Time between two looks of a write that is held back for longer.
+const HELD_LOOK: Duration = Duration::from_secs(1);
 
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
@@ -398,8 +401,8 @@ impl Core {
         self.log.map.read().regions.pushed_groups() != 0
     }
 
-    /// Returns by how much the answer to a write of `bytes` in a range of sectors is delayed.
-    pub(crate) fn delay(&self, start: u64, end: u64, bytes: u64) -> Option<Duration> {
+    /// Returns what the answer to a write of `bytes` in a range of sectors is held back by, if anything.
+    pub(crate) fn hold(&self, start: u64, end: u64, bytes: u64) -> Option<Held> {
         if self.hold_back.is_look_due(bytes) {
             self.look_at_load();
         }
@@ -408,7 +411,22 @@ impl Core {
         }
         let regions = Arc::clone(&self.log.map.read().regions);
         let is_pushed_later = regions.has_class(start, end, DurabilityClass::WriteBack);
-        is_pushed_later.then(|| self.hold_back.delay(Instant::now(), bytes)).flatten()
+        is_pushed_later.then(|| self.hold_back.hold(Instant::now(), bytes)).flatten()
+    }
+
+    /// Returns when a write is to be held back no longer, or nobody writes to the volume any more.
+    pub(crate) async fn let_go(&self, held: Held) {
+        loop {
+            let left = self.hold_back.left(Instant::now(), held);
+            if left.is_zero() || self.check_writable().is_err() {
+                return;
+            }
+            tokio::time::sleep(left.min(HELD_LOOK)).await;
+            if left > HELD_LOOK {
+                // Where all writers are held and the origin hangs nobody else does.
+                self.look_at_load();
+            }
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -8,6 +8,11 @@
 //! as the origin needs for the write the load stays where it is. The write itself is in the log at
 //! once, and what is there is pushed without waiting for the second half of its period.
 //!
+//! No answer is late by a time that was fixed when its write came, since an estimate may be wrong, and
+//! there is no longest delay, since writers would then be as fast as what they have under way is long.
+//! The bucket runs out as fast as the origin is said to be at each moment, and everybody is let go once
+//! little is left to push or the origin is away, however much is in the bucket.
+//!
 //! An origin that is away takes nothing however slowly guests write, and the age of the oldest write
 //! grows with time alone. Nobody is held back then.
 
@@ -28,14 +33,13 @@ const LOAD_FULL: f64 = 0.9;
 const SHARE_MAX: f64 = 4.0;
 /// The same while a hand-over waits for the backlog to become small.
 const SHARE_CONVERGING: f64 = 2.0;
-/// Longest delay of one answer.
-const DELAY_MAX: Duration = Duration::from_secs(5);
 /// Delays below this are saved up: timers are no finer.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 /// Bytes written between two looks at the load, at most.
 const LOOK_BYTES: u64 = 1 << 20;
 /// An operation on the origin that takes longer is one of an origin that is away.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
+const MIB: f64 = (1 << 20) as f64;
 /// What a sample keeps of those before it.
 const FADE: f64 = 0.8;
 /// Objects from this size on tell how fast the origin is, bytes; smaller ones tell how long it takes
@@ -53,6 +57,10 @@ pub(crate) struct Backlog {
     pub bytes: u64,
     pub deadline: Instant,
 }
+
+/// A write in the bucket: answered when as many bytes have run out of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Held(f64);
 
 /// Holds writers back.
 #[derive(Debug, Default)]
@@ -72,8 +80,11 @@ struct State {
     /// Since when an operation on the origin is under way.
     begun: Option<Instant>,
     has_failed: bool,
-    /// When the bucket is empty.
-    free_at: Option<Instant>,
+    /// Bytes that have come into the bucket.
+    poured: f64,
+    /// Bytes that had run out of it at some moment, and that moment.
+    drained: f64,
+    drained_at: Option<Instant>,
     /// Until when a hand-over waits for the backlog to become small.
     converging_until: Option<Instant>,
 }
@@ -100,6 +111,18 @@ impl State {
         let (bytes, seconds) = self.taken;
         let object = limits::LOG_OBJECT_BYTES_MAX as f64;
         (bytes > 0.0).then(|| object / (self.latency() + object * seconds / bytes).max(1e-9))
+    }
+
+    /// Lets run out of the bucket what has, up to `now`, at so many nanoseconds for each MiB.
+    fn drain(&mut self, now: Instant, nanos_per_mib: u64) {
+        let before = self.drained_at.unwrap_or(now);
+        // Who comes with an earlier moment has waited for the lock.
+        self.drained_at = Some(now.max(before));
+        let nanos = now.saturating_duration_since(before).as_nanos() as f64;
+        self.drained = match nanos_per_mib {
+            0 => self.poured,
+            cost => (self.drained + nanos / cost as f64 * MIB).min(self.poured),
+        };
     }
 }
 
@@ -162,10 +185,14 @@ impl HoldBack {
                 if is_converging {
                     share = share.max(SHARE_CONVERGING);
                 }
-                share / rate * (1 << 20) as f64 * 1e9
+                share / rate * MIB * 1e9
             }
         };
-        let before = self.nanos_per_mib.swap(nanos as u64, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let before = self.nanos_per_mib.load(Ordering::Relaxed);
+        // What has run out so far did so at the speed of before.
+        state.drain(now, before);
+        self.nanos_per_mib.store(nanos as u64, Ordering::Relaxed);
         before == 0 && nanos as u64 > 0
     }
 
@@ -179,18 +206,27 @@ impl HoldBack {
         self.nanos_per_mib.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns by how much the answer to a write of so many bytes is to be delayed.
-    pub(crate) fn delay(&self, now: Instant, bytes: u64) -> Option<Duration> {
-        let nanos = self.nanos_per_mib.load(Ordering::Relaxed);
-        if nanos == 0 {
+    /// Takes a write of so many bytes in; `None`: it may be answered now.
+    pub(crate) fn hold(&self, now: Instant, bytes: u64) -> Option<Held> {
+        if !self.is_holding() {
             return None;
         }
-        let cost = Duration::from_nanos((nanos as f64 * bytes as f64 / (1 << 20) as f64) as u64);
+        let held = {
+            let mut state = self.state.lock();
+            state.drain(now, self.nanos_per_mib.load(Ordering::Relaxed));
+            state.poured += bytes as f64;
+            Held(state.poured)
+        };
+        (self.left(now, held) >= DELAY_MIN).then_some(held)
+    }
+
+    /// For how long a write is to wait yet, as far as can be said now.
+    pub(crate) fn left(&self, now: Instant, held: Held) -> Duration {
         let mut state = self.state.lock();
-        let free_at = state.free_at.map_or(now, |at| at.clamp(now, now + DELAY_MAX)) + cost;
-        state.free_at = Some(free_at);
-        let delay = free_at.duration_since(now).min(DELAY_MAX);
-        (delay >= DELAY_MIN).then_some(delay)
+        let nanos = self.nanos_per_mib.load(Ordering::Relaxed);
+        state.drain(now, nanos);
+        let bytes = (held.0 - state.drained).max(0.0);
+        Duration::from_nanos((bytes / MIB * nanos as f64) as u64)
     }
 }
 
@@ -221,11 +257,15 @@ mod tests {
     const RATE: f64 = 100e6;
     const MIB: u64 = 1 << 20;
 
-    fn with_rate(now: Instant) -> HoldBack {
+    fn with_rate(now: Instant, rate: f64) -> HoldBack {
         let hold_back = HoldBack::default();
         hold_back.begin(now);
-        hold_back.end(now + Duration::from_secs(1), Some(RATE as u64));
+        hold_back.end(now + Duration::from_secs(1), Some(rate as u64));
         hold_back
+    }
+
+    fn delay(hold_back: &HoldBack, now: Instant, bytes: u64) -> Option<Duration> {
+        hold_back.hold(now, bytes).map(|held| hold_back.left(now, held))
     }
 
     #[test]
@@ -244,31 +284,31 @@ mod tests {
     #[test]
     fn origin_that_is_away_holds_nobody_back() {
         let now = Instant::now();
-        let hold_back = with_rate(now);
+        let hold_back = with_rate(now, RATE);
         let late = [Backlog { bytes: 100 * MIB, deadline: now }];
         let later = now + Duration::from_secs(2);
         hold_back.look(later, &late, None);
-        assert!(hold_back.delay(later, MIB).is_some());
+        assert!(delay(&hold_back, later, MIB).is_some());
         // It hangs.
         hold_back.begin(later);
         hold_back.look(later + AWAY_AFTER + DELAY_MIN, &late, None);
-        assert_eq!(hold_back.delay(later, MIB), None);
+        assert_eq!(delay(&hold_back, later, MIB), None);
         // It says that it is not there.
         hold_back.end(later, None);
         hold_back.look(later, &late, None);
-        assert_eq!(hold_back.delay(later, MIB), None);
+        assert_eq!(delay(&hold_back, later, MIB), None);
         // It is back.
         hold_back.begin(later);
         hold_back.end(later, Some(0));
         hold_back.look(later, &late, None);
-        assert!(hold_back.delay(later, MIB).is_some());
+        assert!(delay(&hold_back, later, MIB).is_some());
     }
 
     #[test]
     fn nothing_is_held_before_the_origins_speed_is_known() {
         let (hold_back, now) = (HoldBack::default(), Instant::now());
         hold_back.look(now, &[Backlog { bytes: 1 << 40, deadline: now }], Some(1));
-        assert_eq!(hold_back.delay(now, 1 << 30), None);
+        assert_eq!(delay(&hold_back, now, 1 << 30), None);
     }
 
     #[test]
@@ -297,7 +337,7 @@ mod tests {
         assert_eq!(hold_back.rate(), None, "34 KB/s is no speed of that origin");
         let now = Instant::now();
         hold_back.look(now, &[Backlog { bytes: 100 * MIB, deadline: now }], None);
-        assert_eq!(hold_back.delay(now, MIB), None);
+        assert_eq!(delay(&hold_back, now, MIB), None);
     }
 
     #[test]
@@ -324,16 +364,15 @@ mod tests {
         }
     }
 
-    /// A guest that writes as fast as it is let, over an origin of `RATE`, in virtual time, with the
-    /// cadence of the push: returns the greatest age of a write that the origin did not have, and the
-    /// bytes per second that the guest wrote in the second half.
-    fn simulate(period: Duration, demand: f64, queue_depth: usize) -> (Duration, f64) {
-        const WRITE: u64 = 256 << 10;
+    /// A guest that writes as fast as it is let, 16 writes of so many bytes at a time, over an origin of
+    /// `rate`, in virtual time, with the cadence of the push: returns the greatest age of a write that the
+    /// origin did not have, and the bytes per second that the guest wrote in the second half.
+    fn simulate(rate: f64, period: Duration, demand: f64, write: u64) -> (Duration, f64) {
         let begun = Instant::now();
-        let hold_back = with_rate(begun);
+        let hold_back = with_rate(begun, rate);
         let (mut now, step) = (begun, Duration::from_millis(1));
-        // When each of the guest's requests is answered, and when it may send the next one.
-        let mut answers = vec![begun; queue_depth];
+        // The guest's requests, and when it may send the next one.
+        let mut requests = vec![None; 16];
         let mut next_at = begun;
         let (mut dirty, mut oldest) = (0_u64, None::<Instant>);
         let mut batch: Option<(f64, Instant)> = None;
@@ -341,13 +380,14 @@ mod tests {
         let rounds = (period.as_millis() * 40) as u64;
         for round in 0..rounds {
             now += step;
-            for answer in &mut answers {
-                while *answer <= now && next_at <= now {
-                    next_at += Duration::from_secs_f64(WRITE as f64 / demand);
-                    dirty += WRITE;
+            for request in &mut requests {
+                let is_answered = |held| hold_back.left(now, held).is_zero();
+                while request.is_none_or(is_answered) && next_at <= now {
+                    next_at += Duration::from_secs_f64(write as f64 / demand);
+                    dirty += write;
                     oldest.get_or_insert(now);
-                    written += if round > rounds / 2 { WRITE } else { 0 };
-                    if hold_back.is_look_due(WRITE) {
+                    written += if round > rounds / 2 { write } else { 0 };
+                    if hold_back.is_look_due(write) {
                         let left = batch.map_or(0, |(left, _)| left as u64);
                         let mut backlogs = Vec::new();
                         if let Some((left, oldest)) = batch {
@@ -360,12 +400,12 @@ mod tests {
                         }
                         hold_back.look(now, &backlogs, None);
                     }
-                    *answer = now + hold_back.delay(now, WRITE).unwrap_or_default();
+                    *request = hold_back.hold(now, write);
                 }
             }
             next_at = next_at.max(now);
             if let Some((left, since)) = &mut batch {
-                *left -= RATE * step.as_secs_f64();
+                *left -= rate * step.as_secs_f64();
                 worst = worst.max(now.duration_since(*since));
                 if *left <= 0.0 {
                     batch = None;
@@ -383,29 +423,70 @@ mod tests {
         (worst, written as f64 / (step * (rounds / 2) as u32).as_secs_f64())
     }
 
+    fn check_recovery_point(rate: f64, period: Duration, write: u64) {
+        for demand in [rate / 2.0, rate, rate * 4.0, rate * 20.0] {
+            let (worst, speed) = simulate(rate, period, demand, write);
+            // What was under way at a time was written before anybody could be held back for it.
+            let at_once = Duration::from_secs_f64(16.0 * write as f64 / rate);
+            let most = period.mul_f64(1.05) + at_once;
+            assert!(worst <= most, "{worst:?} of {period:?} at {demand} of {rate}");
+            let fair = demand.min(rate) * 0.8;
+            assert!(speed >= fair, "{speed} of {fair} at {demand} of {rate}, {period:?}");
+        }
+    }
+
     #[test]
     fn recovery_point_is_kept_whatever_a_guest_writes() {
         for period in [Duration::from_secs(1), Duration::from_secs(10)] {
-            for demand in [RATE / 2.0, RATE, RATE * 4.0, RATE * 20.0] {
-                let (worst, speed) = simulate(period, demand, 16);
-                assert!(worst <= period.mul_f64(1.05), "{worst:?} of {period:?} at {demand}");
-                let fair = demand.min(RATE) * 0.8;
-                assert!(speed >= fair, "{speed} of {fair} at {demand}, {period:?}");
-            }
+            check_recovery_point(RATE, period, 256 << 10);
         }
+    }
+
+    /// What a guest has under way at a time, 16 MiB, is a quarter of a minute of that origin.
+    #[test]
+    fn recovery_point_is_kept_over_an_origin_that_is_slow() {
+        check_recovery_point(1e6, Duration::from_secs(30), 256 << 10);
+        check_recovery_point(1e6, Duration::from_secs(60), 1 << 20);
+    }
+
+    #[test]
+    fn estimate_that_was_wrong_holds_nobody_once_it_is_known() {
+        let now = Instant::now();
+        let hold_back = HoldBack::default();
+        hold_back.begin(now);
+        hold_back.end(now + Duration::from_secs(8), Some(MIB));
+        let late = [Backlog { bytes: 100 * MIB, deadline: now }];
+        hold_back.look(now, &late, None);
+        let held = hold_back.hold(now, 16 * MIB).unwrap();
+        let left = |at| hold_back.left(at, held).as_secs_f64().round();
+        assert_eq!(left(now), 4.0 * 8.0 * 16.0);
+        // As fast as it is said to be, until it is found to be another one.
+        let later = now + Duration::from_secs(32);
+        assert_eq!(left(later), 4.0 * 8.0 * 15.0);
+        for _ in 0..100 {
+            hold_back.begin(later);
+            hold_back.end(later + Duration::from_secs(1), Some(64 * MIB));
+        }
+        hold_back.look(later, &late, None);
+        assert!(left(later) <= 2.0, "{}", left(later));
+        // What there was to push has left, or the origin is away.
+        hold_back.look(later, &[], None);
+        assert_eq!(hold_back.left(later, held), Duration::ZERO);
+        hold_back.look(later, &late, None);
+        assert_eq!(hold_back.left(later, held), Duration::ZERO, "it was let go");
     }
 
     #[test]
     fn guest_that_writes_little_is_never_held() {
         let (now, period) = (Instant::now(), Duration::from_secs(30));
-        let hold_back = with_rate(now);
+        let hold_back = with_rate(now, RATE);
         let backlog = Backlog { bytes: (RATE * 15.0 * 0.5) as u64, deadline: now + period / 2 };
         hold_back.look(now, &[backlog], None);
-        assert_eq!(hold_back.delay(now, MIB), None);
+        assert_eq!(delay(&hold_back, now, MIB), None);
         // But for a hand-over that is to come to an end.
         hold_back.converge(Some(now + period));
         hold_back.look(now, &[backlog], None);
-        let seconds = hold_back.delay(now, 64 * MIB).unwrap().as_secs_f64();
+        let seconds = delay(&hold_back, now, 64 * MIB).unwrap().as_secs_f64();
         assert!((seconds - 2.0 * 64.0 * MIB as f64 / RATE).abs() < 1e-3);
     }
 }

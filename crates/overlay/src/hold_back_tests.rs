@@ -1,6 +1,7 @@
 //! Writers that are faster than the origin, beside the real push.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
@@ -85,4 +86,23 @@ fn guest_that_outruns_the_origin_is_held_back() {
     core.look_at_load();
     assert!(core.hold_back.per_mib().is_zero(), "nothing is left to be late");
     assert!(!write(&core, 0));
+}
+
+/// All writers are held, and what is being sent does not return: nobody but those who wait can see it.
+#[test]
+fn writers_are_let_go_when_the_origin_hangs() {
+    let runtime = Runtime::new().unwrap();
+    let core = open(&runtime);
+    let now = Instant::now();
+    core.hold_back.begin(now);
+    core.hold_back.end(now + Duration::from_secs(60), Some(MIB));
+    core.hold_back.converge(Some(now + Duration::from_secs(3600)));
+    core.look_at_load();
+    let data = Bytes::from(vec![1; MIB as usize]);
+    let Done::Applied(held) = core.write(Change::Data(0, data), false) else {
+        panic!("a MiB takes two minutes");
+    };
+    core.hold_back.begin(now.checked_sub(Duration::from_secs(11)).unwrap());
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), held).await };
+    runtime.block_on(limited).expect("it is let go").unwrap();
 }

@@ -314,7 +314,7 @@ impl Core {
 
     /// Returns what must be waited for before a write is acknowledged.
     fn appended(
-        &self,
+        self: &Arc<Self>,
         change: &Change,
         sequence: u64,
         fua: bool,
@@ -328,9 +328,10 @@ impl Core {
         }
         let (start, end) = (offset / SECTOR, (offset + len) / SECTOR);
         let answer = self.acknowledge(start, end, sequence, fua);
-        let Some(delay) = self.delay(start, end, change.moved_bytes()) else { return answer };
+        let Some(held) = self.hold(start, end, change.moved_bytes()) else { return answer };
+        let core = Arc::clone(self);
         Some(Box::pin(async move {
-            tokio::time::sleep(delay).await;
+            core.let_go(held).await;
             match answer {
                 Some(answer) => answer.await,
                 None => Ok(()),
