@@ -9,7 +9,7 @@ use acstor_types::{DiskId, Manifest};
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::cadence::Cadence;
 use crate::durability::{Durability, DurabilityClass, FlushTarget};
@@ -18,14 +18,14 @@ use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
 use crate::gpt::Table;
 use crate::hold_back::{Held, HoldBack};
-use crate::log::{AppendError, LocalLog};
+use crate::log::LocalLog;
 use crate::map_state::MapState;
 use crate::origin_wait::{OriginWait, Told};
 use crate::push::Pusher;
+use crate::push_waiters::{Awaited, PushQueue};
 use crate::refetch::{Reach, Refetch};
 use crate::regions::{Partition, RegionMap};
 use crate::release::QuietCount;
-use crate::requests::append_error;
 use crate::table_seen::TableSeen;
 use crate::{
     DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig,
@@ -42,31 +42,6 @@ const HELD_LOOK: Duration = Duration::from_secs(1);
 
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
-
-/// One who waits for the origin.
-pub(crate) struct PushWaiter {
-    what: Awaited,
-    /// Bit per group.
-    pub groups: u32,
-    through: u64,
-    sender: oneshot::Sender<Result<(), DeviceError>>,
-}
-
-/// What somebody waits for.
-#[derive(Clone, Copy)]
-enum Awaited {
-    /// A write of these sectors; `to_origin`: in regions of write-back, too.
-    Write { start: u64, end: u64, to_origin: bool },
-    /// Everything that travels.
-    All,
-}
-
-#[derive(Default)]
-pub(crate) struct PushQueue {
-    pub waiters: Vec<PushWaiter>,
-    /// How many there have been.
-    pub arrivals: u64,
-}
 
 /// Everything of an open volume but its threads.
 pub(crate) struct Core {
@@ -150,24 +125,6 @@ pub(crate) struct CoreParts {
     pub pusher: Pusher,
     pub manifest: Option<Manifest>,
     pub reach: Reach,
-}
-
-impl Awaited {
-    /// Bits of the groups that must be on the origin.
-    fn groups(self, regions: &RegionMap) -> u32 {
-        let Awaited::Write { start, end, to_origin } = self else {
-            return regions.pushed_groups();
-        };
-        let mut groups = 0;
-        regions.split(start, end, |_, _, group| {
-            let class = regions.class(group);
-            if class == DurabilityClass::WriteThrough || to_origin && class != DurabilityClass::None
-            {
-                groups |= 1 << group;
-            }
-        });
-        groups
-    }
 }
 
 impl Core {
@@ -327,27 +284,6 @@ impl Core {
         self.wake.notify_all();
     }
 
-    /// Takes over for those who wait what the regions ask for now.
-    fn review_waiters(&self) {
-        let regions = Arc::clone(&self.log.map.read().regions);
-        let mut queue = self.queue.lock();
-        let (rest, done): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiters)
-            .into_iter()
-            .map(|waiter| PushWaiter { groups: waiter.what.groups(&regions), ..waiter })
-            .partition(|waiter| waiter.groups != 0);
-        queue.waiters = rest;
-        drop(queue);
-        for waiter in done {
-            // It need not travel any more; what was to be on the origin is to be durable here.
-            match self.wait_for_disk(waiter.through) {
-                None => drop(waiter.sender.send(Ok(()))),
-                Some(synced) => drop(self.runtime.spawn(async move {
-                    drop(waiter.sender.send(synced.await));
-                })),
-            }
-        }
-    }
-
     pub(crate) fn state(&self) -> VolumeState {
         match self.state.load(Ordering::Acquire) {
             CLOSED => VolumeState::Closed,
@@ -456,34 +392,6 @@ impl Core {
         self.thawed.notify_waiters();
     }
 
-    fn fail_waiters(&self) {
-        let waiters = std::mem::take(&mut self.queue.lock().waiters);
-        let error = self.check_writable().and_then(|()| self.check_log());
-        let error = error.err().unwrap_or_else(closed);
-        for waiter in waiters {
-            drop(waiter.sender.send(Err(error.clone())));
-        }
-        self.wake.notify_all();
-    }
-
-    /// Fails once the local log has: nothing that is not durable here may leave, and nothing will be.
-    fn check_log(&self) -> Result<(), DeviceError> {
-        match self.log.is_failed() {
-            false => Ok(()),
-            true => Err(append_error(&AppendError::Failed)),
-        }
-    }
-
-    /// Fails those who wait for the origin where the local log has failed: however well the origin is,
-    /// what they wait for does not leave any more. Whoever comes later is not taken in.
-    pub(crate) fn fail_waiters_with_log(&self) {
-        let Err(why) = self.check_log() else { return };
-        *self.error.lock() = Some(why.message);
-        if !self.queue.lock().waiters.is_empty() {
-            self.fail_waiters();
-        }
-    }
-
     /// Returns what must be waited for before a write of a range is acknowledged, if anything.
     pub(crate) fn acknowledge(
         &self,
@@ -521,30 +429,8 @@ impl Core {
         }))
     }
 
-    fn wait_for_disk(&self, sequence: u64) -> Option<DeviceFuture<()>> {
+    pub(crate) fn wait_for_disk(&self, sequence: u64) -> Option<DeviceFuture<()>> {
         (self.log.synced() < sequence).then(|| self.flusher.sync(sequence))
-    }
-
-    fn wait_for_origin(&self, what: Awaited, through: u64) -> DeviceFuture<()> {
-        let (sender, receiver) = oneshot::channel();
-        {
-            // In the queue's lock: a change of regions reviews all who are in it.
-            let mut queue = self.queue.lock();
-            if let Err(error) = self.check_log() {
-                return Box::pin(async move { Err(error) });
-            }
-            let groups = what.groups(&Arc::clone(&self.log.map.read().regions));
-            if groups == 0 && !self.are_partitions_unknown() {
-                // Regions have changed since somebody looked.
-                drop(queue);
-                return self.wait_for_disk(through).unwrap_or_else(|| Box::pin(async { Ok(()) }));
-            }
-            queue.waiters.push(PushWaiter { what, groups, through, sender });
-            queue.arrivals += 1;
-        }
-        self.wake.notify_all();
-        let wait = Arc::clone(&self.origin_wait);
-        Box::pin(async move { wait.answer(receiver).await })
     }
 
     /// Tells in the log of requests that have waited for long, and of the end of that.
@@ -560,35 +446,6 @@ impl Core {
             Some(Told::Over) => {
                 tracing::warn!(%volume, "no request of the volume waits for the origin any more");
             }
-        }
-    }
-
-    /// Answers those whose writes the origin has.
-    pub(crate) fn answer_waiters(&self, pusher: &Pusher) {
-        let is_there = |waiter: &PushWaiter| {
-            let mut groups = (0..32_u8).filter(|group| waiter.groups & 1 << group != 0);
-            groups.all(|group| pusher.through(group) >= waiter.through)
-        };
-        let mut queue = self.queue.lock();
-        let waiters = std::mem::take(&mut queue.waiters);
-        let (done, rest) = waiters.into_iter().partition(|waiter| is_there(waiter));
-        queue.waiters = rest;
-        drop(queue);
-        for waiter in done {
-            drop(waiter.sender.send(self.delivered(waiter.what)));
-        }
-    }
-
-    /// Returns whether the origin has what somebody waits for, once the rest of its batch is there.
-    fn delivered(&self, what: Awaited) -> Result<(), DeviceError> {
-        let map = self.log.map.read();
-        let is_left_out = match what {
-            Awaited::Write { start, end, .. } => map.undelivered().overlaps(start, end),
-            Awaited::All => !map.undelivered().is_empty(),
-        };
-        match is_left_out {
-            false => Ok(()),
-            true => Err(DeviceError::new(DeviceErrorKind::Io, undelivered_text(&map))),
         }
     }
 
@@ -630,7 +487,7 @@ fn is_bad(map: &MapState, extent: &Extent) -> bool {
     segment.is_some_and(|segment| segment.is_bad(offset))
 }
 
-fn undelivered_text(map: &MapState) -> String {
+pub(crate) fn undelivered_text(map: &MapState) -> String {
     let count = map.undelivered().iter().count();
     let first = map.undelivered().iter().next().unwrap_or_default();
     format!(

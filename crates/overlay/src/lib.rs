@@ -66,6 +66,7 @@ mod push_fault_tests;
 #[cfg(test)]
 mod push_tests;
 mod push_turns;
+mod push_waiters;
 mod range_set;
 mod reclaim;
 mod record;
