@@ -36,6 +36,7 @@ _ROLES = {
 }
 _OPENABLE = frozenset({_S.CLOSED, _S.OPENING, _S.FENCED})
 _SERVED = frozenset({_S.SERVING, _S.FROZEN})
+_MAY_BE_FENCED = frozenset({_S.SERVING, _S.FROZEN, _S.CLOSING})
 _SYNC_FAILED = "failed"
 """State of a volume in the runtime whose local disk failed to sync."""
 _CHANGE_TIMEOUT = 60.0
@@ -358,16 +359,23 @@ class VolumeLifecycle(VolumeMending):
         """Take over what the record of a volume says of its owner.
 
         :param look: None: nothing is here of the volume.
-        :raises AcstorError: when what is here is behind the record, and cannot be mended.
+        :raises AcstorError: when what is here is behind the record, and cannot be mended; when
+            the volume is served and what was kept of it cannot be read.
         """
         local = self._local(volume)
         with local.lock:
-            kept = self._find(volume)
-            if look is not None and (kept is None or kept.epoch != look.epoch):
-                return  # opened anew meanwhile
-            if look is None or look.record is None:
+            if look is None:
+                # Without its epoch nobody knows whether it is another host's: it is not fenced.
+                if local.state in _MAY_BE_FENCED:
+                    self._kept(volume)
                 local.is_unchecked = False
-                if local.state in {_S.SERVING, _S.FROZEN, _S.CLOSING}:
+                return
+            kept = self._files.find(volume)
+            if kept is None or kept.epoch != look.epoch:
+                return  # opened anew meanwhile
+            if look.record is None:
+                local.is_unchecked = False
+                if local.state in _MAY_BE_FENCED:
                     self._fence(local)
                 return
         if local.state in _SERVED:

@@ -49,9 +49,9 @@ class VolumeMending(VolumeTable):
     def look(self, volume: str) -> Look | None:
         """Ask who owns a volume; None when nothing is here of it.
 
-        :raises AcstorError: when the origin does not answer.
+        :raises AcstorError: when the origin does not answer, or what is here cannot be read.
         """
-        kept = self._find(volume)
+        kept = self._files.find(volume)
         return None if kept is None else self._owner.look(volume, kept.epoch)
 
     def _reaffirm(self, kept: KeptVolume) -> None:
