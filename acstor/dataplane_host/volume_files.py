@@ -176,6 +176,13 @@ class VolumeFiles:
         self._forget(kept.volume, _STANDBY)
         self._remove_others(kept)
 
+    def change(self, kept: KeptVolume) -> None:
+        """Keep what has changed of an open volume, beside the manifest below it.
+
+        Other manifests stay: a fold may have put its own here and not be installed yet.
+        """
+        self._write(kept.volume, _KEPT, kept.encode())
+
     def keep_manifest(self, kept: KeptVolume, content: bytes) -> None:
         """Write the manifest of a volume that is to be kept."""
         path = self.manifest_path(kept)

@@ -19,9 +19,10 @@ from acstor.dataplane_host import descriptors, volume_sockets
 from acstor.dataplane_host.kept_clean import CleanReason, KeptClean, has_none
 from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
-from acstor.dataplane_host.volume_mending import VolumeMending, is_behind
+from acstor.dataplane_host.volume_mending import is_behind
 from acstor.dataplane_host.volume_owner import Look, Sealed, TakeOver, limits_of
 from acstor.dataplane_host.volume_runtime import VolumeSpec
+from acstor.dataplane_host.volume_settings import VolumeSettings
 from acstor.dataplane_host.volume_states import VolumeEvent
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _CHANGE_TIMEOUT = 60.0
 """Seconds that a close waits for what is being done to the volume: its caller gives up later."""
 
 
-class VolumeLifecycle(VolumeMending):
+class VolumeLifecycle(VolumeSettings):
     """How volumes come to this host and leave it."""
 
     # Opening

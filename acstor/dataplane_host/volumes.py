@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
-from acstor.dataplane_host.kept_volume import KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_states import VolumeEvent
 from acstor.dataplane_host.volumes_aside import VolumesAside
@@ -141,27 +140,6 @@ class Volumes(VolumesAside):
                 local.move(VolumeEvent.THAW)
         return {"done": True, "was_held": was_held}
 
-    def resize(self, volume: str, size_bytes: int) -> None:
-        """Grow a volume; clients are disconnected once idle and find the new size."""
-        local = self._in_runtime(volume)
-        with local.lock, translated(f"resizing volume {volume}"):
-            self._runtime().volume_resize(volume, size_bytes)
-            self._keep(local, size_bytes=size_bytes)
-
-    def set_durability(self, volume: str, durability: Mapping[str, Any]) -> None:
-        """Change when writes are on the origin."""
-        local = self._in_runtime(volume)
-        with local.lock, translated(f"durability of volume {volume}"):
-            self._runtime().volume_set_durability(volume, durability)
-            self._keep(local, durability=durability)
-
-    def set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None:
-        """Change the limits of a volume's requests; 0: none."""
-        local = self._in_runtime(volume)
-        with local.lock, translated(f"limits of volume {volume}"):
-            self._runtime().volume_set_limits(volume, iops, bytes_per_s)
-            self._keep(local, iops=iops, bytes_per_s=bytes_per_s)
-
     def fold(self, volume: str) -> dict[str, object]:
         """Turn the volume's log in the origin into packs and a new manifest, at once."""
         local = self._owned_here(volume)
@@ -207,12 +185,13 @@ class Volumes(VolumesAside):
         record = self._owner.install_fold(volume, epoch, digest, folded["folded"])
         with local.lock, translated(f"folding volume {volume}"):
             # Local records that the manifest holds go from set_base on: it must be here.
-            kept = self._keep(
-                local,
+            kept = dataclasses.replace(
+                self._kept(volume),
                 manifest=record.manifest,
                 next=record.next,
                 logs=[log.to_fields() for log in record.logs],
             )
+            self._files.keep(kept)
             path = self._files.manifest_path(kept)
             assert path is not None
             self._runtime().volume_set_base(volume, path)
@@ -234,14 +213,9 @@ class Volumes(VolumesAside):
             if is_own and last["sequence"] >= kept.next:
                 logs = record.closed_until(volume, last["sequence"])
                 fields = [log.to_fields() for log in logs]
-                kept = self._keep(local, next=last["sequence"] + 1, logs=fields)
+                kept = self._change(local, next=last["sequence"] + 1, logs=fields)
             folded_kept = dataclasses.replace(kept, manifest=folded["manifest"])
             self._files.keep_manifest(folded_kept, folded["content"])
-
-    def _keep(self, local: LocalVolume, **changes: Any) -> KeptVolume:
-        kept = dataclasses.replace(self._kept(local.volume), **changes)
-        self._files.keep(kept)
-        return kept
 
 
 def _answer(record: "VolumeRecord", volume: str, sequence: int) -> dict[str, object]:
