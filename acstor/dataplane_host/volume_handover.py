@@ -15,16 +15,20 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from acstor import exception
 from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host.kept_clean import CleanReason
-from acstor.dataplane_host.kept_volume import KeptStandby
+from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.volume_lifecycle import VolumeLifecycle
 from acstor.dataplane_host.volume_owner import Look
 from acstor.dataplane_host.volume_states import VolumeEvent
+
+if TYPE_CHECKING:
+    from acstor.volumes.record import VolumeRecord
 
 LOG = logging.getLogger(__name__)
 
@@ -144,11 +148,17 @@ class VolumeHandover(VolumeLifecycle):
             self.checked(volume, self.look(volume))
         elif self._owner.wanted_by(record) is not None:
             self.hand_over(volume)
-        elif self._is_behind(local, kept, record):
+        else:
+            self._follow_record(local, kept, record)
+        return record.is_standby_allowed
+
+    def _follow_record(self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord") -> None:
+        """Bring a volume into line with a record that names this host, and that nobody asks for."""
+        self._follow_settings(local, kept, record)
+        if self._is_behind(local, kept, record):
             self._mend(local)
         elif record.is_standby_allowed and time.monotonic() >= local.ahead_at:
             self._keep_ahead(local)
-        return record.is_standby_allowed
 
     def _keep_ahead(self, local: LocalVolume) -> None:
         """Push ahead; where that fails the record is looked at as often as before."""

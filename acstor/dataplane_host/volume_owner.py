@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
+from acstor.admin.protocol import VOLUME_RATE_MAX
 from acstor.origin.base import Origin
 from acstor.volumes import bells, heads
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+_LIMIT_DIGITS_MAX = 15
+"""Most digits of a limit in a record's metadata."""
 MANIFEST_BYTES_MAX = 4 << 30
 """Largest manifest that is read, bytes."""
 TAKEN_OVER_FROM = "taken_over_from"
@@ -377,4 +380,8 @@ def limits_of(record: "VolumeRecord") -> tuple[int, int]:
 
 
 def _limit(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else 0
+    if text is None or not text.isascii() or not text.isdigit():
+        return 0
+    # What no limit can be limits nothing, as for the driver: it is no reason not to be served.
+    limit = int(text[:_LIMIT_DIGITS_MAX])
+    return limit if len(text) <= _LIMIT_DIGITS_MAX and limit <= VOLUME_RATE_MAX else 0

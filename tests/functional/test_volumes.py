@@ -214,6 +214,7 @@ def test_limits_hold_requests_back(cloud: Cloud, control: Volumes) -> None:
     host = add_host(cloud)
     volume = control.create(SIZE, host)
     opened = open_volume(host, volume)
+    control.store.describe(volume, metadata={"bytes_per_s": str(4 * MIB)})
     call(host, "set_limits", volume, iops=0, bytes_per_s=4 * MIB)
     write(opened, *(f"write -P 1 {number}M 1M" for number in range(8)))
     assert host.metric("acstor_nbd_throttled", volume=volume) > 0

@@ -32,21 +32,18 @@ class Retyping(LifeCycle):
         durability, limits = durability_of(new_type), limits_of(new_type)
         disk, volumes = disk_of(volume), self.back_end.volumes
         record = volumes.get(disk).record
-        is_other_durability = record.durability != durability
-        is_other_limit = from_metadata(record.metadata) != limits
         owner = record.owner
-        if owner is not None and (is_other_durability or is_other_limit):
+        if owner is not None:
             self.tell_owner(owner, "volume_status", disk)  # before anything is changed
-        if is_other_durability:
+        if record.durability != durability:
             volumes.set_durability(disk, durability)
-            if owner is not None:
-                fields = durability.to_fields()
-                self.tell_owner(owner, "volume_set_durability", disk, durability=fields)
-        if is_other_limit:
+        if from_metadata(record.metadata) != limits:
             volumes.describe(disk, metadata=limits.to_metadata())
-            if owner is not None:
-                rates = asdict(limits)
-                self.tell_owner(owner, "volume_set_limits", disk, **rates)
+        # Whatever the record said: an attempt before may have changed it and not got here.
+        if owner is not None:
+            fields = durability.to_fields()
+            self.tell_owner(owner, "volume_set_durability", disk, durability=fields)
+            self.tell_owner(owner, "volume_set_limits", disk, **asdict(limits))
         return True, None
 
     def migrate_volume(

@@ -14,6 +14,7 @@ from acstor.admin.client import AdminClient
 from acstor.dataplane_host import volume_duty
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
+from acstor.volumes.durability import Durability, DurabilityClass
 from acstor.volumes.store import NewVolume, VolumeStore
 from tests.doubles.memory_runtime import make_manifest
 from tests.fixtures.conditions import wait_for
@@ -206,9 +207,14 @@ def test_wrong_parameters_are_refused(
 def test_next_process_goes_on_with_the_same_epoch(host: HostUnderTest, store: VolumeStore) -> None:
     host.open()
     host.device.write(512)
+    durability = Durability(DurabilityClass.NONE)
+    # The record first, as Cinder does: the owner follows it by itself, too.
+    store.resize(VOLUME, 2 * SIZE)
+    store.describe(VOLUME, metadata={"iops": "100", "bytes_per_s": str(1 << 20)})
+    store.set_durability(VOLUME, durability)
     host.call("resize", size_bytes=2 * SIZE)
     host.call("set_limits", iops=100, bytes_per_s=1 << 20)
-    host.call("set_durability", durability={"default": "none"})
+    host.call("set_durability", durability=durability.to_fields())
     inode = os.stat(host.call("status")["socket"]).st_ino
     host.restart()
     wait_for("the volume is served", lambda: host.state == "serving")
@@ -216,7 +222,7 @@ def test_next_process_goes_on_with_the_same_epoch(host: HostUnderTest, store: Vo
     spec = host.device.spec
     assert (spec["epoch"], spec["size_bytes"]) == (1, 2 * SIZE)
     assert (spec["iops"], spec["bytes_per_s"]) == (100, 1 << 20)
-    assert spec["durability"] == {"default": "none"}
+    assert spec["durability"] == durability.to_fields()
     assert inode != 0
     assert os.path.exists(host.call("status")["socket"])
 

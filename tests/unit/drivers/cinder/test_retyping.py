@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from cinder import exception as cinder_exception
 
+from acstor import exception
 from acstor.volumes.durability import DurabilityClass
 from tests.fixtures.cinder_party import H1, Party
 
@@ -44,11 +45,28 @@ def test_limits_come_and_go_with_the_type(party: Party) -> None:
     assert metadata["cinder_volume"] == volume.id
 
 
-def test_type_that_means_the_same_asks_no_host(party: Party) -> None:
-    volume = party.created()
+def test_repeated_retype_tells_an_owner_that_was_not_told(party: Party) -> None:
+    """The record says so since the attempt that failed; what the owner does, it does not say."""
+    volume = party.created(volume_type=party.volume_type({"acstor:durability": "write-back"}))
     party.in_use(volume)
-    assert _retype(party, volume, {"acstor:durability": "write-through"}) == (True, None)
-    assert party.hosts.calls == []
+    specs = {"acstor:durability": "write-through", "acstor:iops": "100"}
+    failing = ["volume_set_durability", "volume_set_limits"]
+
+    def fail_each_once(method: str, volume: str) -> None:
+        if method in failing:
+            failing.remove(method)
+            raise exception.UnavailableError("the partition table is being written: try again")
+
+    party.hosts.on_call = fail_each_once
+    for _ in range(2):
+        with pytest.raises(cinder_exception.VolumeBackendAPIException, match="try again"):
+            _retype(party, volume, specs)
+    assert failing == []
+    assert party.record(volume).durability.default is DurabilityClass.WRITE_THROUGH
+    assert _retype(party, volume, specs) == (True, None)
+    opened = party.hosts.open_volumes[volume.id]
+    assert opened.durability == party.record(volume).durability.to_fields()
+    assert opened.limits == (100, 0)
 
 
 def test_type_with_bad_extra_spec_changes_nothing(party: Party) -> None:
