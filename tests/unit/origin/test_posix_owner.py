@@ -59,9 +59,15 @@ def test_converted_refs_are_the_owners(root: pathlib.Path) -> None:
 
 
 def test_server_that_takes_root_for_another_is_obeyed(root: pathlib.Path) -> None:
-    with mock.patch.object(os, "chown", side_effect=PermissionError(1, "root_squash")):
+    squashed = PermissionError(1, "root_squash")
+    with (
+        mock.patch.object(os, "fchown", side_effect=squashed) as chown,
+        mock.patch.object(os, "fchmod", side_effect=squashed) as chmod,
+    ):
         origin = posix.PosixOrigin(str(root))
         assert origin.swap_ref("images/one", None, b"1") is not None
+    assert chown.called
+    assert chmod.called
 
 
 def test_folders_are_nobody_elses_where_the_root_is_not(tmp_path: pathlib.Path) -> None:
