@@ -24,6 +24,7 @@ TEMPORARY_AGE_SECONDS = 24 * 3600.0
 TEMPORARY = ".temporary"
 RESERVE = ".reserve"
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -82,17 +83,49 @@ class PosixTree:
         if path in self._durable_folders:
             return
         self.check_there()
-        parent = os.path.dirname(path)
-        self.make_folder(parent)
+        with self._opened(path):
+            pass
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        """Open a folder, made with its parents where they are not known to be there.
+
+        From the root down, and through no link: who may write to the root could have a command
+        that root runs make folders anywhere, and give them to the root's owner.
+
+        :raises OSError: when one cannot be made, or a link is in the way.
+        """
+        below = self.root
+        descriptor = os.open(below, _FOLDER)
         try:
-            self.reserve.spend_on(lambda: os.mkdir(path, 0o755))
-            self.give_to_owner(path)
-        except FileExistsError:
-            if not is_folder(path):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        posix_write.synchronise_folder(parent)
+            for name in os.path.relpath(path, self.root).split(os.sep):
+                if name != os.curdir:
+                    below = os.path.join(below, name)
+                    parent, descriptor = descriptor, self._enter(descriptor, name, below)
+                    os.close(parent)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _enter(self, parent: int, name: str, path: str) -> int:
+        """Open a folder in the folder ``parent``; make it, and its name durable, if need be."""
+        if path in self._durable_folders:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        is_made = False
+        with contextlib.suppress(FileExistsError):
+            self.reserve.spend_on(lambda: os.mkdir(name, 0o755, dir_fd=parent))
+            is_made = True
+        descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            if is_made:
+                self._give(descriptor, path)
+            os.fsync(parent)
+        except BaseException:
+            os.close(descriptor)
+            raise
         with self._lock:
             self._durable_folders.add(path)
+        return descriptor
 
     def forget_folder(self, path: str) -> None:
         """Expect a folder to vanish."""
@@ -113,10 +146,11 @@ class PosixTree:
 
         :raises OSError: when that fails.
         """
-        path = os.path.join(self._temporary_folder(), posix_write.unique_name())
-        self.reserve.spend_on(lambda: os.mkdir(path, 0o755))
-        self.give_to_owner(path)
-        return path
+        name = posix_write.unique_name()
+        with self._opened(self._temporary_folder()) as folder:
+            self.reserve.spend_on(lambda: os.mkdir(name, 0o755, dir_fd=folder))
+            self._give_in(folder, name)
+        return self.path(TEMPORARY, name)
 
     def give_to_owner(self, path: str) -> None:
         """Let whoever may write to the root directory write to what was made at ``path``, too.
@@ -125,10 +159,15 @@ class PosixTree:
 
         :raises OSError: when that fails.
         """
-        # By a descriptor, and through no link: what is at the path may be another's by now.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with self._opened(os.path.dirname(path)) as folder:
+            self._give_in(folder, os.path.basename(path))
+
+    def _give_in(self, folder: int, name: str) -> None:
+        # By a descriptor, and through no link: what has the name may be another's by now.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder)
         try:
-            self._give(descriptor, path)
+            self._give(descriptor, name)
         finally:
             os.close(descriptor)
 

@@ -111,11 +111,11 @@ def test_killed_conversion_loses_nothing_and_is_repeated(
     for step in range(100):
         left = [step]
 
-        def dies(*arguments: object, left: list[int] = left) -> object:
+        def dies(*arguments: object, left: list[int] = left, **more: object) -> object:
             if left[0] == 0:
                 raise Killed
             left[0] -= 1
-            return real(*arguments)
+            return real(*arguments, **more)
 
         killed = False
         with mock.patch.object(os, call, side_effect=dies):
@@ -209,12 +209,15 @@ def test_change_of_an_older_program_is_taken_over_or_refused(
                     outcomes.append(False)
 
         def beside(
-            *arguments: object, left: list[int] = left, change: Callable[[], None] = change
+            *arguments: object,
+            left: list[int] = left,
+            change: Callable[[], None] = change,
+            **more: object,
         ) -> object:
             left[0] -= 1
             if left[0] == -1 and not is_late:
                 change()
-            answer = real(*arguments)
+            answer = real(*arguments, **more)
             if left[0] == -1 and is_late:
                 change()
             return answer

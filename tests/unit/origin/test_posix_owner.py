@@ -3,6 +3,7 @@
 import os
 import pathlib
 import stat
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -109,3 +110,42 @@ def test_folder_that_became_a_link_is_not_given_away(
     with pytest.raises(OSError, match="link"):
         tree.give_to_owner(str(root / "link"))
     assert other.stat().st_uid == 0
+
+
+@pytest.mark.parametrize(
+    ("folder", "store"),
+    [
+        ("packs", lambda origin: origin.put_if_absent("packs/aa/object", [b"x"])),
+        (".refs", lambda origin: origin.swap_ref("images/one", None, b"1")),
+        (".temporary", lambda origin: origin.put_if_absent("object", [b"x"])),
+        (".locks", lambda origin: origin.convert_refs()),
+    ],
+)
+def test_folders_behind_a_link_are_neither_made_nor_given_away(
+    root: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    folder: str,
+    store: Callable[[posix.PosixOrigin], object],
+) -> None:
+    """Who may write to the origin has root make nothing elsewhere."""
+    other = tmp_path_factory.mktemp("elsewhere")
+    if folder == ".locks":
+        (root / "refs").mkdir()
+    (root / folder).symlink_to(other)
+    with pytest.raises((exception.AcstorError, OSError)):
+        store(posix.PosixOrigin(str(root)))
+    assert list(other.iterdir()) == []
+    assert other.stat().st_uid == 0
+
+
+def test_temporary_folder_that_became_a_link_is_not_followed(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("elsewhere")
+    tree = posix.PosixOrigin(str(root))._tree
+    os.rmdir(tree.make_temporary_folder())
+    (root / ".temporary").rmdir()
+    (root / ".temporary").symlink_to(other)
+    with pytest.raises(OSError, match="temporary"):
+        tree.make_temporary_folder()
+    assert list(other.iterdir()) == []
