@@ -37,6 +37,7 @@ use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::export::style_of;
 use crate::handshake::{Agreed, Contexts, is_gone};
 use crate::memory::Lease;
+use crate::residency;
 use crate::protocol::{Command, ExportRules, HeaderStyle, ReplyShape, RequestHeader};
 use crate::roster::DrainSignal;
 use crate::server::Shared;
@@ -239,6 +240,7 @@ impl Connection {
     fn rescue_answer(&mut self) -> Result<bool, CloseReason> {
         crate::stats::add(&self.shared.counters.mapped_faults, 1);
         let (shared, pieces) = (Arc::clone(&self.shared), self.output.take_first_answer());
+        residency::note_fault(&pieces);
         self.rescue = Some(Box::pin(async move {
             shared.page_reader.bring(pieces, true, &shared.counters).await
         }));

@@ -8,7 +8,7 @@
 use std::io;
 
 use acstor_overlay::Piece;
-use acstor_readpath::{Segment, residency};
+use acstor_readpath::Segment;
 use bytes::Bytes;
 
 /// The mapped memory of a piece, if it has any.
@@ -37,8 +37,16 @@ pub(crate) fn is_resident(pieces: &[Piece]) -> bool {
 pub(crate) fn is_at_hand(piece: &Piece) -> bool {
     match piece {
         Piece::Log(log) => log.is_at_hand(),
-        Piece::Base(_) => {
-            mapped(piece).is_none_or(|(start, len)| residency::is_resident(start, len))
+        Piece::Base(Segment::Mapped { chunk, start, len }) => chunk.is_at_hand(*start, *len),
+        Piece::Base(Segment::Zeros(_) | Segment::Bytes(_)) => true,
+    }
+}
+
+/// Tells the store that a mapped chunk among `pieces` is gone: the kernel found no page of its file.
+pub(crate) fn note_fault(pieces: &[Piece]) {
+    for piece in pieces {
+        if let Piece::Base(Segment::Mapped { chunk, .. }) = piece {
+            return chunk.note_fault(); // all are of one store
         }
     }
 }

@@ -84,7 +84,8 @@ impl Core {
     pub(crate) fn place(&self, digest: &Digest, start: usize, len: usize) -> Place {
         let Some((slot, phase)) = self.find(digest) else { return Place::Absent };
         if phase == Phase::Verified {
-            if self.is_mapped(slot, start, len) {
+            // In this order: what is read from the disk in between is verified no more.
+            if self.is_mapped(slot, start, len) && self.states.phase(slot) == Phase::Verified {
                 return Place::Memory(slot);
             }
             self.states.demote(slot);
@@ -136,6 +137,12 @@ impl Core {
         Some(slot)
     }
 
+    /// Whether memory has a part of a slot on which the caller has a guard, as it was published.
+    pub(crate) fn is_at_hand(&self, slot: u32, start: usize, len: usize) -> bool {
+        // In this order: what is read from the disk in between is verified no more.
+        self.is_resident(slot, start, len) && self.states.phase(slot) == Phase::Verified
+    }
+
     /// Counts a use of a slot on which the caller has a guard.
     pub(crate) fn touch(&self, slot: u32) {
         if self.touch_filter.is_new_use(slot) {
@@ -185,8 +192,10 @@ impl Core {
         if self.states.phase(slot) != Phase::Verified {
             return false;
         }
+        // Looked at afterwards again: a page may leave memory and come back from the disk in between.
         let is_read = self.is_resident(slot, start, buffer.len())
-            && self.directory.slots.try_read_at(buffer, offset);
+            && self.directory.slots.try_read_at(buffer, offset)
+            && self.states.phase(slot) == Phase::Verified;
         if !is_read {
             self.states.demote(slot);
         }

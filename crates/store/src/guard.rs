@@ -39,6 +39,13 @@ impl ChunkGuard {
         self.core.mapped(self.slot)
     }
 
+    /// Returns whether `len` bytes from `start` on can be sent out of the mapping as they are: memory has
+    /// them, and they are what was published. For whoever has waited since the look. Where it says no,
+    /// [`ChunkGuard::read_at`] reads and hashes them.
+    pub fn is_at_hand(&self, start: usize, len: usize) -> bool {
+        self.core.is_at_hand(self.slot, start, len)
+    }
+
     /// Tells the store that the kernel answered EFAULT for [`ChunkGuard::mapped`]. Every chunk is read and
     /// hashed before it is used again, which finds those that are gone: while a file is being cut,
     /// pages behind its new end still count as in memory.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -223,4 +223,41 @@ fn a_rotten_page_that_others_brought_to_memory_is_compared_all_the_same() {
     assert!(fixture.has_page(2, 2), "from memory");
     assert!(!fixture.has_page(2, 3));
     assert_eq!(fixture.store.stats().corrupt, 1);
+}
+
+/// An answer may be sent long after the look, and somebody else's read bring the page back that rotted.
+#[test]
+fn chunk_that_rots_under_its_guard_is_not_at_hand() {
+    let fixture = Fixture::new();
+    let Look::Memory(guard) = fixture.store.look(&fixture.chunks[3].0, 0, CHUNK) else {
+        panic!("it was written a moment ago");
+    };
+    assert!(guard.is_at_hand(0, CHUNK));
+    fixture.rot(3, 2);
+    assert!(!guard.is_at_hand(2 * PAGE, PAGE), "memory has it no more");
+    assert!(!fixture.has_page(3, 2), "whoever reads it finds out");
+    let mut page = [0; PAGE];
+    fixture.buffered.read_exact_at(&mut page, (3 * CHUNK + 2 * PAGE) as u64).unwrap();
+    assert!(!guard.is_at_hand(2 * PAGE, PAGE), "it is back, and rotten");
+    assert!(guard.try_copy(2 * PAGE, PAGE).is_none());
+    assert_eq!(guard.read_at(2 * PAGE, &mut page).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
+/// The same where nobody has found out: what was read since is not known to be right.
+#[test]
+fn chunk_that_was_read_anew_under_its_guard_is_at_hand_once_it_was_hashed() {
+    let fixture = Fixture::new();
+    let (digest, content) = fixture.chunks[3].clone();
+    let Look::Memory(guard) = fixture.store.look(&digest, 0, CHUNK) else {
+        panic!("it was written a moment ago");
+    };
+    fixture.rot(3, 2);
+    fixture.rot(3, 2); // which makes it right again
+    assert!(fixture.has_page(3, 2));
+    let mut page = [0; PAGE];
+    fixture.buffered.read_exact_at(&mut page, (3 * CHUNK + 2 * PAGE) as u64).unwrap();
+    assert!(!guard.is_at_hand(2 * PAGE, PAGE), "a part of it was compared only");
+    guard.read_at(2 * PAGE, &mut page).unwrap();
+    assert_eq!(page, content[2 * PAGE..3 * PAGE]);
+    assert!(guard.is_at_hand(2 * PAGE, PAGE));
 }
