@@ -5,6 +5,7 @@ use std::sync::Arc;
 use acstor_overlay::{BlockDevice, SECTOR_BYTES};
 
 use crate::config::PAYLOAD_MAX;
+use crate::orphans::Orphans;
 use crate::protocol::constants::{
     FLAG_BLOCK_STATUS_PAYLOAD, FLAG_CAN_MULTI_CONN, FLAG_HAS_FLAGS, FLAG_READ_ONLY,
     FLAG_SEND_CACHE, FLAG_SEND_DF, FLAG_SEND_FAST_ZERO, FLAG_SEND_FLUSH, FLAG_SEND_FUA,
@@ -24,6 +25,8 @@ pub struct Export {
     device: Arc<dyn BlockDevice>,
     is_read_only: bool,
     meter: RateMeter,
+    /// Of all servers of it, one after the other: what the one before cut off may still be under way.
+    orphans: Arc<Orphans>,
 }
 
 impl Export {
@@ -46,6 +49,7 @@ impl Export {
             device,
             is_read_only: false,
             meter: RateMeter::default(),
+            orphans: Orphans::new(),
         })
     }
 
@@ -99,6 +103,10 @@ impl Export {
 
     pub(crate) fn meter(&self) -> &RateMeter {
         &self.meter
+    }
+
+    pub(crate) fn orphans(&self) -> &Arc<Orphans> {
+        &self.orphans
     }
 
     /// Whether a client that asks for `name` means this export.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The orphans of a server.
+/// The orphans of an export.
 #[derive(Debug)]
 pub(crate) struct Orphans(watch::Sender<usize>);
 

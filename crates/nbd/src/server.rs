@@ -12,7 +12,6 @@ use tokio::task::JoinHandle;
 use crate::connection::Connection;
 use crate::handshake::Handshake;
 use crate::listener::AsyncListener;
-use crate::orphans::Orphans;
 use crate::page_reader::PageReader;
 use crate::roster::{DrainSignal, Entry, Roster};
 use crate::stats::{Counters, Gauge, add};
@@ -40,7 +39,6 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) counters: Counters,
-    pub(crate) orphans: Arc<Orphans>,
     pub(crate) page_reader: PageReader,
     pub(crate) roster: Arc<Roster>,
     pub(crate) handle: Handle,
@@ -75,7 +73,6 @@ impl NbdServer {
             config,
             tls,
             counters: Counters::default(),
-            orphans: Orphans::new(),
             page_reader: PageReader::new(),
             roster: Roster::new(),
             handle: handle.clone(),
@@ -131,7 +128,8 @@ impl NbdServer {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
         let all_answered = self.shared.roster.dismiss(timeout).await;
-        let quiet = tokio::time::timeout(timeout, self.shared.orphans.none_left()).await.is_ok();
+        let orphans = self.shared.export.orphans();
+        let quiet = tokio::time::timeout(timeout, orphans.none_left()).await.is_ok();
         all_answered && quiet
     }
 }

@@ -106,6 +106,36 @@ fn test_next_connection_begins_when_the_last_ones_writes_are_over() {
     fixture.until_idle();
 }
 
+/// The same where the server was stopped by force, and another one serves the export.
+#[test]
+fn test_next_server_begins_when_the_last_ones_writes_are_over() {
+    let mut fixture = Fixture::new();
+    let mut first = fixture.client().go();
+    fixture.device.set_open(false);
+    first.send_write(0, 0, &pattern(1, 4096));
+    fixture.until("the write waits", || fixture.device.waiting.load(Ordering::Acquire) == 1);
+    let server = fixture.server.take().unwrap();
+    let export = Arc::clone(server.export());
+    drop(server);
+    assert!(first.until_closed().is_empty());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("next.sock");
+    let listener = acstor_nbd::bind_unix(&path, 0o600).unwrap();
+    let config = ServerConfig::new(Arc::clone(&fixture.memory));
+    let handle = fixture.runtime.handle();
+    let _server = NbdServer::start(listener, export, config, handle).unwrap();
+    let mut second = Client::greeted(UnixStream::connect(&path).unwrap());
+    second.send_option(OPT_GO, &go_request("disk", &[]));
+    second.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(std::io::Read::read(&mut second.stream, &mut [0]).is_err(), "no answer yet");
+    second.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fixture.device.set_open(true);
+    let mut answer = [0; 52]; // info and ack
+    std::io::Read::read_exact(&mut second.stream, &mut answer).unwrap();
+    assert_eq!(second.write(0, &pattern(2, 4096)).errno, 0);
+    assert_eq!(fixture.device.inner.content(0, 4096), pattern(2, 4096));
+}
+
 #[test]
 fn test_flush_of_one_connection_covers_the_writes_of_all() {
     let fixture = Fixture::new();

@@ -107,7 +107,7 @@ impl Drop for Waiting {
             return;
         }
         let mut tasks = std::mem::take(&mut self.tasks);
-        let orphan = self.shared.orphans.adopt();
+        let orphan = self.shared.export.orphans().adopt();
         self.shared.handle.spawn(async move {
             while tasks.join_next().await.is_some() {}
             drop(orphan);
