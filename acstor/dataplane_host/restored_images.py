@@ -57,10 +57,16 @@ class RestoredImages:
             self._wait()
 
     def retry(self, runtime: Runtime) -> None:
-        """Attach what failed, when it is time; costs nothing where nothing did."""
+        """Attach what failed, when it is time; costs nothing where nothing did.
+
+        Does not wait for who attaches or detaches something: that may take as long as a read, and
+        the caller feeds a watchdog.
+        """
         if not self._failed or self._clock() < self._retry_at:
             return
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             known = {image.disk_id: image for image in self._attachments.images()}
             for disk_id in sorted(self._failed):
                 if disk_id in known:
@@ -68,6 +74,8 @@ class RestoredImages:
                 else:
                     self.settled(disk_id)  # detached meanwhile
             self._wait()
+        finally:
+            self._lock.release()
 
     def is_waiting(self, disk_id: str) -> bool:
         """Return whether an image is not attached yet."""

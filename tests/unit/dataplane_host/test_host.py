@@ -3,6 +3,7 @@
 import os
 import pathlib
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.dataplane_host import host as host_module
-from acstor.dataplane_host import mount
+from acstor.dataplane_host import mount, restored_images
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.descriptors import FUSE, PEER_LISTENER, InheritedDescriptors
 from acstor.dataplane_host.host import DataPlaneHost
@@ -309,6 +310,44 @@ def test_image_that_waits_to_be_attached_again_can_be_detached_meanwhile(
     wait_attached(host, machine.runtimes[1], 2)
     assert machine.runtimes[1].images[IMAGE]["hidden"] is True
     assert machine.runtimes[1].images[OTHER]["hidden"] is False
+
+
+def test_images_are_attached_again_without_waiting_for_who_detaches_one(
+    machine: Machine, manifest: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A detach may last as long as a read, and whoever attaches again feeds the watchdog."""
+    monkeypatch.setattr(restored_images, "_RETRY_MIN", 0.0)
+    host = machine.host()
+    for image in (IMAGE, OTHER):
+        machine.client().call("image.attach", path=manifest(image))
+    host.stop(unmount=True)
+    machine.attach_failures = ["unavailable"]
+    host = machine.host()
+    runtime = machine.runtimes[1]
+    (attached,) = runtime.images
+    begun, may_end = threading.Event(), threading.Event()
+    detach = runtime.detach_image
+
+    def slowly(image: str) -> str:
+        begun.set()
+        may_end.wait(30)
+        return detach(image)
+
+    monkeypatch.setattr(runtime, "detach_image", slowly)
+    detaching = threading.Thread(
+        target=machine.client().call, args=("image.detach",), kwargs={"image": attached}
+    )
+    detaching.start()
+    retrying = threading.Thread(target=host.retry_images, daemon=True)
+    try:
+        assert begun.wait(30)
+        retrying.start()
+        retrying.join(30)
+        assert not retrying.is_alive()
+    finally:
+        may_end.set()
+        detaching.join()
+    wait_attached(host, runtime, 1)
 
 
 def test_image_that_waits_is_named_with_its_manifest_all_the_time(
