@@ -12,6 +12,8 @@ import sys
 import pytest
 
 from acstor.admin.server import AdminServer, Method
+from acstor.dataplane_host.kept_clean import CleanReason, KeptClean
+from acstor.dataplane_host.volume_files import VolumeFiles
 from tests.fixtures.documents import SOURCE, block
 from tests.fixtures.hosts import MIB, make_image
 
@@ -72,14 +74,21 @@ def run_block(caption: str, **values: object) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize(
-    ("volumes", "aside", "is_running"),
-    [([], [], True), ([VOLUME], [], True), ([], [f"{VOLUME}.1"], True), ([], [], False)],
+    ("volumes", "aside", "closed", "is_running"),
+    [
+        ([], [], [], True),
+        ([VOLUME], [], [], True),
+        ([], [f"{VOLUME}.1"], [], True),
+        ([], [], [VOLUME], True),
+        ([], [], [], False),
+    ],
 )
 def test_host_with_writes_of_volumes_is_not_cleaned_up(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     volumes: list[str],
     aside: list[str],
+    closed: list[str],
     is_running: bool,
 ) -> None:
     """The commands of the page, with the real programs' classes, against a data plane's answers."""
@@ -101,12 +110,16 @@ def test_host_with_writes_of_volumes_is_not_cleaned_up(
     (tmp_path / "acstor.conf").write_text(
         f"[origin]\nurl = posix://{tmp_path}\n[dataplane]\nadmin_socket = {tmp_path}/admin.sock\n"
     )
+    files = VolumeFiles(str(tmp_path / "volumes"))
+    for volume in closed:
+        files.make(volume)
+        files.keep_clean(KeptClean(volume, CleanReason.RELEASED))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     try:
-        result = run_block("no volume is left")
+        result = run_block("no volume is left", logs=tmp_path / "volumes")
     finally:
         server.stop()
-    is_safe = is_running and not volumes and not aside
+    is_safe = is_running and not volumes and not aside and not closed
     assert ("no volume is left" in result.stdout) is is_safe, result.stderr
     assert is_running or "admin.sock" in result.stderr
 
