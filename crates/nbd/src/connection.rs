@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use self::clock::Clock;
 use self::input::{Input, Stage};
-use self::output::Output;
+use self::output::{Output, SendError};
 use self::spare_payload::SparePayload;
 use self::waiting::Waiting;
 use crate::CloseReason;
@@ -38,7 +38,6 @@ use crate::export::style_of;
 use crate::handshake::{Agreed, Contexts, is_gone};
 use crate::memory::Lease;
 use crate::protocol::{Command, ExportRules, HeaderStyle, ReplyShape, RequestHeader};
-use crate::residency;
 use crate::roster::DrainSignal;
 use crate::server::Shared;
 use crate::stats::{Answered, CommandKind};
@@ -223,11 +222,15 @@ impl Connection {
                 self.account_for_ended();
                 Ok(len > 0)
             }
-            Poll::Ready(Err(error)) if error.raw_os_error() == Some(libc::EFAULT) => {
+            Poll::Ready(Err(SendError::Lost)) => self.rescue_answer(),
+            Poll::Ready(Err(SendError::Fault)) => {
+                self.output.note_fault();
                 self.rescue_answer()
             }
-            Poll::Ready(Err(error)) if is_gone(&error) => Err(self.end_of_stream()),
-            Poll::Ready(Err(_)) => Err(CloseReason::Io),
+            Poll::Ready(Err(SendError::Stream(error))) if is_gone(&error) => {
+                Err(self.end_of_stream())
+            }
+            Poll::Ready(Err(SendError::Stream(_))) => Err(CloseReason::Io),
             Poll::Pending => {
                 self.clock.blocked.get_or_insert_with(Instant::now);
                 Ok(false)
@@ -240,7 +243,6 @@ impl Connection {
     fn rescue_answer(&mut self) -> Result<bool, CloseReason> {
         crate::stats::add(&self.shared.counters.mapped_faults, 1);
         let (shared, pieces) = (Arc::clone(&self.shared), self.output.take_first_answer());
-        residency::note_fault(&pieces);
         self.rescue = Some(Box::pin(async move {
             shared.page_reader.bring(pieces, true, &shared.counters).await
         }));

@@ -43,7 +43,7 @@ pub(crate) fn is_at_hand(piece: &Piece) -> bool {
 }
 
 /// Tells the store that a mapped chunk among `pieces` is gone: the kernel found no page of its file.
-pub(crate) fn note_fault(pieces: &[Piece]) {
+pub(crate) fn note_fault<'a>(pieces: impl Iterator<Item = &'a Piece>) {
     for piece in pieces {
         if let Piece::Base(Segment::Mapped { chunk, .. }) = piece {
             return chunk.note_fault(); // all are of one store

@@ -9,7 +9,6 @@
 mod support;
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use acstor_overlay::{
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
 use support::client::Client;
-use support::{PATIENCE, pattern};
+use support::{PATIENCE, pattern, wait_until_full};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -98,15 +97,6 @@ fn rot(file: &File, at: usize) {
     file.write_all_at(&page.0, start).unwrap();
 }
 
-/// Bytes that a client could take.
-fn waiting_bytes(client: &Client) -> usize {
-    let mut count: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the call writes one int.
-    let code = unsafe { libc::ioctl(client.stream.as_raw_fd(), libc::FIONREAD, &mut count) };
-    assert_eq!(code, 0);
-    count as usize
-}
-
 /// What was planned while memory had it is looked at again once it has waited.
 #[test]
 fn what_rots_while_an_answer_waits_for_its_client_is_not_sent() {
@@ -138,18 +128,7 @@ fn what_rots_while_an_answer_waits_for_its_client_is_not_sent() {
     let (file, at) = place(&log, last);
     client.send(CMD_READ, 0, 0, READ as u64);
     client.send(CMD_DISC, 0, 0, 0);
-    let begun = std::time::Instant::now();
-    let mut seen = 0;
-    // The socket takes no more: what there is to be taken does not change from look to look.
-    loop {
-        let now = waiting_bytes(&client);
-        if now >= BLOCK && now == seen {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "no answer is on its way");
-        seen = now;
-        std::thread::yield_now();
-    }
+    wait_until_full(&client, BLOCK);
     rot(&file, at);
     let answer = client.until_closed();
     let (head, bytes) = answer.split_at(16);

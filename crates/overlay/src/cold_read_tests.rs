@@ -308,3 +308,21 @@ fn record_that_rotted_is_not_at_hand_where_its_file_is_used_again() {
     host.read(7).unwrap_err();
     host.assert_only_damaged(&[7]);
 }
+
+/// It was known; then somebody who compares nothing brought to memory what had rotted on the disk.
+#[test]
+fn record_that_memory_has_wrong_is_not_at_hand_once_that_was_noticed() {
+    let host = Host::found();
+    for _ in 0..2 {
+        assert_eq!(host.read(7).unwrap(), content(7));
+    }
+    assert!(host.is_at_hand(7), "it was compared, and memory has it");
+    host.rot(7, 100);
+    let (segment, offset) = host.place(7);
+    let reader = OpenOptions::new().read(true).open(host.path(&segment)).unwrap();
+    reader.read_exact_at(&mut [0; PAGE], offset).unwrap();
+    // A push, or compaction.
+    segment.read_checked(offset, &mut vec![0; PAGE]).unwrap_err();
+    assert!(!host.is_at_hand(7), "it would be sent");
+    host.assert_only_damaged(&[7]);
+}

@@ -271,6 +271,10 @@ impl Segment {
             is_known = is_right(payload);
             is_known.then_some(entry.offset())
         })?;
+        if !is_known {
+            // Memory may have had it all the time: what was known of it is not so any more.
+            self.index.lock().forget(Pages::of(entry.offset(), entry.len() as u64));
+        }
         let is_bad = !is_known
             && (self.file.read_past_cache(payload, entry.offset()).is_err() || !is_right(payload));
         if is_bad != entry.is_bad {

@@ -73,7 +73,10 @@ impl Connection {
         while let Some((request, outcome)) = self.waiting.poll_next(cx) {
             progressed = true;
             match outcome {
-                Outcome::Pieces(pieces) => self.push_read(&request, pieces)?,
+                Outcome::Pieces(pieces) => {
+                    self.output.note_delay();
+                    self.push_read(&request, pieces)?;
+                }
                 Outcome::Done(outcome) => self.push_outcome(&request, outcome)?,
                 Outcome::Failed => {
                     let message = "the data plane failed; its log says why";

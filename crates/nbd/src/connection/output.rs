@@ -44,6 +44,26 @@ impl Part {
     }
 }
 
+/// Why an answer cannot be sent as it is.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// Memory has no more what is to be sent next: it must be read another way.
+    Lost,
+    /// The kernel found no page behind something that is mapped.
+    Fault,
+    /// The stream's.
+    Stream(io::Error),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> SendError {
+        match error.raw_os_error() {
+            Some(libc::EFAULT) => SendError::Fault,
+            _ => SendError::Stream(error),
+        }
+    }
+}
+
 /// The answers that wait to be sent.
 #[derive(Default)]
 pub(super) struct Output {
@@ -52,7 +72,7 @@ pub(super) struct Output {
     sent: usize,
     /// Whether the stream may hold bytes that it has not given to the socket.
     unflushed: bool,
-    /// Some of it has waited for the client: memory may have lost what it had of it.
+    /// Some of it has waited, for the client or for the disk: memory may have lost what it had of it.
     is_delayed: bool,
 }
 
@@ -80,14 +100,14 @@ impl Output {
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut Stream,
-    ) -> Poll<io::Result<usize>> {
+    ) -> Poll<Result<usize, SendError>> {
         let mut total = 0;
         loop {
             let mut pieces = [EMPTY; PIECES_MAX];
             let count = self.gather(&mut pieces);
             if count == 0 {
                 if self.is_front_lost() {
-                    return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EFAULT)));
+                    return Poll::Ready(Err(SendError::Lost));
                 }
                 self.is_delayed = false;
                 break;
@@ -95,7 +115,9 @@ impl Output {
             // SAFETY: the parts keep the memory alive over the call. On a TLS stream no part is a
             // mapping: reads are copied for it.
             match unsafe { stream.poll_send(cx, &pieces[..count]) } {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(SendError::Stream(io::ErrorKind::WriteZero.into())));
+                }
                 Poll::Ready(Ok(len)) => {
                     self.unflushed = stream.is_tls();
                     self.sent += len;
@@ -106,7 +128,7 @@ impl Output {
                         break;
                     }
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => {
                     self.is_delayed = true;
                     return if total > 0 { Poll::Ready(Ok(total)) } else { Poll::Pending };
@@ -116,7 +138,7 @@ impl Output {
         if self.unflushed {
             match Pin::new(stream).poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending if total == 0 => return Poll::Pending,
                 Poll::Pending => {}
             }
@@ -137,6 +159,21 @@ impl Output {
         }
     }
 
+    /// Notes that pieces have waited since somebody looked whether memory has them.
+    pub(super) fn note_delay(&mut self) {
+        self.is_delayed = true;
+    }
+
+    /// Tells the store that a chunk is gone that it takes for being in memory. Which of the answers has
+    /// it is not known, so each is looked at again before it is sent.
+    pub(super) fn note_fault(&mut self) {
+        self.is_delayed = true;
+        residency::note_fault(self.parts.iter().filter_map(|part| match part {
+            Part::Piece(piece) => Some(piece),
+            Part::Head(_) | Part::End(_) => None,
+        }));
+    }
+
     /// Takes the pieces of the first answer, to be read another way. Nothing may be sent until
     /// [`Output::put_first_answer`] has brought them back.
     pub(super) fn take_first_answer(&mut self) -> Vec<Piece> {
@@ -146,6 +183,7 @@ impl Output {
 
     /// Gives the first answer its pieces back, in their order and of the same lengths.
     pub(super) fn put_first_answer(&mut self, pieces: Vec<Piece>) {
+        self.is_delayed = true;
         for (place, piece) in self.first_answer().zip(pieces) {
             debug_assert_eq!(place.len(), piece.len());
             *place = piece;

@@ -6,6 +6,7 @@ pub mod client;
 pub mod faulty_device;
 pub mod memory_device;
 
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,4 +107,29 @@ impl Fixture {
 /// Bytes that tell their place.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ seed) as u8).collect()
+}
+
+/// Bytes that a client could take.
+fn waiting_bytes(client: &Client) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the call writes one int.
+    let code = unsafe { libc::ioctl(client.stream.as_raw_fd(), libc::FIONREAD, &mut count) };
+    assert_eq!(code, 0);
+    count as usize
+}
+
+/// Waits until a client that reads nothing has `least` bytes of its answers to take, and its socket takes
+/// no more: what there is does not change from look to look.
+pub fn wait_until_full(client: &Client, least: usize) {
+    let begun = Instant::now();
+    let mut seen = 0;
+    loop {
+        let now = waiting_bytes(client);
+        if now >= least && now == seen {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no answer is on its way");
+        seen = now;
+        std::thread::yield_now();
+    }
 }
