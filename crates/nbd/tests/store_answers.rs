@@ -1,5 +1,5 @@
 //! Answers out of a chunk store on a real disk, and a client that takes its time.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
