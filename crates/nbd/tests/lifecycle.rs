@@ -80,6 +80,19 @@ fn test_half_a_request_is_given_up_when_clients_are_disconnected() {
     assert_eq!(fixture.device.inner.content(0, 4096), [0; 4096]);
 }
 
+/// A client gets no answer while the device holds a write of another one, and writes after it.
+fn assert_begins_after_the_write(fixture: &Fixture, second: &mut Client) {
+    second.send_option(OPT_GO, &go_request("disk", &[]));
+    second.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(std::io::Read::read(&mut second.stream, &mut [0]).is_err(), "no answer yet");
+    second.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fixture.device.set_open(true);
+    let mut answer = [0; 52]; // info and ack
+    std::io::Read::read_exact(&mut second.stream, &mut answer).unwrap();
+    assert_eq!(second.write(0, &pattern(2, 4096)).errno, 0);
+    assert_eq!(fixture.device.inner.content(0, 4096), pattern(2, 4096));
+}
+
 /// A write of a connection that broke is still under way: the next connection waits for it, so that
 /// what the client repeats and what it writes then cannot be overtaken.
 #[test]
@@ -93,15 +106,7 @@ fn test_next_connection_begins_when_the_last_ones_writes_are_over() {
     fixture.until("the connection is gone", || fixture.server().clients() == 0);
     assert!(fixture.borrowed() > 0, "the orphan holds its memory");
     let mut second = fixture.client();
-    second.send_option(OPT_GO, &go_request("disk", &[]));
-    second.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(std::io::Read::read(&mut second.stream, &mut [0]).is_err(), "no answer yet");
-    second.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    fixture.device.set_open(true);
-    let mut answer = [0; 52]; // info and ack
-    std::io::Read::read_exact(&mut second.stream, &mut answer).unwrap();
-    assert_eq!(second.write(0, &pattern(2, 4096)).errno, 0);
-    assert_eq!(fixture.device.inner.content(0, 4096), pattern(2, 4096));
+    assert_begins_after_the_write(&fixture, &mut second);
     drop(second);
     fixture.until_idle();
 }
@@ -125,15 +130,7 @@ fn test_next_server_begins_when_the_last_ones_writes_are_over() {
     let handle = fixture.runtime.handle();
     let _server = NbdServer::start(listener, export, config, handle).unwrap();
     let mut second = Client::greeted(UnixStream::connect(&path).unwrap());
-    second.send_option(OPT_GO, &go_request("disk", &[]));
-    second.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(std::io::Read::read(&mut second.stream, &mut [0]).is_err(), "no answer yet");
-    second.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    fixture.device.set_open(true);
-    let mut answer = [0; 52]; // info and ack
-    std::io::Read::read_exact(&mut second.stream, &mut answer).unwrap();
-    assert_eq!(second.write(0, &pattern(2, 4096)).errno, 0);
-    assert_eq!(fixture.device.inner.content(0, 4096), pattern(2, 4096));
+    assert_begins_after_the_write(&fixture, &mut second);
 }
 
 #[test]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from acstor import exception
 from acstor.dataplane_host.kept_volume import KeptVolume
 from acstor.origin.memory import MemoryOrigin
 from acstor.volumes.durability import Durability, DurabilityClass
@@ -153,47 +152,6 @@ def test_smaller_size_of_a_record_shrinks_nothing(owner: SteppedHost, store: Vol
     owner.step()
     assert owner.is_served
     assert device(owner).size_bytes == 2 * SIZE
-
-
-# What was kept of a served volume is damaged
-
-
-def test_served_volume_is_not_fenced_for_what_cannot_be_read(
-    owner: SteppedHost, store: VolumeStore
-) -> None:
-    path = pathlib.Path(owner.volumes._files.directory(VOLUME), "volume.json")
-    device(owner).write(512)
-    sound = path.read_text()
-    path.write_text("{")
-    with pytest.raises(exception.CorruptError, match="malformed"):
-        owner.volumes.open(VOLUME, "owner")
-    assert owner.is_served
-    path.unlink()
-    with pytest.raises(exception.InternalError, match=VOLUME):
-        owner.volumes.open(VOLUME, "owner")
-    assert owner.is_served
-    path.write_text(sound)
-    assert owner.volumes.open(VOLUME, "owner")["epoch"] == 1
-    assert device(owner).dirty_bytes == 512
-
-
-def test_volume_resumed_unchecked_is_not_fenced_for_what_cannot_be_read(
-    owner: SteppedHost,
-) -> None:
-    path = pathlib.Path(owner.volumes._files.directory(VOLUME), "volume.json")
-    restart(owner)
-    sound = path.read_text()
-    path.write_text("{")
-    owner.step()
-    assert owner.is_served
-    path.write_text(sound)
-    assert owner.volumes.unsettled()[1] == [VOLUME], "it is looked at again"
-    owner.step()
-    assert owner.volumes.unsettled()[1] == []
-    assert owner.is_served
-
-
-# A fold beside it
 
 
 def test_setting_that_changes_while_a_fold_is_installed_leaves_its_manifest(
