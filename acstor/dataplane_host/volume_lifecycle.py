@@ -267,12 +267,7 @@ class VolumeLifecycle(VolumeSettings):
         :param inherited: listening sockets by the name of their descriptor, now owned here.
         """
         sockets = dict(inherited)
-        try:
-            self._place.check()
-        except exception.AcstorError as error:
-            self._place_error = error
-            LOG.error("no volume is opened on this host: %s", error)
-        for volume, kept in ({} if self._place_error else self._files.kept()).items():
+        for volume, kept in self._kept_before().items():
             local = self._local(volume)
             local.move(VolumeEvent.OPEN)
             descriptor = sockets.pop(volume_sockets.descriptor_name(volume), None)

@@ -193,8 +193,12 @@ class VolumeOwner:
     def is_closed_last(self, record: "VolumeRecord", epoch: int) -> bool:
         """Return whether nobody wrote to a volume since this host closed it in an epoch."""
         if record.owner == self.host:
-            # Owned in the next epoch by a call whose answer was lost: the log would be gone else.
-            return record.epoch == epoch + 1
+            # Owned by a call that failed or whose answer was lost: the log would be gone else. An
+            # epoch stays the unsealed one, then the last that is sealed, however often that
+            # happens, until another owner begins to write.
+            last = record.seals[-1][0] if record.seals else None
+            sealed = last if record.unsealed is None else record.unsealed
+            return record.epoch == epoch + 1 or sealed == epoch
         end = record.content_end
         # A revert makes the epoch grow and has no end.
         return record.owner is None and end is not None and end[0] == record.epoch == epoch

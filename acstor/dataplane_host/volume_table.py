@@ -11,6 +11,7 @@ from acstor.admin.protocol import VolumeState
 from acstor.dataplane import translated
 from acstor.dataplane_host import volume_host_metrics
 from acstor.dataplane_host.fold_turns import FoldTurns
+from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
 from acstor.dataplane_host.log_directory import LogDirectory
 from acstor.dataplane_host.volume_files import VolumeFiles
@@ -58,6 +59,24 @@ class VolumeTable:
         self._fold_turns = FoldTurns(self._set_fold_unwanted)
         self.take_overs = TakeOvers()
         """Of owners that had not given a volume back, by this process."""
+
+    def _kept_before(self) -> dict[str, KeptVolume | KeptStandby | exception.CorruptError]:
+        """Return what the process before kept of its volumes; nothing where it cannot be known."""
+        try:
+            self._place.check()
+        except exception.AcstorError as error:
+            self._place_error = error
+            LOG.error("no volume is opened on this host: %s", error)
+            return {}
+        found = self._files.kept()
+        if found:
+            try:
+                # A release before gave the directory no identity.
+                self._place.claim()
+            except exception.UnavailableError as error:
+                # The next open says so; volumes that are open are served all the same.
+                LOG.warning("an unmounted directory of logs would not be noticed: %s", error)
+        return found
 
     def metrics_text(self) -> str:
         """Return the metrics of what the runtime does not know of."""

@@ -107,14 +107,15 @@ def test_close_removes_namespaces_processes_and_directory(tmp_path: pathlib.Path
 
 
 OWNER = """
-import pathlib, signal, sys
+import pathlib, sys, time
 from acstor.testbed import interruption
 from acstor.testbed.testbed import Testbed, TestbedSettings
 with interruption.raised():
     with Testbed.create(TestbedSettings(host_count=1), pathlib.Path(sys.argv[1])) as testbed:
         process = testbed.table.spawn("sleeper", ["sleep", "1000"], namespace=testbed.hosts[0])
         print(testbed.run.id, process.popen.pid, flush=True)
-        signal.pause()
+        while True:  # a signal that comes just before pause() would leave it waiting
+            time.sleep(0.1)
 """
 
 

@@ -118,6 +118,37 @@ def test_ownership_whose_answer_was_lost_costs_no_content(
     assert local.mark.read_text() == "never travels"
 
 
+@pytest.mark.parametrize(
+    ("failing", "is_done", "times"),
+    [
+        ("acquire", False, 3),
+        ("acquire", True, 3),
+        ("record_takeover", False, 3),
+        # Twice without an answer: that nobody else owned it meanwhile is not known any more.
+        ("record_takeover", True, 1),
+    ],
+)
+def test_opening_that_fails_again_and_again_costs_no_content(
+    local: Local, monkeypatch: pytest.MonkeyPatch, failing: str, is_done: bool, times: int
+) -> None:
+    local.write()
+    local.close()
+    call = getattr(VolumeStore, failing)
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        if is_done:
+            call(*arguments, **options)
+        raise exception.UnavailableError("the answer was lost")
+
+    with monkeypatch.context() as away:
+        away.setattr(VolumeStore, failing, fails)
+        for _ in range(times):
+            with pytest.raises(exception.UnavailableError):
+                local.open()
+    local.open()
+    assert local.mark.read_text() == "never travels"
+
+
 def test_kill_before_the_record_gives_the_volume_back_costs_no_content(
     local: Local, store: VolumeStore, monkeypatch: pytest.MonkeyPatch, origin: MemoryOrigin
 ) -> None:

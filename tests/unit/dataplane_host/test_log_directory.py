@@ -1,5 +1,6 @@
 """A directory of local logs whose file system is not mounted."""
 
+import errno
 import pathlib
 import shutil
 
@@ -10,6 +11,7 @@ from acstor import exception
 from acstor.dataplane_host.log_directory import LogDirectory
 from acstor.volumes.durability import Durability, DurabilityClass
 from acstor.volumes.store import VolumeStore
+from tests.fixtures.conditions import wait_for
 from tests.unit.dataplane_host.volume_hosts import VOLUME, HostUnderTest
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "volume-identity-v1.json"
@@ -59,6 +61,31 @@ def test_volume_is_not_taken_over_while_its_log_is_not_mounted(
     host.restart()
     assert host.open()["epoch"] == 1
     assert host.call("status")["dirty_bytes"] == 512
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_volumes_of_a_former_release_give_their_directory_an_identity(
+    mounted: pathlib.Path,
+    host: HostUnderTest,
+    conf: cfg.ConfigOpts,
+    monkeypatch: pytest.MonkeyPatch,
+    is_full: bool,
+) -> None:
+    host.open()
+    host.plane.stop_for_next()
+    identities = [mounted / "identity.json", pathlib.Path(conf.state_path, "volumes-identity.json")]
+    for identity in identities:
+        identity.unlink()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        if is_full:
+            full.setattr("acstor.dataplane_host.log_directory.write_atomically", refuse)
+        host.plane.start()
+    assert [identity.exists() for identity in identities] == [not is_full] * 2
+    wait_for("it is served", lambda: host.call("status")["state"] == "serving")
 
 
 def test_lost_directory_is_given_up_by_operators_only(
