@@ -401,9 +401,8 @@ class Membership:
 
 
 def _without_secret(url: str) -> str:
-    """Return the URL without a password, for messages."""
+    """Return the URL without who logs in and without what the query may hold, for messages."""
     parts = urllib.parse.urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"***@{host}").geturl()
+    _, separator, host = parts.netloc.rpartition("@")
+    netloc = f"***@{host}" if separator else host
+    return parts._replace(netloc=netloc, query="***" if parts.query else "").geturl()

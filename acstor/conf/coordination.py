@@ -7,6 +7,7 @@ GROUP = "coordination"
 OPTIONS = [
     cfg.StrOpt(
         "backend_url",
+        secret=True,
         default="file://$state_path/coordination",
         help=(
             "Where the hosts find each other, as a tooz URL: file:// for one machine or a shared "

@@ -136,9 +136,11 @@ def _given_value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str
         written = _sections(path).get(group, {})
         for name in (option.name, option.dest):
             if name in written:
-                return str(written[name][-1]), f" ({path})"
+                given = "***" if option.secret else str(written[name][-1])
+                return given, f" ({path})"
     variable = f"OS_{group}__{option.dest}".upper()
-    return os.environ.get(variable, str(option.default)), " (not from a configuration file)"
+    given = "***" if option.secret else os.environ.get(variable, str(option.default))
+    return given, " (not from a configuration file)"
 
 
 def _sections(path: str) -> dict[str, dict[str, list[str]]]:

@@ -57,7 +57,9 @@ class HttpOrigin(base.Origin):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise exception.InvalidError(f"{url!r} is no URL of a web server")
         if parts.username or parts.query or parts.fragment:
-            raise exception.InvalidError(f"origin URL {url!r} holds more than host, port and path")
+            raise exception.InvalidError(
+                f"the URL of the origin on {parts.hostname} holds more than host, port and path"
+            )
         self._host, self._port = parts.hostname, port
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/") + "/"
