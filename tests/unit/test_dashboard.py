@@ -34,7 +34,7 @@ def test_panels_are_of_documented_metrics() -> None:
 
 
 def test_panels_are_named_described_and_beside_each_other() -> None:
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in panels():
         assert panel["title"]
         assert panel["description"]
