@@ -45,7 +45,7 @@ enum Change {
 }
 
 #[derive(Debug)]
-struct MemoryFile {
+pub(crate) struct MemoryFile {
     reserved: u64,
     faults: FaultPlan,
     content: Mutex<Content>,
@@ -138,12 +138,12 @@ impl MemoryDisk {
 
     /// Lets no read of a sector of a file succeed any more; or again.
     pub(crate) fn set_broken(&self, name: &str, offset: u64, is_broken: bool) {
-        let file = Arc::clone(&self.state.lock().names[name]);
-        let mut content = file.content.lock();
-        match is_broken {
-            true => content.broken.insert(offset / SECTOR),
-            false => content.broken.remove(&(offset / SECTOR)),
-        };
+        self.file(name).set_broken(offset, is_broken);
+    }
+
+    /// Returns a file, which stays the same when it is given another name, or none.
+    pub(crate) fn file(&self, name: &str) -> Arc<MemoryFile> {
+        Arc::clone(&self.state.lock().names[name])
     }
 
     fn files(&self) -> Vec<Arc<MemoryFile>> {
@@ -195,6 +195,15 @@ impl Content {
 }
 
 impl MemoryFile {
+    /// Lets no read of a sector succeed any more; or again.
+    pub(crate) fn set_broken(&self, offset: u64, is_broken: bool) {
+        let mut content = self.content.lock();
+        match is_broken {
+            true => content.broken.insert(offset / SECTOR),
+            false => content.broken.remove(&(offset / SECTOR)),
+        };
+    }
+
     fn after_power_failure(
         &self,
         rng: &mut ChaCha8Rng,

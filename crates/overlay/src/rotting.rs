@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::checkpoint::read_checkpoint;
 use crate::disk::{LogDisk, LogFile};
-use crate::memory_disk::MemoryDisk;
+use crate::memory_disk::{MemoryDisk, MemoryFile};
 use crate::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, SegmentHeader};
 use crate::record_index::PAGE;
 use crate::segment::Segment;
@@ -23,10 +23,10 @@ struct Flushed {
 
 /// What has rotted, to be mended.
 pub(crate) struct Rot {
-    disk: MemoryDisk,
-    /// Bits that were turned around, and sectors that cannot be read.
+    /// Bits that were turned around, and sectors that cannot be read: of files, as one that is dead may
+    /// lose its name when the log is opened.
     flips: Vec<(Arc<dyn LogFile>, u64)>,
-    broken: Vec<(String, u64)>,
+    broken: Vec<(Arc<MemoryFile>, u64)>,
     /// Sectors of the volume that may be lost by that.
     ranges: Vec<(u64, u64)>,
     /// A header is damaged: nobody knows what was lost.
@@ -40,7 +40,7 @@ impl Rot {
         let records = flushed_records(disk);
         let count = records.len();
         let (flips, broken, ranges) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rot = Rot { disk: disk.clone(), flips, broken, ranges, is_header };
+        let mut rot = Rot { flips, broken, ranges, is_header };
         let chosen = records.into_iter().filter(|_| rng.random_bool((2.0 / count as f64).min(1.0)));
         let chosen: Vec<_> = chosen.collect();
         for Flushed { name, file, offset, record } in chosen {
@@ -56,7 +56,7 @@ impl Rot {
             // A page that has nothing but content of this record: pages are read as a whole.
             let inside = (at + 1).next_multiple_of(PAGE);
             if rng.random_bool(0.3) && inside + PAGE <= at + len {
-                rot.broken.push((name, inside));
+                rot.broken.push((disk.file(&name), inside));
             } else {
                 rot.flips.push((file, at + rng.random_range(0..len)));
             }
@@ -82,8 +82,8 @@ impl Rot {
     }
 
     fn set_broken(&self, is_broken: bool) {
-        for (name, offset) in &self.broken {
-            self.disk.set_broken(name, *offset, is_broken);
+        for (file, offset) in &self.broken {
+            file.set_broken(*offset, is_broken);
         }
     }
 
