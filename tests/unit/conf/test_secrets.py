@@ -14,7 +14,7 @@ from acstor.drivers.cinder import options as cinder_options
 from acstor.origin.http import HttpOrigin
 from acstor.scheduler.nova import options as nova_options
 
-SECRET = "hunter2"  # noqa: S105
+SECRET = "hunter2"
 OPTIONS = [
     *opts.list_opts(),
     *nova_options.list_opts(),
