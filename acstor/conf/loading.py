@@ -131,16 +131,19 @@ def _wrong(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> exception.Confi
 
 
 def _given_value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str, str]:
-    """Return the text that the operator wrote, and where."""
+    """Return the text that the operator wrote, and where; of a secret only where."""
+    given, location = _written_value(conf, group, option)
+    return ("***" if option.secret else given), location
+
+
+def _written_value(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> tuple[str, str]:
     for path in reversed(conf.config_file or []):
         written = _sections(path).get(group, {})
         for name in (option.name, option.dest):
             if name in written:
-                given = "***" if option.secret else str(written[name][-1])
-                return given, f" ({path})"
+                return str(written[name][-1]), f" ({path})"
     variable = f"OS_{group}__{option.dest}".upper()
-    given = "***" if option.secret else os.environ.get(variable, str(option.default))
-    return given, " (not from a configuration file)"
+    return os.environ.get(variable, str(option.default)), " (not from a configuration file)"
 
 
 def _sections(path: str) -> dict[str, dict[str, list[str]]]:

@@ -1,41 +1,22 @@
 """The alerts that are shipped: metrics that exist, explained, and tested."""
 
-import pathlib
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.fixtures.documents import ROOT, SOURCE
+from tests.fixtures.metric_expressions import promtool, undocumented
 
 ADMIN = SOURCE / "admin"
 RULES = ROOT / "etc" / "prometheus" / "acstor.rules.yaml"
 RULE_TESTS = RULES.with_name("acstor.rules.test.yaml")
-METRIC_PAGES = "".join(
-    path.read_text()
-    for path in (*ADMIN.glob("metrics-*.rst"), ADMIN / "registrar.rst", ADMIN / "policy.rst")
-)
-"""Tests of their own compare these with the code."""
-_SUFFIXES = re.compile(r"_(total|bucket|sum|count)$")
 
 
 def alerts() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
-
-
-def undocumented(expression: str) -> Iterator[str]:
-    """Yield the metrics, and the values of their labels, that no page of the metrics has."""
-    for name in re.findall(r"\bacstor_\w+", expression):
-        if not re.search(rf"``{name}``|``{_SUFFIXES.sub('', name)}(_total)?``", METRIC_PAGES):
-            yield name
-    for value in re.findall(r'\b(?!job\b)\w+="(\w+)"', expression):
-        if f"``{value}``" not in METRIC_PAGES:
-            yield value
 
 
 def test_what_is_not_documented_is_noticed() -> None:
@@ -66,20 +47,5 @@ def test_every_alert_is_explained_and_tested() -> None:
 
 
 def test_rules_do_what_their_tests_say() -> None:
-    """By Prometheus itself; installed of bindep.txt, and skipped where it is not."""
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed (Debian package prometheus)")
     promtool(RULES.parent, "check", "rules", RULES.name)
     promtool(RULES.parent, "test", "rules", RULE_TESTS.name)
-
-
-def promtool(directory: pathlib.Path, *arguments: str) -> None:
-    result = subprocess.run(
-        ["promtool", *arguments],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr

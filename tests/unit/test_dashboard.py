@@ -3,14 +3,12 @@
 import json
 import pathlib
 import re
-import shutil
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.fixtures.documents import ROOT
-from tests.unit.test_alert_rules import promtool, undocumented
+from tests.fixtures.metric_expressions import promtool, undocumented
 
 DASHBOARD = ROOT / "etc" / "grafana" / "acstor.json"
 WIDTH = 24
@@ -52,9 +50,6 @@ def test_panels_are_named_described_and_beside_each_other() -> None:
 
 
 def test_expressions_are_valid(tmp_path: pathlib.Path) -> None:
-    """By Prometheus itself; installed of bindep.txt, and skipped where it is not."""
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed (Debian package prometheus)")
     rules = [
         {"record": f"panel:{number}", "expr": expression.replace("$__rate_interval", "5m")}
         for number, expression in enumerate(expressions())
