@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use acstor_testkit::Fault;
@@ -17,6 +18,7 @@ use crate::log::AppendError;
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::MemoryOrigin;
 use crate::volume_tests::until;
+use crate::volume_threads::keep_short;
 use crate::{
     BlockDevice, DeviceError, DeviceErrorKind, Opening, Piece, TryRead, Volume, VolumeConfig,
     VolumeState,
@@ -173,6 +175,10 @@ fn requests_that_wait_for_the_origin_fail_with_the_local_log() {
     waiting.into_iter().for_each(|request| host.fails(request));
     host.fails(host.start_flush());
     assert_eq!(host.volume.status().waiting_requests, 0);
+    // What fails because the log has failed does not take the reason's place.
+    log.wants_keep.store(true, Ordering::Release);
+    keep_short(&host.volume.core);
+    assert!(!log.wants_keep.load(Ordering::Acquire), "it was tried");
     let reason = host.volume.status().error.unwrap();
     assert!(reason.contains("local disk failed"), "{reason}");
 }

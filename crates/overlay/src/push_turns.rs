@@ -221,11 +221,11 @@ impl Core {
                 OverlayError::Fenced(self.volume)
             }
             PushError::Retry(error) => {
-                *self.error.lock() = Some(format!("push: {error}"));
+                self.note_trouble(Some(format!("push: {error}")));
                 error
             }
             PushError::Local(why) => {
-                *self.error.lock() = Some(why.clone());
+                self.note_trouble(Some(why.clone()));
                 self.fail_waiters_with_log();
                 OverlayError::Unavailable(why)
             }

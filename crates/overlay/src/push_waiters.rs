@@ -149,6 +149,15 @@ impl Core {
         }
     }
 
+    /// Notes what goes wrong in the background, or that it goes well again. A failed local log stays the
+    /// reason, whatever fails because of it.
+    pub(crate) fn note_trouble(&self, why: Option<String>) {
+        let mut error = self.error.lock();
+        if !self.log.is_failed() {
+            *error = why;
+        }
+    }
+
     /// Fails those who wait for the origin where the local log has failed: however well the origin is,
     /// what they wait for does not leave any more. Whoever comes later is not taken in.
     pub(crate) fn fail_waiters_with_log(&self) {

@@ -94,7 +94,7 @@ pub(crate) fn push_until_closed(core: &Core) {
                 // What somebody waits for uses nothing of the rate up, or it would starve the rest.
                 rate.note(bytes, Instant::now());
                 retry = RETRY_FIRST;
-                *core.error.lock() = None;
+                core.note_trouble(None);
             }
             Err(error) => {
                 let is_retried = matches!(error, PushError::Retry(_));
@@ -160,7 +160,7 @@ pub(crate) fn keep_until_closed(core: &Core) {
             && let Err(error) = core.learn_partitions()
         {
             tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
-            *core.error.lock() = Some(format!("partitions: {error}"));
+            core.note_trouble(Some(format!("partitions: {error}")));
             core.partitions_due.store(true, Ordering::Release);
             look_again = LOOK_AROUND;
         }
@@ -187,7 +187,7 @@ pub(crate) fn keep_short(core: &Core) {
         && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
     {
         tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");
-        *core.error.lock() = Some(format!("local log: {error}"));
+        core.note_trouble(Some(format!("local log: {error}")));
     }
     if let Err(error) = core.log.ease(core.volume, core.epoch) {
         tracing::warn!(volume = %core.volume, %error, "cannot give space back");

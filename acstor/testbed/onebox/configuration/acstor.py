@@ -68,7 +68,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
         },
         "agent": {
             "interval": "2",
-            "state_interval": "2",
+            "state_interval": "1",
             "working_set_interval": "2",
             "ring_settle_delay": "2",
             "ring_shrink_interval": "15",
