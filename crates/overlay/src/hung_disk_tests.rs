@@ -176,6 +176,7 @@ fn requests_that_wait_for_the_origin_fail_with_the_local_log() {
     host.fails(host.start_flush());
     assert_eq!(host.volume.status().waiting_requests, 0);
     // What fails because the log has failed does not take the reason's place.
+    log.head.lock().spare = None;
     log.wants_keep.store(true, Ordering::Release);
     keep_short(&host.volume.core);
     assert!(!log.wants_keep.load(Ordering::Acquire), "it was tried");
