@@ -12,8 +12,9 @@ from typing import Any
 from acstor import exception, untrusted_json
 from acstor.dataplane_host.kept_volume import KeptVolume, is_volume_id
 
-CLEAN_VERSION = 1
-"""Of ``clean.json``."""
+CLEAN_VERSION = 2
+"""Of ``clean.json`` with ``taking``; one without it is of version 1."""
+_VERSION_WITHOUT_TAKING = 1
 
 _NONE = "none"
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
@@ -38,10 +39,16 @@ class KeptClean:
     why: CleanReason
     opened: KeptVolume | None = None
     """What the volume was opened with when the log was written; None: nothing was."""
+    taking: int | None = None
+    """The epoch in which this host last tried to own the volume and go on with this log; written
+    before the record is asked for it. None: it has not tried."""
 
     def encode(self) -> bytes:
         """Return the content of ``clean.json``."""
         fields = {"version": CLEAN_VERSION, **dataclasses.asdict(self)}
+        if self.taking is None:
+            del fields["taking"]
+            fields["version"] = _VERSION_WITHOUT_TAKING
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -52,13 +59,15 @@ class KeptClean:
         """
         try:
             fields: dict[str, Any] = untrusted_json.load(content, "it")
-            if fields.pop("version") != CLEAN_VERSION:
+            if fields.pop("version") not in (_VERSION_WITHOUT_TAKING, CLEAN_VERSION):
                 raise ValueError("another version")
             opened = fields.pop("opened")
             why = CleanReason(fields.pop("why"))
             kept = cls(why=why, opened=opened and KeptVolume.of_fields(opened), **fields)
             if not is_volume_id(kept.volume):
                 raise ValueError("no id of a volume")
+            if not isinstance(kept.taking, int | None):
+                raise ValueError("no epoch")
         except _MALFORMED as error:
             raise exception.CorruptError(f"what was kept of a log is malformed: {error}") from error
         return kept

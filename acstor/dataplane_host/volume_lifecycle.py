@@ -170,11 +170,14 @@ class VolumeLifecycle(VolumeSettings):
 
     def _own(self, volume: str) -> KeptVolume:
         clean = self._files.find_clean(volume)
-        closed = clean.opened if clean is not None and has_none(clean) else None
-        epoch = None if closed is None else closed.epoch
-        acquired = self._owner.acquire(volume, self._seal, epoch)
-        if not acquired.is_closed_log_current:
-            closed = None
+        expected = None
+        if clean is not None and has_none(clean):
+            expected = self._owner.epoch_to_take(clean)
+            if expected is not None:
+                self._files.keep_clean(dataclasses.replace(clean, taking=expected))
+        acquired = self._owner.acquire(volume, self._seal, expected, self._files.make)
+        is_current = clean is not None and acquired.is_closed_log_current
+        closed = clean.opened if clean is not None and is_current else None
         if acquired.take_over is not None:
             self._tell_take_over(volume, acquired.record, acquired.take_over)
         kept = _kept_of(volume, acquired.record, closed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acstor import exception
 from acstor.admin.protocol import VOLUME_RATE_MAX
+from acstor.dataplane_host.kept_clean import KeptClean
 from acstor.origin.base import Origin
 from acstor.volumes import bells, heads
 
@@ -144,22 +145,32 @@ class VolumeOwner:
                 self._store = VolumeStore(self._open())
             return self._store
 
-    def acquire(self, volume: str, seal: Seal, closed: int | None = None) -> Acquired:
+    def acquire(
+        self,
+        volume: str,
+        seal: Seal,
+        expected: int | None = None,
+        forget_closed: Callable[[str], object] = lambda volume: None,
+    ) -> Acquired:
         """Own a volume in a new epoch, with nothing left to be sealed.
 
-        :param closed: the epoch in which this host closed the log that it still has.
+        :param expected: the epoch in which the log that this host closed is the volume's, see
+            :meth:`epoch_to_take`; None: in none.
+        :param forget_closed: makes that log void for good, before the record tells less of it.
         :raises NotFoundError: when there is no such volume.
         :raises ConflictError: when this host may not attach it, or another one has it.
         """
         records = self._records()
         change = records.acquire(volume, self.host)
-        is_current = closed is not None and self.is_closed_last(change.before, closed)
         record = change.after
+        is_current = record.epoch == expected
         if record.unsealed is None:
             return Acquired(record, is_current)
         end = seal(volume, record.unsealed, record.next)
-        # Somebody who did not know that the volume was given back has stored what is not here.
-        is_current = is_current and end.last is None
+        if is_current and end.last is not None:
+            # Somebody who did not know that the volume was given back has stored what is not here.
+            forget_closed(volume)
+            is_current = False
         last = record.next - 1 if end.last is None else end.last
         taken = records.record_takeover(volume, self.host, record.epoch, last=last, seal=end.seal)
         owner = change.before.owner
@@ -190,15 +201,29 @@ class VolumeOwner:
         }
         self._records().describe(volume, metadata=metadata)
 
-    def is_closed_last(self, record: "VolumeRecord", epoch: int) -> bool:
-        """Return whether nobody wrote to a volume since this host closed it in an epoch."""
+    def epoch_to_take(self, closed: KeptClean) -> int | None:
+        """Return the epoch in which this host goes on with a log that it closed; None: in none.
+
+        To be kept with the log before :meth:`acquire`, which may take effect without an answer.
+
+        :raises NotFoundError: when there is no such volume.
+        """
+        record = self.record(closed.volume)
+        return record.epoch + 1 if self.is_closed_last(record, closed) else None
+
+    def is_closed_last(self, record: "VolumeRecord", closed: KeptClean) -> bool:
+        """Return whether nobody wrote to a volume since this host closed its log."""
+        if closed.opened is None:
+            return False
+        epoch = closed.opened.epoch
         if record.owner == self.host:
-            # Owned by a call that failed or whose answer was lost: the log would be gone else. An
-            # epoch stays the unsealed one, then the last that is sealed, however often that
-            # happens, until another owner begins to write.
-            last = record.seals[-1][0] if record.seals else None
-            sealed = last if record.unsealed is None else record.unsealed
-            return record.epoch == epoch + 1 or sealed == epoch
+            # Owned by a call that failed or whose answer was lost: the log would be gone else.
+            if closed.taking is None:
+                # By a release that kept no note of it. An epoch stays the unsealed one until
+                # another owner begins to write.
+                return record.unsealed == epoch
+            # Each change of the owner makes the epoch grow, and nobody else had it at the note.
+            return record.epoch in (closed.taking - 1, closed.taking)
         end = record.content_end
         # A revert makes the epoch grow and has no end.
         return record.owner is None and end is not None and end[0] == record.epoch == epoch

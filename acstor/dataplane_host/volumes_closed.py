@@ -40,7 +40,7 @@ class VolumesClosed(VolumeHeads):
         except exception.NotFoundError:
             why = "it was deleted"
         else:
-            if self._owner.is_closed_last(record, clean.opened.epoch):
+            if self._owner.is_closed_last(record, clean):
                 return
             why = "it was owned elsewhere, or reverted"
         LOG.info("what was kept of volume %s is removed: %s", clean.volume, why)

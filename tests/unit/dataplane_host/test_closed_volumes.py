@@ -124,8 +124,7 @@ def test_ownership_whose_answer_was_lost_costs_no_content(
         ("acquire", False, 3),
         ("acquire", True, 3),
         ("record_takeover", False, 3),
-        # Twice without an answer: that nobody else owned it meanwhile is not known any more.
-        ("record_takeover", True, 1),
+        ("record_takeover", True, 3),
     ],
 )
 def test_opening_that_fails_again_and_again_costs_no_content(
@@ -133,7 +132,57 @@ def test_opening_that_fails_again_and_again_costs_no_content(
 ) -> None:
     local.write()
     local.close()
-    call = getattr(VolumeStore, failing)
+    for _ in range(times):
+        with failing_call(monkeypatch, failing, is_done), pytest.raises(exception.UnavailableError):
+            local.open()
+    local.open()
+    assert local.mark.read_text() == "never travels"
+
+
+def test_openings_that_fail_each_at_another_place_cost_no_content(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.write()
+    local.close()
+    for failing, is_done in [
+        ("record_takeover", True),
+        ("acquire", False),
+        ("record_takeover", False),
+        ("acquire", True),
+        ("record_takeover", True),
+        ("acquire", True),
+    ]:
+        with failing_call(monkeypatch, failing, is_done), pytest.raises(exception.UnavailableError):
+            local.open()
+        local.host.restart()
+    local.open()
+    assert local.mark.read_text() == "never travels"
+
+
+def test_opening_that_a_former_release_began_costs_no_content(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept no note of the epoch that it tried to own the volume in."""
+    local.write()
+    local.close()
+    path = local.mark.parent.parent / "clean.json"
+    closed = path.read_bytes()
+    with failing_call(monkeypatch, "acquire", True), pytest.raises(exception.UnavailableError):
+        local.open()
+    path.write_bytes(closed)
+    with (
+        failing_call(monkeypatch, "record_takeover", True),
+        pytest.raises(exception.UnavailableError),
+    ):
+        local.open()
+    local.open()
+    assert local.mark.read_text() == "never travels"
+
+
+@contextlib.contextmanager
+def failing_call(monkeypatch: pytest.MonkeyPatch, name: str, is_done: bool) -> Iterator[None]:
+    """Within the block a change of a record fails, or takes effect without an answer."""
+    call = getattr(VolumeStore, name)
 
     def fails(*arguments: Any, **options: Any) -> Any:
         if is_done:
@@ -141,12 +190,54 @@ def test_opening_that_fails_again_and_again_costs_no_content(
         raise exception.UnavailableError("the answer was lost")
 
     with monkeypatch.context() as away:
-        away.setattr(VolumeStore, failing, fails)
-        for _ in range(times):
-            with pytest.raises(exception.UnavailableError):
-                local.open()
+        away.setattr(VolumeStore, name, fails)
+        yield
+
+
+@pytest.mark.parametrize("failing", ["acquire", "record_takeover"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_content_is_void_once_somebody_stored_into_its_epoch(
+    local: Local,
+    store: VolumeStore,
+    origin: MemoryOrigin,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+    is_done: bool,
+) -> None:
+    """As a process does that does not know that its release took effect."""
+    local.write()
+    local.close()
+    origin.put_if_absent(layout.log_key(NEVER, 1, store.get(NEVER).record.next), [b"an object"])
+    with failing_call(monkeypatch, failing, is_done), pytest.raises(exception.UnavailableError):
+        local.open()
     local.open()
-    assert local.mark.read_text() == "never travels"
+    assert not local.mark.exists()
+    assert local.host.client.call("volume.list_aside") == []
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_content_is_void_once_another_host_had_the_volume_between_two_attempts(
+    local: Local,
+    store: VolumeStore,
+    add_host: AddHost,
+    monkeypatch: pytest.MonkeyPatch,
+    is_done: bool,
+) -> None:
+    local.write()
+    local.close()
+    with failing_call(monkeypatch, "acquire", is_done), pytest.raises(exception.UnavailableError):
+        local.open()
+    store.disallow_host(NEVER, "h1")
+    store.allow_host(NEVER, "h2")
+    second = Local(add_host("h2"))
+    second.open()
+    second.close()
+    store.disallow_host(NEVER, "h2")
+    store.allow_host(NEVER, "h1")
+    with failing_call(monkeypatch, "acquire", True), pytest.raises(exception.UnavailableError):
+        local.open()
+    local.open()
+    assert not local.mark.exists()
 
 
 def test_kill_before_the_record_gives_the_volume_back_costs_no_content(

@@ -304,7 +304,11 @@ def test_log_without_a_reason_is_listed(tmp_path: pathlib.Path) -> None:
 def test_clean_version_requires_update() -> None:
     golden = (GOLDEN / "volume-clean-v1.json").read_bytes()
     clean = KeptClean(VOLUME, CleanReason.RELEASED, KEPT)
-    assert kept_clean.CLEAN_VERSION == 1
+    assert clean.encode() == golden, "an older release reads it"
+    assert KeptClean.decode(golden) == clean
+    golden = (GOLDEN / "volume-clean-v2.json").read_bytes()
+    clean = KeptClean(VOLUME, CleanReason.RELEASED, KEPT, taking=5)
+    assert kept_clean.CLEAN_VERSION == 2
     assert clean.encode() == golden
     assert KeptClean.decode(golden) == clean
     unserved = KeptClean(VOLUME, CleanReason.UNSERVED)
