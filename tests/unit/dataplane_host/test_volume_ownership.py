@@ -56,8 +56,8 @@ def test_hand_over_whose_answer_was_lost_leaves_a_standby(
         if name == REF and not lost and content is not None:
             record = VolumeRecord.parse(content, VOLUME)
             if record.owner is None:
-                lost.append(record)
                 store.acquire(VOLUME, "h2")
+                lost.append(record)
                 raise exception.UnavailableError("the answer was lost")
         return token
 
