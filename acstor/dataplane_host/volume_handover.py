@@ -148,6 +148,8 @@ class VolumeHandover(VolumeLifecycle):
             self.checked(volume, self.look(volume))
         elif self._owner.wanted_by(record) is not None:
             self.hand_over(volume)
+        elif local.released is not None:
+            self._take_back(local)
         else:
             self._follow_record(local, kept, record)
         return record.is_standby_allowed
@@ -176,9 +178,10 @@ class VolumeHandover(VolumeLifecycle):
     def hand_over(self, volume: str) -> None:
         """Push what is left, release the volume and become its standby.
 
-        :raises AcstorError: when the push fails: the volume is served here then as before. When
-            it is not known whether the record was changed, this host is the standby, and finds
-            out (:meth:`checked`).
+        :raises AcstorError: when the push fails, or it cannot be noted: the volume is served here
+            then as before. Where its log does not open again for that, requests wait, and the
+            next call goes on. When it is not known whether the record was changed, this host is
+            the standby, and finds out (:meth:`checked`).
         """
         local = self._known(volume)
         self._get_ahead(local)
@@ -186,21 +189,43 @@ class VolumeHandover(VolumeLifecycle):
             if local.state is not _S.SERVING:
                 return
             kept = self._kept(volume)
-            with translated(f"giving volume {volume} back"):
-                last = self._runtime().volume_release(volume)
+            if local.released is None:
+                with translated(f"giving volume {volume} back"):
+                    last = self._runtime().volume_release(volume)
+                local.released = last["epoch"], last["sequence"]
             try:
                 # Before the release: killed after it, the next process is the standby.
                 self._keep_clean(volume, CleanReason.RELEASED)
                 self._files.note_standby(KeptStandby(volume, kept.size_bytes))
-            except OSError:
-                self._start(local, kept)
-                raise
-            local.released = last["epoch"], last["sequence"]
+            except OSError as error:
+                self._take_back(local)
+                raise exception.UnavailableError(
+                    f"volume {volume} is not handed over: {error}",
+                    hint="make room in [volumes] directory, or mend its file system",
+                ) from error
+            local.error = None
             local.is_unchecked = True
             local.role = local.role.STANDBY
             local.move(VolumeEvent.HANDED_OVER)
             self._finish_release(local, kept.size_bytes)
         LOG.info("volume %s is handed over; this host is its standby", volume)
+
+    def _take_back(self, local: LocalVolume) -> None:
+        """Go on as the owner of what the runtime gave back and the record does not say.
+
+        :raises AcstorError: when the local log does not open: requests wait until it does, or the
+            volume is handed over, or closed.
+        """
+        with local.lock:
+            if local.state is not _S.SERVING or local.released is None:
+                return
+            try:
+                self._start(local, self._kept(local.volume))
+            except exception.AcstorError as error:
+                local.error = str(error)
+                raise
+            local.error = None
+            local.released = None
 
     def _finish_release(self, local: LocalVolume, size_bytes: int) -> None:
         """Release what a standby has pushed whole.

@@ -1,10 +1,11 @@
 """Volumes that follow their guests from host to host, and what the end of a process leaves."""
 
+import contextlib
 import pathlib
 import shutil
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -150,6 +151,78 @@ def test_push_ahead_that_fails_keeps_nobody_waiting(
     second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
     host.plane.volumes.watch(VOLUME)
     assert host.state == "standby", "handed over"
+
+
+@contextlib.contextmanager
+def broken_disk(host: HostUnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Within the block a volume cannot be noted as handed over; outlasting it, it does not open."""
+    runtime = host.plane.runtime
+    assert runtime is not None
+    runtime.fail_every_open = "corrupt"
+
+    def refuse(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(host.plane.volumes._files, "note_standby", refuse)
+        yield
+
+
+@pytest.fixture
+def stuck(
+    host: HostUnderTest,
+    store: VolumeStore,
+    add_host: Callable[[str], HostUnderTest],
+    monkeypatch: pytest.MonkeyPatch,
+) -> HostUnderTest:
+    """An owner whose disk failed amid a hand-over to the host h2, which is returned."""
+    host.open()
+    host.device.write(512)
+    store.begin_standby(VOLUME, "h2")
+    second = add_host("h2")
+    second.call("open", role="standby")
+    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    with broken_disk(host, monkeypatch), pytest.raises(exception.AcstorError):
+        host.plane.volumes.watch(VOLUME)
+    assert (host.state, host.device.state) == ("serving", "standby"), "requests wait"
+    return second
+
+
+def test_hand_over_amid_which_the_log_was_damaged_is_finished(
+    host: HostUnderTest, store: VolumeStore, stuck: HostUnderTest
+) -> None:
+    """All of it is in the origin, so that nobody needs the log."""
+    host.plane.volumes.watch(VOLUME)
+    assert host.state == "standby"
+    assert store.get(VOLUME).record.owner is None
+    assert stuck.plane.volumes.fetch(VOLUME)
+    assert stuck.state == "serving"
+
+
+@pytest.mark.usefixtures("stuck")
+def test_hand_over_that_nobody_waits_for_any_more_is_taken_back(
+    host: HostUnderTest, store: VolumeStore
+) -> None:
+    store.disallow_host(VOLUME, "h2")
+    with pytest.raises(exception.AcstorError, match="does not open"):
+        host.plane.volumes.watch(VOLUME)
+    assert "does not open" in host.call("status")["error"]
+    assert host.plane.runtime is not None
+    host.plane.runtime.fail_every_open = None
+    host.plane.volumes.watch(VOLUME)
+    assert (host.state, host.device.state) == ("serving", "open")
+    assert host.call("status")["error"] is None
+    assert store.get(VOLUME).record.owner == "h1"
+    host.device.write(512)
+    host.call("close", force=True)
+    assert store.get(VOLUME).record.owner is None
+
+
+@pytest.mark.usefixtures("stuck")
+def test_volume_whose_hand_over_failed_is_closed(host: HostUnderTest, store: VolumeStore) -> None:
+    host.call("close", force=True)
+    assert store.get(VOLUME).record.owner is None
+    assert host.client.call("volume.list_aside") == []
 
 
 @pytest.mark.parametrize("error", [exception.UnavailableError("full"), OSError(28, "full")])
