@@ -132,6 +132,8 @@ class ImageFollower:
             attached |= {str(image["manifest"]): image_id for image_id, image in present.items()}
             self._attach_wanted(attached, wanted, report)
         needed = self._needed()
+        if report.registered is not None:
+            self._attach_lost(needed, registered.union(present, waiting or (), closed), report)
         for image_id in sorted(present.keys() - registered):
             if needed is None or image_id in needed:
                 # Detaching would hide it from instances that are started, or come, later.
@@ -222,6 +224,28 @@ class ImageFollower:
             return
         self._attach(image_id, known.manifest)
         self._note_offered(image_id, known, report)
+
+    def _attach_lost(
+        self, needed: frozenset[str] | None, known: frozenset[str], report: ImageReport
+    ) -> None:
+        """Attach images again that are registered no more, needed, and gone from the data plane.
+
+        It puts a manifest aside that it finds damaged. Which one it was this host's record tells,
+        and as long as that does, the origin keeps it.
+
+        :param known: images that are here, are looked after otherwise, or are not to be attached.
+        """
+        record = self._publisher.record
+        lost = [
+            (image_id, digest)
+            for digest, image_id in record.manifests.items()
+            if image_id not in known
+            and (record.uses(image_id) if needed is None else image_id in needed)
+        ]
+        for image_id, digest in lost:
+            with self._noted(report, image_id):
+                self._attach(image_id, digest)
+                report.kept[image_id] = digest
 
     def _note_offered(self, image_id: str, known: _Known, report: ImageReport) -> None:
         report.offered[image_id] = known.manifest

@@ -1,5 +1,6 @@
 """Images that a duty needs, or that are pinned whole, in the agent's looks."""
 
+import pathlib
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.repository import layout
 from acstor.repository.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.usage import Usage, usage_ref
 from tests.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, publish, register
@@ -23,8 +25,10 @@ class NeedyDuty(RecordingDuty):
     def images_needed(self) -> frozenset[str] | None:
         return self.needed
 
+    use: LocalUse | None = None
+
     def local_use(self) -> LocalUse | None:
-        return None
+        return self.use
 
 
 @pytest.fixture
@@ -60,6 +64,67 @@ def test_image_in_use_is_never_detached(host: HostUnderTest, duty: NeedyDuty) ->
     duty.needed = frozenset({OTHER})
     host.agent.look()
     assert runtime.images == {}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_withdrawn_image_in_use_whose_manifest_was_put_aside_is_attached_again(
+    host: HostUnderTest, duty: NeedyDuty, is_known: bool
+) -> None:
+    """Nothing but the host's record tells of which manifest it was; guests got ESTALE for good."""
+    runtime = host.data_plane.start()
+    digest = lose_attached(host, duty)
+    duty.needed = frozenset({IMAGE}) if is_known else None
+    host.data_plane.stop()
+    runtime = host.data_plane.start()
+    assert runtime.images == {}, "its manifest was put aside"
+    manifest = host.origin.get(layout.manifest_key(digest), 1 << 20)
+    host.origin.delete(layout.manifest_key(digest))
+    host.agent.look()
+    assert runtime.images == {}
+    assert digest in problems(host.agent)[f"image {IMAGE}"]
+    host.origin.put_if_absent(layout.manifest_key(digest), [manifest])
+    host.agent.look()
+    assert runtime.images[IMAGE]["manifest"] == digest
+    assert duty.sights[-1].kept == {IMAGE}
+    assert f"image {IMAGE}" not in problems(host.agent)
+    host.agent.look()
+    assert not runtime.images[IMAGE]["hidden"]
+
+
+def test_withdrawn_image_that_nobody_needs_is_not_attached_again(
+    host: HostUnderTest, duty: NeedyDuty
+) -> None:
+    host.data_plane.start()
+    lose_attached(host, duty)
+    duty.needed = frozenset({OTHER})
+    host.data_plane.stop()
+    runtime = host.data_plane.start()
+    host.agent.look()
+    assert runtime.images == {}
+
+
+def lose_attached(host: HostUnderTest, duty: NeedyDuty) -> str:
+    """Withdraw an image that is in use, and damage the manifest that the data plane keeps of it.
+
+    :returns: the digest of the manifest.
+    """
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    duty.use = LocalUse(images={IMAGE: ("an instance",)})
+    duty.needed = frozenset({IMAGE})
+    host.agent.look()
+    withdraw(host.origin, IMAGE)
+    host.agent.look()
+    (digest,) = Usage.parse(read_usage(host.origin), "h1").manifests
+    kept = pathlib.Path(host.conf.state_path) / "dataplane" / "images" / f"{IMAGE}.manifest"
+    kept.write_bytes(b"damaged")
+    return digest
+
+
+def read_usage(origin: Origin) -> bytes:
+    ref = origin.get_ref(usage_ref("h1"))
+    assert ref is not None
+    return ref.content
 
 
 def test_image_in_use_stays_pinned(host: HostUnderTest, duty: NeedyDuty) -> None:
