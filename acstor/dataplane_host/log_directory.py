@@ -12,6 +12,7 @@ import uuid
 
 from acstor import exception, untrusted_json
 from acstor.atomic_file import write_atomically
+from acstor.origin import mounts
 
 IDENTITY_VERSION = 1
 """Of ``identity.json``, in both places."""
@@ -27,11 +28,13 @@ class LogDirectory:
     :param path: of the directory; it need not exist.
     :param copy_path: of the copy of its identity, on another file system where the directory has
         one of its own.
+    :param mounts_table: of the file systems that are to be mounted; see fstab(5).
     """
 
-    def __init__(self, path: str, copy_path: str) -> None:
+    def __init__(self, path: str, copy_path: str, mounts_table: str = mounts.FSTAB) -> None:
         self._path = path
         self._copy_path = copy_path
+        self._mounts_table = mounts_table
 
     def check(self) -> None:
         """Make sure that the directory is the one that had the logs of this host.
@@ -51,14 +54,16 @@ class LogDirectory:
     def claim(self) -> None:
         """Give the directory an identity before the first log is made in it.
 
-        :raises UnavailableError: when it is not the one that had the logs of this host, or cannot
-            be written.
+        :raises UnavailableError: when it is not the one that had the logs of this host, is to be
+            on a file system that is not mounted, or cannot be written.
         """
         self.check()
         if _read(self._copy_path) is not None:
             return
         path = os.path.join(self._path, _IDENTITY)
         identity = _read(path)
+        if identity is None:
+            self._check_mounted()
         try:
             if identity is None:
                 identity = str(uuid.uuid4())
@@ -69,6 +74,16 @@ class LogDirectory:
                 f"{self._path} is given no identity: {error}",
                 hint="make room there and in [DEFAULT] state_path",
             ) from error
+
+    def _check_mounted(self) -> None:
+        """Refuse a mount point: from then on the file system itself would be taken for another."""
+        missing = mounts.missing_mount(self._path, self._mounts_table)
+        if missing is not None:
+            raise exception.UnavailableError(
+                f"{missing} is not mounted, which {self._mounts_table} names: local logs of "
+                f"volumes in {self._path} would not be found again; mount it, then run 'acstor "
+                "host restart-dataplane'"
+            )
 
 
 def _encode(identity: str) -> bytes:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 MOUNTS = "/proc/self/mountinfo"
+FSTAB = "/etc/fstab"
 FRESH_OPTIONS: Mapping[str, str] = {"lookupcache": "none", "acdirmin": "0", "acdirmax": "0"}
 """NFS options without which a host does not see at once what others wrote."""
 
@@ -102,6 +103,30 @@ def find_mount(path: str, table: str | None = None) -> Mount | None:
         if best is None or len(mount_point) >= best[0]:
             best = len(mount_point), _parse(before, after)
     return None if best is None else best[1]
+
+
+def missing_mount(path: str, fstab: str = FSTAB) -> str | None:
+    """Return the mount point that ``path`` is on by a table of what is to be, and that is none.
+
+    :param path: absolute; links in it are followed.
+    :param fstab: of the table; one that cannot be read names nothing.
+    :returns: None where it is mounted, or nothing is to be; entries that are ``noauto`` are not.
+    """
+    wanted = os.path.realpath(path)
+    try:
+        with open(fstab, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return None
+    for line in lines:
+        fields = [_unescaped(field) for field in line.split()]
+        if len(fields) < 4 or fields[0].startswith("#") or "noauto" in fields[3].split(","):
+            continue
+        mount_point = os.path.normpath(fields[1])
+        is_above = wanted == mount_point or wanted.startswith(mount_point.rstrip("/") + "/")
+        if is_above and os.path.isabs(mount_point) and not os.path.ismount(mount_point):
+            return mount_point
+    return None
 
 
 def _parse(before: str, after: str) -> Mount:

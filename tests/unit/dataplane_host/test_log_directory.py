@@ -174,6 +174,57 @@ class TestIdentity:
                 place.check()
             file.write_bytes(before)
 
+    @pytest.mark.parametrize(
+        ("place", "options", "is_refused"),
+        [
+            ("{path}", "defaults", True),
+            ("{path.parent}", "defaults,nofail", True),
+            ("{path}/below", "defaults", False),
+            ("{path}-2", "defaults", False),
+            ("{path}", "noauto", False),
+        ],
+    )
+    def test_mount_point_without_its_file_system_is_given_no_identity(
+        self,
+        place: str,
+        options: str,
+        is_refused: bool,
+        path: pathlib.Path,
+        copy: pathlib.Path,
+        tmp_path: pathlib.Path,
+    ) -> None:
+        """Nothing else tells of it on a host that never had a copy."""
+        table, at = tmp_path / "fstab", place.format(path=path)
+        lines = [
+            "# a comment",
+            "",
+            "proc /proc proc",
+            "disk none swap sw",
+            f"disk {at} xfs {options}",
+        ]
+        table.write_text("\n".join(lines))
+        directory = LogDirectory(str(path), str(copy), str(table))
+        if not is_refused:
+            directory.claim()
+            return
+        with pytest.raises(exception.UnavailableError, match=f"{at} is not mounted"):
+            directory.claim()
+        assert not copy.exists()
+        assert not path.exists()
+        # Who has an identity is the one: mounted by hand elsewhere, say.
+        LogDirectory(str(path), str(copy), str(tmp_path / "none")).claim()
+        copy.unlink()
+        directory.claim()
+        directory.check()
+
+    def test_mount_point_that_is_mounted_is_given_an_identity(
+        self, path: pathlib.Path, copy: pathlib.Path, tmp_path: pathlib.Path
+    ) -> None:
+        table = tmp_path / "fstab"
+        table.write_text("disk / ext4 defaults\nbroken\n")
+        LogDirectory(str(path), str(copy), str(table)).claim()
+        assert copy.exists()
+
     def test_full_file_system_is_told(
         self, path: pathlib.Path, copy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
