@@ -87,10 +87,10 @@ class CoordinationSettings:
         if not values or scheme in _SESSION_SCHEMES:
             return float(self.member_timeout)
         try:
-            return float(int(values[0]))
+            return float(int(values[-1]))  # tooz takes the last one, too
         except ValueError:
             raise exception.InvalidError(
-                f"[coordination] backend_url: lock_timeout = {values[0]!r:.40}",
+                f"[coordination] backend_url: lock_timeout = {values[-1]!r:.40}",
                 hint="give whole seconds, or leave it out: then it is member_timeout",
             ) from None
 

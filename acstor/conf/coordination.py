@@ -33,8 +33,9 @@ OPTIONS = [
         min=1,
         max=600,
         help=(
-            "Seconds without a heartbeat after which a host no longer counts as a member. A "
-            "timeout that is written in backend_url has precedence."
+            "Seconds without a heartbeat after which a host no longer counts as a member, and a "
+            "lock as held. A membership_timeout or lock_timeout that backend_url names (file:// "
+            "and zookeeper://: timeout) has precedence; of one that is named twice, the last."
         ),
     ),
 ]

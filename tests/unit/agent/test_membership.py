@@ -281,6 +281,7 @@ def test_unknown_backend_is_unsupported_without_its_password() -> None:
     [
         ("etcd3+http://e", 7.0),
         ("etcd3+http://e?lock_timeout=3", 3.0),
+        ("etcd3+http://e?lock_timeout=3&lock_timeout=5", 5.0),
         ("file:///c?lock_timeout=3", 7.0),
     ],
 )
