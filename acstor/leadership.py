@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from acstor.agent.membership import CoordinationSettings, open_coordinator
+from acstor.agent.endpoints import Endpoints
+from acstor.agent.membership import CoordinationSettings, connect, reason_of
 from acstor.agent.timed_lock import TimedLock
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Leadership:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._endpoints = Endpoints(settings.urls())
         self._role = role
         self._member_id = member_id
         self._on_change = on_change
@@ -93,7 +95,7 @@ class Leadership:
         if self._lock is not None and self._lock.is_overdue:
             self._disconnect()
         if self._coordinator is None or self._lock is None:
-            self._coordinator = open_coordinator(self._settings, self._member_id)
+            self._coordinator = connect(self._endpoints.current, self._member_id)
             lock = self._coordinator.get_lock(f"{self._settings.group}-{self._role}".encode())
             self._lock = TimedLock(lock, self._role, self._settings.lock_timeout, self._clock)
         started = self._clock()
@@ -111,10 +113,15 @@ class Leadership:
 
     def _lose(self, error: Exception) -> None:
         self._failures += 1
-        self._problem = " ".join(str(error).split()) or type(error).__name__
+        self._problem = reason_of(error)
         if self._failures == 1:
             LOG.warning("coordination is away, no %s leads: %s", self._role, self._problem)
-        self._disconnect()
+        if self._endpoints.is_alone:
+            self._disconnect()
+            return
+        # As members do: an endpoint that does not answer is not waited for to take leave of it.
+        self._endpoints.fail()
+        self._coordinator = self._lock = None
 
     def _disconnect(self) -> None:
         coordinator, self._coordinator = self._coordinator, None

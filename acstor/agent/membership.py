@@ -23,8 +23,10 @@ import tooz
 from tooz import coordination
 
 from acstor import exception
+from acstor.agent.endpoints import Endpoints
 from acstor.agent.member import Member
 from acstor.agent.timed_lock import TimedLock
+from acstor.conf import backend_urls
 
 LOG = logging.getLogger(__name__)
 
@@ -48,13 +50,20 @@ class CoordinationSettings:
     """Where and how hosts find each other."""
 
     backend_url: str
+    """One URL, or several of one cluster."""
     group: str
     heartbeat_interval: float
     member_timeout: int
 
-    def url(self) -> str:
-        """Return the URL with the timeouts of members, locks and calls that it does not name."""
-        parts = urllib.parse.urlsplit(self.backend_url)
+    def urls(self) -> tuple[str, ...]:
+        """Return the URLs with the timeouts of members, locks and calls that they do not name.
+
+        :raises ConfigurationError: when they are not those of one cluster.
+        """
+        return tuple(self._completed(url) for url in backend_urls.split(self.backend_url))
+
+    def _completed(self, url: str) -> str:
+        parts = urllib.parse.urlsplit(url)
         if parts.scheme in _SESSION_SCHEMES:
             wanted = {"timeout": self.member_timeout}
         else:
@@ -67,9 +76,9 @@ class CoordinationSettings:
         named = self._named()
         missing = [f"{name}={value}" for name, value in wanted.items() if name not in named]
         if not missing:
-            return self.backend_url
+            return url
         separator = "&" if parts.query else "?"
-        return f"{self.backend_url}{separator}{'&'.join(missing)}"
+        return f"{url}{separator}{'&'.join(missing)}"
 
     @property
     def call_timeout(self) -> int:
@@ -83,7 +92,7 @@ class CoordinationSettings:
         :raises InvalidError: when the URL names one that is no number.
         """
         values = self._named().get("lock_timeout", [])
-        scheme = urllib.parse.urlsplit(self.backend_url).scheme
+        scheme = urllib.parse.urlsplit(self._first_url).scheme
         if not values or scheme in _SESSION_SCHEMES:
             return float(self.member_timeout)
         try:
@@ -94,8 +103,13 @@ class CoordinationSettings:
                 hint="give whole seconds, or leave it out: then it is member_timeout",
             ) from None
 
+    @property
+    def _first_url(self) -> str:
+        return backend_urls.split(self.backend_url)[0]
+
     def _named(self) -> dict[str, list[str]]:
-        return urllib.parse.parse_qs(urllib.parse.urlsplit(self.backend_url).query)
+        """Return what the query of the URLs says; it is the same in all of them."""
+        return urllib.parse.parse_qs(urllib.parse.urlsplit(self._first_url).query)
 
 
 @dataclass(frozen=True)
@@ -115,26 +129,47 @@ class View:
 
 
 def open_coordinator(settings: CoordinationSettings, member_id: str) -> Any:
-    """Return a started tooz coordinator.
+    """Return a started tooz coordinator, of the first endpoint that answers.
 
+    :raises ConfigurationError: when the URLs are not those of one cluster.
+    :raises UnavailableError: when no endpoint can be reached.
+    :raises UnsupportedError: when there is no driver for the URL.
+    """
+    *others, last = settings.urls()
+    for url in others:
+        with contextlib.suppress(exception.UnavailableError):
+            return connect(url, member_id)
+    return connect(last, member_id)
+
+
+def connect(url: str, member_id: str) -> Any:
+    """Return a started tooz coordinator of one endpoint.
+
+    :param url: one of :meth:`CoordinationSettings.urls`.
     :raises UnavailableError: when the backend cannot be reached.
     :raises UnsupportedError: when there is no driver for the URL.
     """
+    shown = backend_urls.without_secret(url)
     try:
-        coordinator = coordination.get_coordinator(settings.url(), member_id.encode())
+        coordinator = coordination.get_coordinator(url, member_id.encode())
     except Exception as error:  # tooz and stevedore raise all kinds here
         raise exception.UnsupportedError(
-            f"[coordination] backend_url {_without_secret(settings.backend_url)}: {error}",
+            f"[coordination] backend_url {shown}: {error}",
             hint="use file://, etcd3+http://, redis:// or zookeeper:// (with its Python client)",
         ) from error
     try:
         coordinator.start(start_heart=False)
-    except (tooz.ToozError, OSError) as error:
+    except Exception as error:  # etcd3gw's are no ToozError, and have no text
         raise exception.UnavailableError(
-            f"coordination backend {_without_secret(settings.backend_url)}: {error}",
+            f"coordination backend {shown}: {reason_of(error)}",
             hint="check [coordination] backend_url and that the backend is up",
         ) from error
     return coordinator
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an error of a backend's client in one line, or what kind it is."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def read_members(coordinator: Any, group: str) -> dict[str, Member]:
@@ -180,6 +215,7 @@ class Membership:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._endpoints = Endpoints(settings.urls())
         self._clock = clock
         self._host = host
         self._on_change = on_change
@@ -286,7 +322,7 @@ class Membership:
             self._disconnect(leave=True)
         self._is_renounced = False
         if self._coordinator is None or self._lock is None:
-            self._coordinator = open_coordinator(self._settings, self._host)
+            self._coordinator = connect(self._endpoints.current, self._host)
             lock = self._coordinator.get_lock(f"{self._settings.group}-{_LOCK_SUFFIX}".encode())
             lasts = self._settings.lock_timeout
             self._lock = TimedLock(lock, _LOCK_SUFFIX, lasts, self._clock)
@@ -372,11 +408,24 @@ class Membership:
 
     def _lose(self, error: Exception) -> None:
         self._failures += 1
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason_of(error)
         if self._failures == 1:
             LOG.warning("coordination lost, the last ring stays in use: %s", reason)
-        self._disconnect(leave=True)
+        if self._endpoints.is_alone:
+            self._disconnect(leave=True)
+        else:
+            self._move_on()
         self._publish(View(self._view.members, problem=reason))
+
+    def _move_on(self) -> None:
+        """Go on with the next endpoint, as the same member.
+
+        Nothing is taken leave of: that would wait for the endpoint that does not answer until the
+        others have forgotten this host, or would come after it has joined by another one. What
+        the coordinator had in the cluster ends by its own timeout, its threads end with it.
+        """
+        self._endpoints.fail()
+        self._coordinator = self._lock = self._joined = None
 
     def _publish(self, view: View) -> None:
         is_changed = view != self._view
@@ -398,11 +447,3 @@ class Membership:
         if leave:  # tooz leaves all groups when it stops, so there is no stopping without
             with contextlib.suppress(Exception):
                 coordinator.stop()
-
-
-def _without_secret(url: str) -> str:
-    """Return the URL without who logs in and without what the query may hold, for messages."""
-    parts = urllib.parse.urlsplit(url)
-    _, separator, host = parts.netloc.rpartition("@")
-    netloc = f"***@{host}" if separator else host
-    return parts._replace(netloc=netloc, query="***" if parts.query else "").geturl()

@@ -11,7 +11,9 @@ OPTIONS = [
         default="file://$state_path/coordination",
         help=(
             "Where the hosts find each other, as a tooz URL: file:// for one machine or a shared "
-            "directory, etcd3+http://, redis:// or zookeeper:// for a deployment."
+            "directory, etcd3+http://, redis:// or zookeeper:// for a deployment. Of an etcd "
+            "cluster name the endpoints, separated by spaces or commas, with the same path and "
+            "query: when one fails, the next one is used."
         ),
     ),
     cfg.StrOpt(

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg, types
 
 from acstor import exception
-from acstor.conf import opts, services
+from acstor.conf import backend_urls, opts, services
 from acstor.conf.types import ByteSize, PowerOfTwo
 
 LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def check(conf: cfg.ConfigOpts) -> None:
     for group, options in opts.list_opts():
         for option in options:
             _check_value(conf, group, option)
-    for rule in (_check_paths, _check_deadlines, _check_tls, _check_heartbeat):
+    for rule in (_check_paths, _check_deadlines, _check_tls, _check_heartbeat, _check_backend):
         rule(conf)
 
 
@@ -215,6 +215,10 @@ def _check_heartbeat(conf: cfg.ConfigOpts) -> None:
         f"[coordination] heartbeat_interval = {interval:g} is more than half of "
         f"member_timeout = {timeout}",
     )
+
+
+def _check_backend(conf: cfg.ConfigOpts) -> None:
+    backend_urls.split(conf.coordination.backend_url)
 
 
 def is_written(conf: cfg.ConfigOpts, group: str, name: str) -> bool:

@@ -92,9 +92,7 @@ def test_who_was_stopped_for_longer_than_the_lock_lasts_asks_for_it_again(
 ) -> None:
     monkeypatch.setattr(RenewingCoordinator, "owner", None)
     numbers = itertools.count()
-    monkeypatch.setattr(
-        leadership, "open_coordinator", lambda *_: RenewingCoordinator(next(numbers))
-    )
+    monkeypatch.setattr(leadership, "connect", lambda *_: RenewingCoordinator(next(numbers)))
     now = [100.0]
     leader = Leadership(settings, "registrar", "registrar-1", lambda: None, clock=lambda: now[0])
     seen = []

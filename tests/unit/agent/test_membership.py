@@ -266,7 +266,7 @@ def test_description_of_a_newer_release_is_understood() -> None:
     ],
 )
 def test_timeouts_are_told_to_the_backend(url: str, expected: str) -> None:
-    assert CoordinationSettings(url, "acstor", 1, 7).url() == expected
+    assert CoordinationSettings(url, "acstor", 1, 7).urls() == (expected,)
 
 
 def test_unknown_backend_is_unsupported_without_its_password() -> None:
@@ -282,6 +282,7 @@ def test_unknown_backend_is_unsupported_without_its_password() -> None:
         ("etcd3+http://e", 7.0),
         ("etcd3+http://e?lock_timeout=3", 3.0),
         ("etcd3+http://e?lock_timeout=3&lock_timeout=5", 5.0),
+        ("etcd3+http://e?lock_timeout=5, etcd3+http://f?lock_timeout=5", 5.0),
         ("file:///c?lock_timeout=3", 7.0),
     ],
 )
