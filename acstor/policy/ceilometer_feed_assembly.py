@@ -3,7 +3,6 @@
 import logging
 import os
 import pathlib
-import ssl
 
 from oslo_config import cfg
 
@@ -16,6 +15,7 @@ from acstor.policy.ceilometer_feed_traffic_file import FILE_NAME
 from acstor.policy.load_book import LoadBook
 from acstor.policy.service import Feed
 from acstor.rpc import transport
+from acstor.server_tls import ServerTls
 
 LOG = logging.getLogger(__name__)
 
@@ -105,15 +105,13 @@ def _password(conf: cfg.ConfigOpts) -> str:
     return password
 
 
-def _tls(cert_file: str | None, key_file: str | None) -> ssl.SSLContext | None:
+def _tls(cert_file: str | None, key_file: str | None) -> ServerTls | None:
     if not cert_file:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(cert_file, key_file)
+        return ServerTls(cert_file, key_file)
     except OSError as error:
         raise exception.ConfigurationError(
             f"[ceilometer] cert_file {cert_file} or key_file {key_file}: {error}",
             hint="name PEM files that the user of acstor-policy may read",
         ) from error
-    return context

@@ -7,26 +7,17 @@ bounded time, and no memory before it has said the password.
 
 import base64
 import binascii
-import contextlib
 import hmac
-import io
 import json
-import logging
-import socket
-import ssl
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from acstor import untrusted_json
+from acstor.bounded_http_server import BoundedHandler, BoundedHTTPServer, TlsSource
 from acstor.policy import ceilometer_feed_samples
 from acstor.policy.ceilometer_feed import CeilometerSamples
-
-LOG = logging.getLogger(__name__)
 
 PATH = "/v1/samples"
 SAMPLES_MAX = 20_000
@@ -59,7 +50,7 @@ class SampleReceiver:
         self,
         settings: ReceiverSettings,
         samples: CeilometerSamples,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsSource | None = None,
     ) -> None:
         self.problem: str | None = None
         self._server = _Server(settings, samples, tls)
@@ -87,66 +78,23 @@ class SampleReceiver:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
+class _Server(BoundedHTTPServer):
     def __init__(
-        self, settings: ReceiverSettings, samples: CeilometerSamples, tls: ssl.SSLContext | None
+        self, settings: ReceiverSettings, samples: CeilometerSamples, tls: TlsSource | None
     ) -> None:
-        found = socket.getaddrinfo(settings.address, settings.port, type=socket.SOCK_STREAM)[0]
-        self.address_family = found[0]
         self.settings = settings
         self.samples = samples
-        self.tls = tls
-        self.slots = threading.BoundedSemaphore(settings.connections_max)
-        super().__init__((str(found[4][0]), settings.port), _Handler)
+        super().__init__(
+            settings.address,
+            settings.port,
+            _Handler,
+            connections_max=settings.connections_max,
+            request_timeout=settings.request_timeout,
+            tls=tls,
+        )
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self.slots.acquire(blocking=False):
-            self.samples.refuse("busy")
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self.slots.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        LOG.debug("request of %s failed", client_address, exc_info=True)
-
-
-class _DeadlineReader(io.RawIOBase):
-    """Reads a socket until a deadline: no timeout of single reads bounds what they take together.
-
-    :param deadline: monotonic seconds.
-    """
-
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
-        self._connection = connection
-        self._deadline = deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(_left(self._deadline))
-        return self._connection.recv_into(buffer)
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the request took too long")
-    return left
+    def note_busy(self) -> None:
+        self.samples.refuse("busy")
 
 
 class _RefusedError(Exception):
@@ -158,26 +106,10 @@ class _RefusedError(Exception):
         self.kind = kind
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: _Server
-    server_version = "acstor"
-    sys_version = ""
 
-    def setup(self) -> None:
-        self._deadline = time.monotonic() + self.server.settings.request_timeout
-        self.request.settimeout(_left(self._deadline))
-        if self.server.tls is not None:
-            self.request = self.server.tls.wrap_socket(self.request, server_side=True)
-        super().setup()
-        self.rfile = io.BufferedReader(_DeadlineReader(self.request, self._deadline))
-
-    def finish(self) -> None:
-        super().finish()
-        if self.server.tls is not None:
-            with contextlib.suppress(OSError):
-                self.request.close()  # the server closes the socket that this one was made of
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         refused: _RefusedError | None = None
         outcomes: Mapping[str, int] | None = None
         try:
@@ -196,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.server.samples.refuse("timeout")
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self._answer(
             HTTPStatus.METHOD_NOT_ALLOWED, f"POST samples to {PATH}\n", "text/plain; charset=utf-8"
         )
@@ -205,6 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0].rstrip("/") != PATH:
             raise _RefusedError(HTTPStatus.NOT_FOUND, f"there is {PATH} only")
         self._authenticate()
+        self.settle()
         messages = _messages(self.rfile.read(self._length()))
         return self.server.samples.take(messages, ceilometer_feed_samples.from_publisher)
 
@@ -248,12 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("WWW-Authenticate", 'Basic realm="acstor"')
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.request.settimeout(_left(self._deadline))
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        LOG.debug(format, *arguments)
+        self.write(content)
 
 
 def _messages(body: bytes) -> Sequence[object]:

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from acstor.bounded_http_server import BoundedHandler
 from acstor.policy.ceilometer_feed import CeilometerSamples
 from acstor.policy.ceilometer_feed_http import PATH, ReceiverSettings, SampleReceiver
 from acstor.policy.load_book import LoadBook
+from acstor.server_tls import ServerTls
 from tests.fixtures.conditions import wait_for
 from tests.unit.policy.ceilometer_cases import Clock
 
@@ -35,7 +37,7 @@ def book() -> LoadBook:
 def start(tmp_path: pathlib.Path, book: LoadBook) -> Iterator[Callable[..., SampleReceiver]]:
     running: list[SampleReceiver] = []
 
-    def start(tls: ssl.SSLContext | None = None, **changes: Any) -> SampleReceiver:
+    def start(tls: ServerTls | None = None, **changes: Any) -> SampleReceiver:
         settings = ReceiverSettings("127.0.0.1", 0, USER, PASSWORD, **changes)
         samples = CeilometerSamples(book, str(tmp_path / "traffic.json"), Clock(AT))
         receiver = SampleReceiver(settings, samples, tls)
@@ -199,16 +201,49 @@ def test_client_that_dribbles_is_cut_off(
             thread.join(10)
 
 
-def test_silent_clients_hold_no_more_than_their_threads(
+def connections(receiver: SampleReceiver, stack: contextlib.ExitStack, count: int) -> None:
+    """Open connections that say nothing."""
+    for _ in range(count):
+        address = ("127.0.0.1", receiver.port)
+        stack.enter_context(socket.create_connection(address, timeout=20))
+
+
+def test_silent_clients_keep_nobody_out(
     start: Callable[..., SampleReceiver], book: LoadBook
 ) -> None:
-    receiver = start(connections_max=2, request_timeout=1.0)
+    receiver = start(connections_max=2, request_timeout=600.0)
     with contextlib.ExitStack() as stack:
+        connections(receiver, stack, 40)
+        assert post(receiver, "[]")[0] == 200
+    assert book.counts["ceilometer", "busy"] == 0
+
+
+def test_clients_that_said_the_password_make_room_for_nobody(
+    start: Callable[..., SampleReceiver], book: LoadBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled, settle = threading.Semaphore(0), BoundedHandler.settle
+
+    def settle_and_tell(handler: BoundedHandler) -> None:
+        settle(handler)
+        settled.release()
+
+    monkeypatch.setattr(BoundedHandler, "settle", settle_and_tell)
+    receiver = start(connections_max=2, request_timeout=600.0)
+    head = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
+    with contextlib.ExitStack() as stack:
+        clients = []
         for _ in range(2):
             address = ("127.0.0.1", receiver.port)
-            stack.enter_context(socket.create_connection(address, timeout=20))
-        wait_for("a refusal", lambda: _is_refused(receiver) and book.counts["ceilometer", "busy"])
-    wait_for("free threads", lambda: not _is_refused(receiver), 20)
+            client = stack.enter_context(socket.create_connection(address, timeout=20))
+            client.sendall(f"POST {PATH} HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())
+            assert settled.acquire(timeout=20)
+            clients.append(client)
+        assert _is_refused(receiver)
+        assert book.counts["ceilometer", "busy"] == 1
+        for client in clients:
+            client.sendall(b"[]")
+            assert b" 200 " in client.recv(1 << 16)
+    wait_for("free places", lambda: not _is_refused(receiver), 20)
 
 
 def _is_refused(receiver: SampleReceiver) -> bool:
@@ -218,25 +253,71 @@ def _is_refused(receiver: SampleReceiver) -> bool:
         return True
 
 
-def test_tls(start: Callable[..., SampleReceiver], tmp_path: pathlib.Path) -> None:
-    certificate, key = tmp_path / "receiver.pem", tmp_path / "receiver.key"
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A file with a certificate for the loopback address and its key."""
+    path = tmp_path_factory.mktemp("tls") / "receiver.pem"
+    key = path.with_suffix(".key")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=test",
+         "-nodes", "-keyout", str(key), "-out", str(path), "-days", "2", "-subj", "/CN=test",
          "-addext", "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    receiver = start(context)
+    path.write_text(path.read_text() + key.read_text())
+    return path
+
+
+def post_by_tls(receiver: SampleReceiver, certificate: pathlib.Path, body: bytes) -> Answer:
     trusting = ssl.create_default_context(cafile=str(certificate))
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", receiver.port, timeout=20, context=trusting
+        "127.0.0.1", receiver.port, timeout=60, context=trusting
     )
-    connection.request("POST", PATH, GOLDEN.read_bytes(), authorization())
-    answer = connection.getresponse()
-    assert answer.status == 200
-    assert json.loads(answer.read())["samples"]["first"] == 3
-    connection.close()
+    with contextlib.closing(connection):
+        connection.request("POST", PATH, body, authorization())
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def test_tls(start: Callable[..., SampleReceiver], certificate: pathlib.Path) -> None:
+    receiver = start(ServerTls(str(certificate)))
+    status, text = post_by_tls(receiver, certificate, GOLDEN.read_bytes())
+    assert status == 200
+    assert json.loads(text)["samples"]["first"] == 3
     with pytest.raises((OSError, http.client.HTTPException)):
         post(receiver, "[]")  # in the clear
+
+
+def test_handshakes_that_never_begin_keep_nobody_out(
+    start: Callable[..., SampleReceiver], certificate: pathlib.Path
+) -> None:
+    receiver = start(ServerTls(str(certificate)), connections_max=2, request_timeout=600.0)
+    with contextlib.ExitStack() as stack:
+        connections(receiver, stack, 40)
+        assert post_by_tls(receiver, certificate, b"[]")[0] == 200
+
+
+def test_handshake_that_dribbles_is_cut_off(
+    start: Callable[..., SampleReceiver], certificate: pathlib.Path
+) -> None:
+    """Each byte comes in time, the whole does not."""
+    receiver = start(ServerTls(str(certificate)), request_timeout=0.3)
+    hello, ours = ssl.MemoryBIO(), ssl.create_default_context()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ours.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1").do_handshake()
+    record = hello.read()
+    with socket.create_connection(("127.0.0.1", receiver.port), timeout=20) as connection:
+        connection.settimeout(0.05)
+
+        def is_closed() -> bool:
+            nonlocal record
+            connection.sendall(record[:1])
+            record = record[1:]
+            try:
+                return connection.recv(1) == b""
+            except TimeoutError:
+                return False
+
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            wait_for("it is cut off", is_closed, 10)
+        assert record, "before the hello was whole"
