@@ -19,6 +19,8 @@ from acstor.server_tls import ServerTls
 
 LOG = logging.getLogger(__name__)
 
+WELL_KNOWN_SECRETS = frozenset({"change this for valid signing"})
+"""``[publisher] telemetry_secret`` where nobody has set it (``ceilometer.publisher.utils``)."""
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -72,6 +74,12 @@ def _listener(conf: cfg.ConfigOpts, samples: CeilometerSamples) -> SampleListene
         raise exception.ConfigurationError(
             "[ceilometer] notifications needs telemetry_secret",
             hint="set it to [publisher] telemetry_secret of Ceilometer",
+        )
+    if options.telemetry_secret in WELL_KNOWN_SECRETS:
+        raise exception.ConfigurationError(
+            "[ceilometer] telemetry_secret is the one that Ceilometer has by default: whoever "
+            "reaches the bus can sign samples with it",
+            hint="set a secret of your own here and as [publisher] telemetry_secret of Ceilometer",
         )
     if not loading.is_written(conf, "oslo_messaging_notifications", "transport_url"):
         transport.require(conf)

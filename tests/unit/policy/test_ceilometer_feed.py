@@ -10,6 +10,7 @@ from acstor import exception
 from acstor.conf import loading
 from acstor.policy import ceilometer_feed_samples, ceilometer_feed_traffic_file
 from acstor.policy.ceilometer_feed import CeilometerSamples
+from acstor.policy.ceilometer_feed_assembly import WELL_KNOWN_SECRETS
 from acstor.policy.ceilometer_feed_bus import SampleEndpoint, SampleListener
 from acstor.policy.ceilometer_feed_http import SampleReceiver
 from acstor.policy.ceilometer_feed_instances import InstanceRate
@@ -212,8 +213,18 @@ def test_bus_of_ceilometer_alone_needs_no_other_broker(tmp_path: pathlib.Path) -
         ("listen_address = 192.0.2.1\npassword = x\n", "cannot be listened on"),
         ("notifications = true\n", "needs telemetry_secret"),
         ("notifications = true\ntelemetry_secret = s\n", "no message transport"),
+        (
+            "notifications = true\ntelemetry_secret = change this for valid signing\n",
+            "has by default",
+        ),
     ],
 )
 def test_what_is_missing_is_said(tmp_path: pathlib.Path, text: str, words: str) -> None:
     with pytest.raises(exception.ConfigurationError, match=words):
         build_feeds(configuration(tmp_path, "[ceilometer]\n" + text), LoadBook(10.0))
+
+
+def test_secret_that_ceilometer_has_by_default_is_known() -> None:
+    utils = pytest.importorskip("ceilometer.publisher.utils", reason="Ceilometer is not installed")
+    defaults = {option.default for option in utils.OPTS if option.name == "telemetry_secret"}
+    assert defaults == WELL_KNOWN_SECRETS
