@@ -1,22 +1,21 @@
 """The Prometheus endpoint of a control process: ``/metrics`` and ``/healthz``."""
 
-import logging
-import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
+from oslo_config import cfg
 from prometheus_client.openmetrics import exposition
 
-LOG = logging.getLogger(__name__)
+from acstor import exception
+from acstor.bounded_http_server import BoundedHandler, BoundedHTTPServer, TlsSource
+from acstor.server_tls import ServerTls
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
 REQUESTS_MAX = 8
-"""Requests answered at a time; one more is refused with 503."""
+"""Connections at a time; one more is closed at once where all of them are being answered."""
 REQUEST_TIMEOUT = 10.0
-"""Seconds for a client to send its request and to take the answer."""
+"""Seconds that a connection may last, from its beginning to the end of the answer."""
 
 
 class MetricsEndpoint:
@@ -26,6 +25,7 @@ class MetricsEndpoint:
     :param port: TCP port; 0: any free one.
     :param text: returns the OpenMetrics text.
     :param is_healthy: decides between 200 and 503 of ``/healthz``.
+    :param tls: None: in the clear.
     :raises OSError: when the address cannot be had.
     """
 
@@ -36,8 +36,10 @@ class MetricsEndpoint:
         *,
         text: Callable[[], str],
         is_healthy: Callable[[], bool],
+        tls: TlsSource | None = None,
     ) -> None:
-        self._server = _Server(address, port, text, is_healthy)
+        self._scheme = "http" if tls is None else "https"
+        self._server = _Server(address, port, text, is_healthy, tls)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="metrics", daemon=True
         )
@@ -48,6 +50,11 @@ class MetricsEndpoint:
         host, port = self._server.server_address[:2]
         name = host.decode() if isinstance(host, (bytes, bytearray)) else str(host)
         return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+    @property
+    def url(self) -> str:
+        """Where the metrics are."""
+        return f"{self._scheme}://{self.address}/metrics"
 
     def start(self) -> None:
         """Answer requests from now on."""
@@ -60,40 +67,62 @@ class MetricsEndpoint:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 16
+def of_options(
+    conf: cfg.ConfigOpts, group: str, *, text: Callable[[], str], is_healthy: Callable[[], bool]
+) -> MetricsEndpoint:
+    """Return the endpoint that a group's options (:mod:`acstor.conf.metrics`) describe.
 
+    :raises ConfigurationError: when the files of TLS cannot be used.
+    :raises OSError: when the address cannot be had.
+    """
+    options = conf[group]
+    tls = None
+    if options.metrics_cert_file:
+        try:
+            tls = ServerTls(
+                options.metrics_cert_file, options.metrics_key_file, options.metrics_ca_file
+            )
+        except OSError as error:
+            raise exception.ConfigurationError(
+                f"[{group}] metrics_cert_file {options.metrics_cert_file}, metrics_key_file or "
+                f"metrics_ca_file: {error}",
+                hint="name PEM files that the user of this process may read",
+            ) from error
+    return MetricsEndpoint(
+        options.metrics_address,
+        options.metrics_port,
+        text=text,
+        is_healthy=is_healthy,
+        tls=tls,
+    )
+
+
+class _Server(BoundedHTTPServer):
     def __init__(
-        self, address: str, port: int, text: Callable[[], str], is_healthy: Callable[[], bool]
+        self,
+        address: str,
+        port: int,
+        text: Callable[[], str],
+        is_healthy: Callable[[], bool],
+        tls: TlsSource | None,
     ) -> None:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        self.address_family = found[0]
         self.text = text
         self.is_healthy = is_healthy
-        self.slots = threading.BoundedSemaphore(REQUESTS_MAX)
-        super().__init__((str(found[4][0]), port), _Handler)
+        super().__init__(
+            address,
+            port,
+            _Handler,
+            connections_max=REQUESTS_MAX,
+            request_timeout=REQUEST_TIMEOUT,
+            tls=tls,
+        )
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        LOG.debug("metrics request of %s failed", client_address, exc_info=True)
 
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = REQUEST_TIMEOUT
+class _Handler(BoundedHandler):
     server: _Server
-    server_version = "acstor"
-    sys_version = ""
 
-    def do_GET(self) -> None:
-        if not self.server.slots.acquire(blocking=False):
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests\n")
-            return
-        try:
-            self._answer_path()
-        finally:
-            self.server.slots.release()
-
-    def _answer_path(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        self.settle()
         match self.path.partition("?")[0]:
             case "/metrics":
                 self._answer(HTTPStatus.OK, self.server.text(), CONTENT_TYPE)
@@ -111,8 +140,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        LOG.debug(format, *arguments)
+        self.write(content)

@@ -11,7 +11,7 @@ from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.agent.member import Member
-from acstor.cli import deployment, forgetting, host_traffic
+from acstor.cli import deployment, forgetting, host_traffic, metrics_tls
 from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
 from acstor.dataplane import RingHost
@@ -77,7 +77,10 @@ class ListHosts(lister.Lister):
         conf = deployment.configuration(self.app)
         members = deployment.list_members(conf)
         in_ring = _ring_hosts(conf)
-        asked = host_traffic.fetch_all(members.values(), conf.host) if parsed_args.long else {}
+        asked = {}
+        if parsed_args.long:
+            tls = metrics_tls.client_context(conf)
+            asked = host_traffic.fetch_all(members.values(), conf.host, tls)
         vnode_count = sum(host.vnodes for host in in_ring.values())
         rows = []
         for name in sorted(members.keys() | in_ring.keys()):
@@ -132,7 +135,8 @@ class ShowHost(show.ShowOne):
         with deployment.opened_origin(conf) as origin:
             wish = read_wish(origin, name)
         vnode_count = sum(other.vnodes for other in in_ring.values())
-        asked = host_traffic.fetch_all([member] if member else [], conf.host)
+        tls = metrics_tls.client_context(conf)
+        asked = host_traffic.fetch_all([member] if member else [], conf.host, tls)
         found = asked.get(name, HostTraffic())
         agent, extra_in, extra_out, link = _measured(found)
         disk, peers = _disk_and_peers(found)

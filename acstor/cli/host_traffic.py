@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -35,15 +36,18 @@ class HostTraffic:
     """Of the peers that the host fetched most from, the slowest first."""
 
 
-def fetch_all(members: Iterable[Member], own_host: str) -> dict[str, HostTraffic]:
+def fetch_all(
+    members: Iterable[Member], own_host: str, tls: ssl.SSLContext | None = None
+) -> dict[str, HostTraffic]:
     """Return what the hosts measured last, by name; hosts that cannot be asked say why.
 
     :param own_host: name of this host. Another one whose metrics listen on a loopback address
         cannot be asked: its address leads to this one's.
+    :param tls: of the metrics' endpoints; None: they are read in the clear.
     """
     members = list(members)
     reachable = [member for member in members if _is_reachable(member, own_host)]
-    found = {name: read(sample) for name, sample in samples.fetch_all(reachable).items()}
+    found = {name: read(sample) for name, sample in samples.fetch_all(reachable, tls).items()}
     for member in members:
         found.setdefault(
             member.name, HostTraffic(problem="[agent] metrics_address is local to that host")

@@ -3,6 +3,7 @@
 import concurrent.futures
 import math
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -93,11 +94,17 @@ def parse(text: str) -> Values:
     return values
 
 
-def fetch(address: str) -> Sample:
-    """Return the metrics of the endpoint at ``ip:port``; never raises."""
+def fetch(address: str, tls: ssl.SSLContext | None = None) -> Sample:
+    """Return the metrics of the endpoint at ``ip:port``; never raises.
+
+    :param tls: None: in the clear.
+    """
+    scheme = "http" if tls is None else "https"
     try:
         # The address comes from the membership; the scheme is fixed here.
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=FETCH_TIMEOUT) as answer:
+        with urllib.request.urlopen(  # noqa: S310
+            f"{scheme}://{address}/metrics", timeout=FETCH_TIMEOUT, context=tls
+        ) as answer:
             text = answer.read(TEXT_BYTES_MAX).decode(errors="replace")
     except (OSError, ValueError, urllib.error.URLError) as error:
         reason = getattr(error, "reason", None) or error
@@ -105,11 +112,11 @@ def fetch(address: str) -> Sample:
     return Sample(time.monotonic(), parse(text))
 
 
-def fetch_all(members: Iterable[Member]) -> dict[str, Sample]:
+def fetch_all(members: Iterable[Member], tls: ssl.SSLContext | None = None) -> dict[str, Sample]:
     """Return the samples of all hosts, by name."""
     hosts = list(members)
     with concurrent.futures.ThreadPoolExecutor(HOSTS_AT_A_TIME_MAX) as pool:
-        samples = pool.map(lambda member: fetch(member.metrics_address), hosts)
+        samples = pool.map(lambda member: fetch(member.metrics_address, tls), hosts)
         return {member.name: sample for member, sample in zip(hosts, samples, strict=True)}
 
 

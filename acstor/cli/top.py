@@ -9,7 +9,7 @@ from cliff import lister
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.cli import deployment, samples
+from acstor.cli import deployment, metrics_tls, samples
 from acstor.cli.samples import Rates, Sample
 
 _MEMBERS_INTERVAL = 5.0
@@ -45,14 +45,16 @@ class Top(lister.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return one interval as a table."""
-        members = deployment.list_members(deployment.configuration(self.app))
+        conf = deployment.configuration(self.app)
+        members = deployment.list_members(conf)
         if not members:
             raise exception.NotFoundError(
                 "no host is alive", hint="start acstor-agent on the hosts"
             )
-        before = samples.fetch_all(members.values())
+        tls = metrics_tls.client_context(conf)
+        before = samples.fetch_all(members.values(), tls)
         time.sleep(parsed_args.interval)
-        after = samples.fetch_all(members.values())
+        after = samples.fetch_all(members.values(), tls)
         rows = [_row(samples.rates(name, before.get(name), after[name])) for name in sorted(after)]
         columns = (
             "host", "reads_per_s", "read_bytes_per_s", "read_errors_per_s", "local", "peer",
@@ -69,6 +71,7 @@ class Top(lister.Lister):
 
         from acstor.cli import top_view
 
+        tls = metrics_tls.client_context(conf)
         members = deployment.list_members(conf)
         listed_at = time.monotonic()
         before: dict[str, Sample] = {}
@@ -76,7 +79,7 @@ class Top(lister.Lister):
             while True:
                 if time.monotonic() - listed_at > _MEMBERS_INTERVAL:
                     members, listed_at = deployment.list_members(conf), time.monotonic()
-                after = samples.fetch_all(members.values())
+                after = samples.fetch_all(members.values(), tls)
                 shown = [
                     samples.rates(name, before.get(name), after[name]) for name in sorted(after)
                 ]

@@ -22,12 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
+    from acstor import metrics_endpoint
     from acstor.admin.client import AdminClient
     from acstor.agent import duties
     from acstor.agent.agent import ORIGIN_DEADLINE, Agent
     from acstor.agent.metrics import AgentMetrics
     from acstor.dataplane_host.settings import advertised_address
-    from acstor.metrics_endpoint import MetricsEndpoint
     from acstor.origin.opening import open_origin
     from acstor.rpc import transport
     from acstor.rpc.agent_server import AgentServer, AnnouncementEndpoint
@@ -42,11 +42,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
         except exception.AcstorError:
             return metrics.text()  # its absence is a metric of the agent
 
-    endpoint = MetricsEndpoint(
-        conf.agent.metrics_address,
-        conf.agent.metrics_port,
-        text=text,
-        is_healthy=lambda: agent.is_healthy(),
+    endpoint = metrics_endpoint.of_options(
+        conf, "agent", text=text, is_healthy=lambda: agent.is_healthy()
     )
     address, _, port = endpoint.address.rpartition(":")
     if address in _WILDCARDS:
@@ -74,7 +71,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         server = AgentServer(conf, conf.host, [announced, *duties.endpoints(conf, built)])
         server.start()
     endpoint.start()
-    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    LOG.info("metrics at %s", endpoint.url)
     Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
     try:
         agent.run()

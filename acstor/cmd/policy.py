@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor.metrics_endpoint import MetricsEndpoint
+    from acstor import metrics_endpoint
     from acstor.origin.opening import open_origin
     from acstor.policy.feeds import build_feeds
     from acstor.policy.load_book import LoadBook
@@ -44,11 +44,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
             messages.announce_decision(concerns_all=concerns_all) if messages is not None else None
         ),
     )
-    endpoint = MetricsEndpoint(
-        conf.policy.metrics_address,
-        conf.policy.metrics_port,
-        text=metrics.text,
-        is_healthy=service.is_healthy,
+    endpoint = metrics_endpoint.of_options(
+        conf, "policy", text=metrics.text, is_healthy=service.is_healthy
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
@@ -56,7 +53,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     if messages is not None:
         messages.start()
     endpoint.start()
-    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    LOG.info("metrics at %s", endpoint.url)
     Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
     try:
         service.run()

@@ -19,9 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor import identity
+    from acstor import identity, metrics_endpoint
     from acstor.image_service.opening import open_image_service
-    from acstor.metrics_endpoint import MetricsEndpoint
     from acstor.origin.opening import open_origin
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.service import RegistrarService
@@ -38,17 +37,14 @@ def _run(conf: cfg.ConfigOpts) -> int:
         open_origin=lambda: open_origin(conf.origin.url, conf.origin.timeout),
         metrics=metrics,
     )
-    endpoint = MetricsEndpoint(
-        conf.registrar.metrics_address,
-        conf.registrar.metrics_port,
-        text=metrics.text,
-        is_healthy=service.is_healthy,
+    endpoint = metrics_endpoint.of_options(
+        conf, "registrar", text=metrics.text, is_healthy=service.is_healthy
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     signal.signal(signal.SIGHUP, lambda *_: service.reconcile_soon())
     endpoint.start()
-    LOG.info("metrics at http://%s/metrics", endpoint.address)
+    LOG.info("metrics at %s", endpoint.url)
     Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
     try:
         service.run()

@@ -2,7 +2,7 @@
 
 from oslo_config import cfg
 
-from acstor.conf import types
+from acstor.conf import metrics, types
 
 GROUP = "agent"
 
@@ -91,16 +91,7 @@ OPTIONS = [
             "planes use what all hosts have learnt so to preload, and the scheduler to place."
         ),
     ),
-    cfg.HostAddressOpt(
-        "metrics_address",
-        default="127.0.0.1",
-        help="Address of the Prometheus endpoint (/metrics) of agent and data plane.",
-    ),
-    cfg.PortOpt(
-        "metrics_port",
-        default=9471,
-        help="TCP port of the Prometheus endpoint. 0: any free one.",
-    ),
+    *metrics.options(9471),
     cfg.FloatOpt(
         "state_interval",
         default=10.0,

@@ -79,7 +79,14 @@ def check(conf: cfg.ConfigOpts) -> None:
     for group, options in opts.list_opts():
         for option in options:
             _check_value(conf, group, option)
-    for rule in (_check_paths, _check_deadlines, _check_tls, _check_heartbeat, _check_backend):
+    for rule in (
+        _check_paths,
+        _check_deadlines,
+        _check_tls,
+        _check_metrics,
+        _check_heartbeat,
+        _check_backend,
+    ):
         rule(conf)
 
 
@@ -206,6 +213,16 @@ def _check_tls(conf: cfg.ConfigOpts) -> None:
     for name in ("ca_file", "cert_file", "key_file"):
         path = conf.peer[name]
         _require(os.path.isabs(path), f"[peer] {name} = {path!r} is not an absolute path")
+
+
+def _check_metrics(conf: cfg.ConfigOpts) -> None:
+    for group in ("agent", "policy", "registrar"):
+        options = conf[group]
+        for name in ("metrics_key_file", "metrics_ca_file"):
+            _require(
+                not options[name] or bool(options.metrics_cert_file),
+                f"[{group}] {name} = {options[name]!r} needs metrics_cert_file",
+            )
 
 
 def _check_heartbeat(conf: cfg.ConfigOpts) -> None:

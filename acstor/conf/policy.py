@@ -2,7 +2,7 @@
 
 from oslo_config import cfg
 
-from acstor.conf import types
+from acstor.conf import metrics, types
 
 GROUP = "policy"
 
@@ -195,16 +195,7 @@ OPTIONS = [
         max=1000,
         help="Files of the journal that are kept.",
     ),
-    cfg.HostAddressOpt(
-        "metrics_address",
-        default="127.0.0.1",
-        help="Address of the Prometheus endpoint (/metrics, /healthz).",
-    ),
-    cfg.PortOpt(
-        "metrics_port",
-        default=9474,
-        help="TCP port of the Prometheus endpoint. 0: any free one.",
-    ),
+    *metrics.options(9474),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from oslo_config import cfg
 
-from acstor.conf import types
+from acstor.conf import metrics, types
 
 GROUP = "registrar"
 
@@ -127,16 +127,7 @@ OPTIONS = [
         max=31536000.0,
         help="Seconds between two garbage collections. 0: none; run 'acstor gc' instead.",
     ),
-    cfg.HostAddressOpt(
-        "metrics_address",
-        default="127.0.0.1",
-        help="Address of the registrar's Prometheus endpoint (/metrics, /healthz).",
-    ),
-    cfg.PortOpt(
-        "metrics_port",
-        default=9473,
-        help="TCP port of the registrar's Prometheus endpoint. 0: any free one.",
-    ),
+    *metrics.options(9473),
 ]
 
 

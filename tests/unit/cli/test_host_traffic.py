@@ -66,7 +66,7 @@ def test_long_list_shows_what_the_hosts_measured(
     run: Run, deployed: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = Sample(0.0, samples.parse(metrics(1.5 * (1 << 20)).text()))
-    monkeypatch.setattr(samples, "fetch", lambda address: sample)
+    monkeypatch.setattr(samples, "fetch", lambda address, tls: sample)
     status, out, _ = run("host", "list", "--long", "-f", "json")
     assert status == 0
     here, gone = json.loads(out)
@@ -131,7 +131,7 @@ def test_commands_show_disk_and_peers(
     run: Run, deployed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = loaded(DiskHealth(is_healthy=True, wear=0.125)).text()
-    monkeypatch.setattr(samples, "fetch", lambda address: Sample(0.0, samples.parse(text)))
+    monkeypatch.setattr(samples, "fetch", lambda address, tls: Sample(0.0, samples.parse(text)))
     shown = json.loads(run("host", "show", "h1", "-f", "json")[1])
     assert shown["disk"] == {"is_healthy": True, "wear": 0.125}
     assert shown["peers"] == [

@@ -48,6 +48,10 @@ def test_wrong_value_is_named_with_what_is_allowed(
         ("[readpath]\nread_deadline = 1\n", "origin_deadline = 10 is more than read_deadline = 1"),
         ("[coordination]\nmember_timeout = 3\n", "more than half of member_timeout = 3"),
         ("[peer]\nkey_file = k\n", "[peer] key_file = 'k' is not an absolute path"),
+        (
+            "[policy]\nmetrics_ca_file = /ca.pem\n",
+            "[policy] metrics_ca_file = '/ca.pem' needs metrics_cert_file",
+        ),
         ("[dataplane]\nadmin_socket = /" + "x" * 107, "is longer than 107 bytes"),
         ("[store]\npath = $nothing/x\n", "refers to an option that does not exist"),
         ("no section\n", "configuration file is malformed"),
