@@ -213,6 +213,8 @@ def _check_tls(conf: cfg.ConfigOpts) -> None:
     for name in ("ca_file", "cert_file", "key_file"):
         path = conf.peer[name]
         _require(os.path.isabs(path), f"[peer] {name} = {path!r} is not an absolute path")
+    path = conf.peer.crl_file
+    _require(not path or os.path.isabs(path), f"[peer] crl_file = {path!r} is not an absolute path")
 
 
 def _check_metrics(conf: cfg.ConfigOpts) -> None:

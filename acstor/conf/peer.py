@@ -44,6 +44,15 @@ OPTIONS = [
         default="/etc/acstor/tls/host.key",
         help="Private key (PEM) of cert_file.",
     ),
+    cfg.StrOpt(
+        "crl_file",
+        help=(
+            "Revocation lists (PEM) of the authorities, one or several: whose certificate is on "
+            "one is refused, and cut off when it is connected. The file is read again when it "
+            "changes; one that cannot be used leaves the last good one in force, one that is "
+            "overdue stays in force. Unset: no certificate is ever revoked."
+        ),
+    ),
     cfg.FloatOpt(
         "connect_timeout",
         default=1.0,

@@ -79,7 +79,8 @@ class DataPlaneSettings(TypedDict):
     tls_ca_file: str
     tls_cert_file: str
     tls_key_file: str
-    """PEM files; only read when tls_enabled."""
+    tls_crl_file: str | None
+    """PEM files; only read when tls_enabled. None: no certificate is ever revoked."""
     peer_connect_timeout_ms: int
     peer_idle_timeout_ms: int
     peer_connections_max: int
@@ -182,6 +183,7 @@ def from_conf(
         tls_ca_file=peer.ca_file,
         tls_cert_file=peer.cert_file,
         tls_key_file=peer.key_file,
+        tls_crl_file=peer.crl_file or None,
         peer_connect_timeout_ms=_milliseconds(peer.connect_timeout),
         peer_idle_timeout_ms=_milliseconds(peer.idle_timeout),
         peer_connections_max=peer.connections_max,

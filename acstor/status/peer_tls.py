@@ -16,6 +16,8 @@ from acstor.status.verdict import failure, success, warning
 _DAYS_LEFT_MIN = 14
 _DAY_SECONDS = 86400
 _HOSTNAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH
+_NO_CRL = 3  # X509_V_ERR_UNABLE_TO_GET_CRL: the authority has none, and revokes nobody
+_CRL_HAS_EXPIRED = 12  # X509_V_ERR_CRL_HAS_EXPIRED
 _HINT = "'Certificates between hosts' in the administration guide says how to make certificates"
 
 
@@ -36,11 +38,38 @@ def check_certificate(conf: cfg.ConfigOpts) -> Result:
         return failure(
             f"{named}{error.strerror or error}: check [peer] ca_file, cert_file, key_file; {_HINT}"
         )
+    try:
+        overdue = _check_revocations(peer)
+    except OSError as error:
+        return failure(f"[peer] crl_file {peer.crl_file}: {error}; {_HINT}")
     days_left = int((ssl.cert_time_to_seconds(ends_at) - time.time()) // _DAY_SECONDS)
     text = f"{peer.cert_file} is valid for {days_left} more days"
     if days_left < _DAYS_LEFT_MIN:
         return warning(f"{text}; put a new one in place (no restart is needed); {_HINT}")
+    if overdue:
+        return warning(f"{text}; {peer.crl_file} is overdue, have the authority make a new list")
     return success(text)
+
+
+def _check_revocations(peer: cfg.ConfigOpts.GroupAttr) -> bool:
+    """Return whether a revocation list is overdue.
+
+    :raises OSError: when the lists cannot be used, or one has this host's certificate.
+    """
+    if not peer.crl_file:
+        return False
+    context = _context(peer, ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(peer.crl_file)
+    if not context.cert_store_stats()["crl"]:
+        raise OSError("it holds no revocation list in PEM form")
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    try:
+        _shake_hands(_context(peer, ssl.PROTOCOL_TLS_CLIENT), context, None)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code not in {_NO_CRL, _CRL_HAS_EXPIRED}:
+            raise OSError(error.verify_message) from error
+        return error.verify_code == _CRL_HAS_EXPIRED
+    return False
 
 
 def _handshake(conf: cfg.ConfigOpts, name: str) -> str:
@@ -61,19 +90,30 @@ def _handshake(conf: cfg.ConfigOpts, name: str) -> str:
 
 def _handshake_as(conf: cfg.ConfigOpts, name: str) -> str:
     peer = conf.peer
-    contexts = []
-    for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
-        context = ssl.SSLContext(protocol)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        with _naming(peer.ca_file):
-            context.load_verify_locations(peer.ca_file)
-        with _naming(f"{peer.cert_file} with {peer.key_file}"):
-            context.load_cert_chain(peer.cert_file, peer.key_file)
-        context.verify_mode = ssl.CERT_REQUIRED
-        contexts.append(context)
+    client = _context(peer, ssl.PROTOCOL_TLS_CLIENT)
+    return _shake_hands(client, _context(peer, ssl.PROTOCOL_TLS_SERVER), name)
+
+
+def _context(peer: cfg.ConfigOpts.GroupAttr, protocol: ssl._SSLMethod) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    with _naming(peer.ca_file):
+        context.load_verify_locations(peer.ca_file)
+    with _naming(f"{peer.cert_file} with {peer.key_file}"):
+        context.load_cert_chain(peer.cert_file, peer.key_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _shake_hands(client_side: ssl.SSLContext, server_side: ssl.SSLContext, name: str | None) -> str:
+    """Shake hands in memory and return when the server's certificate ends.
+
+    :param name: that the server's certificate must have; None: any.
+    """
+    client_side.check_hostname = name is not None
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = contexts[0].wrap_bio(to_client, to_server, server_hostname=name)
-    server = contexts[1].wrap_bio(to_server, to_client, server_side=True)
+    client = client_side.wrap_bio(to_client, to_server, server_hostname=name)
+    server = server_side.wrap_bio(to_server, to_client, server_side=True)
     for end in (client, server, client, server):
         try:
             end.do_handshake()

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import BIN, MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(200)]
@@ -46,6 +47,18 @@ class Authority:
             "key_file": self.folder / f"{host}.key",
         }
 
+    def revoke(self, *hosts: str, days: int) -> pathlib.Path:
+        """Write the list that revokes hosts, as the guide says, and return its path."""
+        (self.folder / "index.txt").touch()
+        (self.folder / "ca.cnf").write_text(
+            "[ca]\ndefault_ca = peers\n[peers]\ndatabase = index.txt\ndefault_md = sha256\n"
+        )
+        call = ("ca", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key")
+        for host in hosts:
+            openssl(*call, "-revoke", f"{host}.pem", cwd=self.folder)
+        openssl(*call, "-gencrl", "-crldays", str(days), "-out", "crl.new", cwd=self.folder)
+        return (self.folder / "crl.new").rename(self.folder / "crl.pem")
+
 
 def test_peers_with_certificates_of_one_authority_share_chunks(cloud: Cloud) -> None:
     authority = Authority(cloud.path / "tls")
@@ -69,6 +82,27 @@ def test_peer_of_another_authority_is_not_trusted(cloud: Cloud) -> None:
         assert host.metric("acstor_read_chunks", tier="peer") == 0
     closed = "acstor_peer_server_connections_closed"
     assert sum(host.metric(closed, reason="tls_failed") for host in (trusted, stranger)) > 0
+
+
+def test_peer_that_is_revoked_is_cut_off(cloud: Cloud) -> None:
+    """Nothing is restarted, and no read fails."""
+    authority = Authority(cloud.path / "tls")
+    crl_file = authority.revoke(days=30)
+    hosts = [
+        cloud.add_host(peer=authority.options(f"h{number}") | {"crl_file": crl_file})
+        for number in range(2)
+    ]
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    assert hosts[0].file(image).read_bytes() == image.content
+    assert hosts[0].metric("acstor_read_chunks", tier="peer") > 0
+    due = "acstor_peer_crl_next_update_timestamp_seconds"
+    before = hosts[0].metric(due)
+    authority.revoke("h1", days=60)
+    wait_for("the new list is in force", lambda: hosts[0].metric(due) > before)
+    from_peers = hosts[1].metric("acstor_read_chunks", tier="peer")
+    assert hosts[1].file(image).read_bytes() == image.content
+    assert hosts[1].metric("acstor_read_chunks", tier="peer") == from_peers
 
 
 def test_missing_certificate_is_named(cloud: Cloud) -> None:

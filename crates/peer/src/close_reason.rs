@@ -31,6 +31,8 @@ pub enum CloseReason {
     HandshakeTimeout,
     /// TLS failed: certificate, name or parameters.
     TlsFailed,
+    /// TLS was fine and the other side would not be let in any more: it is revoked, or its CA is gone.
+    Untrusted,
     /// No common protocol version.
     VersionMismatch,
     /// More connections than the limit.
@@ -41,7 +43,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Number of distinct labels.
-    pub const COUNT: usize = 15 + FrameError::ALL.len();
+    pub const COUNT: usize = 16 + FrameError::ALL.len();
 
     /// Every reason.
     pub fn all() -> impl Iterator<Item = CloseReason> {
@@ -59,6 +61,7 @@ impl CloseReason {
             AnswersOverdue,
             HandshakeTimeout,
             TlsFailed,
+            Untrusted,
             VersionMismatch,
             TooManyConnections,
             Io,
@@ -83,6 +86,7 @@ impl CloseReason {
             CloseReason::AnswersOverdue => "answers_overdue",
             CloseReason::HandshakeTimeout => "handshake_timeout",
             CloseReason::TlsFailed => "tls_failed",
+            CloseReason::Untrusted => "untrusted",
             CloseReason::VersionMismatch => "version_mismatch",
             CloseReason::TooManyConnections => "too_many_connections",
             CloseReason::Io => "io",

@@ -26,6 +26,8 @@ pub struct TlsConfig {
     pub cert_file: PathBuf,
     /// The private key of the certificate.
     pub key_file: PathBuf,
+    /// Revocation lists of the CAs; `None`: no certificate is ever revoked.
+    pub crl_file: Option<PathBuf>,
 }
 
 /// What a [`crate::PeerServer`] grants.

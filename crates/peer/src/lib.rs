@@ -35,7 +35,7 @@ pub use peer_health::{HEALTH_TRANSITIONS, HealthEvent, PeerHealth};
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{CompressionStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
-pub use tls::{ServerTls, TlsFault};
+pub use tls::{ServerTls, TlsFault, TlsStatus};
 pub use version::{
     FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
 };

@@ -66,6 +66,7 @@ settings! {
     tls_ca_file: PathBuf,
     tls_cert_file: PathBuf,
     tls_key_file: PathBuf,
+    tls_crl_file: Option<PathBuf>,
     peer_connect_timeout_ms: u64,
     peer_idle_timeout_ms: u64,
     peer_connections_max: usize,

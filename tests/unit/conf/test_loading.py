@@ -48,6 +48,7 @@ def test_wrong_value_is_named_with_what_is_allowed(
         ("[readpath]\nread_deadline = 1\n", "origin_deadline = 10 is more than read_deadline = 1"),
         ("[coordination]\nmember_timeout = 3\n", "more than half of member_timeout = 3"),
         ("[peer]\nkey_file = k\n", "[peer] key_file = 'k' is not an absolute path"),
+        ("[peer]\ncrl_file = c\n", "[peer] crl_file = 'c' is not an absolute path"),
         (
             "[policy]\nmetrics_ca_file = /ca.pem\n",
             "[policy] metrics_ca_file = '/ca.pem' needs metrics_cert_file",

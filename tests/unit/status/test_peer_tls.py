@@ -117,3 +117,85 @@ def test_peers_in_the_clear_are_a_warning(configure: Configure, tmp_path: pathli
 
 def test_controller_needs_no_certificate(configure: Configure) -> None:
     assert peer_tls.check_certificate(configure()).code is Code.SUCCESS
+
+
+def revocation_list(folder: pathlib.Path, *serials: str, is_overdue: bool = False) -> None:
+    """Write the list of the authority that revokes certificates, as the guide says."""
+    (folder / "index.txt").write_text(
+        "".join(f"R\t991231235959Z\t200101000000Z\t{each}\tunknown\t/CN=x\n" for each in serials)
+    )
+    (folder / "ca.cnf").write_text(
+        "[ca]\ndefault_ca = peers\n[peers]\ndatabase = index.txt\ndefault_md = sha256\n"
+    )
+    dates = ["-crldays", "30"]
+    if is_overdue:
+        dates = ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20210101000000Z"]
+    openssl(
+        folder, "ca", "-config", "ca.cnf", "-gencrl", "-cert", "ca.pem", "-keyfile", "ca.key",
+        *dates, "-out", "crl.pem",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def with_list(tls: pathlib.Path, compute: cfg.ConfigOpts) -> pathlib.Path:
+    make_certificate(tls)
+    compute.set_override("crl_file", str(tls / "crl.pem"), group="peer")
+    return tls
+
+
+def serial_of(certificate: pathlib.Path) -> str:
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", str(certificate), "-noout", "-serial"],
+        check=True, capture_output=True, timeout=60, text=True,
+    )  # fmt: skip
+    return shown.stdout.strip().removeprefix("serial=")
+
+
+def test_revocation_list_of_others_is_fine(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts
+) -> None:
+    revocation_list(with_list, "1234")
+    assert peer_tls.check_certificate(compute).code is Code.SUCCESS
+
+
+def test_certificate_that_is_revoked_is_a_failure(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts
+) -> None:
+    revocation_list(with_list, serial_of(with_list / "host.pem"))
+    result = peer_tls.check_certificate(compute)
+    assert result.code is Code.FAILURE
+    assert "revoked" in text(result)
+
+
+def test_revocation_list_that_is_overdue_is_a_warning(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts
+) -> None:
+    revocation_list(with_list, is_overdue=True)
+    result = peer_tls.check_certificate(compute)
+    assert result.code is Code.WARNING
+    assert "overdue" in text(result)
+
+
+@pytest.mark.parametrize("content", [None, "", "no list"])
+def test_revocation_list_that_is_unusable_is_a_failure(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts, content: str | None
+) -> None:
+    if content is not None:
+        (with_list / "crl.pem").write_text(content)
+    result = peer_tls.check_certificate(compute)
+    assert result.code is Code.FAILURE
+    assert "crl_file" in text(result)
+
+
+def test_revocation_list_of_another_authority_revokes_nobody(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts
+) -> None:
+    other = with_list / "other"
+    other.mkdir()
+    openssl(
+        other, "req", "-x509", *KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=other",
+        "-days", "300",
+    )  # fmt: skip
+    revocation_list(other, serial_of(with_list / "host.pem"))
+    (other / "crl.pem").rename(with_list / "crl.pem")
+    assert peer_tls.check_certificate(compute).code is Code.SUCCESS

@@ -12,6 +12,7 @@ pub fn config(directory: &Path) -> TlsConfig {
         ca_file: directory.join("ca.pem"),
         cert_file: directory.join("host.pem"),
         key_file: directory.join("host.key"),
+        crl_file: None,
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
-use super::connector::Greeted;
+use super::connector::{Credentials, Greeted};
 use super::input::{Event, Input};
 use super::link::LinkStatus;
 use super::peer::Peer;
@@ -36,6 +36,7 @@ pub(super) struct Connection {
     peer: Arc<Peer>,
     status: Arc<LinkStatus>,
     stream: Stream,
+    credentials: Option<Credentials>,
     state: ConnectionState,
     drain_reason: CloseReason,
     submissions: mpsc::UnboundedReceiver<Submission>,
@@ -83,6 +84,7 @@ impl Connection {
         };
         Connection {
             stream: greeted.stream,
+            credentials: greeted.credentials,
             state: greeted.state,
             drain_reason: CloseReason::Shutdown,
             submissions,
@@ -265,6 +267,12 @@ impl Connection {
     }
 
     fn tick(&mut self, now: RunInstant) -> Option<CloseReason> {
+        if let Some(credentials) = &mut self.credentials
+            && let Err(fault) = self.peer.recheck(credentials)
+        {
+            tracing::info!(peer = self.peer.address(), %fault, "a connected peer is left");
+            return Some(CloseReason::Untrusted);
+        }
         let is_silent = self.input.received() == self.watch.received;
         let no_answers = self.answers == self.watch.answers;
         self.watch.received = self.input.received();

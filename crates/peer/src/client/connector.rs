@@ -1,9 +1,10 @@
 //! The client's side of connecting: TCP, TLS, HELLO.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -35,6 +36,30 @@ pub(super) struct Greeted {
     pub(super) stream: Stream,
     pub(super) state: ConnectionState,
     pub(super) hello: Hello,
+    pub(super) credentials: Option<Credentials>,
+}
+
+/// The certificates that the peer showed, to be looked at again when the files of TLS change.
+pub(super) struct Credentials {
+    chain: Vec<CertificateDer<'static>>,
+    /// With what they were looked at last.
+    verified_by: Arc<Identity>,
+}
+
+impl Credentials {
+    /// Looks at the certificates again where `identity` is another one than before.
+    pub(super) fn recheck(
+        &mut self,
+        identity: Arc<Identity>,
+        address: IpAddr,
+        host_name: Option<&str>,
+    ) -> Result<(), TlsFault> {
+        if !Arc::ptr_eq(&self.verified_by, &identity) {
+            identity.recheck_server(&self.chain, address, host_name)?;
+            self.verified_by = identity;
+        }
+        Ok(())
+    }
 }
 
 impl Target<'_> {
@@ -44,21 +69,24 @@ impl Target<'_> {
         let tcp = TcpStream::connect(self.socket).await.map_err(|error| self.unreachable(error))?;
         let _ = tcp.set_nodelay(true); // only speed depends on it
         state = self.advance(state, ConnectionEvent::Connected)?;
-        let mut stream = self.secure(tcp).await?;
+        let (mut stream, credentials) = self.secure(tcp).await?;
         state = self.advance(state, ConnectionEvent::Secured)?;
         let hello = self.greet(&mut stream).await?;
         state = self.advance(state, ConnectionEvent::Greeted)?;
-        Ok(Greeted { stream, state, hello })
+        Ok(Greeted { stream, state, hello, credentials })
     }
 
-    async fn secure(&self, tcp: TcpStream) -> Result<Stream, PeerError> {
+    async fn secure(&self, tcp: TcpStream) -> Result<(Stream, Option<Credentials>), PeerError> {
         let Some(identity) = &self.identity else {
-            return Ok(Stream::Plain(tcp));
+            return Ok((Stream::Plain(tcp), None));
         };
         let (config, name) = identity.client(self.socket.ip(), self.host_name.as_deref());
         let connected = TlsConnector::from(config).connect(name, tcp).await;
         let stream = connected.map_err(|error| self.failed(error))?;
-        Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
+        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let chain = shown.iter().map(|each| each.clone().into_owned()).collect();
+        let credentials = Credentials { chain, verified_by: Arc::clone(identity) };
+        Ok((Stream::Tls(Box::new(TlsStream::Client(stream))), Some(credentials)))
     }
 
     /// Exchanges HELLOs. In TLS 1.3 the client is done first: that the server refuses its certificate

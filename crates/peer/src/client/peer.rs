@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use super::ClientShared;
 use super::buffers::BufferPool;
 use super::connection::Connection;
-use super::connector::{Greeted, Target};
+use super::connector::{Credentials, Greeted, Target};
 use super::latency::LatencyHistogram;
 use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
 use crate::peer_health::{Admission, Backoff, Breaker};
-use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth};
+use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
 const LOAD_FOR_ANOTHER: usize = 4;
@@ -92,6 +92,17 @@ impl Peer {
 
     pub(super) fn clock(&self) -> &RunClock {
         &self.client.clock
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Looks at what the peer showed again if the files of TLS changed.
+    pub(super) fn recheck(&self, credentials: &mut Credentials) -> Result<(), TlsFault> {
+        let Some(files) = &self.client.tls else { return Ok(()) };
+        let host_name = self.client.host_name(&self.address);
+        credentials.recheck(files.current(), self.socket.ip(), host_name.as_deref())
     }
 
     pub(super) fn buffers(&self) -> Arc<BufferPool> {

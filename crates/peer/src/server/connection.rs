@@ -110,9 +110,11 @@ impl Connection {
         let mut drain_seen = false;
         let mut evicted = Box::pin(self.place.evicted());
         let mut eviction_seen = false;
+        let mut distrusted = Box::pin(self.place.distrusted());
         let reason = loop {
             tokio::select! {
                 biased;
+                () = distrusted.as_mut() => break CloseReason::Untrusted,
                 reason = std::future::poll_fn(|cx| self.poll(cx)) => break reason,
                 () = super::drain_requested(drain), if !drain_seen => {
                     drain_seen = true;

@@ -8,6 +8,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::Shared;
 use super::admission::Budget;
+use super::credentials::Credentials;
 use super::handshakes::Handshake;
 use super::roster::Place;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
@@ -34,7 +35,7 @@ pub(super) async fn greet(
     let steps = async {
         let _ = tcp.set_nodelay(true); // only speed depends on it
         let mut state = ConnectionState::Securing;
-        let mut stream = secure(shared, tcp).await?;
+        let (mut stream, credentials) = secure(shared, tcp).await?;
         state = advance(state, ConnectionEvent::Secured)?;
         let theirs = read_hello(&mut stream).await?;
         let ours = hello(shared).encode();
@@ -46,7 +47,7 @@ pub(super) async fn greet(
         }
         let limits = &shared.limits;
         let budget = Budget::new(limits.connection_requests_max, limits.connection_bytes_max);
-        let Some(place) = shared.roster.enter(budget, shared.clock.now()) else {
+        let Some(place) = shared.roster.enter(budget, credentials, shared.clock.now()) else {
             let status = Header::refusal(PeerStatus::Overloaded, 0).encode();
             return Err(say_and_close(&mut stream, &status, CloseReason::TooManyConnections).await);
         };
@@ -63,14 +64,23 @@ pub(super) async fn greet(
     }
 }
 
-async fn secure(shared: &Shared, tcp: TcpStream) -> Result<Stream, CloseReason> {
+async fn secure(
+    shared: &Shared,
+    tcp: TcpStream,
+) -> Result<(Stream, Option<Credentials>), CloseReason> {
     let Some(tls) = &shared.tls else {
-        return Ok(Stream::Plain(tcp));
+        return Ok((Stream::Plain(tcp), None));
     };
     let peer = tcp.peer_addr().ok();
-    let acceptor = TlsAcceptor::from(tls.current().server());
+    let identity = tls.current();
+    let acceptor = TlsAcceptor::from(identity.server());
     match acceptor.accept(tcp).await {
-        Ok(stream) => Ok(Stream::Tls(Box::new(TlsStream::Server(stream)))),
+        Ok(stream) => {
+            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let chain = shown.iter().map(|each| each.clone().into_owned()).collect();
+            let credentials = Credentials::new(peer, chain, identity);
+            Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), Some(credentials)))
+        }
         Err(error) => {
             let fault = TlsFault::of(&error).unwrap_or_else(|| TlsFault::Other(error.to_string()));
             tracing::info!(?peer, %fault, "TLS with a connecting peer failed");

@@ -4,6 +4,7 @@
 mod admission;
 mod compressor;
 mod connection;
+mod credentials;
 mod greeting;
 mod handshakes;
 mod output;
@@ -23,8 +24,8 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use compressor::CompressionStats;
 pub use stats::ServerStats;
 
-use crate::tls::TlsFiles;
-use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits};
+use crate::tls::{RELOAD_CHECK_INTERVAL, TlsFiles};
+use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus};
 use admission::Budget;
 use compressor::Compressor;
 use connection::Connection;
@@ -42,6 +43,7 @@ pub struct PeerServer {
     local_addr: SocketAddr,
     drain: watch::Sender<bool>,
     accepting: JoinHandle<()>,
+    rechecking: Option<JoinHandle<()>>,
 }
 
 /// What all connections of a server share.
@@ -112,7 +114,8 @@ impl PeerServer {
         });
         let (drain, drain_receiver) = watch::channel(false);
         let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, drain_receiver));
-        Ok(PeerServer { shared, local_addr, drain, accepting })
+        let rechecking = shared.tls.is_some().then(|| tokio::spawn(recheck(Arc::clone(&shared))));
+        Ok(PeerServer { shared, local_addr, drain, accepting, rechecking })
     }
 
     /// The address that the server listens on.
@@ -127,13 +130,21 @@ impl PeerServer {
         self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression)
     }
 
-    /// Reads the TLS files again if they changed; without this call that happens within seconds when
-    /// a connection is made.
+    /// How the files of TLS are; `None` where it is off.
+    pub fn tls_status(&self) -> Option<TlsStatus> {
+        self.shared.tls.as_ref().map(TlsFiles::status)
+    }
+
+    /// Reads the TLS files again if they changed, and cuts off who would not be let in any more; without
+    /// this call that happens within seconds.
     ///
     /// # Errors
     /// [`PeerError::TlsFile`]; the last good files stay in use.
     pub fn reload_certificates(&self) -> Result<(), PeerError> {
-        self.shared.tls.as_ref().map_or(Ok(()), TlsFiles::reload)
+        let Some(tls) = &self.shared.tls else { return Ok(()) };
+        let outcome = tls.reload();
+        self.shared.roster.recheck(&tls.current());
+        outcome
     }
 
     /// Stops: accepts nothing more, tells every client to go, answers what was asked and returns
@@ -150,6 +161,9 @@ impl PeerServer {
 impl Drop for PeerServer {
     fn drop(&mut self) {
         self.accepting.abort(); // drops the set of connections, which aborts them
+        if let Some(rechecking) = &self.rechecking {
+            rechecking.abort();
+        }
     }
 }
 
@@ -178,6 +192,23 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Re
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Looks at the files of TLS, and with changed ones at who is connected, until it is aborted.
+async fn recheck(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(RELOAD_CHECK_INTERVAL).await;
+        let shared = Arc::clone(&shared);
+        // Files are read, and thousands of signatures may be looked at.
+        let look = tokio::task::spawn_blocking(move || {
+            if let Some(tls) = &shared.tls {
+                shared.roster.recheck(&tls.current());
+            }
+        });
+        if let Err(failure) = look.await {
+            tracing::error!(%failure, "looking at the files of TLS failed");
+        }
+    }
 }
 
 async fn serve(

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 /// What went wrong in TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +23,18 @@ pub enum TlsFault {
         /// Names in the certificate.
         presented: String,
     },
+    /// The CA has revoked the other side's certificate.
+    PeerCertificateRevoked,
+    /// It is not known here whether the other side's certificate is revoked.
+    PeerRevocationUnknown,
     /// The other side showed no certificate.
     PeerNoCertificate,
     /// The other side's certificate is unusable in another way.
     PeerCertificateInvalid(String),
     /// The other side says that this host's certificate has expired.
     OwnCertificateExpired,
+    /// The other side says that this host's certificate is revoked.
+    OwnCertificateRevoked,
     /// The other side does not know the CA of this host's certificate.
     OwnUnknownCa,
     /// The other side refuses this host's certificate for another reason.
@@ -57,6 +64,14 @@ impl fmt::Display for TlsFault {
                 "its certificate is for {presented}, not for {expected}; \
                  put the host's ring name or address into the certificate's alternative names"
             ),
+            TlsFault::PeerCertificateRevoked => f.write_str(
+                "its certificate is revoked by crl_file; make a new one for that host if it is to \
+                 come back",
+            ),
+            TlsFault::PeerRevocationUnknown => f.write_str(
+                "nobody is trusted, because crl_file of this host has not been usable since its \
+                 start; put the CA's revocation list there",
+            ),
             TlsFault::PeerNoCertificate => {
                 f.write_str("it showed no certificate; configure cert_file and key_file there")
             }
@@ -66,6 +81,9 @@ impl fmt::Display for TlsFault {
             TlsFault::OwnCertificateExpired => {
                 f.write_str("it says that this host's certificate has expired; renew cert_file")
             }
+            TlsFault::OwnCertificateRevoked => f.write_str(
+                "it says that this host's certificate is revoked; make a new one for this host",
+            ),
             TlsFault::OwnUnknownCa => f.write_str(
                 "it does not know the CA of this host's certificate; compare cert_file here with \
                  ca_file there",
@@ -116,6 +134,10 @@ fn of_certificate(problem: &CertificateError) -> TlsFault {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             TlsFault::PeerCertificateNotYetValid
         }
+        CertificateError::Revoked => TlsFault::PeerCertificateRevoked,
+        CertificateError::Other(other) if other.0.is::<RevocationsUnknown>() => {
+            TlsFault::PeerRevocationUnknown
+        }
         // A CA of the same name with another key shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::PeerUnknownCa,
         CertificateError::NotValidForNameContext { expected, presented } => {
@@ -131,15 +153,25 @@ fn of_certificate(problem: &CertificateError) -> TlsFault {
 fn of_alert(alert: AlertDescription) -> TlsFault {
     match alert {
         AlertDescription::CertificateExpired => TlsFault::OwnCertificateExpired,
+        AlertDescription::CertificateRevoked => TlsFault::OwnCertificateRevoked,
         // decrypt_error is what a server sends for a certificate of a CA with the same name and
         // another key.
         AlertDescription::UnknownCA | AlertDescription::DecryptError => TlsFault::OwnUnknownCa,
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateRequired
         | AlertDescription::AccessDenied => TlsFault::OwnCertificateRefused(format!("{alert:?}")),
         other => TlsFault::Other(format!("alert {other:?}")),
     }
+}
+
+/// Why nobody can be let in.
+#[derive(Debug, thiserror::Error)]
+#[error("no usable revocation list since the start")]
+struct RevocationsUnknown;
+
+/// The verdict on every certificate while it is not known which are revoked.
+pub(super) fn revocations_unknown() -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(RevocationsUnknown))))
 }

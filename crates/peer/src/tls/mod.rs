@@ -7,37 +7,33 @@
 //! at most once per [`RELOAD_CHECK_INTERVAL`]; a set that does not fit together (a new certificate, an
 //! old key) is refused and the last good one stays in use.
 
+mod certificate;
+mod client_verifier;
 mod fault;
+mod identity;
 mod name_verifier;
+mod revocation;
 
 use std::fs;
-use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 
 pub use fault::TlsFault;
-use name_verifier::NameVerifier;
+pub(crate) use identity::Identity;
+use identity::Material;
+use revocation::Revocations;
 
 use crate::{PeerError, TlsConfig};
 
 /// Shortest time between two looks at the files.
-const RELOAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Largest PEM file.
+pub(crate) const RELOAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Largest PEM file of certificates.
 const PEM_FILE_SIZE_MAX: u64 = 1 << 20;
-/// Application protocol of both sides, so that a certificate of the CA cannot be used to make one
-/// service talk to another.
-const ALPN: &[u8] = b"acstor-peer";
 
 /// The files in use.
 pub(crate) struct TlsFiles {
@@ -46,12 +42,31 @@ pub(crate) struct TlsFiles {
 }
 
 struct Loaded {
-    stamps: Vec<Stamp>,
+    stamps: Stamps,
     checked: Instant,
+    content: Content,
+    problems: Problems,
+}
+
+/// The last good content of the files.
+#[derive(Clone)]
+struct Content {
+    material: Arc<Material>,
+    /// `None`: no list was usable since the start.
+    revocations: Option<Arc<Revocations>>,
     identity: Arc<Identity>,
 }
 
-/// What identifies a file's content without reading it.
+/// What is wrong with files that changed, while the last good ones are in use.
+#[derive(Clone, Debug, Default)]
+struct Problems {
+    certificates: Option<PeerError>,
+    revocations: Option<PeerError>,
+}
+
+/// What identifies the content of the files without reading them.
+type Stamps = Vec<Option<Stamp>>;
+
 #[derive(PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -59,11 +74,18 @@ struct Stamp {
     len: u64,
 }
 
-/// A host's certificate, key and CAs, ready for handshakes.
-pub(crate) struct Identity {
-    server: Arc<ServerConfig>,
-    client: ClientConfig,
-    chain_verifier: Arc<WebPkiServerVerifier>,
+/// How the files of TLS are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsStatus {
+    /// When the certificate in use, or one of its chain, ends, in seconds since 1970.
+    pub certificate_not_after: Option<i64>,
+    /// When the first of the revocation lists in use is due to be replaced, in seconds since 1970; `None`
+    /// where there are none, or they do not say.
+    pub crl_next_update: Option<i64>,
+    /// Whether the certificates, the key and the CAs on the disk are those in use.
+    pub certificates_usable: bool,
+    /// Whether the revocation lists on the disk are those in use; `None` where none are configured.
+    pub crl_usable: Option<bool>,
 }
 
 /// The server's side of this host's identity, for the other protocols of this host: the same
@@ -81,19 +103,31 @@ impl ServerTls {
 
     /// Configuration for one accepted connection, after a look at the files when one is due.
     pub fn config(&self) -> Arc<ServerConfig> {
-        let mut config = ServerConfig::clone(&self.0.current().server);
+        let mut config = ServerConfig::clone(&self.0.current().server());
         config.alpn_protocols.clear();
         Arc::new(config)
     }
 }
 
 impl TlsFiles {
-    /// Reads the files.
+    /// Reads the files. Without a usable revocation list nobody is trusted until there is one: this host
+    /// serves its guests, and has no peers.
     pub(crate) fn load(config: &TlsConfig) -> Result<TlsFiles, PeerError> {
         let stamps = stamps(config);
-        let identity = Arc::new(Identity::load(config)?);
-        let loaded = Mutex::new(Loaded { stamps, checked: Instant::now(), identity });
-        Ok(TlsFiles { config: config.clone(), loaded })
+        let material = Arc::new(Material::load(config)?);
+        let mut problems = Problems::default();
+        let revocations = match load_revocations(config, &material) {
+            Ok(revocations) => Some(Arc::new(revocations)),
+            Err(error) => {
+                tracing::error!(%error, "no peer is trusted until crl_file is usable");
+                problems.revocations = Some(error);
+                None
+            }
+        };
+        let identity = Arc::new(Identity::build(&material, revocations.as_deref())?);
+        let content = Content { material, revocations, identity };
+        let loaded = Loaded { stamps, checked: Instant::now(), content, problems };
+        Ok(TlsFiles { config: config.clone(), loaded: Mutex::new(loaded) })
     }
 
     /// Returns the identity in use, after a look at the files when one is due.
@@ -103,125 +137,113 @@ impl TlsFiles {
 
     fn current_at(&self, now: Instant) -> Arc<Identity> {
         let checked = self.loaded.lock().checked;
-        let due = now.saturating_duration_since(checked) >= RELOAD_CHECK_INTERVAL;
-        if due && let Err(error) = self.reload() {
-            tracing::warn!(%error, "changed TLS files are not usable, the last good ones stay");
+        if now.saturating_duration_since(checked) >= RELOAD_CHECK_INTERVAL {
+            // A problem was logged, and shows in the status.
+            let _ = self.reload();
         }
-        Arc::clone(&self.loaded.lock().identity)
+        Arc::clone(&self.loaded.lock().content.identity)
     }
 
-    /// Reads the files again if they changed; on an error the last good ones stay in use.
+    /// Reads the files again if they changed; on an error the last good ones stay in use. Revocation lists
+    /// and certificates do so independently of each other.
     pub(crate) fn reload(&self) -> Result<(), PeerError> {
-        let now_stamps = stamps(&self.config);
-        {
+        let stamps = stamps(&self.config);
+        let before = {
             let mut loaded = self.loaded.lock();
             loaded.checked = Instant::now();
-            if loaded.stamps == now_stamps {
+            if loaded.stamps == stamps && loaded.problems.first().is_none() {
                 return Ok(());
             }
-        }
-        let identity = Arc::new(Identity::load(&self.config)?);
+            loaded.content.clone()
+        };
+        // Not under the lock: whoever connects meanwhile goes on with the last good files.
+        let (content, problems) = self.read_again(&before)?;
+        let outcome = problems.first().map_or(Ok(()), Err);
         let mut loaded = self.loaded.lock();
-        loaded.stamps = now_stamps;
-        loaded.identity = identity;
-        tracing::info!(cert_file = %self.config.cert_file.display(), "TLS files reloaded");
-        Ok(())
-    }
-}
-
-impl Identity {
-    fn load(config: &TlsConfig) -> Result<Identity, PeerError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&config.ca_file)? {
-            roots.add(certificate).map_err(|error| file_error(&config.ca_file, error))?;
+        problems.log_new(&loaded.problems);
+        if !Arc::ptr_eq(&content.identity, &loaded.content.identity) {
+            tracing::info!(cert_file = %self.config.cert_file.display(), "TLS files reloaded");
         }
-        let roots = Arc::new(roots);
-        let chain = certificates(&config.cert_file)?;
-        let key_pem = read_pem(&config.key_file)?;
-        let key = PrivateKeyDer::from_pem_slice(&key_pem)
-            .map_err(|error| file_error(&config.key_file, error))?;
-        let provider = Arc::new(provider());
-
-        let client_verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-                .build()
-                .map_err(|error| file_error(&config.ca_file, error))?;
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(|error| file_error(&config.cert_file, error))?
-            .with_client_cert_verifier(client_verifier)
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(|error| file_error(&config.cert_file, error))?;
-        server.alpn_protocols = vec![ALPN.to_vec()];
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-
-        let chain_verifier =
-            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                .build()
-                .map_err(|error| file_error(&config.ca_file, error))?;
-        let nobody = NameVerifier::new(Arc::clone(&chain_verifier), Vec::new());
-        let mut client = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(|error| file_error(&config.cert_file, error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(nobody))
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| file_error(&config.cert_file, error))?;
-        client.alpn_protocols = vec![ALPN.to_vec()];
-        client.resumption = Resumption::disabled();
-        client.enable_sni = false; // the address says which host is meant
-        Ok(Identity { server: Arc::new(server), client, chain_verifier })
+        loaded.stamps = stamps;
+        loaded.content = content;
+        loaded.problems = problems;
+        outcome
     }
 
-    /// Configuration for an accepted connection.
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.server)
+    fn read_again(&self, before: &Content) -> Result<(Content, Problems), PeerError> {
+        let mut problems = Problems::default();
+        let material = match Material::load(&self.config) {
+            Ok(material) if *before.material != material => Arc::new(material),
+            Ok(_) => Arc::clone(&before.material),
+            Err(error) => {
+                problems.certificates = Some(error);
+                Arc::clone(&before.material)
+            }
+        };
+        let revocations = match load_revocations(&self.config, &material) {
+            Ok(revocations) => Some(Arc::new(revocations)),
+            Err(error) => {
+                problems.revocations = Some(error);
+                before.revocations.clone()
+            }
+        };
+        let is_same = Arc::ptr_eq(&material, &before.material) && revocations == before.revocations;
+        let identity = match is_same {
+            true => Arc::clone(&before.identity),
+            false => Arc::new(Identity::build(&material, revocations.as_deref())?),
+        };
+        Ok((Content { material, revocations, identity }, problems))
     }
 
-    /// Configuration for a connection to the host at `address` that the ring calls `host_name`, and
-    /// the name to give to TLS.
-    pub(crate) fn client(
-        &self,
-        address: IpAddr,
-        host_name: Option<&str>,
-    ) -> (Arc<ClientConfig>, ServerName<'static>) {
-        let by_address = ServerName::IpAddress(address.into());
-        let by_name = host_name.and_then(|name| ServerName::try_from(name.to_owned()).ok());
-        let names = by_name.into_iter().chain([by_address.clone()]).collect();
-        let mut config = self.client.clone();
-        let verifier = NameVerifier::new(Arc::clone(&self.chain_verifier), names);
-        config.dangerous().set_certificate_verifier(Arc::new(verifier));
-        (Arc::new(config), by_address)
+    pub(crate) fn status(&self) -> TlsStatus {
+        let loaded = self.loaded.lock();
+        TlsStatus {
+            certificate_not_after: loaded.content.material.not_after,
+            crl_next_update: loaded
+                .content
+                .revocations
+                .as_ref()
+                .and_then(|lists| lists.next_update),
+            certificates_usable: loaded.problems.certificates.is_none(),
+            crl_usable: self
+                .config
+                .crl_file
+                .is_some()
+                .then(|| loaded.problems.revocations.is_none()),
+        }
     }
 }
 
-/// The ring provider with AES-128 first: 128 bits are enough for every use of ours and a third
-/// cheaper than 256.
-fn provider() -> CryptoProvider {
-    let mut provider = ring::default_provider();
-    provider.cipher_suites = vec![
-        ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
-        ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
-        ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-    ];
-    provider
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PeerError> {
-    let pem = read_pem(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let certificates = certificates.map_err(|error| file_error(path, error))?;
-    if certificates.is_empty() {
-        return Err(file_error(path, "it holds no certificate in PEM form"));
+impl Problems {
+    fn first(&self) -> Option<PeerError> {
+        self.certificates.clone().or_else(|| self.revocations.clone())
     }
-    Ok(certificates)
+
+    /// Logs what is not among `known`: the files are looked at every few seconds.
+    fn log_new(&self, known: &Problems) {
+        let text = |problem: &Option<PeerError>| problem.as_ref().map(ToString::to_string);
+        for (ours, theirs) in
+            [(&self.certificates, &known.certificates), (&self.revocations, &known.revocations)]
+        {
+            if let Some(error) = ours
+                && text(ours) != text(theirs)
+            {
+                tracing::warn!(%error, "changed TLS files are not usable, the last good ones stay");
+            }
+        }
+    }
 }
 
-fn read_pem(path: &Path) -> Result<Vec<u8>, PeerError> {
+fn load_revocations(config: &TlsConfig, material: &Material) -> Result<Revocations, PeerError> {
+    let revocations = Revocations::load(config.crl_file.as_deref(), &material.authorities)?;
+    // What TLS itself cannot use is no better than what cannot be read.
+    Identity::build(material, Some(&revocations)).map(|_| revocations)
+}
+
+fn read_file(path: &Path, len_max: u64) -> Result<Vec<u8>, PeerError> {
     let len = fs::metadata(path).map_err(|error| file_error(path, error))?.len();
-    if len > PEM_FILE_SIZE_MAX {
-        return Err(file_error(path, format!("{len} bytes, at most {PEM_FILE_SIZE_MAX} are read")));
+    if len > len_max {
+        return Err(file_error(path, format!("{len} bytes, at most {len_max} are read")));
     }
     fs::read(path).map_err(|error| file_error(path, error))
 }
@@ -230,18 +252,14 @@ fn file_error(path: &Path, problem: impl std::fmt::Display) -> PeerError {
     PeerError::TlsFile { path: path.to_owned(), problem: problem.to_string() }
 }
 
-fn stamps(config: &TlsConfig) -> Vec<Stamp> {
-    [&config.ca_file, &config.cert_file, &config.key_file]
-        .into_iter()
-        .map(|path| {
-            let metadata = fs::metadata(path).ok();
-            Stamp {
-                inode: metadata.as_ref().map_or(0, MetadataExt::ino),
-                modified: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
-                len: metadata.map_or(0, |metadata| metadata.len()),
-            }
-        })
-        .collect()
+fn stamps(config: &TlsConfig) -> Stamps {
+    let stamp = |path: &PathBuf| {
+        let metadata = fs::metadata(path).ok()?;
+        let modified = metadata.modified().ok();
+        Some(Stamp { inode: metadata.ino(), modified, len: metadata.len() })
+    };
+    let files = [&config.ca_file, &config.cert_file, &config.key_file];
+    files.into_iter().chain(&config.crl_file).map(stamp).collect()
 }
 
 #[cfg(test)]
@@ -276,6 +294,7 @@ mod tests {
             ca_file: directory.path().join("ca.pem"),
             cert_file: directory.path().join("host.pem"),
             key_file: directory.path().join("host.key"),
+            crl_file: None,
         };
         renew(&config);
         let files = TlsFiles::load(&config).unwrap();

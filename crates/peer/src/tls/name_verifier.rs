@@ -7,19 +7,24 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
+use super::fault::revocations_unknown;
+
 /// Accepts a certificate that is valid for any of a host's names: its ring name or its address.
 #[derive(Debug)]
 pub(super) struct NameVerifier {
     chain: Arc<WebPkiServerVerifier>,
     names: Vec<ServerName<'static>>,
+    knows_revocations: bool,
 }
 
 impl NameVerifier {
+    /// `knows_revocations`: false: nobody is accepted.
     pub(super) fn new(
         chain: Arc<WebPkiServerVerifier>,
         names: Vec<ServerName<'static>>,
+        knows_revocations: bool,
     ) -> NameVerifier {
-        NameVerifier { chain, names }
+        NameVerifier { chain, names, knows_revocations }
     }
 
     fn accepted(&self) -> String {
@@ -37,6 +42,9 @@ impl ServerCertVerifier for NameVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if !self.knows_revocations {
+            return Err(revocations_unknown());
+        }
         let mut refusal = Error::InvalidCertificate(CertificateError::NotValidForName);
         for name in &self.names {
             let verdict =

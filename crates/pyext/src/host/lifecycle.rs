@@ -349,6 +349,7 @@ fn peer_config(settings: &Settings) -> PeerConfig {
             ca_file: settings.tls_ca_file.clone(),
             cert_file: settings.tls_cert_file.clone(),
             key_file: settings.tls_key_file.clone(),
+            crl_file: settings.tls_crl_file.clone(),
         })
     } else {
         Security::Plain

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use acstor_peer::TlsStatus;
 use acstor_store::StoreStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -98,6 +99,9 @@ impl Collector for PartsCollector {
                     .map(|(why, count)| (why.as_str().to_owned(), *count)),
             )?;
         }
+        if let Some(status) = self.0.peer_tls_status() {
+            tls_files(&mut encoder, &status)?;
+        }
         let client = self.0.peer_client.stats();
         counter(
             &mut encoder,
@@ -133,6 +137,40 @@ impl Collector for PartsCollector {
             client.connections_closed.iter().map(|(why, count)| (why.as_str().to_owned(), *count)),
         )
     }
+}
+
+fn tls_files(encoder: &mut DescriptorEncoder, status: &TlsStatus) -> Result<(), std::fmt::Error> {
+    for (name, help, seconds) in [
+        (
+            "acstor_peer_certificate_not_after_timestamp_seconds",
+            "When this host's certificate for peers ends",
+            status.certificate_not_after,
+        ),
+        (
+            "acstor_peer_crl_next_update_timestamp_seconds",
+            "When the first of the revocation lists in use is due to be replaced",
+            status.crl_next_update,
+        ),
+    ] {
+        if let Some(seconds) = seconds {
+            let metric = ConstGauge::new(seconds);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+    }
+    let example = ConstGauge::new(0i64);
+    let mut family = encoder.encode_descriptor(
+        "acstor_peer_tls_files_usable",
+        "Whether the files of TLS on the disk are those in use",
+        None,
+        example.metric_type(),
+    )?;
+    let certificates = Some(("certificates", status.certificates_usable));
+    let crl = status.crl_usable.map(|is_usable| ("crl", is_usable));
+    for (files, is_usable) in certificates.into_iter().chain(crl) {
+        let labels = [("files", files)];
+        ConstGauge::new(i64::from(is_usable)).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 fn store_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 15] {

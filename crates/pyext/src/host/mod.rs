@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use acstor_fuse::{FileTable, FuseSession, FuseStats};
 use acstor_nbd::MemoryBudget;
-use acstor_peer::{PeerClient, PeerServer, ServerStats};
+use acstor_peer::{PeerClient, PeerServer, ServerStats, TlsStatus};
 use acstor_readpath::ReadPath;
 use acstor_ring::{Ring, RingHandle};
 use acstor_store::ChunkStore;
@@ -117,6 +117,11 @@ impl Parts {
 
     fn peer_server_stats(&self) -> Option<ServerStats> {
         self.serving.lock().peers.as_ref().map(PeerServer::stats)
+    }
+
+    /// How the files of TLS are; `None` where it is off, and before the start.
+    fn peer_tls_status(&self) -> Option<TlsStatus> {
+        self.serving.lock().peers.as_ref().and_then(PeerServer::tls_status)
     }
 }
 
