@@ -811,7 +811,11 @@ class ImageBuilder:
         """Return the number of different chunks so far, zero chunks left out."""
 
     def push_zeros(self, count: int) -> None:
-        """Append zero chunks."""
+        """Append zero chunks.
+
+        :raises DataPlaneError: kind ``invalid`` when a manifest cannot have that many; nothing is
+            then appended.
+        """
 
     def absorb(self, scan: Scan, buffer: Buffer) -> int:
         """Append scanned chunks and return the number of new ones.

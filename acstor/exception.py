@@ -105,6 +105,12 @@ class ChecksumMismatchError(ImageRefusedError):
     """An image file has another checksum than was declared."""
 
 
+class DiskTooLargeError(ImageRefusedError):
+    """The disk in an image file is larger than is allowed."""
+
+    default_hint = "provide an image of a smaller disk"
+
+
 class ConfigurationError(InvalidError):
     """A configuration value is missing, malformed or out of range."""
 

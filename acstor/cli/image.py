@@ -11,6 +11,7 @@ from cliff import command, lister, show
 
 from acstor import exception
 from acstor.cli import repository_access, usage_view
+from acstor.conf.types import MIB, ByteSize
 from acstor.repository import (
     catalogue,
     inspection,
@@ -49,6 +50,13 @@ class RegisterImage(show.ShowOne):
             type=_checksum,
             help="declared checksum of the file (md5, sha256 or sha512), verified",
         )
+        parser.add_argument(
+            "--disk-size-max",
+            metavar="SIZE",
+            type=_size,
+            help="most bytes of the disk, such as 1TiB: every host keeps 40 bytes for each chunk "
+            "of it in memory ([registrar] disk_size_max)",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
@@ -56,7 +64,10 @@ class RegisterImage(show.ShowOne):
         conf = repository_access.configuration(self.app)
         repository = repository_access.open_repository(conf)
         source = inspection.open_source(
-            parsed_args.file, parsed_args.disk_format, conf.registration.tool_timeout
+            parsed_args.file,
+            parsed_args.disk_format,
+            conf.registration.tool_timeout,
+            parsed_args.disk_size_max or conf.registrar.disk_size_max,
         )
         settings = registration.Settings(
             pack_size=conf.registration.pack_size,
@@ -225,6 +236,13 @@ def _row(fields: dict[str, Any]) -> Row:
         for name, value in fields.items()
     }
     return tuple(rounded), tuple(rounded.values())
+
+
+def _size(text: str) -> int:
+    try:
+        return ByteSize(MIB)(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def _checksum(text: str) -> Checksum:

@@ -83,6 +83,17 @@ OPTIONS = [
         default="1TiB",
         help="Images whose file is larger are left to Nova.",
     ),
+    cfg.Opt(
+        "disk_size_max",
+        type=types.ByteSize(types.MIB, 64 * types.TIB),
+        default="256GiB",
+        help=(
+            "Images of larger disks are left to Nova, however small their files are. Each host "
+            "keeps the manifest of every image in memory and on its disk, 40 bytes for each chunk "
+            "of the image's disk: 160 MiB for 256 GiB in chunks of 64 KiB. Images that were left "
+            "before the limit was raised are tried again after 'acstor catalogue retry'."
+        ),
+    ),
     cfg.StrOpt(
         "signed_images",
         default="leave",

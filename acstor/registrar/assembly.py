@@ -30,6 +30,7 @@ def job_settings(conf: cfg.ConfigOpts) -> JobSettings:
             workers=conf.registration.workers,
             cache_path=conf.registration.cache_path,
         ),
+        disk_size_max=conf.registrar.disk_size_max,
         datadir=conf.glance.filesystem_store_datadir,
         tool_timeout=conf.registration.tool_timeout,
         download_rate=RateLimit(conf.registrar.rate_max),
@@ -69,7 +70,11 @@ def bookkeeper(
         ),
         BookSettings(
             registrar=name,
-            rules=Rules(options.size_max, are_signed_left=options.signed_images == "leave"),
+            rules=Rules(
+                options.size_max,
+                options.disk_size_max,
+                are_signed_left=options.signed_images == "leave",
+            ),
             retry_delay=options.retry_delay,
             retry_delay_max=options.retry_delay_max,
         ),

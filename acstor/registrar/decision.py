@@ -16,6 +16,8 @@ BOOT_PART_PROPERTIES = ("kernel_id", "ramdisk_id")
 """Properties with which an image names the images that its instances' kernels come from."""
 
 _BOOT_PART_FORMATS = frozenset({"aki", "ari", "ami"})
+_FORMATS_OF_DISKS = frozenset({"raw", "iso"})
+"""Formats of files that are the disk, byte for byte."""
 _CONTAINER_FORMATS = frozenset({"bare"})
 _ENCRYPTION_PREFIXES = ("cinder_encryption_", "os_encrypt_")
 _EPHEMERAL_ENCRYPTION = "hw_ephemeral_encryption"
@@ -49,6 +51,8 @@ class Rules:
 
     size_max: int
     """Bytes of the file."""
+    disk_size_max: int
+    """Bytes of the disk."""
     are_signed_left: bool = True
 
 
@@ -140,6 +144,8 @@ def _size_reason(image: ServiceImage, rules: Rules) -> str:
         return "it is empty"
     if image.size_bytes > rules.size_max:
         return f"it has {image.size_bytes} bytes, more than [registrar] size_max"
+    if image.disk_format in _FORMATS_OF_DISKS and image.size_bytes > rules.disk_size_max:
+        return f"its disk has {image.size_bytes} bytes, more than [registrar] disk_size_max"
     if image.checksum is None:
         return "Glance declares no checksum of it (md5, sha256 or sha512) to verify it with"
     return ""

@@ -62,6 +62,8 @@ class JobSettings:
 
     download: DownloadSettings
     registration: registration.Settings
+    disk_size_max: int | None = None
+    """Most bytes of a disk; None: any number."""
     datadir: str = ""
     """Glance's file store; empty: it is not mounted."""
     tool_timeout: float = 60.0
@@ -122,7 +124,10 @@ class ImageJob:
             self._check()
             try:
                 source = inspection.open_source(
-                    path, image.disk_format or "", self._settings.tool_timeout
+                    path,
+                    image.disk_format or "",
+                    self._settings.tool_timeout,
+                    self._settings.disk_size_max,
                 )
             except exception.ContentMismatchError:
                 raise
@@ -182,7 +187,7 @@ class ImageJob:
                 return OutcomeKind.CANCELLED, error.message
             case exception.NotFoundError() if self._is_gone():
                 return OutcomeKind.CANCELLED, error.message
-            case _LeftError():
+            case _LeftError() | exception.DiskTooLargeError():
                 return OutcomeKind.LEFT, self._readable(error, "")
             case exception.ContentMismatchError():
                 hint = "correct disk_format in Glance, or upload the image again"

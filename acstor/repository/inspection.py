@@ -27,13 +27,17 @@ _INSPECTED_SIZE_MAX = 64 << 20
 """Bytes after which an inspector that is still undecided counts as not matching."""
 
 
-def open_source(path: str, declared_format: str, timeout_seconds: float) -> base.ImageSource:
+def open_source(
+    path: str, declared_format: str, timeout_seconds: float, disk_size_max: int | None = None
+) -> base.ImageSource:
     """Open an image file after inspecting it, and its content, in every way that Nova would.
 
     :param declared_format: one of :data:`DECLARED_FORMATS`.
     :param timeout_seconds: longest time that a tool of QEMU may take.
+    :param disk_size_max: most bytes of the disk; None: any number.
     :returns: the source; the caller closes it.
     :raises ContentMismatchError: when it is not what is declared.
+    :raises DiskTooLargeError: when the disk is larger; nothing of its content was then read.
     :raises ImageRefusedError: when the image is unsafe or encrypted.
     :raises InvalidError: when there is no such file or no such format.
     :raises UnavailableError: when QEMU's tools are missing or do not answer.
@@ -45,7 +49,7 @@ def open_source(path: str, declared_format: str, timeout_seconds: float) -> base
         )
     file = base.SourceFile(path)
     try:
-        source = _open_inspected(file, declared_format, timeout_seconds)
+        source = _open_inspected(file, declared_format, timeout_seconds, disk_size_max)
     except BaseException:
         file.close()
         raise
@@ -56,10 +60,14 @@ def open_source(path: str, declared_format: str, timeout_seconds: float) -> base
 
 
 def _open_inspected(
-    file: base.SourceFile, declared_format: str, timeout_seconds: float
+    file: base.SourceFile,
+    declared_format: str,
+    timeout_seconds: float,
+    disk_size_max: int | None,
 ) -> base.ImageSource:
     if declared_format != "qcow2":
         source = raw.RawSource(file)
+        _check_size(source.size_bytes, disk_size_max, file.path)
         _check_content(source, declared_format, f"{file.path}")
         _check_description(
             qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor),
@@ -67,12 +75,14 @@ def _open_inspected(
             file.path,
         )
         return source
-    _check_file(file, declared_format)
+    _check_size(_check_file(file, declared_format), disk_size_max, f"the disk in {file.path}")
     description = qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor)
     _check_description(description, "qcow2", file.path)
+    _check_size(description.size_bytes, disk_size_max, f"the disk in {file.path}")
     disk = qcow2.Qcow2Source(file, timeout_seconds)
     try:
         what = f"the disk in {file.path}"
+        _check_size(disk.size_bytes, disk_size_max, what)
         _check_content(disk, declared_format, what)
         _check_description(qemu.describe(disk.nbd_url, timeout_seconds), "raw", what)
         if description.size_bytes > disk.size_bytes:
@@ -85,8 +95,17 @@ def _open_inspected(
     return disk
 
 
-def _check_file(file: base.SourceFile, declared_format: str) -> None:
-    """Inspect the file itself."""
+def _check_size(size_bytes: int, disk_size_max: int | None, what: str) -> None:
+    if disk_size_max is not None and size_bytes > disk_size_max:
+        raise exception.DiskTooLargeError(
+            f"{what} has {size_bytes} bytes, more than disk_size_max = {disk_size_max}",
+            hint="raise [registrar] disk_size_max, or give --disk-size-max to 'acstor image "
+            "register'",
+        )
+
+
+def _check_file(file: base.SourceFile, declared_format: str) -> int:
+    """Inspect the file itself; return the size of the disk that its header declares, bytes."""
     found = _inspect(raw.RawSource(file), file.path)
     if str(found) != declared_format:
         raise _refusal(found.NAME)(
@@ -94,6 +113,7 @@ def _check_file(file: base.SourceFile, declared_format: str) -> None:
             hint=f"register it with --disk-format {found.NAME}, if that is what it should be",
         )
     _check_safety(found, file.path)
+    return int(found.virtual_size)
 
 
 def _check_content(source: base.ImageSource, declared_format: str, what: str) -> None:

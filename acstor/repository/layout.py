@@ -16,6 +16,8 @@ VOLUME_PREFIX = "volumes/"
 SNAPSHOT_PREFIX = "snapshots/"
 VOLUME_LOG_PREFIX = "volume-log/"
 NO_UUID = "00000000-0000-0000-0000-000000000000"
+CHUNKS_MAX = 64 << 20
+"""Most chunks of a disk: a limit of manifests (crates/types, limits.rs)."""
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

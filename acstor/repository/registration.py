@@ -123,6 +123,7 @@ class Registrar:
         """
         started = time.monotonic()
         report = Report(layout.canonical_image_id(request.image_id))
+        self._check_size(request)
         watch = None
         if request.checksum and request.source.file:
             watch = ChecksumThread(request.source.file, request.checksum)
@@ -137,6 +138,15 @@ class Registrar:
         report.seconds = time.monotonic() - started
         report.megabytes_per_second = report.size_bytes / 1e6 / max(report.seconds, 1e-9)
         return report
+
+    def _check_size(self, request: Request) -> None:
+        """Refuse, before anything is read, what no manifest can describe."""
+        size_bytes, chunk_size = request.source.size_bytes, self._repository.chunk_size
+        if -(-size_bytes // chunk_size) > layout.CHUNKS_MAX:
+            raise exception.DiskTooLargeError(
+                f"the disk of image {request.image_id} has {size_bytes} bytes, more than the "
+                f"{layout.CHUNKS_MAX} chunks of {chunk_size} bytes that a manifest can have"
+            )
 
     def _register(
         self,

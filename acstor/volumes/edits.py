@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from acstor import exception
+from acstor.repository import layout
 from acstor.volumes import record as records
 from acstor.volumes.durability import Durability, DurabilityClass
 from acstor.volumes.record import VolumeRecord
 from acstor.volumes.record_refs import Change, RecordRefs
 from acstor.volumes.states import VolumeEvent
 
-CHUNKS_MAX = 64 << 20
-"""Most chunks of a disk: a limit of manifests (crates/types, limits.rs)."""
 HOSTS_OF_A_MIGRATION = 2
 
 
@@ -135,7 +134,7 @@ class RecordEdits(RecordRefs):
 
         :raises InvalidError: unless it is a positive multiple of 512 that a manifest can describe.
         """
-        size_max = CHUNKS_MAX * self._repository.chunk_size
+        size_max = layout.CHUNKS_MAX * self._repository.chunk_size
         try:
             records.check_size(size_bytes)
         except ValueError as error:

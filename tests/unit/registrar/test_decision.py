@@ -8,7 +8,7 @@ from acstor.registrar.decision import Kind, Rules, boot_parts, decide
 from tests.unit.registrar.cloud import content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
-RULES = Rules(size_max=1 << 20)
+RULES = Rules(size_max=1 << 20, disk_size_max=1 << 19)
 IMAGE = describe(IMAGE_ID, content_of(1))
 
 
@@ -16,6 +16,11 @@ def test_plain_image_is_registered() -> None:
     for disk_format in ("raw", "qcow2", "iso"):
         decision = decide(dataclasses.replace(IMAGE, disk_format=disk_format), RULES)
         assert (decision.kind, decision.reason, decision.pin) == (Kind.REGISTER, "", False)
+
+
+def test_size_of_a_file_that_is_no_disk_says_nothing_of_the_disk() -> None:
+    image = dataclasses.replace(IMAGE, disk_format="qcow2", size_bytes=(1 << 19) + 1)
+    assert decide(image, RULES).kind is Kind.REGISTER
 
 
 @pytest.mark.parametrize("visibility", ["public", "private", "shared", "community"])
@@ -46,7 +51,9 @@ def test_who_may_see_an_image_makes_no_difference(visibility: str, is_hidden: bo
         ({"properties": {"img_signature": "abc"}}, "signed"),
         ({"size_bytes": 0}, "empty"),
         ({"size_bytes": None}, "empty"),
-        ({"size_bytes": (1 << 20) + 1}, "size_max"),
+        ({"size_bytes": (1 << 20) + 1}, "[registrar] size_max"),
+        ({"size_bytes": (1 << 19) + 1}, "[registrar] disk_size_max"),
+        ({"size_bytes": (1 << 19) + 1, "disk_format": "iso"}, "[registrar] disk_size_max"),
         ({"md5": None, "hash_algorithm": None, "hash_value": None}, "no checksum"),
         ({"md5": None, "hash_algorithm": "whirlpool"}, "no checksum"),
     ],
@@ -73,7 +80,7 @@ def test_property_that_is_no_reason(properties: dict[str, str]) -> None:
 
 def test_signed_image_is_registered_where_the_operator_wants_it() -> None:
     image = dataclasses.replace(IMAGE, properties={"img_signature": "abc"})
-    assert decide(image, Rules(1 << 20, are_signed_left=False)).kind is Kind.REGISTER
+    assert decide(image, Rules(1 << 20, 1 << 20, are_signed_left=False)).kind is Kind.REGISTER
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A registrar at work: what becomes of images, whatever happens meanwhile."""
 
+import dataclasses
 import logging
 import os
 import pathlib
+import subprocess
 import threading
 
 import pytest
@@ -230,6 +232,31 @@ def test_encrypted_content_is_left_to_nova(cloud: Cloud) -> None:
     registrar.reconcile_soon()
     wait_for("it looked", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
     assert cloud.service.calls[faulty.Operation.OPEN] == 1
+
+
+def test_larger_disk_is_left_and_tried_again_when_somebody_says_so(cloud: Cloud) -> None:
+    path = cloud.folder / "image"
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", str(path), "2M"], check=True, timeout=60
+    )
+    cloud.conf.set_override("disk_size_max", 1 << 20, group="registrar")
+    image = cloud.upload(1, path.read_bytes(), disk_format="qcow2")
+    cloud.start()
+    entry = cloud.wait_for_state(image, "left")
+    assert entry is not None
+    assert "has 2097152 bytes, more than disk_size_max = 1048576" in entry.reason
+    cloud.stop()
+    cloud.conf.set_override("disk_size_max", 2 << 20, group="registrar")
+    registrar = cloud.start()
+    wait_for("it looked", lambda: registrar.is_healthy() and registrar.is_leader)
+    wait_for("it compared", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
+    assert cloud.entry(image).state is EntryState.LEFT  # type: ignore[union-attr]
+    listed = cloud.catalogue.find(image)
+    assert listed is not None
+    waiting = dataclasses.replace(listed.entry, state=EntryState.WAITING, judged=None)
+    cloud.catalogue.replace(image, listed, waiting)  # as 'acstor catalogue retry' does
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
 
 
 def test_corrupt_upload_fails_for_good_after_three_downloads(cloud: Cloud) -> None:

@@ -6,6 +6,8 @@ import json
 import pathlib
 import random
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -112,6 +114,41 @@ def test_damage_is_listed_and_fails(program: Program) -> None:
         IMAGE_ID, 3, pack.name, 4096 + 3 * 65536,
     )  # fmt: skip
     assert program.error.strip().splitlines()[-1].startswith("acstor: error: 1 damages found; ")
+
+
+@pytest.mark.parametrize(
+    ("size", "arguments", "text"),
+    [
+        ("1T", [], "more than disk_size_max = 274877906944"),
+        ("1P", [], "more than disk_size_max = 274877906944"),
+        ("1P", ["--disk-size-max", "2048TiB"], "more than the 67108864 chunks of 65536 bytes"),
+    ],
+)
+def test_disk_costs_no_memory_by_its_size(
+    program: Program, size: str, arguments: list[str], text: str
+) -> None:
+    """In a process of its own, whose memory is bounded as that of none that has its manifest."""
+    path = str(program.folder / "image")
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, size], check=True, timeout=60)
+    command = [
+        *(sys.executable, "-m", "tests.unit.repository.limited_command", str(2 << 30)),
+        *("--config-file", str(program.config)),
+        *("image", "register", path, "--disk-format", "qcow2", *arguments),
+    ]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    _, error = child.communicate(timeout=120)
+    assert child.returncode == 3, error
+    assert text in error
+
+
+def test_limit_of_the_disk_is_the_operators(program: Program) -> None:
+    path = program.image("image")
+    status, _ = program("image", "register", path, "--disk-size-max", "1MiB")
+    assert status == 0
+    larger = program.image("larger", (1 << 20) + 512)
+    status, _ = program("image", "register", larger, "--disk-size-max", "1MiB")
+    assert status == 3
+    assert "more than disk_size_max = 1048576" in program.error
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
 """Inspection: bad images get a clear refusal, good ones do not."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
 import struct
 import subprocess
+from typing import Any
 
 import pytest
+from oslo_utils.imageutils import format_inspector
 
 from acstor import exception
 from acstor.repository import inspection
+from acstor.repository.source import qemu
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-nbd"), reason="qemu-utils is missing")
 
@@ -41,8 +45,8 @@ def iso() -> bytes:
     return disk(bytes(32768) + descriptor)
 
 
-def inspect(path: pathlib.Path, declared: str) -> int:
-    source = inspection.open_source(str(path), declared, TIMEOUT)
+def inspect(path: pathlib.Path, declared: str, disk_size_max: int | None = None) -> int:
+    source = inspection.open_source(str(path), declared, TIMEOUT, disk_size_max)
     source.close()
     return source.size_bytes
 
@@ -179,3 +183,46 @@ def test_json_file_name_in_an_image_is_not_opened(tmp_path: pathlib.Path) -> Non
     )  # fmt: skip
     with pytest.raises(exception.ImageRefusedError):
         inspect(tmp_path / "image", "qcow2")
+
+
+@pytest.mark.parametrize("size", ["1T", "1P"])
+def test_disk_larger_than_allowed_is_refused_by_its_header(
+    tmp_path: pathlib.Path, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is small; no tool is asked about its content."""
+    qemu_img(tmp_path, "create", "-f", "qcow2", "image", size)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(exception.DiskTooLargeError, match="more than disk_size_max = ") as refusal:
+        inspect(tmp_path / "image", "qcow2", (1 << 40) - 1)
+    assert "[registrar] disk_size_max" in refusal.value.hint
+
+
+def test_size_that_is_allowed_is_the_disks(tmp_path: pathlib.Path) -> None:
+    qemu_img(tmp_path, "create", "-f", "qcow2", "image", "1T")
+    assert inspect(tmp_path / "image", "qcow2", 1 << 40) == 1 << 40
+
+
+def test_raw_file_larger_than_allowed_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "image").write_bytes(disk(b"plain"))
+    assert inspect(tmp_path / "image", "raw", SIZE) == SIZE
+    with pytest.raises(exception.DiskTooLargeError):
+        inspect(tmp_path / "image", "raw", SIZE - 1)
+
+
+@pytest.mark.parametrize("lie", [0, 1])
+def test_size_is_looked_at_again_where_the_header_is_read_otherwise(
+    tmp_path: pathlib.Path, lie: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QEMU's answers count too: after its description, and when its server says the size."""
+    qemu_img(tmp_path, "create", "-f", "qcow2", "image", str(2 * SIZE))
+    monkeypatch.setattr(format_inspector.QcowInspector, "virtual_size", property(lambda self: SIZE))
+    if lie:
+        honest = qemu.describe
+
+        def describe(*arguments: Any) -> qemu.ImageDescription:
+            described = honest(*arguments)
+            return dataclasses.replace(described, size_bytes=SIZE)
+
+        monkeypatch.setattr(qemu, "describe", describe)
+    with pytest.raises(exception.DiskTooLargeError):
+        inspect(tmp_path / "image", "qcow2", SIZE)

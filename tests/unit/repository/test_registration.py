@@ -2,13 +2,15 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Iterator
 
 import pytest
 
-from acstor import exception
+from acstor import dataplane, exception
 from acstor.origin import faulty, memory
 from acstor.repository import layout, registration
 from acstor.repository.repository import Repository
+from acstor.repository.source.base import Extent
 from acstor.repository.verification import Verifier
 from tests.unit.repository.images import (
     CHUNK_SIZE,
@@ -52,6 +54,37 @@ def test_holes_are_not_read(repository: Repository) -> None:
     report = registration.Registrar(repository, SETTINGS).register(request)
     assert report.zero == 2, "only chunks that a hole covers wholly are zero"
     assert read_back(repository, 0)[: 2 * CHUNK_SIZE] == disk(1, 9)
+
+
+class _Unread(MemorySource):
+    """A disk of some size that may be asked for its size only."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(b"")
+        self.size_bytes = size_bytes
+
+    def extents(self) -> Iterator[Extent]:
+        raise AssertionError("the disk is read")
+
+
+def test_disk_of_too_many_chunks_is_refused_before_it_is_read(repository: Repository) -> None:
+    source = _Unread(layout.CHUNKS_MAX * CHUNK_SIZE + 512)
+    request = registration.Request(image_id(0), "huge", source, "raw")
+    registrar = registration.Registrar(repository, SETTINGS)
+    with pytest.raises(exception.DiskTooLargeError, match=f"more than the {64 << 20} chunks"):
+        registrar.register(request)
+
+
+def test_more_chunks_than_a_manifest_has_take_no_memory() -> None:
+    """As many as a disk of 1 PiB has would take 64 GiB."""
+    builder = dataplane.ImageBuilder(dataplane.DigestIndex(CHUNK_SIZE))
+    builder.push_zeros(5)
+    for count in (1 << 34, layout.CHUNKS_MAX - 4):
+        with pytest.raises(dataplane.DataPlaneError, match="limit of manifests"):
+            builder.push_zeros(count)
+        assert (len(builder), builder.zero_count) == (5, 5)
+    with pytest.raises(OverflowError):
+        builder.push_zeros(-1)
 
 
 def test_image_of_zeros_stores_no_pack(repository: Repository) -> None:

@@ -1,6 +1,6 @@
 //! Assembling an image: which chunks are new, the packs' digests, and at the end the manifest.
 
-use acstor_types::{Digest, DiskId, Entry, ManifestBuilder, PackId};
+use acstor_types::{Digest, DiskId, Entry, ManifestBuilder, PackId, limits};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -71,13 +71,17 @@ impl ImageBuilder {
         })
     }
 
-    fn push_zeros(&self, count: usize) {
-        let mut state = self.state.lock();
-        for _ in 0..count {
-            self.compare(&mut state, None);
-            state.entries.push(ZERO);
-        }
-        state.zero_count += count as u64;
+    fn push_zeros(&self, py: Python<'_>, count: u64) -> PyResult<()> {
+        Ok(py.detach(|| {
+            let state = &mut *self.state.lock();
+            check_room(state, count)?;
+            for _ in 0..count {
+                self.compare(state, None);
+                state.entries.push(ZERO);
+            }
+            state.zero_count += count;
+            Ok::<_, Failure>(())
+        })?)
     }
 
     /// Appends scanned chunks, moves those that are new to the front of the buffer that was
@@ -144,6 +148,16 @@ impl ImageBuilder {
     }
 }
 
+/// Refuses, before anything is allocated, more chunks than a manifest can have.
+fn check_room(state: &State, count: u64) -> Result<(), Failure> {
+    let room = limits::MANIFEST_CHUNKS_MAX.saturating_sub(state.entries.len() as u64);
+    if count > room {
+        let max = limits::MANIFEST_CHUNKS_MAX;
+        return Err(invalid(format!("a disk has at most {max} chunks, the limit of manifests")));
+    }
+    Ok(())
+}
+
 impl ImageBuilder {
     fn take_new(&self, index: &mut Index, scan: &Scan, bytes: &mut [u8]) -> Result<usize, Failure> {
         if index.chunk_size != scan.chunk_size {
@@ -151,6 +165,7 @@ impl ImageBuilder {
         }
         let chunk_len = scan.chunk_size.bytes();
         let state = &mut *self.state.lock();
+        check_room(state, scan.digests.len() as u64)?;
         let mut kept = 0;
         for (position, digest) in scan.digests.iter().enumerate() {
             self.compare(state, digest.as_ref());
