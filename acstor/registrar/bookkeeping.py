@@ -141,14 +141,17 @@ class Bookkeeper:
     def start(self, image: ServiceImage) -> bool:
         """Note that an image is being registered; return whether to do it.
 
+        The attempt counts from now on, so that an image that kills its registrar has failed.
+
         :raises AcstorError: when the origin cannot be asked.
         """
         self.due.pop(image.id, None)
         listed = self._catalogue.find(image.id)
-        if listed is None or listed.entry.state not in (EntryState.WAITING, EntryState.REGISTERING):
+        if listed is None or listed.entry.state is not EntryState.WAITING:
             return False
-        reason = listed.entry.reason
-        return self._apply(image.id, listed, EntryEvent.START, reason, image) is not None
+        reason, attempts = listed.entry.reason, listed.entry.attempts + 1
+        event = EntryEvent.START
+        return self._apply(image.id, listed, event, reason, image, attempts=attempts) is not None
 
     def finish(self, outcome: Outcome) -> None:
         """Note what became of a registration, then look at its image again.
@@ -162,7 +165,7 @@ class Bookkeeper:
             and listed.entry.state is EntryState.REGISTERING
             and listed.entry.registrar == self._settings.registrar
         )
-        if listed is not None and is_ours and outcome.kind is not OutcomeKind.CANCELLED:
+        if listed is not None and is_ours:
             event, fields = self._verdict(outcome, listed.entry)
             self._apply(image.id, listed, event, outcome.reason, image, **fields)
         _log(outcome)
@@ -174,16 +177,22 @@ class Bookkeeper:
                 return EntryEvent.FINISH, {"attempts": 0, "retry_at": None, "judged": None}
             case OutcomeKind.LEFT:
                 return EntryEvent.LEAVE, {"attempts": 0, "retry_at": None, "judged": key}
-        attempts = entry.attempts + 1
+            case OutcomeKind.CANCELLED:
+                return EntryEvent.ACCEPT, {"attempts": max(0, entry.attempts - 1)}
+        attempts = max(1, entry.attempts)
         is_final = outcome.kind is OutcomeKind.MISMATCHED or (
             outcome.kind is OutcomeKind.CORRUPT and attempts >= CORRUPT_ATTEMPTS_MAX
         )
         if is_final:
             return EntryEvent.FAIL, {"attempts": attempts, "retry_at": None, "judged": key}
+        return EntryEvent.FAIL, self._retry(attempts)
+
+    def _retry(self, attempts: int) -> dict[str, object]:
+        """Return the fields of an entry whose image is tried again after so many attempts."""
         longest = self._settings.retry_delay * 2.0 ** min(attempts - 1, 30)
         delay = min(self._settings.retry_delay_max, longest) * random.uniform(0.75, 1.0)
         retry_at = catalogue.format_time(self._clock() + delay)
-        return EntryEvent.FAIL, {"attempts": attempts, "retry_at": retry_at, "judged": None}
+        return {"attempts": attempts, "retry_at": retry_at, "judged": None}
 
     def _settle(self, image_id: str, image: ServiceImage | None, *, is_published: bool) -> None:
         """Do what is to be done about one image.
@@ -212,9 +221,10 @@ class Bookkeeper:
         if plan.event is EntryEvent.RESTORE and is_withdrawn and not self._restored(image_id):
             return
         if plan.event is not None:
-            changed = self._apply(
-                image_id, listed, plan.event, plan.reason, image, is_urgent=plan.is_urgent
-            )
+            fields: dict[str, object] = {"is_urgent": plan.is_urgent}
+            if plan.event is EntryEvent.FAIL:
+                fields |= self._retry(max(1, listed.entry.attempts if listed else 0))
+            changed = self._apply(image_id, listed, plan.event, plan.reason, image, **fields)
             if changed is None and plan.event is not EntryEvent.FORGET:
                 return  # somebody else changed it; the next look sees what
             listed = changed

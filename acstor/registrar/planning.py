@@ -10,6 +10,7 @@ from acstor.registrar.decision import Decision, Kind
 from acstor.repository.catalogue import Entry, EntryEvent, EntryState, parse_time
 
 _OTHER_CONTENT = "Glance has other content under its id"
+_KILLED = "the registrar that was registering it was killed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _plan_registration(situation: Situation, image: ServiceImage, now: float) ->
     if entry is None or entry.state is EntryState.REGISTERING:
         if is_published:  # by hand, or by a registrar that was killed before it could say so
             return Plan(event=EntryEvent.RESTORE)
-        return _accepted() if entry is None else Plan(start=True)
+        return _accepted() if entry is None else Plan(event=EntryEvent.FAIL, reason=_KILLED)
     match entry.state:
         case EntryState.WAITING:
             return Plan(start=True)

@@ -25,7 +25,7 @@ from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
 from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.download import empty_spool
-from acstor.registrar.job import ImageJob
+from acstor.registrar.job import ImageJob, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.notifications import ImageNotifications
@@ -89,6 +89,8 @@ class RegistrarService:
         self._reconcile_at = 0.0  # monotonic
         self._failures = 0
         self._lead: _Lead | None = None
+        self._last_books: Bookkeeper | None = None
+        """Those of the last lead: what it began may end later."""
         self._notifications: ImageNotifications | None = None
         self._problems: dict[str, str] = {}
         self._image_problems: dict[str, str] = {}
@@ -153,6 +155,7 @@ class RegistrarService:
             self._stand_down()
             if not self._jobs.stop(STOP_TIMEOUT):
                 LOG.warning("a registration did not end in time; the next registrar redoes it")
+            self._return_attempts()
             self._leadership.stop(STOP_TIMEOUT)
             self._service.close()
             if self._origin is not None:
@@ -167,7 +170,7 @@ class RegistrarService:
             self._work(problems)
         else:
             self._stand_down()
-            self._drop_outcomes()
+            self._return_attempts()
         if self._notifications is not None and self._notifications.problem:
             problems["message broker"] = self._notifications.problem
         self._report(problems)
@@ -236,6 +239,7 @@ class RegistrarService:
                     self._wake.set,
                 ),
             )
+            self._last_books = self._lead.books
             self._reconcile_now.set()
             LOG.info("this registrar leads")
             self._listen()
@@ -257,9 +261,17 @@ class RegistrarService:
             self._image_problems = {}
             LOG.info("this registrar stands by")
 
-    def _drop_outcomes(self) -> None:
-        """Forget registrations that were not wanted any more; whoever leads does them."""
+    def _return_attempts(self) -> None:
+        """Return registrations that were not wanted any more; whoever leads does them.
+
+        Where that fails, or is too late, the next leader takes them for failed.
+        """
         while (outcome := self._jobs.next_outcome()) is not None:
+            if self._last_books is not None and outcome.kind is OutcomeKind.CANCELLED:
+                try:
+                    self._last_books.finish(outcome)
+                except exception.AcstorError as error:
+                    LOG.warning("image %s: %s", outcome.image.id, _one_line(error))
             self._jobs.forget(outcome.image.id)
 
     def _take_outcomes(self, lead: _Lead) -> None:

@@ -10,9 +10,9 @@ An entry changes so; everything that is not listed is a programming error::
      | '-----leave-----> left ---------'                  left <--leave------ withdrawn
      '-------restore---> registered                             (each --withdraw--^)
 
-``registering`` with nobody at work (its registrar was killed) is started again. Whether hosts
-have the image is said by the ref ``images/<uuid>`` alone; an image without an entry was registered
-by hand.
+``registering`` with nobody at work (its registrar was killed) is an attempt that failed: it may be
+the image that killed it. Whether hosts have the image is said by the ref ``images/<uuid>`` alone;
+an image without an entry was registered by hand.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class EntryEvent(enum.StrEnum):
     ACCEPT = "accept"
     """The image is one to register."""
     START = "start"
-    """A registrar begins with it, or again after one that was killed."""
+    """A registrar begins with it."""
     FINISH = "finish"
     """It is registered."""
     FAIL = "fail"
@@ -78,8 +78,7 @@ TRANSITIONS: dict[tuple[EntryState | None, EntryEvent], EntryState | None] = {
     (_S.WAITING, _E.LEAVE): _S.LEFT,
     (_S.WAITING, _E.WITHDRAW): _S.WITHDRAWN,
     (_S.WAITING, _E.FORGET): None,
-    (_S.REGISTERING, _E.ACCEPT): _S.WAITING,  # cancelled: Glance changed it meanwhile
-    (_S.REGISTERING, _E.START): _S.REGISTERING,
+    (_S.REGISTERING, _E.ACCEPT): _S.WAITING,  # cancelled: Glance changed it, or the lead was lost
     (_S.REGISTERING, _E.FINISH): _S.REGISTERED,
     (_S.REGISTERING, _E.RESTORE): _S.REGISTERED,  # killed after the image was published
     (_S.REGISTERING, _E.FAIL): _S.FAILED,
@@ -137,7 +136,8 @@ class Entry:
     changed_at: str = ""
     """When the state was reached."""
     attempts: int = 0
-    """Registrations that failed one after the other."""
+    """Registrations that were begun, since the last that came to a result; counted when they begin,
+    so that one which kills its registrar counts too. Those that were cancelled do not."""
     retry_at: str | None = None
     """When a failed registration is tried again; None: only after a change in Glance."""
     judged: str | None = None

@@ -89,6 +89,40 @@ def test_outcome_of_what_another_registrar_does_is_not_written(
         assert cloud.entry(image_id) == theirs
 
 
+def test_attempt_counts_when_it_begins_and_not_again_when_it_ends(
+    cloud: Cloud, books: Bookkeeper
+) -> None:
+    image_id = cloud.upload(1)
+    books.reconcile(lambda: True)
+    (image,) = books.due.values()
+    attempts = []
+    for kind in (None, OutcomeKind.FAILED):
+        if kind is not None:
+            books.finish(Outcome(image, kind, "away"))
+        else:
+            assert books.start(image)
+        entry = cloud.entry(image_id)
+        assert entry is not None
+        attempts.append(entry.attempts)
+    assert attempts == [1, 1]
+
+
+def test_cancelled_registration_is_no_attempt(cloud: Cloud, books: Bookkeeper) -> None:
+    image_id = cloud.upload(1)
+    books.reconcile(lambda: True)
+    for expected in (1, 1):
+        (image,) = books.due.values()
+        assert books.start(image)
+        entry = cloud.entry(image_id)
+        assert entry is not None
+        assert (entry.state, entry.attempts) == (EntryState.REGISTERING, expected)
+        books.finish(Outcome(image, OutcomeKind.CANCELLED, "the registrar stops"))
+        entry = cloud.entry(image_id)
+        assert entry is not None
+        assert (entry.state, entry.attempts) == (EntryState.WAITING, 0)
+        books.look(image_id)
+
+
 def test_start_of_what_is_not_to_be_registered_any_more_is_none(
     cloud: Cloud, books: Bookkeeper
 ) -> None:

@@ -122,7 +122,7 @@ def test_other_content_is_never_called_registered() -> None:
         (None, CHECKSUM, EntryEvent.RESTORE, False),
         (None, "", EntryEvent.ACCEPT, True),  # by hand, without a checksum: to be verified
         (Entry(EntryState.WAITING), None, None, True),
-        (Entry(EntryState.REGISTERING), None, None, True),
+        (Entry(EntryState.REGISTERING), None, EntryEvent.FAIL, False),  # nobody is at work
         (Entry(EntryState.REGISTERING), CHECKSUM, EntryEvent.RESTORE, False),
         (Entry(EntryState.REGISTERED, checksum=CHECKSUM), CHECKSUM, None, False),
         (Entry(EntryState.REGISTERED, checksum=f"md5:{IMAGE.md5}"), "", None, False),
