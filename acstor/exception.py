@@ -106,7 +106,7 @@ class ChecksumMismatchError(ImageRefusedError):
 
 
 class DiskTooLargeError(ImageRefusedError):
-    """The disk in an image file is larger than is allowed."""
+    """The disk in an image file has more bytes, or is in more pieces, than is allowed."""
 
     default_hint = "provide an image of a smaller disk"
 

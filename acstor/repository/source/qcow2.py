@@ -57,10 +57,9 @@ class Qcow2Source(base.ImageSource):
     def extents(self) -> Iterator[base.Extent]:
         """Yield the ranges that ``qemu-img map`` reports."""
         found = qemu.extents(self.file, "qcow2", self._timeout_seconds)
-        end = found[-1].end if found else 0
         yield from found
-        if end < self.size_bytes:
-            yield base.Extent(end, self.size_bytes, is_zero=True)
+        if found.end < self.size_bytes:
+            yield base.Extent(found.end, self.size_bytes, is_zero=True)
 
     def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
         """Read through all connections at once, then digest."""

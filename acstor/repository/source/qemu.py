@@ -6,18 +6,26 @@ format where it is known, and limits of address space and CPU time (as Nova limi
 
 import dataclasses
 import os
+import selectors
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.repository.source import base
+from acstor.repository.source import base, extent_map
 
 ADDRESS_SPACE_MAX = 1 << 30
 """Bytes of address space of qemu-img (CVE-2015-5162: crafted images make it grow)."""
 CPU_SECONDS_MAX = 30
-OUTPUT_SIZE_MAX = 256 << 20
-"""Longest answer of qemu-img, bytes: a map has about 100 bytes per extent."""
+ANSWER_SIZE_MAX = 1 << 20
+"""Longest description of an image, bytes: it lists snapshots and bitmaps."""
+ERRORS_SIZE_MAX = 4096
+"""Bytes that are kept of what a tool says last."""
+PART_SIZE = 64 << 10
+"""Bytes that are read of a tool's output at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,57 +77,111 @@ def describe(
         raise exception.UnsupportedError(f"qemu-img gave an unknown answer: {error}") from error
 
 
-def extents(file: base.SourceFile, image_format: str, timeout_seconds: float) -> list[base.Extent]:
+def extents(
+    file: base.SourceFile, image_format: str, timeout_seconds: float
+) -> extent_map.ExtentMap:
     """Return the data and zero ranges of an image as ``qemu-img map`` reports them.
 
+    :raises DiskTooLargeError: when there are too many.
     :raises ImageRefusedError: when qemu-img cannot read it.
     """
     path = f"/dev/fd/{file.descriptor}"
-    answer = _ask(
-        ["map", "--output=json", "-f", image_format, path], timeout_seconds, file.descriptor
-    )
-    try:
-        return [
-            base.Extent(
-                int(item["start"]), int(item["start"]) + int(item["length"]), bool(item["zero"])
-            )
-            for item in answer
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise exception.UnsupportedError(f"qemu-img gave an unknown map: {error}") from error
+    reader = extent_map.MapReader()
+    arguments = ["map", "--output=json", "-f", image_format, path]
+    _run(arguments, timeout_seconds, file.descriptor, reader.take)
+    return reader.finish()
 
 
 def _ask(arguments: list[str], timeout_seconds: float, descriptor: int | None) -> Any:
-    command = limited(["qemu-img", *arguments])
-    passed = (descriptor,) if descriptor is not None else ()
+    answer = bytearray()
+
+    def take(part: bytes) -> None:
+        if len(answer) + len(part) > ANSWER_SIZE_MAX:
+            raise exception.ImageRefusedError(f"qemu-img {arguments[0]} says too much of the image")
+        answer.extend(part)
+
+    _run(arguments, timeout_seconds, descriptor, take)
     try:
-        done = subprocess.run(
-            command,
+        return untrusted_json.load(answer, f"what qemu-img {arguments[0]} says")
+    except ValueError as error:
+        raise exception.ImageRefusedError(str(error)) from error
+
+
+def _run(
+    arguments: list[str],
+    timeout_seconds: float,
+    descriptor: int | None,
+    take: Callable[[bytes], None],
+) -> None:
+    """Run qemu-img and hand its output on as it comes; whatever happens, it has then ended."""
+    try:
+        process = subprocess.Popen(
+            limited(["qemu-img", *arguments]),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_seconds,
-            pass_fds=passed,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(descriptor,) if descriptor is not None else (),
         )
-    except subprocess.TimeoutExpired as error:
-        raise exception.DeadlineError(
-            f"qemu-img {arguments[0]} took longer than {timeout_seconds:g} s",
-            hint="raise [registration] tool_timeout if the image is sound",
-        ) from error
     except OSError as error:
         raise exception.UnavailableError(
             f"qemu-img cannot be run: {error.strerror}", hint="install qemu-utils"
         ) from error
-    if done.returncode != 0:
+    errors = bytearray()
+    with process:
+        try:
+            until = time.monotonic() + timeout_seconds
+            _hand_on(process, until, take, errors)
+            status = process.wait(max(0.0, until - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            raise exception.DeadlineError(
+                f"qemu-img {arguments[0]} took longer than {timeout_seconds:g} s",
+                hint="raise [registration] tool_timeout if the image is sound",
+            ) from error
+        finally:
+            process.kill()
+    if status != 0:
         raise exception.ImageRefusedError(
-            f"qemu-img {arguments[0]} refused the image: {_last_line(done.stderr)}"
+            f"qemu-img {arguments[0]} refused the image: {_reason(status, errors)}"
         )
-    if len(done.stdout) > OUTPUT_SIZE_MAX:
-        raise exception.ImageRefusedError("the image has too many extents")
-    try:
-        return untrusted_json.load(done.stdout, f"what qemu-img {arguments[0]} says")
-    except ValueError as error:
-        raise exception.ImageRefusedError(str(error)) from error
+
+
+def _hand_on(
+    process: "subprocess.Popen[bytes]",
+    until: float,
+    take: Callable[[bytes], None],
+    errors: bytearray,
+) -> None:
+    """Read both outputs to their ends; of what it says of errors, keep the last part.
+
+    :raises TimeoutError: when that takes too long.
+    """
+
+    def keep(part: bytes) -> None:
+        errors.extend(part)
+        del errors[:-ERRORS_SIZE_MAX]
+
+    with selectors.DefaultSelector() as outputs:
+        for stream, receive in ((process.stdout, take), (process.stderr, keep)):
+            if stream is not None:
+                outputs.register(stream, selectors.EVENT_READ, receive)
+        while outputs.get_map():
+            left = until - time.monotonic()
+            ready = outputs.select(left) if left > 0 else []
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                part = os.read(key.fd, PART_SIZE)
+                if part:
+                    key.data(part)
+                else:
+                    outputs.unregister(key.fileobj)
+
+
+def _reason(status: int, errors: bytes | bytearray) -> str:
+    """Return why a tool ended."""
+    if status < 0:
+        return f"it was killed by {signal.Signals(-status).name}"
+    return _last_line(bytes(errors))
 
 
 def _last_line(output: bytes) -> str:
