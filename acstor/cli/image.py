@@ -21,6 +21,7 @@ from acstor.repository import (
     verification,
 )
 from acstor.repository.checksum import Checksum
+from acstor.repository.source import confinement
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
@@ -63,6 +64,7 @@ class RegisterImage(show.ShowOne):
         """Register and return the report."""
         conf = repository_access.configuration(self.app)
         repository = repository_access.open_repository(conf)
+        confinement.warn_of_missing()
         source = inspection.open_source(
             parsed_args.file,
             parsed_args.disk_format,

@@ -24,6 +24,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.origin.opening import open_origin
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.service import RegistrarService
+    from acstor.repository.source import confinement
 
     # It warns at each attempt that Keystone is away; the registrar reports that, once.
     logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
@@ -43,6 +44,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     signal.signal(signal.SIGHUP, lambda *_: service.reconcile_soon())
+    confinement.warn_of_missing()
     endpoint.start()
     LOG.info("metrics at %s", endpoint.url)
     Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")

@@ -79,7 +79,7 @@ def _open_inspected(
     description = qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor)
     _check_description(description, "qcow2", file.path)
     _check_size(description.size_bytes, disk_size_max, f"the disk in {file.path}")
-    disk = qcow2.Qcow2Source(file, timeout_seconds)
+    disk = qcow2.Qcow2Source(file, timeout_seconds, description.size_bytes)
     try:
         what = f"the disk in {file.path}"
         _check_size(disk.size_bytes, disk_size_max, what)

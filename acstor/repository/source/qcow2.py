@@ -26,11 +26,12 @@ class Qcow2Source(base.ImageSource):
 
     :param file: already inspected: no backing file, no data file. Closed with the source.
     :param timeout_seconds: longest wait for QEMU's tools.
+    :param size_bytes: of the disk, as its header says.
     :raises ImageRefusedError: when QEMU cannot read the image.
     :raises UnavailableError: when QEMU's tools are missing or do not answer.
     """
 
-    def __init__(self, file: base.SourceFile, timeout_seconds: float) -> None:
+    def __init__(self, file: base.SourceFile, timeout_seconds: float, size_bytes: int) -> None:
         """Start qemu-nbd on the file."""
         self.file: base.SourceFile = file
         self._timeout_seconds = timeout_seconds
@@ -40,7 +41,9 @@ class Qcow2Source(base.ImageSource):
         self.socket_path = os.path.join(self._folder, "nbd")
         self._server: subprocess.Popen[bytes] | None = None
         try:
-            self._server = qemu.start_nbd_server(file, "qcow2", self.socket_path, CONNECTIONS + 2)
+            self._server = qemu.start_nbd_server(
+                file, "qcow2", self.socket_path, CONNECTIONS + 2, size_bytes
+            )
             self._clients = [self._connect() for _ in range(CONNECTIONS)]
         except BaseException:
             self.close()
@@ -116,9 +119,7 @@ class Qcow2Source(base.ImageSource):
                 return nbd_client.NbdClient(self.socket_path, self._timeout_seconds)
             except exception.UnavailableError:
                 if self._server is not None and self._server.poll() is not None:
-                    raise exception.ImageRefusedError(
-                        f"qemu-nbd refused the image: {qemu.failure_of(self._server)}"
-                    ) from None
+                    raise qemu.failure_of(self._server) from None
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_CONNECT_POLL_SECONDS)

@@ -1,7 +1,7 @@
 """Running QEMU's tools on image files that nobody has reason to trust.
 
 The tools get the open descriptor of the image, no shell, no name that could be replaced, the
-format where it is known, and limits of address space and CPU time (as Nova limits qemu-img).
+format where it is known, and are confined (``confinement.py``; Nova limits qemu-img likewise).
 """
 
 import dataclasses
@@ -9,17 +9,23 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.repository.source import base, extent_map
+from acstor.repository.source import base, confinement, extent_map
+from acstor.repository.source.confinement import Limits
 
-ADDRESS_SPACE_MAX = 1 << 30
-"""Bytes of address space of qemu-img (CVE-2015-5162: crafted images make it grow)."""
-CPU_SECONDS_MAX = 30
+IMG_LIMITS = Limits(address_space=1 << 30, cpu_seconds=30)
+"""Of qemu-img (CVE-2015-5162: crafted images make it grow)."""
+NBD_ADDRESS_SPACE_MAX = 4 << 30
+"""Bytes of address space of qemu-nbd: 64 threads with their stacks, and buffers of requests."""
+NBD_CPU_SECONDS_MIN = 60
+NBD_BYTES_PER_CPU_SECOND = 2 << 20
+"""How slowly a disk may be read, bytes; decompression takes a hundredth of that time."""
+_NOT_FOUND = 127
+"""Exit status of who cannot run the tool."""
 ANSWER_SIZE_MAX = 1 << 20
 """Longest description of an image, bytes: it lists snapshots and bitmaps."""
 ERRORS_SIZE_MAX = 4096
@@ -37,21 +43,6 @@ class ImageDescription:
     backing_file: str | None
     data_file: str | None
     is_encrypted: bool
-
-
-def limited(arguments: list[str], address_space: int = ADDRESS_SPACE_MAX) -> list[str]:
-    """Return the command line that runs ``arguments`` with limits."""
-    return [
-        sys.executable,
-        "-m",
-        "oslo_concurrency.prlimit",
-        f"--as={address_space}",
-        f"--cpu={CPU_SECONDS_MAX}",
-        "--",
-        "env",
-        "LC_ALL=C",
-        *arguments,
-    ]
 
 
 def describe(
@@ -116,16 +107,15 @@ def _run(
     """Run qemu-img and hand its output on as it comes; whatever happens, it has then ended."""
     try:
         process = subprocess.Popen(
-            limited(["qemu-img", *arguments]),
+            confinement.confine(["qemu-img", *arguments], IMG_LIMITS, descriptor),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=(descriptor,) if descriptor is not None else (),
+            env=confinement.environment(),
         )
     except OSError as error:
-        raise exception.UnavailableError(
-            f"qemu-img cannot be run: {error.strerror}", hint="install qemu-utils"
-        ) from error
+        raise _cannot_be_run("qemu-img", f"{error.strerror}") from error
     errors = bytearray()
     with process:
         try:
@@ -139,6 +129,8 @@ def _run(
             ) from error
         finally:
             process.kill()
+    if status == _NOT_FOUND:
+        raise _cannot_be_run("qemu-img", _reason(status, errors))
     if status != 0:
         raise exception.ImageRefusedError(
             f"qemu-img {arguments[0]} refused the image: {_reason(status, errors)}"
@@ -189,18 +181,23 @@ def _last_line(output: bytes) -> str:
     return lines[-1][:500] if lines else "it said nothing"
 
 
+def _cannot_be_run(tool: str, reason: str) -> exception.UnavailableError:
+    return exception.UnavailableError(
+        f"{tool} cannot be run: {reason}", hint="install qemu-utils, and util-linux"
+    )
+
+
 def start_nbd_server(
-    file: base.SourceFile, image_format: str, socket_path: str, connections: int
+    file: base.SourceFile, image_format: str, socket_path: str, connections: int, size_bytes: int
 ) -> "subprocess.Popen[bytes]":
     """Start ``qemu-nbd`` on an image, read-only, on a unix socket; returns at once.
 
-    It ends by itself when its last client is gone, so also when this process is killed.
+    It ends by itself when its last client is gone, and is killed when this process is.
 
+    :param size_bytes: of the disk; the time that it may take depends on it.
     :raises UnavailableError: when qemu-nbd cannot be run.
     """
     arguments = [
-        "env",
-        "LC_ALL=C",
         "qemu-nbd",
         "--read-only",
         f"--shared={connections}",
@@ -208,21 +205,25 @@ def start_nbd_server(
         f"--format={image_format}",
         f"/dev/fd/{file.descriptor}",
     ]
+    folder = os.path.dirname(socket_path)
+    seconds = NBD_CPU_SECONDS_MIN + size_bytes // NBD_BYTES_PER_CPU_SECOND
+    confinement.give(folder)
     try:
         return subprocess.Popen(
-            arguments,
+            confinement.confine(arguments, Limits(NBD_ADDRESS_SPACE_MAX, seconds), file.descriptor),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(file.descriptor,),
-            env={**os.environ, "TMPDIR": os.path.dirname(socket_path)},
+            env=confinement.environment(folder),
         )
     except OSError as error:
-        raise exception.UnavailableError(
-            f"qemu-nbd cannot be run: {error.strerror}", hint="install qemu-utils"
-        ) from error
+        raise _cannot_be_run("qemu-nbd", f"{error.strerror}") from error
 
 
-def failure_of(server: "subprocess.Popen[bytes]") -> str:
-    """Return what a server that has ended said last."""
-    return _last_line(server.stderr.read() if server.stderr else b"")
+def failure_of(server: "subprocess.Popen[bytes]") -> exception.AcstorError:
+    """Return why a server has ended."""
+    reason = _reason(server.returncode, server.stderr.read() if server.stderr else b"")
+    if server.returncode == _NOT_FOUND:
+        return _cannot_be_run("qemu-nbd", reason)
+    return exception.ImageRefusedError(f"qemu-nbd refused the image: {reason}")

@@ -1,0 +1,141 @@
+"""A program that gives away what another one does not need, and becomes it.
+
+``confined.py PARENT ADDRESS_SPACE CPU_SECONDS FILES USER GROUP READS_ALL COMMAND ...``, run by its
+path with ``python -I -S``: it imports nothing but the standard library. USER -1: this one. Without
+a command it prints what this system does not let it give away, a word a line.
+
+Not ``preexec_fn``: that runs Python between fork and exec of a process with threads. The network
+is refused by a filter of system calls, which needs no privilege and no namespace: the unit of the
+registrar allows none. Source: Documentation/userspace-api/seccomp_filter.rst and
+include/uapi/linux/{filter,seccomp,audit}.h of Linux.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import shutil
+import signal
+import struct
+import sys
+
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_MODE_FILTER = 2
+_SOCKET_OF_MACHINE = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+"""Machine -> its name in the audit subsystem, and the number of socket(2)."""
+_IO_URING_SETUP = 425
+"""A ring opens sockets past any filter; QEMU does without."""
+_X32_BIT = 0x40000000
+_AF_UNIX = 1
+_LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_REFUSE, _ALLOW = 0x00050000 | errno.EPERM, 0x7FFF0000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+"""Offsets in struct seccomp_data, little-endian machines."""
+
+
+def limit(address_space: int, cpu_seconds: int, files: int) -> None:
+    """Set limits that the program cannot raise, nor its children."""
+    for kind, wanted in (
+        (resource.RLIMIT_AS, address_space),
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        _, hardest = resource.getrlimit(kind)
+        value = wanted if hardest == resource.RLIM_INFINITY else min(wanted, hardest)
+        resource.setrlimit(kind, (value, value))
+
+
+def end_with(parent: int, libc: ctypes.CDLL) -> None:
+    """Have the kernel kill this process with its parent; end at once if that is gone already."""
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def refuse_network(libc: ctypes.CDLL) -> bool:
+    """Give the network away; return whether that could be done."""
+    if os.geteuid() == 0:
+        libc.unshare(_CLONE_NEWNET)  # beside the filter: not everywhere may even root
+    machine = _SOCKET_OF_MACHINE.get(platform.machine())
+    if machine is None:
+        return False
+    architecture, socket = machine
+    program = b"".join(
+        struct.pack("<HBBI", *instruction)
+        for instruction in (
+            (_LOAD, 0, 0, _ARCHITECTURE),
+            (_EQUALS, 0, 7, architecture),
+            (_LOAD, 0, 0, _NUMBER),
+            (_AT_LEAST, 5, 0, _X32_BIT),
+            (_EQUALS, 4, 0, _IO_URING_SETUP),
+            (_EQUALS, 0, 2, socket),
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_EQUALS, 0, 1, _AF_UNIX),
+            (_RETURN, 0, 0, _ALLOW),
+            (_RETURN, 0, 0, _REFUSE),
+        )
+    )
+    code = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(
+        struct.pack("@HP", len(program) // 8, ctypes.addressof(code)), 16
+    )
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return False
+    return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
+
+
+def as_user(user: int, group: int, reads_all: bool, command: list[str]) -> list[str]:
+    """Return the command that runs another as a user without any other right.
+
+    :param reads_all: whether it is to read files of everybody: those it has the names of.
+    """
+    kept = ",+dac_read_search" if reads_all else ""
+    return [
+        "setpriv",
+        f"--reuid={user}",
+        f"--regid={group}",
+        "--clear-groups",
+        f"--inh-caps=-all{kept}",
+        f"--ambient-caps=-all{kept}",
+        f"--bounding-set=-all{kept}",
+        "--no-new-privs",
+        "--pdeathsig=KILL",
+        "--",
+        *command,
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Become the command; return only when that fails."""
+    parent, address_space, cpu_seconds, files, user, group, reads_all = map(int, arguments[:7])
+    command = arguments[7:]
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl.argtypes = (
+        ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong
+    )  # fmt: skip
+    end_with(parent, libc)
+    limit(address_space, cpu_seconds, files)
+    missing = [] if refuse_network(libc) else ["network"]
+    if user >= 0:
+        if shutil.which("setpriv"):
+            command = as_user(user, group, bool(reads_all), command) if command else []
+        else:
+            missing.append("user")
+    if not command:
+        print("\n".join(missing))  # noqa: T201
+        return 0
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - that is what this program is for
+    except OSError as error:
+        sys.stderr.write(f"{command[0]} cannot be run: {error.strerror}\n")
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""Confining QEMU's tools, which read image files that nobody has reason to trust.
+
+Each has limits of address space, processor time and open files, writes no file and no core, opens
+no socket but unix sockets, ends with who started it, and runs as nobody where that is root.
+"""
+
+import dataclasses
+import functools
+import logging
+import os
+import pwd
+import stat
+import subprocess
+import sys
+
+from acstor.repository.source import confined
+
+LOG = logging.getLogger(__name__)
+
+FILES_MAX = 256
+"""Open files of a tool."""
+NOBODY = 65534
+"""Where the system has no user of that name."""
+PROBE_TIMEOUT = 30.0
+_MISSING = {
+    "network": "they could open network connections: this machine has no filter of system calls",
+    "user": "they run as root: setpriv of util-linux is missing",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a tool may take."""
+
+    address_space: int
+    """Bytes."""
+    cpu_seconds: int
+    files: int = FILES_MAX
+
+
+def confine(arguments: list[str], limits: Limits, descriptor: int | None = None) -> list[str]:
+    """Return the command line that runs ``arguments`` confined, a child of this process.
+
+    :param descriptor: of the image file, which the tool opens again by ``/dev/fd``.
+    """
+    user, group = tool_user() or (-1, -1)
+    reads_all = user >= 0 and descriptor is not None and not _is_readable_by_all(descriptor)
+    numbers = (os.getpid(), limits.address_space, limits.cpu_seconds, limits.files, user, group)
+    launcher = [sys.executable, "-I", "-S", confined.__file__]
+    return [*launcher, *map(str, numbers), str(int(reads_all)), *arguments]
+
+
+def environment(temporary_folder: str | None = None) -> dict[str, str]:
+    """Return the environment of a tool: nothing of this process's but where programs are."""
+    fields = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        # Address space is limited, and glibc reserves 64 MiB of it for each arena.
+        "MALLOC_ARENA_MAX": "2",
+    }
+    return fields | ({"TMPDIR": temporary_folder} if temporary_folder else {})
+
+
+def give(folder: str) -> None:
+    """Let the tools write to a folder that this process has made."""
+    user = tool_user()
+    if user is not None:
+        os.chown(folder, *user)
+
+
+@functools.cache
+def tool_user() -> tuple[int, int] | None:
+    """Return user and group that the tools run as; None: those of this process."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError:
+        return NOBODY, NOBODY
+    return nobody.pw_uid, nobody.pw_gid
+
+
+@functools.cache
+def warn_of_missing() -> tuple[str, ...]:
+    """Log, once, what of the confinement this system does not allow; return that."""
+    done = subprocess.run(
+        confine([], Limits(1 << 30, 30)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        timeout=PROBE_TIMEOUT,
+        check=False,
+    )
+    missing = tuple(word for word in done.stdout.decode().split() if word in _MISSING)
+    for word in missing:
+        LOG.warning("QEMU's tools, which read images of projects: %s", _MISSING[word])
+    return missing
+
+
+def _is_readable_by_all(descriptor: int) -> bool:
+    return bool(os.fstat(descriptor).st_mode & stat.S_IROTH)
