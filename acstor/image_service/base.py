@@ -22,6 +22,9 @@ STATUS_DEACTIVATED = "deactivated"
 STATUSES_GONE = frozenset({"deleted", "pending_delete", "killed"})
 """Statuses of images that nobody can use any more."""
 
+VISIBILITY_PUBLIC = "public"
+"""What only an administrator may make an image, by Glance's default policy."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceImage:
@@ -41,6 +44,8 @@ class ServiceImage:
     """Glance's ``os_hash_algo``."""
     hash_value: str | None = None
     """Glance's ``os_hash_value``, hexadecimal."""
+    owner: str = ""
+    """Id of the project that owns it; empty: none does."""
     visibility: str = "private"
     is_hidden: bool = False
     updated_at: str = ""

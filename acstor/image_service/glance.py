@@ -245,6 +245,7 @@ def _parse_image(fields: Any) -> base.ServiceImage:
             md5=_text(fields.get("checksum")),
             hash_algorithm=_text(fields.get("os_hash_algo")),
             hash_value=_text(fields.get("os_hash_value")),
+            owner=str(fields.get("owner") or ""),
             visibility=str(fields.get("visibility") or ""),
             is_hidden=bool(fields.get("os_hidden")),
             updated_at=str(fields.get("updated_at") or ""),

@@ -16,6 +16,7 @@ from acstor.conf.types import MIB
 from acstor.image_service.base import ImageService, ServiceImage
 from acstor.registrar import decision as deciding
 from acstor.registrar import planning
+from acstor.registrar.boot_parts import BootParts
 from acstor.registrar.job import Outcome, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
@@ -67,7 +68,8 @@ class Bookkeeper:
         self._withdrawals = withdrawals
         self._settings = settings
         self._clock = clock
-        self._parts: dict[str, str] = {}
+        self._parts = BootParts()
+        self._parts_due: set[str] = set()  # something else is said of them since their last look
         self.known: dict[str, Entry] = {}
         """Entries as they were seen last."""
         self.due: dict[str, ServiceImage] = {}
@@ -101,7 +103,8 @@ class Bookkeeper:
         :raises AcstorError: when Glance or the origin cannot be asked; what was done is done.
         """
         images = {image.id: image for image in self._service.list_images()}
-        self._parts = deciding.boot_parts(images.values())
+        self._parts.replace(images.values())
+        self._parts_due.clear()
         published = set(self._repository.list_image_ids())
         entered = set(self._catalogue.ids())
         self._withdrawals.forget_usage()
@@ -117,10 +120,12 @@ class Bookkeeper:
                 if image is None:
                     # A listing may miss what changes while it is made; a question does not.
                     image = self._service.find_image(image_id)
+                    self._parts_due |= self._parts.note(image_id, image)
                     gone += image is None and self._is_registered(image_id)
                 self._settle(image_id, image, is_published=image_id in published)
             except _PROBLEMS as error:
                 problems[f"image {image_id}"] = f"{error.message}; {error.hint}"
+        problems.update(self._look_at_parts(is_wanted))
         self._warn_of_mass(gone)
         return problems
 
@@ -131,12 +136,11 @@ class Bookkeeper:
         """
         image_id = layout.canonical_image_id(image_id)
         image = self._service.find_image(image_id)
-        for part in deciding.boot_parts_of(image) if image else ():
-            if part not in self._parts:
-                self._parts[part] = image_id
-                self._look_at_part(part)
+        self._parts_due |= self._parts.note(image_id, image)
         self._withdrawals.forget_usage(USAGE_AGE_MAX)
         self._settle(image_id, image, is_published=True)
+        for what, problem in self._look_at_parts(lambda: True).items():
+            LOG.warning("%s: %s", what, problem)  # the next comparison finds it again
 
     def start(self, image: ServiceImage) -> bool:
         """Note that an image is being registered; return whether to do it.
@@ -209,7 +213,7 @@ class Bookkeeper:
             return  # another registrar is at it; the next look sees what came of it
         situation = planning.Situation(
             image,
-            deciding.decide(image, self._settings.rules, self._parts),
+            deciding.decide(image, self._settings.rules, self._parts.naming(image_id)),
             listed.entry if listed else None,
             (published.record.checksum or "") if published else None,
             is_at_work=self._jobs.key_of(image_id) is not None,
@@ -250,12 +254,18 @@ class Bookkeeper:
             return False
         return True
 
-    def _look_at_part(self, image_id: str) -> None:
-        try:
-            part = self._service.find_image(image_id)
-            self._settle(layout.canonical_image_id(image_id), part, is_published=True)
-        except exception.InvalidError as error:
-            LOG.debug("a kernel or ramdisk is named that is no image: %s", error)
+    def _look_at_parts(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
+        """Look at images of which others say something else now; return problems, by image."""
+        problems: dict[str, str] = {}
+        for image_id in sorted(self._parts_due):
+            if not is_wanted():
+                break
+            try:
+                self._settle(image_id, self._service.find_image(image_id), is_published=True)
+            except _PROBLEMS as error:
+                problems[f"image {image_id}"] = f"{error.message}; {error.hint}"
+            self._parts_due.discard(image_id)
+        return problems
 
     def _apply(
         self,

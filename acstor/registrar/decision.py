@@ -2,18 +2,17 @@
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 
 from oslo_utils import strutils
 
 from acstor.image_service import base
 from acstor.image_service.base import ServiceImage
+from acstor.registrar.boot_parts import Naming
 from acstor.repository.inspection import DECLARED_FORMATS
 
 CACHE_PROPERTY = "acstor_cache"
 PIN_PROPERTY = "acstor_pin"
-BOOT_PART_PROPERTIES = ("kernel_id", "ramdisk_id")
-"""Properties with which an image names the images that its instances' kernels come from."""
 
 _BOOT_PART_FORMATS = frozenset({"aki", "ari", "ami"})
 _FORMATS_OF_DISKS = frozenset({"raw", "iso"})
@@ -56,34 +55,13 @@ class Rules:
     are_signed_left: bool = True
 
 
-def boot_parts(images: Iterable[ServiceImage]) -> dict[str, str]:
-    """Return the images that others name as kernel or ramdisk.
-
-    Nova copies those with the links in its image cache, not what the links name.
-
-    :returns: id -> id of one that names it.
-    """
-    return {
-        part: image.id
-        for image in images
-        if image.status not in base.STATUSES_GONE
-        for part in boot_parts_of(image)
-    }
-
-
-def boot_parts_of(image: ServiceImage) -> set[str]:
-    """Return the ids of the images that an image names as kernel or ramdisk."""
-    named = (image.properties.get(name, "") for name in BOOT_PART_PROPERTIES)
-    return {part.lower() for part in named if part}
-
-
 def decide(
-    image: ServiceImage | None, rules: Rules, parts: Mapping[str, str] | None = None
+    image: ServiceImage | None, rules: Rules, namings: Collection[Naming] = ()
 ) -> Decision:
     """Return what to do with an image.
 
     :param image: None: Glance has it no more.
-    :param parts: as :func:`boot_parts` returns them.
+    :param namings: images that name it as kernel or ramdisk.
     """
     if image is None or image.status in base.STATUSES_GONE:
         return Decision(Kind.WITHDRAW, "it was deleted in Glance", is_gone=True)
@@ -94,7 +72,7 @@ def decide(
     pin = is_pinned(image)
     reason = (
         _property_reason(image, rules)
-        or _boot_part_reason(image, parts or {})
+        or _boot_part_reason(image, namings)
         or _format_reason(image)
         or _size_reason(image, rules)
     )
@@ -122,13 +100,14 @@ def _property_reason(image: ServiceImage, rules: Rules) -> str:
     return ""
 
 
-def _boot_part_reason(image: ServiceImage, parts: Mapping[str, str]) -> str:
+def _boot_part_reason(image: ServiceImage, namings: Collection[Naming]) -> str:
     for value in (image.container_format, image.disk_format):
         if value in _BOOT_PART_FORMATS:
             return f"it is a kernel, ramdisk or machine image (format {value})"
-    if image.id in parts:
-        return f"image {parts[image.id]} names it as kernel or ramdisk"
-    return ""
+    believed = (naming.image_id for naming in namings if naming.is_believed_of(image))
+    # The same one each time, whatever order they come in.
+    naming_id = min(believed, default=None)
+    return f"image {naming_id} names it as kernel or ramdisk" if naming_id else ""
 
 
 def _format_reason(image: ServiceImage) -> str:

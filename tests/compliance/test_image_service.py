@@ -77,6 +77,7 @@ def test_all_images_are_listed_whoever_may_see_them(
     for number in range(13):
         image = image_of(
             number,
+            owner=("", "3f6d", "admin")[number % 3],
             visibility=("public", "private", "shared", "community")[number % 4],
             is_hidden=number % 3 == 0,
             status=("active", "queued", "deactivated")[number % 3],

@@ -62,6 +62,7 @@ def described(image: ServiceImage) -> dict[str, Any]:
         "checksum": image.md5,
         "os_hash_algo": image.hash_algorithm,
         "os_hash_value": image.hash_value,
+        "owner": image.owner or None,
         "visibility": image.visibility,
         "os_hidden": image.is_hidden,
         "updated_at": image.updated_at,

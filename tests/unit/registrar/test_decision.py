@@ -4,10 +4,12 @@ import dataclasses
 
 import pytest
 
-from acstor.registrar.decision import Kind, Rules, boot_parts, decide
+from acstor.registrar.boot_parts import Naming
+from acstor.registrar.decision import Kind, Rules, decide
 from tests.unit.registrar.cloud import content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
+OTHER_ID = "00000000-0000-4000-8000-000000000002"
 RULES = Rules(size_max=1 << 20, disk_size_max=1 << 19)
 IMAGE = describe(IMAGE_ID, content_of(1))
 
@@ -106,17 +108,32 @@ def test_image_that_glance_does_not_have_is_withdrawn() -> None:
     assert (decision.kind, decision.is_gone) == (Kind.WITHDRAW, True)
 
 
-def test_image_that_others_boot_from_is_left_whatever_its_format() -> None:
-    other = "00000000-0000-4000-8000-000000000002"
-    for name in ("kernel_id", "ramdisk_id"):
-        naming = dataclasses.replace(
-            IMAGE, id=other, properties={name: IMAGE_ID.upper()}, status="deactivated"
-        )
-        parts = boot_parts([IMAGE, naming])
-        assert parts == {IMAGE_ID: other}
-        assert other in decide(IMAGE, RULES, parts).reason
-        gone = dataclasses.replace(naming, status="deleted")
-        assert boot_parts([IMAGE, gone]) == {}
+@pytest.mark.parametrize(
+    ("owner", "naming", "is_believed"),
+    [
+        ("a", Naming(OTHER_ID, "b", is_public=True), True),
+        ("", Naming(OTHER_ID, "", is_public=True), True),
+        ("a", Naming(OTHER_ID, "a", is_public=False), True),
+        ("a", Naming(OTHER_ID, "b", is_public=False), False),
+        ("", Naming(OTHER_ID, "b", is_public=False), False),
+        ("a", Naming(OTHER_ID, "", is_public=False), False),
+        ("", Naming(OTHER_ID, "", is_public=False), False),
+    ],
+)
+@pytest.mark.parametrize("visibility", ["public", "private"])
+def test_image_that_others_boot_from_is_left_when_they_are_believed(
+    owner: str, naming: Naming, is_believed: bool, visibility: str
+) -> None:
+    image = dataclasses.replace(IMAGE, owner=owner, visibility=visibility)
+    decision = decide(image, RULES, [naming])
+    assert decision.kind is (Kind.LEAVE if is_believed else Kind.REGISTER)
+    assert (OTHER_ID in decision.reason) is is_believed
+
+
+def test_reason_names_the_same_image_whatever_order_they_come_in() -> None:
+    namings = [Naming(name, "", is_public=True) for name in ("b", "a", "c")]
+    reasons = {decide(IMAGE, RULES, order).reason for order in (namings, namings[::-1])}
+    assert reasons == {"image a names it as kernel or ramdisk"}
 
 
 def test_pin_is_told_whatever_is_decided() -> None:

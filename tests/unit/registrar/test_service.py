@@ -175,10 +175,10 @@ def test_same_id_with_other_content_waits_for_the_former_to_be_unused(cloud: Clo
 
 
 def test_image_that_becomes_a_kernel_is_taken_from_the_hosts(cloud: Cloud) -> None:
-    kernel = cloud.upload(1)
+    kernel = cloud.upload(1, owner="a")
     registrar = cloud.start()
     cloud.wait_for_state(kernel, "registered")
-    disk = cloud.upload(2, properties={"kernel_id": kernel})
+    disk = cloud.upload(2, owner="a", properties={"kernel_id": kernel})
     registrar.hint("image.update", disk)
     cloud.wait_for_state(kernel, "withdrawn")
     cloud.withdraw(registrar, kernel, "left")
@@ -187,6 +187,50 @@ def test_image_that_becomes_a_kernel_is_taken_from_the_hosts(cloud: Cloud) -> No
     assert entry.reason == f"image {disk} names it as kernel or ramdisk"
     assert not cloud.is_published(kernel)
     cloud.wait_for_state(disk, "registered")
+
+
+def test_image_of_another_project_withdraws_no_public_image(cloud: Cloud) -> None:
+    public = cloud.upload(1, visibility="public", owner="operators")
+    registrar = cloud.start()
+    cloud.wait_for_state(public, "registered")
+    for number, visibility in enumerate(("private", "shared", "community"), 2):
+        names = {"kernel_id": public, "ramdisk_id": public}
+        thief = cloud.upload(
+            number, owner="tenant", visibility=visibility, properties=names, status="queued"
+        )
+        registrar.hint("image.update", thief)
+    listed = cloud.service.calls[faulty.Operation.LIST]
+    wait_for("the hints are heard", lambda: not registrar._hints)
+    registrar.reconcile_soon()
+    wait_for("it compared", lambda: cloud.service.calls[faulty.Operation.LIST] > listed)
+    last = cloud.upload(9)
+    registrar.hint("image.update", last)
+    cloud.wait_for_state(last, "registered")
+    entry = cloud.entry(public)
+    assert entry is not None
+    assert entry.state is EntryState.REGISTERED
+
+
+def test_image_is_looked_at_again_when_who_names_it_changes(cloud: Cloud) -> None:
+    part = cloud.upload(1, owner="a")
+    registrar = cloud.start()
+    cloud.wait_for_state(part, "registered")
+    naming = cloud.upload(2, owner="b", properties={"kernel_id": part})
+    registrar.hint("image.update", naming)
+    cloud.wait_for_state(naming, "registered")
+    for fields, state in (
+        ({"visibility": "public"}, "withdrawn"),
+        ({"visibility": "community"}, "registered"),
+        ({"owner": "a"}, "withdrawn"),
+        ({"properties": {}}, "registered"),
+        ({"properties": {"ramdisk_id": part}}, "withdrawn"),
+    ):
+        cloud.glance.change(naming, **fields)
+        registrar.hint("image.update", naming)
+        cloud.wait_for_state(part, state)
+    cloud.glance.remove(naming)
+    registrar.hint("image.delete", naming)
+    cloud.wait_for_state(part, "registered")
 
 
 def test_property_takes_an_image_from_the_hosts_and_back(cloud: Cloud) -> None:
