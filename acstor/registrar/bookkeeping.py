@@ -17,6 +17,7 @@ from acstor.image_service.base import ImageService, ServiceImage
 from acstor.registrar import decision as deciding
 from acstor.registrar import planning
 from acstor.registrar.boot_parts import BootParts
+from acstor.registrar.fair_order import FairOrder
 from acstor.registrar.job import Outcome, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
@@ -69,11 +70,12 @@ class Bookkeeper:
         self._settings = settings
         self._clock = clock
         self._parts = BootParts()
+        self._order = FairOrder()
         self._parts_due: set[str] = set()  # something else is said of them since their last look
         self.known: dict[str, Entry] = {}
         """Entries as they were seen last."""
         self.due: dict[str, ServiceImage] = {}
-        """Images to register, the first that was found first."""
+        """Images to register, by id."""
 
     def counts(self) -> Counter[EntryState]:
         """Return the number of images in each state."""
@@ -95,6 +97,10 @@ class Bookkeeper:
             if entry.state is EntryState.WITHDRAWN and due_in is not None:
                 times.append((self._clock() + due_in, image_id))
         return min(times, default=None)
+
+    def next_image(self) -> ServiceImage | None:
+        """Return the image to register next, None when there is none."""
+        return self._order.next_of(self.due.values())
 
     def reconcile(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
         """Compare all images; return what is wrong with single ones, by id.
@@ -155,6 +161,7 @@ class Bookkeeper:
             return False
         reason, attempts = listed.entry.reason, listed.entry.attempts + 1
         event = EntryEvent.START
+        self._order.note_turn(image.owner)
         return self._apply(image.id, listed, event, reason, image, attempts=attempts) is not None
 
     def finish(self, outcome: Outcome) -> None:

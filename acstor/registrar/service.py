@@ -348,8 +348,10 @@ class RegistrarService:
             self._image_problems.pop(name, None)
 
     def _start_jobs(self, lead: _Lead) -> None:
-        while self._jobs.has_room and lead.books.due and not self._stopping.is_set():
-            image = next(iter(lead.books.due.values()))
+        while self._jobs.has_room and not self._stopping.is_set():
+            image = lead.books.next_image()
+            if image is None:
+                break
             if self._jobs.key_of(image.id) is not None:
                 del lead.books.due[image.id]  # it has not ended yet, and is looked at when it has
             elif lead.books.start(image):

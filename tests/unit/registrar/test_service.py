@@ -11,6 +11,7 @@ import pytest
 
 from acstor import exception
 from acstor.image_service import faulty
+from acstor.image_service.base import ImageData
 from acstor.origin import faulty as faulty_origin
 from acstor.registrar.service import RegistrarService
 from acstor.repository import catalogue, registration
@@ -588,6 +589,26 @@ def test_registration_that_ends_with_the_registrar_is_no_attempt(cloud: Cloud) -
     entry = cloud.entry(image)
     assert entry is not None
     assert (entry.state, entry.attempts) == (EntryState.WAITING, 0)
+
+
+def test_project_with_many_images_has_others_wait_for_one_only(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_data = cloud.service.open_data
+
+    def noting(image_id: str, offset: int = 0) -> ImageData:
+        opened.append(image_id)
+        return open_data(image_id, offset)
+
+    monkeypatch.setattr(cloud.service, "open_data", noting)
+    many = [cloud.upload(number, owner="many") for number in range(1, 5)]
+    few = cloud.upload(8, content_of(8, 64 << 10), owner="few")
+    smallest = cloud.upload(9, content_of(9, 4096), owner="many")
+    cloud.start()
+    for image in (*many, few):
+        cloud.wait_for_state(image, "registered")
+    assert opened == [smallest, few, *many]
 
 
 def test_as_many_images_are_registered_at_a_time_as_the_operator_wants(
