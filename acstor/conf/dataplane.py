@@ -67,6 +67,17 @@ OPTIONS = [
         default=True,
         help="Whether users other than the data plane's (libvirt, Nova) may read the images.",
     ),
+    cfg.StrOpt(
+        "image_group",
+        sample_default="<acstor-images where that group has members>",
+        help=(
+            "Group that may read the images beside root, by name or number: files of mode 0440 in "
+            "a directory of mode 0550. The users of nova-compute and of QEMU must be in it. "
+            "Without a value it is acstor-images if that group exists and has members. An empty "
+            "value lets every user of the host read all images of all projects (0444, 0555), "
+            "and so does no value without such a group, with a warning. A name must exist."
+        ),
+    ),
     cfg.FloatOpt(
         "boot_window",
         default=120.0,

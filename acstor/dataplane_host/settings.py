@@ -9,6 +9,7 @@ from typing import TypedDict
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.dataplane_host import groups
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class DataPlaneSettings(TypedDict):
     read_ahead_kb: int
     """KiB; 0: none."""
     allow_other: bool
+    image_group: int | None
+    """Number of the group that reads the images; None: every user does."""
     read_deadline_ms: int
     origin_deadline_ms: int
     peer_deadline_ms: int
@@ -141,7 +144,7 @@ def from_conf(
 
     :param chunk_size: of the repository that the origin holds, bytes.
     :param origin_posix_root: see :class:`DataPlaneSettings`.
-    :raises ConfigurationError: as :func:`advertised_address`.
+    :raises ConfigurationError: as :func:`advertised_address`, or without the group of the images.
     """
     read, peer = conf.readpath, conf.peer
     return DataPlaneSettings(
@@ -160,6 +163,7 @@ def from_conf(
         origin_threads=conf.dataplane.origin_threads,
         read_ahead_kb=conf.dataplane.read_ahead_kb,
         allow_other=conf.dataplane.allow_other,
+        image_group=groups.reported_image_group(conf.dataplane.image_group),
         read_deadline_ms=_milliseconds(read.read_deadline),
         origin_deadline_ms=_milliseconds(read.origin_deadline),
         peer_deadline_ms=_milliseconds(read.peer_deadline),

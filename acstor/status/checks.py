@@ -45,7 +45,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("libvirt for volumes", volumes.check_libvirt),
     ("Access to volumes", volumes.check_access),
     ("Directories", host.check_directories),
-    ("FUSE access", host.check_allow_other),
+    ("FUSE access", host.check_image_access),
     ("Chunk store format", host.check_chunk_store),
     ("Take-over of the mount", host.check_take_over),
     ("Running data plane", host.check_data_plane),

@@ -1,5 +1,6 @@
 """Checks of what this host keeps and what runs on it: of the installed release, and safe."""
 
+import grp
 import os
 import stat
 import struct
@@ -10,6 +11,8 @@ from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception, version
 from acstor.admin.client import AdminClient
+from acstor.dataplane_host.groups import IMAGE_GROUP, image_group
+from acstor.status.accounts import NOVA_USERS, QEMU_USERS, is_member, present
 from acstor.status.verdict import failure, failure_of, success, warning
 
 STORE_VERSION = 1
@@ -113,7 +116,7 @@ def check_directories(conf: cfg.ConfigOpts) -> Result:
                 f"by others, who could put other disks under guests; chown root {path}, "
                 f"chmod o-w {path}"
             )
-    closed = _closed_to_others(mount_parent)
+    closed = _closed_to_readers(mount_parent, image_group(conf.dataplane.image_group))
     if closed is not None:
         return failure(
             f"{closed} has no x for others: Nova and libvirt cannot reach the images below "
@@ -122,21 +125,26 @@ def check_directories(conf: cfg.ConfigOpts) -> Result:
     return success(f"{', '.join(private)}")
 
 
-def _closed_to_others(path: str) -> str | None:
-    """Return the first directory on the way to ``path`` that only its owner may pass."""
+def _closed_to_readers(path: str, group: int | None) -> str | None:
+    """Return the first directory on the way to ``path`` that readers of images may not pass.
+
+    :param group: of them, by its number; None: they are in no group of their own.
+    """
     parts = path.split(os.sep)
     for end in range(2, len(parts) + 1):
         folder = os.sep.join(parts[:end])
         try:
-            if not os.stat(folder).st_mode & stat.S_IXOTH:
-                return folder
+            found = os.stat(folder)
         except OSError:
             return None  # made at the first start, with mode 0755
+        passing = stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH
+        if not found.st_mode & passing:
+            return folder
     return None
 
 
-def check_allow_other(conf: cfg.ConfigOpts) -> Result:
-    """Check that the mount lets in libvirt and Nova, who are other users than the data plane."""
+def check_image_access(conf: cfg.ConfigOpts) -> Result:
+    """Check that the mount lets in libvirt and Nova, who are other users, and nobody else."""
     if not is_compute_host(conf):
         return success(NOT_COMPUTE)
     if not conf.dataplane.allow_other:
@@ -146,7 +154,28 @@ def check_allow_other(conf: cfg.ConfigOpts) -> Result:
         )
     if not os.access("/dev/fuse", os.F_OK):
         return failure("there is no /dev/fuse; load the kernel module: modprobe fuse")
-    return success("[dataplane] allow_other = true; /dev/fuse is there")
+    group = image_group(conf.dataplane.image_group)
+    if group is None:
+        return warning(
+            "every user of this host may read the images of all projects: 'groupadd -r "
+            f"{IMAGE_GROUP}', 'usermod -aG {IMAGE_GROUP} USER' for the users of nova-compute and "
+            "of QEMU, restart nova-compute, then acstor host restart-dataplane"
+        )
+    outside = [user for user in present((*NOVA_USERS, *QEMU_USERS)) if not is_member(user, group)]
+    if outside:
+        return failure(
+            f"{', '.join(outside)} cannot read images: not in group {_group_name(group)} "
+            f"([dataplane] image_group); usermod -aG {_group_name(group)} {outside[0]}, then "
+            "restart its services"
+        )
+    return success(f"group {_group_name(group)} reads the images; /dev/fuse is there")
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def check_data_plane(conf: cfg.ConfigOpts) -> Result:

@@ -4,22 +4,17 @@ They say nothing against a host whose nova.conf does not name the driver: it has
 """
 
 import grp
-import os
-import pwd
 
 from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor.status import nova, platform
+from acstor.status.accounts import CINDER_USERS, NOVA_USERS, QEMU_USERS, is_member, present
 from acstor.status.host import NOT_COMPUTE, is_compute_host
 from acstor.status.verdict import failure, success, warning
 
 LIBVIRT_MIN = (9, 2)
 """The first libvirt that hands ``<reconnect delay>`` of an NBD disk to QEMU."""
-NOVA_USERS = ("nova",)
-CINDER_USERS = ("cinder",)
-QEMU_USERS = ("libvirt-qemu", "qemu")
-"""Users of the services as distributions call them; those that a host does not have are skipped."""
 _DRIVER = "acstor"
 _UNUSED = "Nova on this machine does not load the driver: no volumes"
 
@@ -80,11 +75,11 @@ def _unused(conf: cfg.ConfigOpts) -> str | None:
 
 def _missing(option: str, group: str | None, users: tuple[str, ...]) -> list[str]:
     """Return what is wrong with the group of one option, for each user of this host."""
-    present = [user for user in users if _user(user) is not None]
-    if not present:
+    here = present(users)
+    if not here:
         return []  # the services run as root here, or in containers
     if group is None:
-        return [f"[volumes] {option} is not set: {', '.join(present)} cannot use volumes"]
+        return [f"[volumes] {option} is not set: {', '.join(here)} cannot use volumes"]
     try:
         grp.getgrnam(group)
     except KeyError:
@@ -92,22 +87,13 @@ def _missing(option: str, group: str | None, users: tuple[str, ...]) -> list[str
     return [
         f"user {user} is not in group {group} ([volumes] {option}); usermod -aG {group} {user}, "
         "then restart its services"
-        for user in present
+        for user in here
         if not _is_member(user, group)
     ]
 
 
-def _user(name: str) -> pwd.struct_passwd | None:
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        return None
-
-
 def _is_member(user: str, group: str) -> bool:
-    found = _user(user)
     try:
-        wanted = grp.getgrnam(group).gr_gid
+        return is_member(user, grp.getgrnam(group).gr_gid)
     except KeyError:
         return False
-    return found is not None and wanted in os.getgrouplist(user, found.pw_gid)

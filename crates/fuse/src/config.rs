@@ -18,6 +18,9 @@ pub struct FuseConfig {
     pub read_ahead_kb: u32,
     /// Whether users other than root may use the mount (QEMU and Nova do).
     pub allow_other: bool,
+    /// Group that reads the images beside root, by its number; `None`: every user does. It holds
+    /// for a mount that is taken over too, within the time for which the kernel keeps attributes.
+    pub reader_group: Option<u32>,
     /// Name in the first column of `mount`, and the subtype: `fuse.<fs_name>`.
     pub fs_name: String,
     /// SELinux context of every file (`system_u:object_r:virt_content_t:s0`); only where SELinux
@@ -47,6 +50,7 @@ impl FuseConfig {
             threads: 2,
             read_ahead_kb: 1024,
             allow_other: true,
+            reader_group: None,
             fs_name: "acstor".to_owned(),
             selinux_context: None,
             max_in_flight: 256,

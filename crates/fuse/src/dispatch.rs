@@ -172,7 +172,7 @@ impl Dispatch {
         let Some(file) = self.files.look_up(name) else {
             return self.body(header, reply::no_entry_out().as_bytes());
         };
-        let entry = reply::entry_out(&file, Some(file.cached_bytes()));
+        let entry = reply::entry_out(&file, Some(file.cached_bytes()), self.config.reader_group);
         let sent = self.device.send_body(header.unique, entry.as_bytes());
         if !matches!(sent, Sent::Delivered) {
             self.files.forget(file.key.inode, 1);
@@ -182,10 +182,12 @@ impl Dispatch {
 
     fn attributes(&self, header: RequestHeader) {
         let attributes = if header.inode == ROOT_INODE {
-            reply::root_attributes()
+            reply::root_attributes(self.config.reader_group)
         } else {
             match self.files.get(header.inode) {
-                Some(file) => reply::file_attributes(&file, file.cached_bytes()),
+                Some(file) => {
+                    reply::file_attributes(&file, file.cached_bytes(), self.config.reader_group)
+                }
                 None => return self.errno(header, libc::ESTALE),
             }
         };
@@ -248,7 +250,8 @@ impl Dispatch {
         if header.inode != ROOT_INODE {
             return self.errno(header, libc::ENOTDIR);
         }
-        let mut writer = DirectoryWriter::new(size.min(DIRECTORY_REPLY_MAX), plus);
+        let mut writer =
+            DirectoryWriter::new(size.min(DIRECTORY_REPLY_MAX), plus, self.config.reader_group);
         let has_room = (offset >= COOKIE_DOT || writer.push_dot(b".", COOKIE_DOT))
             && (offset >= COOKIE_DOT_DOT || writer.push_dot(b"..", COOKIE_DOT_DOT));
         let mut listed = Vec::new();

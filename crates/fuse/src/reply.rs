@@ -9,16 +9,26 @@ use crate::file::File;
 use crate::inode::ROOT_INODE;
 use crate::limits::{ATTRIBUTES_VALID, NO_ENTRY_VALID};
 
-const FILE_MODE: u32 = libc::S_IFREG | 0o444;
-const ROOT_MODE: u32 = libc::S_IFDIR | 0o555;
 /// Unit of `st_blocks`, bytes.
 const SECTOR_BYTES: u64 = 512;
 const BLOCK_BYTES: u32 = 4096;
 
+/// Mode of a file, and of the directory, for owner and group, or for everybody.
+fn modes(reader_group: Option<u32>) -> (u32, u32) {
+    let (file, directory) = if reader_group.is_some() { (0o440, 0o550) } else { (0o444, 0o555) };
+    (libc::S_IFREG | file, libc::S_IFDIR | directory)
+}
+
 /// What a file looks like. Its mtime is now, so that Nova's image cache manager, which ages its
 /// base images by `st_mtime`, never takes an image for one that has been unused for a day. Its
 /// ctime never changes: GNU tar takes a changed ctime for a file that was written while it read.
-pub(crate) fn file_attributes(file: &File, cached_bytes: u64) -> abi::Attr {
+///
+/// `reader_group`: as in [`crate::FuseConfig`].
+pub(crate) fn file_attributes(
+    file: &File,
+    cached_bytes: u64,
+    reader_group: Option<u32>,
+) -> abi::Attr {
     let size = file.view.size_bytes();
     // GNU tar takes a file without blocks for one hole, whatever it contains.
     let blocks = cached_bytes.div_ceil(SECTOR_BYTES).max(u64::from(size > 0));
@@ -26,7 +36,8 @@ pub(crate) fn file_attributes(file: &File, cached_bytes: u64) -> abi::Attr {
         ino: file.key.inode,
         size,
         blocks,
-        mode: FILE_MODE,
+        mode: modes(reader_group).0,
+        gid: reader_group.unwrap_or(0),
         nlink: 1,
         blksize: BLOCK_BYTES,
         ..Default::default()
@@ -34,10 +45,11 @@ pub(crate) fn file_attributes(file: &File, cached_bytes: u64) -> abi::Attr {
 }
 
 /// What the root directory looks like.
-pub(crate) fn root_attributes() -> abi::Attr {
+pub(crate) fn root_attributes(reader_group: Option<u32>) -> abi::Attr {
     at_now(abi::Attr {
         ino: ROOT_INODE,
-        mode: ROOT_MODE,
+        mode: modes(reader_group).1,
+        gid: reader_group.unwrap_or(0),
         nlink: 2,
         blksize: BLOCK_BYTES,
         ..Default::default()
@@ -67,7 +79,11 @@ pub(crate) fn attr_out(attr: abi::Attr) -> abi::AttrOut {
 }
 
 /// The answer to LOOKUP of a file, and a file's part of READDIRPLUS.
-pub(crate) fn entry_out(file: &File, cached_bytes: Option<u64>) -> abi::EntryOut {
+pub(crate) fn entry_out(
+    file: &File,
+    cached_bytes: Option<u64>,
+    reader_group: Option<u32>,
+) -> abi::EntryOut {
     // Attributes with an unknown number of blocks are not to be kept.
     let attr_valid = if cached_bytes.is_some() { ATTRIBUTES_VALID } else { Duration::ZERO };
     abi::EntryOut {
@@ -77,7 +93,7 @@ pub(crate) fn entry_out(file: &File, cached_bytes: Option<u64>) -> abi::EntryOut
         attr_valid: attr_valid.as_secs(),
         entry_valid_nsec: ATTRIBUTES_VALID.subsec_nanos(),
         attr_valid_nsec: attr_valid.subsec_nanos(),
-        attr: file_attributes(file, cached_bytes.unwrap_or(0)),
+        attr: file_attributes(file, cached_bytes.unwrap_or(0), reader_group),
     }
 }
 
@@ -96,11 +112,12 @@ pub(crate) struct DirectoryWriter {
     bytes: Vec<u8>,
     room: usize,
     plus: bool,
+    reader_group: Option<u32>,
 }
 
 impl DirectoryWriter {
-    pub(crate) fn new(room: usize, plus: bool) -> DirectoryWriter {
-        DirectoryWriter { bytes: Vec::with_capacity(room), room, plus }
+    pub(crate) fn new(room: usize, plus: bool, reader_group: Option<u32>) -> DirectoryWriter {
+        DirectoryWriter { bytes: Vec::with_capacity(room), room, plus, reader_group }
     }
 
     /// Adds `.` or `..`; returns whether there was room. The kernel looks neither of them up.
@@ -112,7 +129,7 @@ impl DirectoryWriter {
     /// Adds a file; returns whether there was room. With READDIRPLUS that is a lookup.
     pub(crate) fn push_file(&mut self, file: &File) -> bool {
         let entry = if self.plus {
-            entry_out(file, file.cached_bytes_known())
+            entry_out(file, file.cached_bytes_known(), self.reader_group)
         } else {
             abi::EntryOut::default()
         };

@@ -43,6 +43,40 @@ fn test_image_is_a_read_only_regular_file() {
     assert_eq!(root.mode(), libc::S_IFDIR | 0o555);
 }
 
+/// Runs a program as a user who is in no group but `groups` (setpriv(1)).
+fn runs_as_nobody(groups: &str, program: &str, path: &Path) -> bool {
+    let user = ["--reuid=65534", "--regid=65534", groups, program];
+    Command::new("setpriv").args(user).arg(path).output().unwrap().status.success()
+}
+
+/// "With a reader group files are 0440 and the directory 0550, of that group: its members read, and
+/// nobody else but root opens, lists or stats an image."
+#[test]
+fn test_reader_group_keeps_others_out() {
+    let mounted = Mounted::with(|config| config.reader_group = Some(4242), FuseHooks::default());
+    mounted.attach(1, 512);
+    fs::set_permissions(mounted.directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let (file, root) = (mounted.path(1), mounted.config.mount_point.clone());
+    // The stranger first: what a member has looked up must not let him in either.
+    for _ in 0..2 {
+        for (program, path) in [("cat", &file), ("stat", &file), ("ls", &root)] {
+            assert!(!runs_as_nobody("--clear-groups", program, path), "{program}");
+            assert!(!runs_as_nobody("--groups=4243", program, path), "{program}");
+            assert!(runs_as_nobody("--groups=4242", program, path), "{program}");
+        }
+    }
+    let metadata = fs::metadata(&file).unwrap();
+    assert_eq!(metadata.mode(), libc::S_IFREG | 0o440);
+    assert_eq!((metadata.uid(), metadata.gid()), (0, 4242));
+    let directory = fs::metadata(&root).unwrap();
+    assert_eq!(directory.mode(), libc::S_IFDIR | 0o550);
+    assert_eq!((directory.uid(), directory.gid()), (0, 4242));
+    // Names and attributes of a listing (READDIRPLUS) are the same.
+    let listed: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(listed[0].metadata().unwrap().mode(), libc::S_IFREG | 0o440);
+    assert_eq!(fs::read(&file).unwrap().len(), 512, "root");
+}
+
 /// "chown and chmod give EPERM: libvirt's relabelling goes on after it, and stops on ENOSYS."
 #[test]
 fn test_chown_is_eperm() {

@@ -47,7 +47,7 @@ fn test_mount_is_read_write_nodev_nosuid() {
     assert!(line.contains("allow_other") && line.contains("default_permissions"), "{line}");
 }
 
-/// "Every user may read; no user may write, root included."
+/// "Without a reader group every user may read; no user may write, root included."
 #[test]
 fn test_any_user_reads() {
     let mounted = Mounted::new();

@@ -43,6 +43,7 @@ settings! {
     origin_threads: usize,
     read_ahead_kb: u32,
     allow_other: bool,
+    image_group: Option<u32>,
     read_deadline_ms: u64,
     origin_deadline_ms: u64,
     peer_deadline_ms: u64,

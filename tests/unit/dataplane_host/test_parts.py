@@ -1,13 +1,15 @@
+import grp
 import logging
 import os
 import pathlib
+import types
 
 import pytest
 from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
-from acstor.dataplane_host import log_drain, mount, origin_source, settings
+from acstor.dataplane_host import groups, log_drain, mount, origin_source, settings
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.states import (
     TRANSITIONS,
@@ -122,6 +124,57 @@ def test_fuse_threads_follow_the_processors_unless_configured(
     assert told() == threads
     conf.set_override("fuse_threads", 5, group="dataplane")
     assert told() == 5
+
+
+@pytest.fixture
+def image_groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Members of the groups that this host has, of the numbers 900 and up; the test fills it."""
+    found: dict[str, list[str]] = {}
+
+    def group(name: str) -> object:
+        number = 900 + list(found).index(name) if name in found else None
+        if number is None:
+            raise KeyError(name)
+        return types.SimpleNamespace(gr_gid=number, gr_mem=found[name])
+
+    monkeypatch.setattr(grp, "getgrnam", group)
+    return found
+
+
+def image_group_told(conf: cfg.ConfigOpts) -> int | None:
+    told = settings.from_conf(conf, version="1", chunk_size=65536, origin_posix_root="/o")
+    return told["image_group"]
+
+
+def test_images_are_closed_as_soon_as_their_group_has_members(
+    conf: cfg.ConfigOpts, image_groups: dict[str, list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert image_group_told(conf) is None
+    image_groups[groups.IMAGE_GROUP] = []
+    assert image_group_told(conf) is None, "an upgrade makes the group before anybody is in it"
+    assert caplog.text.count("every user of this host may read all images") == 2
+    caplog.clear()
+    image_groups[groups.IMAGE_GROUP] = ["nova"]
+    assert image_group_told(conf) == 900
+    assert not caplog.text
+
+
+def test_configured_image_group_is_taken_as_it_is(
+    conf: cfg.ConfigOpts, image_groups: dict[str, list[str]]
+) -> None:
+    image_groups.update({groups.IMAGE_GROUP: ["nova"], "readers": []})
+    for configured, number in (("readers", 901), ("42430", 42430), ("", None)):
+        conf.set_override("image_group", configured, group="dataplane")
+        assert image_group_told(conf) == number
+
+
+@pytest.mark.parametrize("configured", ["nobodys", "4294967295", "-1", "²"])
+def test_image_group_that_is_none_is_a_configuration_error(
+    conf: cfg.ConfigOpts, image_groups: dict[str, list[str]], configured: str
+) -> None:
+    conf.set_override("image_group", configured, group="dataplane")
+    with pytest.raises(exception.ConfigurationError, match="image_group"):
+        image_group_told(conf)
 
 
 def test_settings_are_complete_and_in_their_units(conf: cfg.ConfigOpts) -> None:

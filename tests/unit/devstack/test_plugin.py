@@ -238,7 +238,10 @@ def test_nova_and_cinder_are_told(controller: Machine) -> None:
         assert f"class {attribute}" in pathlib.Path(source.origin).read_text(), name
     glance = controller.options("glance/glance-api.conf")
     assert glance["oslo_messaging_notifications"]["driver"] == ["messagingv2"]
-    assert any("usermod --append --groups acstor-volumes" in line for line in controller.log())
+    assert any(
+        "usermod --append --groups acstor-volumes,acstor-images" in line
+        for line in controller.log()
+    )
 
 
 def test_configuring_again_changes_nothing(controller: Machine) -> None:

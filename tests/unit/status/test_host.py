@@ -1,7 +1,11 @@
 """Checks of what this host keeps and runs."""
 
+import os
 import pathlib
+import pwd
 import shutil
+import tempfile
+import types
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +23,7 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "chunk-store-superblock-
 
 def test_machine_without_a_data_plane_is_no_compute_host(configure: Configure) -> None:
     conf = configure()
-    for check in (host.check_directories, host.check_allow_other, host.check_data_plane):
+    for check in (host.check_directories, host.check_image_access, host.check_data_plane):
         result = check(conf)
         assert (result.code, text(result)) == (Code.SUCCESS, host.NOT_COMPUTE)
 
@@ -119,9 +123,75 @@ def test_images_that_nova_cannot_reach_are_a_failure(
 
 def test_mount_for_root_only_is_a_failure(configure: Configure, tmp_path: pathlib.Path) -> None:
     (tmp_path / "store").mkdir()
-    result = host.check_allow_other(configure("[dataplane]\nallow_other = false\n"))
+    result = host.check_image_access(configure("[dataplane]\nallow_other = false\n"))
     assert result.code is Code.FAILURE
     assert "neither Nova nor QEMU can read images" in text(result)
+
+
+READERS = 4242
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
+    """Groups of the users of Nova and QEMU that this host has; the test changes them."""
+    found = {"nova": {READERS}, "libvirt-qemu": {READERS}}
+
+    def user(name: str) -> object:
+        if name not in found:
+            raise KeyError(name)
+        return types.SimpleNamespace(pw_gid=7)
+
+    monkeypatch.setattr(pwd, "getpwnam", user)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, *found[name]])
+    return found
+
+
+def closed(configure: Configure, tmp_path: pathlib.Path) -> cfg.ConfigOpts:
+    (tmp_path / "store").mkdir()
+    return configure(f"[dataplane]\nimage_group = {READERS}\n")
+
+
+def test_readers_of_images_are_in_their_group(
+    configure: Configure, tmp_path: pathlib.Path, readers: dict[str, set[int]]
+) -> None:
+    conf = closed(configure, tmp_path)
+    assert host.check_image_access(conf).code is Code.SUCCESS
+    readers.clear()  # they run in containers
+    assert host.check_image_access(conf).code is Code.SUCCESS
+
+
+@pytest.mark.parametrize("user", ["nova", "libvirt-qemu"])
+def test_reader_who_is_not_in_the_group_is_a_failure(
+    configure: Configure, tmp_path: pathlib.Path, readers: dict[str, set[int]], user: str
+) -> None:
+    conf = closed(configure, tmp_path)
+    readers[user].clear()
+    result = host.check_image_access(conf)
+    assert result.code is Code.FAILURE
+    assert f"usermod -aG {READERS} {user}" in text(result)
+
+
+def test_images_that_everybody_reads_are_a_warning(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store").mkdir()
+    result = host.check_image_access(configure("[dataplane]\nimage_group =\n"))
+    assert result.code is Code.WARNING
+    assert "every user of this host" in text(result)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("group", "code"), [(READERS, Code.SUCCESS), (7, Code.FAILURE)])
+def test_readers_pass_a_directory_of_their_group(
+    configure: Configure, tmp_path: pathlib.Path, group: int, code: Code
+) -> None:
+    (tmp_path / "store").mkdir()
+    # pytest's own directories are for their owner only.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 0, READERS)
+        os.chmod(folder, 0o710)
+        conf = configure(f"[dataplane]\nmount_point = {folder}/images\nimage_group = {group}\n")
+        assert host.check_directories(conf).code is code
 
 
 class AnsweringClient:

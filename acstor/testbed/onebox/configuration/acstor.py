@@ -50,6 +50,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
         "store": {"capacity": capacity},
         "dataplane": {
             "mount_point": f"{STATE}/images",
+            "image_group": GUEST_GROUP,
             "admin_socket": ADMIN_SOCKET,
             "holder_socket": f"{STATE}/holder.sock",
         },

@@ -372,6 +372,7 @@ fn fuse_config(settings: &Settings) -> FuseConfig {
     config.threads = settings.fuse_threads;
     config.read_ahead_kb = settings.read_ahead_kb;
     config.allow_other = settings.allow_other;
+    config.reader_group = settings.image_group;
     config.answer_deadline = Duration::from_millis(settings.read_deadline_ms) + ANSWER_MARGIN;
     config.session_file = Some(settings.state_path.join(SESSION_FILE));
     config
