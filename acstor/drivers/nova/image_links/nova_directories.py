@@ -59,13 +59,23 @@ class NovaDirectories:
                 if name.startswith(self._temporary):
                     self._remove(os.path.join(directory, name))
 
-    def make_lock_file(self, path: str) -> None:
-        """Make a lock file that Nova's user may open, where there is none.
+    def open_lock_file(self, path: str) -> int:
+        """Open a lock file, after making one that Nova's user may open where there is none.
 
-        :raises OSError: when it cannot be made.
+        :returns: a descriptor that the caller closes.
+        :raises OSError: when it cannot be made or opened, or is no regular file.
         """
-        if os.path.lexists(path):
-            return
+        if not os.path.lexists(path):
+            self._make_lock_file(path)
+        return self._files.open_file(path)
+
+    def give(self, path: str, owner: os.stat_result) -> None:
+        """Give what is at ``path`` to the owner of something else, if it is not theirs already."""
+        found = os.lstat(path)
+        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+            self._files.change_owner(path, owner.st_uid, owner.st_gid)
+
+    def _make_lock_file(self, path: str) -> None:
         directory = os.path.dirname(path)
         temporary = os.path.join(directory, self._temporary + os.path.basename(path))
         with contextlib.suppress(FileNotFoundError):
@@ -78,12 +88,6 @@ class NovaDirectories:
                 self._files.hard_link(temporary, path)
         finally:
             self._files.unlink(temporary)
-
-    def give(self, path: str, owner: os.stat_result) -> None:
-        """Give what is at ``path`` to the owner of something else, if it is not theirs already."""
-        found = os.lstat(path)
-        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
-            self._files.change_owner(path, owner.st_uid, owner.st_gid)
 
     def _make_directory(self, path: str, owner: os.stat_result) -> None:
         # Beside the directory, so that the last step is a rename: it cannot be half done.

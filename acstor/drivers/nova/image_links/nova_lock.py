@@ -6,10 +6,10 @@ waits for it: a download may take minutes.
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 from collections.abc import Iterator
-
-from oslo_concurrency import lockutils
 
 from acstor.drivers.nova.image_links.nova_directories import NovaDirectories
 from acstor.drivers.nova.image_links.nova_settings import NovaSettings
@@ -26,36 +26,40 @@ class LockBusyError(Exception):
 def held(settings: NovaSettings, directories: NovaDirectories, name: str) -> Iterator[None]:
     """Hold the lock of one base file; give up at once where somebody else does.
 
+    The lock is that of fasteners, which Nova uses: ``fcntl.lockf`` of the whole file. fasteners
+    itself would open the file through a link, and make what that leads to.
+
     POSIX locks are a process's: no other thread of this process may do the same, nor open the lock
     file, meanwhile.
 
     :raises LockBusyError: when somebody else holds it.
-    :raises OSError: when the lock file cannot be made or opened.
+    :raises OSError: when the lock file cannot be made or opened, or is no regular file.
     """
     path = os.path.join(settings.lock_directory, LOCK_PREFIX + name)
     for _ in range(_ATTEMPTS_MAX):
-        directories.make_lock_file(path)
-        lock = lockutils.external_lock(
-            name, lock_file_prefix=LOCK_PREFIX, lock_path=settings.lock_directory
-        )
-        if not lock.acquire(blocking=False):
-            _close(lock)
-            raise LockBusyError(path)
         try:
+            descriptor = directories.open_lock_file(path)
+        except FileNotFoundError:
+            continue  # removed meanwhile, as below
+        try:
+            _lock(descriptor, path)
             # Nova's image cache manager removes lock files: a lock on a file that has no name any
             # more keeps nobody out.
-            if _is_same(lock.lockfile.fileno(), path):
+            if _is_same(descriptor, path):
                 yield
                 return
         finally:
-            lock.release()
+            os.close(descriptor)  # which gives the lock up
     raise LockBusyError(path)
 
 
-def _close(lock: lockutils.InterProcessLock) -> None:
-    # fasteners leaves the file open when it does not get the lock.
-    if lock.lockfile is not None:
-        lock.lockfile.close()
+def _lock(descriptor: int, path: str) -> None:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise LockBusyError(path) from error
+        raise
 
 
 def _is_same(descriptor: int, path: str) -> bool:
