@@ -124,9 +124,9 @@ def _check_nothing_attached(host: str, usage: Usage, asked: dict[str, Presence])
     raise exception.ConflictError(
         f"host {host} has {attached}, and whether its data plane still runs cannot be told: "
         f"{where or 'its address is not known'}{_spoke(usage)}",
-        hint="make sure that the host is off, or stop acstor-dataplane there; with --force it is "
-        "forgotten all the same: guests that still run there get I/O errors once one of these "
-        "images is withdrawn",
+        hint="make sure that the host is off, or run 'acstor host stop-dataplane' there; with "
+        "--force it is forgotten all the same: guests that still run there get I/O errors once one "
+        "of these images is withdrawn",
     )
 
 

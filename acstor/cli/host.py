@@ -1,6 +1,8 @@
 """``acstor host ...``: the hosts of the deployment."""
 
 import argparse
+import contextlib
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -289,7 +291,7 @@ class RestartDataPlane(command.Command):
         """Ask the present process to leave, wait for the next."""
         client = AdminClient(deployment.configuration(self.app).dataplane.admin_socket)
         former = client.call("status")["pid"]
-        client.call("process.restart")
+        _ask_to_leave(client, "process.restart")
 
         def is_done() -> bool:
             try:
@@ -302,6 +304,66 @@ class RestartDataPlane(command.Command):
                 f"no new data plane serves after {parsed_args.wait:g} s",
                 hint="see the log of its supervisor",
             )
+
+
+class StopDataPlane(command.Command):
+    """Stop the data plane of this host for good, as before its removal or a repair of its disk.
+
+    Refused while a guest has an image open or a volume is open here: they would lose their disks.
+    'systemctl start acstor-dataplane' starts it again. To upgrade, use 'restart-dataplane'.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Take whether to stop in any case, and how long to wait."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="whatever is open: guests that still run get I/O errors",
+        )
+        parser.add_argument(
+            "--wait",
+            type=_seconds,
+            default=60.0,
+            metavar="SECONDS",
+            help="how long to wait until it has ended (default: 60)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Ask it to end, wait until nobody answers."""
+        client = AdminClient(deployment.configuration(self.app).dataplane.admin_socket)
+        pid = client.call("status")["pid"]
+        try:
+            _ask_to_leave(client, "process.stop", force=parsed_args.force)
+        except exception.FencedError as error:
+            raise exception.ConflictError(
+                error.message,
+                hint="migrate or stop the instances (see 'acstor dataplane images' and 'acstor "
+                "dataplane volumes'); to replace the process under running guests, use 'acstor "
+                "host restart-dataplane'; with --force they get I/O errors",
+            ) from error
+
+        def is_done() -> bool:
+            # It stops to answer before it pushes what volumes have and unmounts.
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return True
+            return False
+
+        if not _wait(is_done, parsed_args.wait):
+            raise exception.DeadlineError(
+                f"the data plane (process {pid}) has not ended after {parsed_args.wait:g} s",
+                hint="it pushes what volumes have for [volumes] stop_push_timeout; see its log",
+            )
+
+
+def _ask_to_leave(client: AdminClient, method: str, **params: Any) -> None:
+    # A process that leaves closes its sockets, maybe before the answer is out. Who asked looks
+    # whether it is gone in any case.
+    with contextlib.suppress(exception.UnavailableError):
+        client.call(method, **params)
 
 
 def _seconds(text: str) -> float:

@@ -17,6 +17,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
+from acstor.supervision.protocol import EXIT_STOPPED
 from acstor.supervision.supervisor import Supervisor, take_descriptors, watchdog_interval
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -
         supervisor=supervisor,
         inherited=InheritedDescriptors(passed),
         request_restart=lambda: os.kill(os.getpid(), signal.SIGTERM),
+        request_stop=lambda: os.kill(os.getpid(), signal.SIGINT),
     )
     host.start()
     supervisor.notify(READY="1", STATUS="serving")
@@ -106,7 +108,7 @@ def _serve(
         if received is not None and received.si_signo != signal.SIGHUP:
             is_final = received.si_signo == signal.SIGINT
             _stop(host, supervisor, stop_timeout, unmount=is_final or not host.leaves_mount())
-            return 0
+            return EXIT_STOPPED if is_final and host.is_stopped_for_good else 0
         if time.monotonic() >= alive_at:
             alive_at = time.monotonic() + interval
             if not host.check_alive():

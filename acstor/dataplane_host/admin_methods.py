@@ -40,6 +40,7 @@ class Operations(Protocol):
     def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]: ...  # noqa: D102
     def set_log_level(self, directives: str) -> None: ...  # noqa: D102
     def restart(self) -> None: ...  # noqa: D102
+    def stop_for_good(self, force: bool) -> None: ...  # noqa: D102
 
 
 _DIRECTIVES = re.compile(r"[A-Za-z0-9_:=,-]{1,255}")
@@ -114,6 +115,7 @@ _PARAMETERS: dict[str, tuple[parameters.Parameter, ...]] = {
         ),
     ),
     "process.restart": (),
+    "process.stop": (("force", parameters.is_flag, "true or false"),),
 }
 """Per method its parameters: name, check, what is allowed. All are required."""
 
@@ -145,6 +147,7 @@ def methods(operations: Operations, volumes: VolumeOperations) -> dict[str, Meth
         "preload.estimate": operations.preload_estimate,
         "log.level": call(operations.set_log_level),
         "process.restart": call(operations.restart),
+        "process.stop": call(operations.stop_for_good),
     }
     checked = {
         name: parameters.checked(name, _PARAMETERS[name], action)

@@ -49,6 +49,7 @@ class DataPlaneHost:
     :param supervisor: keeps the descriptors; may be none.
     :param inherited: descriptors of the process before.
     :param request_restart: called, from any thread, when the process is asked to restart.
+    :param request_stop: the same, when it is asked to stop for good.
     :param open_origin: opens the origin for volumes; None: that of the configuration.
     """
 
@@ -63,6 +64,7 @@ class DataPlaneHost:
         supervisor: Supervisor,
         inherited: InheritedDescriptors,
         request_restart: Callable[[], None],
+        request_stop: Callable[[], None],
         open_origin: Callable[[], Origin] | None = None,
     ) -> None:
         self._conf = conf
@@ -72,6 +74,7 @@ class DataPlaneHost:
         self._supervisor = supervisor
         self._inherited = inherited
         self._request_restart = request_restart
+        self._request_stop = request_stop
         self._settings = settings.from_conf(
             conf,
             version=version.release(),
@@ -86,6 +89,8 @@ class DataPlaneHost:
         self._lock = threading.RLock()  # of _state, and one change of attachments at a time
         self._restored = RestoredImages(attachments, self._lock)
         self._stuck_looks = 0
+        self.is_stopped_for_good = False
+        """Whether the process was asked to end without a successor."""
 
     @property
     def state(self) -> ProcessState:
@@ -447,6 +452,28 @@ class DataPlaneHost:
                 hint="run it under systemd or acstor-holder",
             )
         self._request_restart()
+
+    def stop_for_good(self, force: bool) -> None:
+        """Ask the process to unmount and end, and its supervisor to start no other.
+
+        :param force: whatever uses it: guests get I/O errors.
+        :raises ConflictError: when something does and it is not forced.
+        """
+        if not force and (users := self._users()):
+            raise exception.ConflictError(
+                f"guests of this host would lose their disks: {users}",
+                hint="'acstor host restart-dataplane' replaces the process under running guests",
+            )
+        LOG.info("asked to stop for good%s", ", whatever uses it" if force else "")
+        self.is_stopped_for_good = True
+        self._request_stop()
+
+    def _users(self) -> str:
+        """Return what is in use, for people; empty: nothing."""
+        opened = [image for image in self.runtime.list_images() if image["open_handles"]]
+        volumes = self._volumes.volumes.list_volumes()
+        counted = ((len(opened), "images"), (len(volumes), "volumes"))
+        return ", ".join(f"{count} {what} are open" for count, what in counted if count)
 
     def _refuse_own_mount(self, path: str) -> None:
         # Opening a file of the own mount in this process would wait for this process.

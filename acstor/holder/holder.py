@@ -24,6 +24,7 @@ from acstor.supervision.supervisor import Supervisor
 LOG = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_EXITS_ASKED_FOR = {0, protocol.EXIT_STOPPED, -signal.SIGINT, -signal.SIGTERM}
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,11 @@ class Holder:
         code = os.waitstatus_to_exitcode(status)
         lived = time.monotonic() - child.started_at
         was_replaced = self.state is HolderState.REPLACING
+        if code == protocol.EXIT_STOPPED and self.state is not HolderState.STOPPING:
+            LOG.info("process %d was asked to stop for good", child.pid)
+            self._move(HolderEvent.STOP)
         if self._move(HolderEvent.CHILD_EXITED) is HolderState.STOPPED:
-            self._exit_code = 0 if code in {0, -signal.SIGINT, -signal.SIGTERM} else 1
+            self._exit_code = 0 if code in _EXITS_ASKED_FOR else 1
             return
         delay = 0.0
         if not was_replaced:

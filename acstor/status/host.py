@@ -192,8 +192,8 @@ def check_data_plane(conf: cfg.ConfigOpts) -> Result:
     running, installed = str(status["version"]), version.release()
     if not status["fuse"]["connected"]:
         return failure(
-            f"the file system at {status['mount_point']} is gone; systemctl restart "
-            "acstor-dataplane, then restart the guests that had disks open on it"
+            f"the file system at {status['mount_point']} is gone; acstor host restart-dataplane "
+            "mounts anew, then restart the guests that had disks open on it"
         )
     if running != installed:
         return warning(

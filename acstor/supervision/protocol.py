@@ -13,6 +13,9 @@ DESCRIPTORS_PER_MESSAGE_MAX = 16
 """Most descriptors of one datagram."""
 NAME_LENGTH_MAX = 255
 """Longest FDNAME, characters (as in systemd)."""
+EXIT_STOPPED = 100
+"""Exit status of a process that was asked to stop for good: its supervisor starts no other
+(``RestartPreventExitStatus=`` of the unit)."""
 DEFAULT_NAME = "stored"
 """FDNAME of a descriptor that came without one (as in systemd)."""
 

@@ -46,6 +46,7 @@ class MemoryDataPlane:
             supervisor=Supervisor(None),
             inherited=InheritedDescriptors({}),
             request_restart=lambda: None,
+            request_stop=lambda: None,
             open_origin=None if origin is None else lambda: origin,
         )
         self._host.start()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from acstor import exception
+from acstor.dataplane_host import mount
 from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud, Host
@@ -105,6 +107,34 @@ def test_terminating_the_holder_stops_the_process_for_good(tmp_path: pathlib.Pat
         assert holder.process.wait(60) == 0
         assert holder.lines() == [first, [first[0], "SIGINT", "-"]]
         assert not holder.socket.exists()
+
+
+def test_process_that_was_asked_to_stop_for_good_gets_no_successor(tmp_path: pathlib.Path) -> None:
+    with running_holder(tmp_path, behaviour="stopped") as holder:
+        holder.wait_for_starts(1)
+        assert holder.process.wait(60) == 0
+        assert len(holder.starts()) == 1
+
+
+@pytest.mark.root
+@pytest.mark.fuse
+@pytest.mark.timeout(200)
+def test_data_plane_in_use_is_stopped_only_by_force(cloud: Cloud) -> None:
+    host = cloud.add_host()
+    image = cloud.register(MIB)
+    cloud.wait_ready(image)
+    with host.file(image).open("rb") as opened:
+        wait_for("it is open", lambda: host.ask("image.list")[0]["open_handles"] == 1)
+        refused = host.command("host", "stop-dataplane")
+        assert refused.returncode == exception.ConflictError("").exit_status
+        assert "1 images are open" in refused.stderr
+        assert "migrate or stop the instances" in refused.stderr
+        assert opened.read(16) == image.content[:16]
+    wait_for("it is closed", lambda: host.ask("image.list")[0]["open_handles"] == 0)
+    done = host.command("host", "stop-dataplane")
+    assert done.returncode == 0, f"{done.stderr}\n{host.log()}"
+    wait_for("the holder ends, too", lambda: host.has_ended("holder"))
+    assert not mount.is_mounted(str(host.file(image).parent))
 
 
 def test_process_that_ignores_signals_is_killed(tmp_path: pathlib.Path) -> None:

@@ -2,10 +2,13 @@
 
 import configparser
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
+
+from acstor.supervision.protocol import EXIT_STOPPED
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "etc" / "systemd"
@@ -49,6 +52,28 @@ def test_data_plane_keeps_its_descriptors_over_restarts() -> None:
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"
     assert (service["RestartKillSignal"], service["KillSignal"]) == ("SIGTERM", "SIGINT")
     assert "WatchdogSec" in service
+
+
+def test_nobody_stops_the_data_plane_by_mistake() -> None:
+    """A stop, or a restart, of the unit by hand; what was asked to stop for good stays stopped."""
+    unit = read("acstor-dataplane.service")
+    assert unit["Unit"]["RefuseManualStop"] == "yes"
+    for key in ("RestartPreventExitStatus", "SuccessExitStatus"):
+        assert unit["Service"][key] == str(EXIT_STOPPED), key
+
+
+@pytest.mark.parametrize(
+    "folder", ["doc/source/admin", "doc/source/user", "doc/source/install", "devstack", "acstor"]
+)
+def test_nobody_is_told_to_stop_the_data_plane_by_systemctl(folder: str) -> None:
+    """systemd refuses it; the pages that say so are left out."""
+    told = re.compile(r"systemctl[a-z -]*(--now|stop|restart)[a-z -]*acstor-dataplane")
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix not in {".rst", ".py", ".sh", ""} or not path.is_file():
+            continue
+        for line in path.read_text(errors="replace").splitlines():
+            if told.search(line) and "enable --now" not in line and "is refused" not in line:
+                pytest.fail(f"{path}: {line}")
 
 
 def test_images_are_there_before_those_who_need_them() -> None:

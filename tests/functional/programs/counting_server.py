@@ -7,7 +7,8 @@ Behaviour is chosen by arguments, so that one program exercises the whole protoc
                  signal; SIGTERM and SIGINT are appended to FILE and end it with 0;
 ``exit CODE``    end at once;
 ``mute``         as count, but sends WATCHDOG=1 once and never again;
-``stubborn``     as count, but ignores SIGTERM and SIGINT.
+``stubborn``     as count, but ignores SIGTERM and SIGINT;
+``stopped``      as count, but ends at once as one that was asked to stop for good.
 """
 
 import array
@@ -17,7 +18,7 @@ import signal
 import sys
 import termios
 
-from acstor.supervision import supervisor
+from acstor.supervision import protocol, supervisor
 
 
 def bytes_waiting(descriptor: int) -> int:
@@ -46,6 +47,8 @@ def main() -> int:
     os.write(write, b"x")
     report.write(f"{os.getpid()} {bytes_waiting(read)} {','.join(sorted(passed)) or '-'}\n")
     assert parent.notify(READY="1")
+    if behaviour == "stopped":
+        return protocol.EXIT_STOPPED
     if behaviour == "mute":
         parent.notify(WATCHDOG="1")
     while True:

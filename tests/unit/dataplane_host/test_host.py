@@ -59,6 +59,7 @@ class Machine:
         self.keeper = keeper
         self.runtimes: list[MemoryRuntime] = []
         self.restarts = 0
+        self.stops = 0
         self.attach_failures: list[str] = []
         """Kinds of the errors with which the next runtime's first attachments fail."""
 
@@ -72,6 +73,9 @@ class Machine:
     def count_restart(self) -> None:
         self.restarts += 1
 
+    def count_stop(self) -> None:
+        self.stops += 1
+
     def host(self, passed: dict[str, int] | None = None, supervised: bool = True) -> DataPlaneHost:
         host = DataPlaneHost(
             self.conf,
@@ -82,6 +86,7 @@ class Machine:
             supervisor=Supervisor(str(self.keeper.path) if supervised else None),
             inherited=InheritedDescriptors(passed or {}),
             request_restart=self.count_restart,
+            request_stop=self.count_stop,
         )
         host.start()
         return host
@@ -495,6 +500,30 @@ def test_restart_is_asked_for_only_with_a_supervisor(machine: Machine) -> None:
     machine.host(supervised=False)
     with pytest.raises(exception.InvalidError, match="no supervisor"):
         machine.client().call("process.restart")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_data_plane_in_use_stops_for_good_only_when_forced(
+    machine: Machine, manifest: Callable[[str], str], force: bool
+) -> None:
+    host = machine.host()
+    host.attach_image(manifest(IMAGE))
+    machine.runtimes[-1].open_handles[IMAGE] = 1
+    if force:
+        machine.client().call("process.stop", force=True)
+    else:
+        with pytest.raises(exception.FencedError, match="1 images are open"):
+            machine.client().call("process.stop", force=False)
+    assert (machine.stops, host.is_stopped_for_good) == (int(force), force)
+
+
+def test_data_plane_that_nobody_uses_stops_for_good(
+    machine: Machine, manifest: Callable[[str], str]
+) -> None:
+    host = machine.host()
+    host.attach_image(manifest(IMAGE))
+    machine.client().call("process.stop", force=False)
+    assert (machine.stops, machine.restarts, host.is_stopped_for_good) == (1, 0, True)
 
 
 def test_unmounted_file_system_is_noticed_and_not_handed_on(machine: Machine) -> None:

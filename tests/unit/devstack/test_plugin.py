@@ -271,7 +271,7 @@ def test_services_are_units_with_what_the_shipped_ones_say(controller: Machine) 
         drop_in = controller.etc(f"systemd/devstack@a-{name}.service.d/acstor.conf").read_text()
         assert "ExecStart" not in drop_in
         assert "\nType=notify\n" in drop_in
-        assert not re.search(r"^(User|Group|ProtectHome)=", drop_in, re.M)
+        assert not re.search(r"^(User|Group|ProtectHome|RefuseManualStop)=", drop_in, re.M)
     data_plane = controller.etc("systemd/devstack@a-dataplane.service.d/acstor.conf").read_text()
     assert "FileDescriptorStoreMax=512" in data_plane
     assert "Before=devstack@n-cpu.service" in data_plane
