@@ -75,6 +75,7 @@ class RegisterImage(show.ShowOne):
             pack_size=conf.registration.pack_size,
             workers=conf.registration.workers,
             cache_path=conf.registration.cache_path,
+            reserve_percent=conf.origin.reserve_percent,
         )
         request = registration.Request(
             image_id=parsed_args.id or str(uuid.uuid4()),

@@ -25,6 +25,18 @@ OPTIONS = [
             "[readpath] read_deadline."
         ),
     ),
+    cfg.IntOpt(
+        "reserve_percent",
+        default=5,
+        min=0,
+        max=90,
+        help=(
+            "Share of the origin's file system, per cent, that registrations of images leave to "
+            "the volumes: a guest whose write waits for a full origin stands still. An image that "
+            "finds less free is registered later. 0: registrations take the last byte. Counts "
+            "for origins that tell how much room they have (posix)."
+        ),
+    ),
 ]
 
 

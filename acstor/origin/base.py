@@ -38,6 +38,16 @@ class Ref:
     content: bytes
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Space:
+    """Room of the store, bytes."""
+
+    free_bytes: int
+    """What may still be stored by who opened it."""
+    total_bytes: int
+    """That, and what is stored by now, by whomever."""
+
+
 class DamagedRefError(exception.CorruptError):
     """What the store has of a ref is not what was written.
 
@@ -162,6 +172,10 @@ class Origin(abc.ABC):
         """
         keys.validate_prefix(prefix)
         return False
+
+    def space(self) -> Space | None:
+        """Return how much room there is, None where the store does not say."""
+        return None
 
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return a context in which what this thread writes to refs leads to more space.

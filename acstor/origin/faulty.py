@@ -84,6 +84,7 @@ class FaultyOrigin(base.Origin):
         self.faults = list(faults)
         self.calls: Counter[Operation] = Counter()
         self.hits: Counter[Effect] = Counter()
+        self.room: base.Space | None = None
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         """Store an object."""
@@ -141,6 +142,10 @@ class FaultyOrigin(base.Origin):
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder; never faulty."""
         return self._inner.remove_folder(prefix)
+
+    def space(self) -> base.Space | None:
+        """Return what a test put there, else how much room the inner origin has; never faulty."""
+        return self.room or self._inner.space()
 
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return the inner origin's context."""

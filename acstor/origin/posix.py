@@ -193,6 +193,14 @@ class PosixOrigin(base.Origin):
             raise from_os_error(error, f"removing folder {prefix}") from error
         return True
 
+    def space(self) -> base.Space:
+        """Return the room of the file system, without what it keeps for root."""
+        with translated(f"asking for the room of {self._root}"):
+            found = os.statvfs(self._root)
+        used = found.f_blocks - found.f_bfree
+        unit = found.f_frsize
+        return base.Space(found.f_bavail * unit, (used + found.f_bavail) * unit)
+
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Let refs be written from the reserve within."""
         return posix_reserve.freeing(is_beginning=is_beginning)

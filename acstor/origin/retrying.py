@@ -127,6 +127,10 @@ class RetryingOrigin(base.Origin):
         """Remove an empty folder; False also when an earlier attempt removed it."""
         return self._repeat(functools.partial(self.inner.remove_folder, prefix))
 
+    def space(self) -> base.Space | None:
+        """Return how much room the inner origin has."""
+        return self._repeat(self.inner.space)
+
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return the inner origin's context."""
         return self.inner.freeing(is_beginning=is_beginning)

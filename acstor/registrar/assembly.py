@@ -29,6 +29,7 @@ def job_settings(conf: cfg.ConfigOpts) -> JobSettings:
             pack_size=conf.registration.pack_size,
             workers=conf.registration.workers,
             cache_path=conf.registration.cache_path,
+            reserve_percent=conf.origin.reserve_percent,
         ),
         disk_size_max=conf.registrar.disk_size_max,
         datadir=conf.glance.filesystem_store_datadir,

@@ -15,6 +15,7 @@ from acstor.registrar.file_store import find_file
 from acstor.registrar.planning import verdict_key
 from acstor.registrar.rate_limit import RateLimit
 from acstor.repository import inspection, registration
+from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
 
@@ -119,6 +120,9 @@ class ImageJob:
 
     def _register(self) -> registration.Report:
         image = self.image
+        # Before it is downloaded.
+        reserve_percent = self._settings.registration.reserve_percent
+        OriginReserve(self._repository.origin, reserve_percent).check()
         with self._file() as path:
             self._path = path
             self._check()

@@ -26,13 +26,16 @@ RECONCILIATION_SECONDS = "acstor_registrar_reconciliation_seconds"
 NOTIFICATIONS = "acstor_registrar_notifications"
 REMOVALS = "acstor_registrar_removals"
 SILENT_HOSTS = "acstor_registrar_silent_hosts"
+ORIGIN_FREE_BYTES = "acstor_registrar_origin_free_bytes"
+ORIGIN_RESERVED_BYTES = "acstor_registrar_origin_reserved_bytes"
 COLLECTIONS = "acstor_registrar_garbage_collections"
 FREED_BYTES = "acstor_registrar_garbage_freed_bytes"
 
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
-    NOTIFICATIONS, REMOVALS, SILENT_HOSTS, COLLECTIONS, FREED_BYTES,
+    NOTIFICATIONS, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES, ORIGIN_RESERVED_BYTES, COLLECTIONS,
+    FREED_BYTES,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -88,6 +91,12 @@ class RegistrarMetrics:
         )
         self.silent_hosts = prometheus_client.Gauge(
             SILENT_HOSTS, "Hosts whose silence holds withdrawals up", registry=registry
+        )
+        self.origin_free = prometheus_client.Gauge(
+            ORIGIN_FREE_BYTES, "Room of the origin when last looked, bytes", registry=registry
+        )
+        self.origin_reserved = prometheus_client.Gauge(
+            ORIGIN_RESERVED_BYTES, "What of it registrations leave to volumes", registry=registry
         )
         self.collections = prometheus_client.Counter(
             COLLECTIONS, "Garbage collections, by outcome", ["outcome"], registry=registry

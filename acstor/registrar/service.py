@@ -29,6 +29,7 @@ from acstor.registrar.job import ImageJob, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.notifications import ImageNotifications
+from acstor.repository.origin_reserve import reserved_bytes
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -202,6 +203,14 @@ class RegistrarService:
             problems["garbage collection"] = lead.gc.problem
         lead.gc.run_if_due(lead.repository)
         self._metrics.set_images(lead.books.counts())
+        self._attempt(problems, "origin", lambda: self._look_at_room(lead.repository.origin))
+
+    def _look_at_room(self, origin: Origin) -> None:
+        space = origin.space()
+        if space is not None:
+            reserved = reserved_bytes(space, self._conf.origin.reserve_percent)
+            self._metrics.origin_free.set(space.free_bytes)
+            self._metrics.origin_reserved.set(reserved)
 
     def _led(self) -> _Lead:
         """Return what is needed to lead; at first, begin to lead."""

@@ -62,6 +62,8 @@ class PackFiller:
     :param stores_max: packs being stored at the same time; with the one being filled, that many
         buffers plus one of ``pack_size`` are allocated.
     :param on_stored: called from the executor's threads.
+    :param check_room: called from them before a pack of so many bytes is stored; raises where
+        there is no room for it.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class PackFiller:
         executor: concurrent.futures.Executor,
         stores_max: int,
         on_stored: Stored,
+        check_room: Callable[[int], None] = lambda size: None,
     ) -> None:
         """Allocate nothing yet."""
         self._origin = origin
@@ -84,6 +87,7 @@ class PackFiller:
         self._window_min = max(1, self._window_max // 8)
         self._executor = executor
         self._on_stored = on_stored
+        self._check_room = check_room
         self._free: queue.SimpleQueue[mmap.mmap | None] = queue.SimpleQueue()
         for _ in range(stores_max + 1):
             self._free.put(None)
@@ -144,6 +148,7 @@ class PackFiller:
             header = dataplane.pack_header(self._chunk_size, count, salt)
             buffer[:DATA_OFFSET] = header
             size = DATA_OFFSET + count * self._chunk_size
+            self._check_room(size + len(digests))
             key = layout.pack_key(pack.hex())
             with memoryview(buffer) as view, view[:size] as content:
                 is_new = self._origin.put_if_absent(key, [content, digests])

@@ -17,6 +17,7 @@ from acstor import dataplane, exception
 from acstor.origin import base as origin_base
 from acstor.repository import claim, image_record, layout, pack_cache, pack_reader
 from acstor.repository.checksum import Checksum, ChecksumThread
+from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.pack_filler import InlineExecutor, PackFiller
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Image, Repository
@@ -36,6 +37,8 @@ class Settings:
     """Packs stored at the same time; 0: each in the caller's thread."""
     cache_path: str | None = None
     """Directory of the cache of pack digests; None: none is kept."""
+    reserve_percent: int = 0
+    """Share of the origin's room that is left to others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Registrar:
         """Keep what to register with."""
         self._repository = repository
         self._origin: origin_base.Origin = repository.origin
+        self._reserve = OriginReserve(repository.origin, settings.reserve_percent)
         self._settings = settings
         self._progress = progress or Progress()
         self._check = check
@@ -118,6 +122,7 @@ class Registrar:
 
         :raises ImageRefusedError: when the file was changed meanwhile, has another checksum than
             declared, or the id belongs to an image of other content.
+        :raises ExhaustedError: when there is no room but what is left to volumes.
         :raises UnavailableError: when the origin fails, or garbage collection keeps deleting what
             this stores because its grace period is far too short.
         """
@@ -246,6 +251,7 @@ class Registrar:
                 executor,
                 workers,
                 on_stored,
+                self._reserve.check,
             )
             try:
                 self._fill(request.source, builder, filler, report.image_id)

@@ -1,5 +1,6 @@
 """A file system without space: what leads to more space is done all the same."""
 
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -12,6 +13,7 @@ from acstor.origin import base, posix, posix_reserve
 from acstor.repository import layout
 from acstor.repository.garbage import Collector
 from acstor.repository.repository import Repository
+from tests.unit.repository import images
 
 COLLECTED = 12
 PACK_BYTES = 50_000
@@ -113,6 +115,39 @@ def test_refs_are_removed_without_space_and_others_get_none_of_the_reserve(root:
     for name, token in tokens.items():
         assert origin.swap_ref(name, token, None) is None
     assert list(origin.list_refs()) == []
+
+
+def test_registrations_leave_room_to_volumes(root: str) -> None:
+    """An image larger than the file system: its registration ends, and volumes go on."""
+    origin = posix.PosixOrigin(root)
+    repository = images.open_repository(origin)
+    percent = 25
+    settings = dataclasses.replace(images.SETTINGS, pack_size=256 << 10, reserve_percent=percent)
+    with pytest.raises(exception.ExhaustedError, match=r"\[origin\] reserve_percent"):
+        images.register(repository, 1, os.urandom(8 << 20), settings)
+    assert list(repository.list_image_ids()) == []
+    space = origin.space()
+    reserve = space.total_bytes * percent // 100
+    assert reserve <= space.free_bytes < reserve + (512 << 10), "it takes what it may"
+    # What a volume pushes, and its refs, may have all of it.
+    stored = until_full(lambda number: origin.put_if_absent(f"logs/{number}", [bytes(64 << 10)]))
+    assert stored >= reserve // (96 << 10)
+    with pytest.raises(exception.ExhaustedError, match="free, and images leave"):
+        images.register(repository, 2, images.disk(1), settings)
+
+
+def test_registration_goes_on_once_there_is_room(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = images.open_repository(origin)
+    settings = dataclasses.replace(images.SETTINGS, reserve_percent=5)
+    ballast = until_full(lambda number: origin.put_if_absent(f"logs/{number}", [bytes(64 << 10)]))
+    content = images.disk(1, 2, 3)
+    with pytest.raises(exception.ExhaustedError):
+        images.register(repository, 1, content, settings)
+    for number in range(ballast // 2):
+        origin.delete(f"logs/{number}")
+    images.register(repository, 1, content, settings)
+    assert images.read_back(repository, 1) == content
 
 
 def test_beginnings_leave_half_of_the_reserve(root: str) -> None:

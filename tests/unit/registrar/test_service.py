@@ -12,7 +12,9 @@ import pytest
 from acstor import exception
 from acstor.image_service import faulty
 from acstor.image_service.base import ImageData
+from acstor.origin import base
 from acstor.origin import faulty as faulty_origin
+from acstor.registrar import metrics
 from acstor.registrar.service import RegistrarService
 from acstor.repository import catalogue, registration
 from acstor.repository.catalogue import Entry, EntryState
@@ -355,6 +357,39 @@ def test_full_spool_fails_clearly_and_is_tried_again(
     cloud.clock.now += 31
     registrar.reconcile_soon()
     cloud.wait_for_state(image, "registered")
+
+
+def test_image_that_volumes_need_the_room_of_waits_until_there_is_more(cloud: Cloud) -> None:
+    image = cloud.upload(1)
+    cloud.origin.room = base.Space(free_bytes=40 << 20, total_bytes=1000 << 20)
+    registrar = cloud.start()
+    entry = cloud.wait_for_state(image, "failed")
+    assert entry is not None
+    assert "40 MiB free, and images leave 50 MiB of it to volumes" in entry.reason
+    assert entry.retry_at is not None
+    assert cloud.service.calls[faulty.Operation.OPEN] == 0, "it is not even downloaded"
+    assert list(cloud.origin.list("packs/")) == []
+    cloud.origin.room = base.Space(free_bytes=60 << 20, total_bytes=1000 << 20)
+    cloud.clock.now += 31
+    registrar.reconcile_soon()
+    cloud.wait_for_state(image, "registered")
+
+
+def test_room_of_the_origin_is_told(cloud: Cloud) -> None:
+    cloud.origin.room = base.Space(free_bytes=60 << 20, total_bytes=1000 << 20)
+    registrar = cloud.start()
+
+    def is_told() -> bool:
+        lines = registrar._metrics.text().splitlines()
+        told = {
+            name: float(value)
+            for name, _, value in (line.partition(" ") for line in lines)
+            if name in metrics.ALL
+        }
+        free, reserved = told[metrics.ORIGIN_FREE_BYTES], told[metrics.ORIGIN_RESERVED_BYTES]
+        return (free, reserved) == (60 << 20, 50 << 20)
+
+    wait_for("the room is told", is_told)
 
 
 def test_glance_away_is_reported_once_and_passes(

@@ -3,6 +3,7 @@
 import configparser
 import io
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -98,6 +99,20 @@ def test_life_of_an_image(program: Program) -> None:
     assert program("image", "remove", IMAGE_ID)[0] == 0
     assert program.json("gc")["condemned"] == 2
     assert program.json("gc")["waiting"] == 2
+
+
+def test_registration_leaves_the_reserve_of_the_origin(program: Program) -> None:
+    space = os.statvfs(program.origin)
+    free = 100 * space.f_bavail // (space.f_blocks - space.f_bfree + space.f_bavail)
+    if free > 80:
+        pytest.skip("the file system is too empty for what the option takes")
+    path = program.image("image")
+    with program.config.open("a") as config:
+        config.write(f"reserve_percent = {free + 10}\n")
+    status, output = program("image", "register", path, "--id", IMAGE_ID)
+    assert (status, output) == (10, "")
+    assert "of it to volumes ([origin] reserve_percent); enlarge the origin's" in program.error
+    assert program.json("image", "list") == []
 
 
 def test_damage_is_listed_and_fails(program: Program) -> None:
