@@ -15,17 +15,21 @@ from typing import Any
 
 from oslo_messaging.notify import notifier
 
+from acstor import exception
+
 LOG = logging.getLogger(__name__)
 
 BRICK = "acstor.drivers.brick.registration"
 NOVA = "acstor.drivers.nova.volumes.registration"
 REGISTRATIONS: dict[str, tuple[str, ...]] = {
-    "nova.cmd.compute": (BRICK, NOVA),
+    "nova.cmd.compute": (NOVA, BRICK),
     "cinder.cmd.volume": (BRICK,),
     "cinder.cmd.backup": (BRICK,),
 }
-"""What is registered, by the module that is a service's main program."""
+"""What is registered, by the module that is a service's main program; each only after the one
+before. A Nova that is refused has no connector either, so Cinder attaches nothing on its host."""
 _LIBVIRT_DRIVER = "libvirt."
+_UNUSABLE = "volumes of ACStor cannot be used by this service"
 
 
 class AcstorDriver(notifier.Driver):  # type: ignore[misc] # oslo.messaging has no types
@@ -39,9 +43,11 @@ class AcstorDriver(notifier.Driver):  # type: ignore[misc] # oslo.messaging has 
         self._problem: str | None = None
         try:
             register(conf)
+        except exception.AcstorError as error:
+            self._problem = f"{_UNUSABLE}: {error}; {error.hint}"
+            LOG.warning("%s", self._problem)
         except Exception as error:
-            hint = getattr(error, "hint", "see the traceback in the log")
-            self._problem = f"volumes of ACStor cannot be used by this service: {error}; {hint}"
+            self._problem = f"{_UNUSABLE}: {error}; see the traceback in the log"
             LOG.exception("%s", self._problem)
 
     def notify(self, ctxt: Any, message: Any, priority: Any, retry: Any) -> None:

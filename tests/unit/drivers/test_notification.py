@@ -31,7 +31,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("program", "wanted"),
     [
-        ("nova.cmd.compute", [BRICK, NOVA]),
+        ("nova.cmd.compute", [NOVA, BRICK]),
         ("cinder.cmd.volume", [BRICK]),
         ("cinder.cmd.backup", [BRICK]),
         ("nova.cmd.conductor", []),

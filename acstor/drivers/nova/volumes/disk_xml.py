@@ -1,8 +1,8 @@
 """Nova's disk configuration learns ``<host transport='unix'>``.
 
-Nova 34 reads the name of every ``<host>`` of a network disk and writes it back. A unix socket has
-no name, so Nova can neither write such a disk nor write one that it has read, and a detach writes
-what it has read: ``LibvirtConfigGuestDisk.format_dom`` fails with a TypeError.
+Nova (32 to 34) reads the name of every ``<host>`` of a network disk and writes it back. A unix
+socket has no name, so Nova can neither write such a disk nor write one that it has read, and a
+detach writes what it has read: ``LibvirtConfigGuestDisk.format_dom`` fails with a TypeError.
 
 The two methods are wrapped, the class stays the same object: Nova's own code names it in ``super``
 calls and ``isinstance``. Disks without a unix host go through the wrap unchanged.
@@ -88,11 +88,14 @@ def _formatting(format_dom: Callable[[Any], Any]) -> Callable[[Any], Any]:
         source = disk.find("source")
         if socket is None or source is None or self.source_type != "network":
             return disk
-        host = disk.makeelement("host", {"transport": "unix", "socket": socket})
-        source.insert(0, host)
+        # A Nova that has learnt unix sockets may have written either already.
+        host = source.find("host[@transport='unix']")
+        if host is None:
+            host = disk.makeelement("host", {"transport": "unix", "socket": socket})
+            source.insert(0, host)
         delay = getattr(self, RECONNECT_DELAY, None)
-        if delay is not None:
-            source.insert(1, disk.makeelement("reconnect", {"delay": str(delay)}))
+        if delay is not None and source.find("reconnect") is None:
+            host.addnext(disk.makeelement("reconnect", {"delay": str(delay)}))
         return disk
 
     setattr(format_disk, _MARK, True)

@@ -1,7 +1,7 @@
 """Making nova-compute's libvirt driver know volumes, in the process that calls this."""
 
 from acstor import exception
-from acstor.drivers.nova.volumes import disk_xml
+from acstor.drivers.nova.volumes import disk_xml, releases
 
 VOLUME_TYPE = "acstor"
 """``driver_volume_type`` of Cinder's connection information."""
@@ -14,8 +14,10 @@ def register() -> None:
     Nova looks into its dictionary of volume drivers at the first attachment of each type, so any
     time before is early enough.
 
-    :raises UnsupportedError: when this Nova has no place for it; nothing was changed then.
+    :raises UnsupportedError: when this Nova has no place for it, or was not tested; nothing was
+        changed then.
     """
+    releases.check()
     from nova.virt.libvirt import driver
 
     known = getattr(driver, "VOLUME_DRIVERS", None)

@@ -3,8 +3,10 @@
 The page is ``doc/source/contributor/nova-volumes.rst``.
 """
 
+import functools
 import inspect
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,6 +62,12 @@ def parsed(xml: str) -> Any:
     disk = nova_config.LibvirtConfigGuestDisk()
     disk.parse_str(xml)
     return disk
+
+
+def volume_config(libvirt_driver: Any) -> Callable[[Any, Any], Any]:
+    """Return Nova's maker of a disk's configuration; before 34 it takes the instance first."""
+    make = libvirt_driver._get_volume_config
+    return functools.partial(make, INSTANCE) if "instance" in names(make) else make
 
 
 @pytest.fixture(autouse=True)
@@ -215,12 +223,41 @@ def test_missing_places_are_refused_with_a_clear_word(monkeypatch: pytest.Monkey
         registration.register()
 
 
+@pytest.mark.parametrize("writes_reconnect", [False, True])
+def test_host_that_nova_has_written_itself_is_not_written_twice(
+    monkeypatch: pytest.MonkeyPatch, writes_reconnect: bool
+) -> None:
+    """As a Nova may that has learnt unix sockets."""
+
+    class Disk:
+        source_type = "network"
+        source_socket = SOCKET
+        source_reconnect_delay = 300
+
+        def parse_dom(self, xmldoc: Any) -> None:
+            pass
+
+        def format_dom(self) -> Any:
+            disk = etree.fromstring(LIVE_DISK)
+            if not writes_reconnect:
+                source = disk.find("source")
+                source.remove(source.find("reconnect"))
+            return disk
+
+    monkeypatch.setattr(nova_config, "LibvirtConfigGuestDisk", Disk)
+    disk_xml.install()
+    source = Disk().format_dom().find("source")
+    assert [child.tag for child in source] == ["host", "reconnect"]
+    assert source.find("reconnect").get("delay") == "300"
+
+
 # How Nova uses them
 
 
 def test_nova_configures_the_disk_with_its_cache_mode(libvirt_driver: Any) -> None:
     libvirt_driver.disk_cachemodes = {"network": "writeback"}
-    disk = etree.fromstring(libvirt_driver._get_volume_config(connected(), DISK_INFO).to_xml())
+    config = volume_config(libvirt_driver)(connected(), DISK_INFO)
+    disk = etree.fromstring(config.to_xml())
     assert disk.get("type") == "network"
     assert disk.find("driver").get("cache") == "writeback"
     assert disk.find("source/host").get("socket") == SOCKET
