@@ -22,6 +22,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor import identity, metrics_endpoint
     from acstor.image_service.opening import open_image_service
     from acstor.origin.opening import open_origin
+    from acstor.registrar.child_registration import InChild
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.service import RegistrarService
     from acstor.repository.source import confinement
@@ -37,6 +38,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         open_service=lambda sleep: open_image_service(conf, session, sleep),
         open_origin=lambda: open_origin(conf.origin.url, conf.origin.timeout),
         metrics=metrics,
+        file_registrar=InChild(conf.origin.url, conf.origin.timeout, conf.registrar.job_memory),
     )
     endpoint = metrics_endpoint.of_options(
         conf, "registrar", text=metrics.text, is_healthy=service.is_healthy

@@ -47,6 +47,19 @@ OPTIONS = [
         max=64,
         help="Images that are registered at the same time.",
     ),
+    cfg.Opt(
+        "job_memory",
+        type=types.ByteSize(types.GIB, 16 * types.TIB),
+        default="8GiB",
+        help=(
+            "Most address space of the process that registers an image; each of the workers has "
+            "one. It holds the digests of all chunks in the origin: count 1 GiB, four times "
+            "[registration] pack_size for each of [registration] workers, and 100 bytes for each "
+            "different chunk. 8 GiB suffice for 4 TiB in chunks of 64 KiB; raise it, and "
+            "MemoryMax of the service, before the origin holds more. A registration that wants "
+            "more fails and says so."
+        ),
+    ),
     cfg.IntOpt(
         "niceness",
         default=10,

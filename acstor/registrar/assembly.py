@@ -8,6 +8,7 @@ from acstor.image_service.base import ImageService
 from acstor.registrar.bookkeeping import Bookkeeper, BookSettings
 from acstor.registrar.decision import Rules
 from acstor.registrar.download import DownloadSettings
+from acstor.registrar.file_registration import FileRegistrar, FileSettings
 from acstor.registrar.job import JobSettings
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.rate_limit import RateLimit
@@ -16,8 +17,11 @@ from acstor.repository import registration
 from acstor.repository.repository import Repository
 
 
-def job_settings(conf: cfg.ConfigOpts) -> JobSettings:
-    """Return how images are registered."""
+def job_settings(conf: cfg.ConfigOpts, file_registrar: FileRegistrar) -> JobSettings:
+    """Return how images are registered.
+
+    :param file_registrar: registers files that are on this machine.
+    """
     return JobSettings(
         download=DownloadSettings(
             conf.registrar.spool_path,
@@ -25,15 +29,18 @@ def job_settings(conf: cfg.ConfigOpts) -> JobSettings:
             conf.glance.download_deadline,
             conf.glance.attempts,
         ),
-        registration=registration.Settings(
-            pack_size=conf.registration.pack_size,
-            workers=conf.registration.workers,
-            cache_path=conf.registration.cache_path,
-            reserve_percent=conf.origin.reserve_percent,
+        file=FileSettings(
+            registration=registration.Settings(
+                pack_size=conf.registration.pack_size,
+                workers=conf.registration.workers,
+                cache_path=conf.registration.cache_path,
+                reserve_percent=conf.origin.reserve_percent,
+            ),
+            tool_timeout=conf.registration.tool_timeout,
+            disk_size_max=conf.registrar.disk_size_max,
         ),
-        disk_size_max=conf.registrar.disk_size_max,
+        file_registrar=file_registrar,
         datadir=conf.glance.filesystem_store_datadir,
-        tool_timeout=conf.registration.tool_timeout,
         download_rate=RateLimit(conf.registrar.rate_max),
         scan_rate=RateLimit(conf.registrar.rate_max),
     )

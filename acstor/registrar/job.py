@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterator
 from acstor import exception
 from acstor.image_service.base import ImageService, ServiceImage
 from acstor.registrar.download import Downloader, DownloadSettings
+from acstor.registrar.file_registration import (
+    CancelledError,
+    FileRegistrar,
+    FileSettings,
+    ImageFile,
+    LeftError,
+)
 from acstor.registrar.file_store import find_file
 from acstor.registrar.planning import verdict_key
 from acstor.registrar.rate_limit import RateLimit
-from acstor.repository import inspection, registration
+from acstor.repository import registration
 from acstor.repository.origin_reserve import OriginReserve
-from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -50,24 +56,15 @@ class Outcome:
     seconds: float = 0.0
 
 
-class CancelledError(exception.AcstorError):
-    """The registration is not wanted any more."""
-
-    kind = exception.ErrorKind.FENCED
-    default_hint = "nothing needs to be done"
-
-
 @dataclasses.dataclass(frozen=True)
 class JobSettings:
     """How to register."""
 
     download: DownloadSettings
-    registration: registration.Settings
-    disk_size_max: int | None = None
-    """Most bytes of a disk; None: any number."""
+    file: FileSettings
+    file_registrar: FileRegistrar
     datadir: str = ""
     """Glance's file store; empty: it is not mounted."""
-    tool_timeout: float = 60.0
     download_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
     scan_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
 
@@ -121,36 +118,21 @@ class ImageJob:
     def _register(self) -> registration.Report:
         image = self.image
         # Before it is downloaded.
-        reserve_percent = self._settings.registration.reserve_percent
+        reserve_percent = self._settings.file.registration.reserve_percent
         OriginReserve(self._repository.origin, reserve_percent).check()
         with self._file() as path:
             self._path = path
             self._check()
-            try:
-                source = inspection.open_source(
-                    path,
-                    image.disk_format or "",
-                    self._settings.tool_timeout,
-                    self._settings.disk_size_max,
-                )
-            except exception.ContentMismatchError:
-                raise
-            except exception.ImageRefusedError as error:
-                raise _LeftError(error.message) from error
-            with contextlib.closing(source):
-                request = registration.Request(
-                    image_id=image.id,
-                    name=image.name or image.id,
-                    source=source,
-                    source_format=image.disk_format or "",
-                    checksum=image.checksum,
-                )
-                return registration.Registrar(
-                    self._repository,
-                    self._settings.registration,
-                    _Throttle(self._throttle),
-                    self._check,
-                ).register(request)
+            file = ImageFile(
+                image_id=image.id,
+                name=image.name or image.id,
+                path=path,
+                disk_format=image.disk_format or "",
+                checksum=str(image.checksum) if image.checksum else None,
+            )
+            return self._settings.file_registrar.register(
+                self._repository, file, self._settings.file, self._check, self._throttle
+            )
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[str]:
@@ -191,7 +173,7 @@ class ImageJob:
                 return OutcomeKind.CANCELLED, error.message
             case exception.NotFoundError() if self._is_gone():
                 return OutcomeKind.CANCELLED, error.message
-            case _LeftError() | exception.DiskTooLargeError():
+            case LeftError() | exception.DiskTooLargeError():
                 return OutcomeKind.LEFT, self._readable(error, "")
             case exception.ContentMismatchError():
                 hint = "correct disk_format in Glance, or upload the image again"
@@ -219,17 +201,3 @@ class ImageJob:
         hint = error.hint if hint is None else hint
         text = f"{error.message}; {hint}" if hint else error.message
         return text.replace(self._path, "the file") if self._path else text
-
-
-class _LeftError(exception.ImageRefusedError):
-    """Inspection refused the image."""
-
-
-class _Throttle(Progress):
-    """Progress that is told to a rate limit."""
-
-    def __init__(self, throttle: Callable[[int], None]) -> None:
-        self._throttle = throttle
-
-    def advance(self, size_bytes: int) -> None:
-        self._throttle(size_bytes)

@@ -25,6 +25,7 @@ from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
 from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.download import empty_spool
+from acstor.registrar.file_registration import FileRegistrar
 from acstor.registrar.job import ImageJob, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.registrar.metrics import RegistrarMetrics
@@ -60,6 +61,7 @@ class RegistrarService:
     :param conf: checked configuration.
     :param open_service: opens the image service, which is to wait by calling what it is given.
     :param open_origin: opens the origin; tried again until it succeeds.
+    :param file_registrar: registers files that are on this machine.
     :param clock: seconds since the epoch.
     :param monotonic: seconds, for what is measured of withdrawals.
     """
@@ -71,6 +73,7 @@ class RegistrarService:
         open_service: Callable[[Callable[[float], object]], ImageService],
         open_origin: Callable[[], Origin],
         metrics: RegistrarMetrics,
+        file_registrar: FileRegistrar,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -95,7 +98,7 @@ class RegistrarService:
         self._notifications: ImageNotifications | None = None
         self._problems: dict[str, str] = {}
         self._image_problems: dict[str, str] = {}
-        self._job_settings = assembly.job_settings(conf)
+        self._job_settings = assembly.job_settings(conf, file_registrar)
         self._jobs = Jobs(conf.registrar.workers, self._make_job, self._wake.set)
         self._leadership = Leadership(
             CoordinationSettings(

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from acstor.conf import registrar
+from acstor.conf.types import ByteSize
 from acstor.supervision.protocol import EXIT_STOPPED
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -111,6 +113,15 @@ def test_registrar_is_an_ordinary_user() -> None:
     assert all("/" in name for name in service["StateDirectory"].split())
     state = " ".join(read("acstor-dataplane.service")["Service"]["StateDirectory"].split())
     assert state not in service["StateDirectory"].split()
+
+
+def test_registrations_have_the_memory_that_they_may_take() -> None:
+    """And one that takes more ends alone."""
+    service = read("acstor-registrar.service")["Service"]
+    defaults = {option.name: option.default for option in registrar.OPTIONS}
+    wanted = int(defaults["workers"]) * ByteSize()(defaults["job_memory"])
+    assert ByteSize()(service["MemoryMax"]) >= wanted + (2 << 30)
+    assert service["OOMPolicy"] == "continue"
 
 
 @pytest.mark.root

@@ -15,8 +15,10 @@ from acstor.conf import loading
 from acstor.image_service.base import ServiceImage
 from acstor.image_service.faulty import FaultyImageService
 from acstor.image_service.memory import MemoryImageService
+from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
+from acstor.registrar.file_registration import FileRegistrar, InProcess
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.service import RegistrarService
 from acstor.repository import layout, usage
@@ -70,11 +72,19 @@ def describe(image_id: str, content: bytes, **fields: object) -> ServiceImage:
 class Cloud:
     """Everything that a registrar works with, and the registrars."""
 
-    def __init__(self, folder: pathlib.Path, **options: str) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        *,
+        origin: Origin | None = None,
+        file_registrar: FileRegistrar | None = None,
+        **options: str,
+    ) -> None:
         self.folder = folder
+        self._file_registrar = file_registrar or InProcess()
         self.glance = MemoryImageService()
         self.service = FaultyImageService(self.glance)
-        self.origin = FaultyOrigin(MemoryOrigin())
+        self.origin = FaultyOrigin(origin or MemoryOrigin())
         self.repository = Repository.init(self.origin, CHUNK_SIZE)
         self.catalogue = Catalogue(self.origin)
         self.clock = Clock()
@@ -138,6 +148,7 @@ class Cloud:
             open_service=lambda sleep: self.service,
             open_origin=lambda: self.origin,
             metrics=RegistrarMetrics(),
+            file_registrar=self._file_registrar,
             clock=self.clock,
             monotonic=self.clock,
         )

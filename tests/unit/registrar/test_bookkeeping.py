@@ -8,16 +8,21 @@ import pytest
 from acstor.image_service.base import ServiceImage
 from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
-from acstor.registrar.job import ImageJob, Outcome, OutcomeKind
+from acstor.registrar.file_registration import InProcess
+from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.registrar.jobs import Jobs
 from acstor.repository.catalogue import Entry, EntryState
 from tests.unit.registrar.cloud import Cloud
 
 
+def job_settings(cloud: Cloud) -> JobSettings:
+    return assembly.job_settings(cloud.conf, InProcess())
+
+
 @pytest.fixture
 def books(cloud: Cloud) -> Iterator[Bookkeeper]:
     def make(image: ServiceImage) -> ImageJob:
-        return ImageJob(cloud.service, cloud.repository, image, assembly.job_settings(cloud.conf))
+        return ImageJob(cloud.service, cloud.repository, image, job_settings(cloud))
 
     jobs = Jobs(1, make, lambda: None)
     yield assembly.bookkeeper(
@@ -39,7 +44,7 @@ def register(cloud: Cloud, books: Bookkeeper, *numbers: int) -> list[str]:
     assert books.reconcile(lambda: True) == {}
     for image in list(books.due.values()):
         assert books.start(image)
-        settings = assembly.job_settings(cloud.conf)
+        settings = job_settings(cloud)
         books.finish(ImageJob(cloud.service, cloud.repository, image, settings).run())
     return images
 

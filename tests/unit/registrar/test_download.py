@@ -11,8 +11,8 @@ from acstor.image_service.faulty import Effect, Fault, FaultyImageService, Opera
 from acstor.image_service.memory import MemoryImageService
 from acstor.registrar import download
 from acstor.registrar.download import Downloader, DownloadSettings
+from acstor.registrar.file_registration import CancelledError
 from acstor.registrar.file_store import find_file
-from acstor.registrar.job import CancelledError
 from acstor.registrar.rate_limit import BURST_SECONDS, RateLimit
 from tests.unit.registrar.cloud import Space, content_of, describe
 

@@ -13,6 +13,7 @@ from acstor.origin import faulty as faulty_origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
 from acstor.registrar.download import DownloadSettings
+from acstor.registrar.file_registration import FileSettings, InProcess
 from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository import registration
 from acstor.repository.repository import Repository
@@ -47,7 +48,8 @@ def make(
 ) -> Callable[[ServiceImage], ImageJob]:
     settings = JobSettings(
         download=DownloadSettings(str(tmp_path / "spool"), attempts_max=1),
-        registration=registration.Settings(pack_size=1 << 20, workers=0),
+        file=FileSettings(registration.Settings(pack_size=1 << 20, workers=0)),
+        file_registrar=InProcess(),
         datadir=str(tmp_path / "store"),
     )
     (tmp_path / "store").mkdir()
@@ -138,7 +140,9 @@ def test_registrar_that_does_not_lead_any_more_goes_no_further(
     service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path
 ) -> None:
     settings = JobSettings(
-        DownloadSettings(str(tmp_path / "spool")), registration.Settings(workers=0)
+        DownloadSettings(str(tmp_path / "spool")),
+        FileSettings(registration.Settings(workers=0)),
+        InProcess(),
     )
     image = describe(IMAGE_ID, CONTENT)
     outcome = ImageJob(service, repository, image, settings, is_wanted=lambda: False).run()
