@@ -81,7 +81,7 @@ class _ToParent(logging.Handler):
 
 def end_with_parent() -> None:
     """Have the kernel kill this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
 
 
 def limit(memory_bytes: int) -> None:
