@@ -14,7 +14,7 @@ from oslo_config import cfg, types
 
 from acstor import exception
 from acstor.conf import backend_urls, opts, services
-from acstor.conf.types import ByteSize, PowerOfTwo
+from acstor.conf.types import ByteSize, Choices, PowerOfTwo
 
 LOG = logging.getLogger(__name__)
 
@@ -96,6 +96,8 @@ def describe_allowed(kind: Any) -> str:
     match kind:
         case ByteSize():
             text = f"a size {kind.describe()}, such as 20GiB"
+        case Choices():
+            text = kind.describe()
         case types.Boolean():
             text = "true or false"
         case types.Number():

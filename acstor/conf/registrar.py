@@ -5,6 +5,8 @@ from oslo_config import cfg
 from acstor.conf import metrics, types
 
 GROUP = "registrar"
+VISIBILITIES = ("public", "community", "shared", "private")
+"""Of images in Glance."""
 
 OPTIONS = [
     cfg.FloatOpt(
@@ -118,6 +120,46 @@ OPTIONS = [
             "What becomes of images with a signature (img_signature). An image that is registered "
             "is not downloaded by Nova, so that [glance] verify_glance_signatures in nova.conf "
             "has no effect on it."
+        ),
+    ),
+    cfg.Opt(
+        "visibility",
+        type=types.Choices(VISIBILITIES),
+        default=list(VISIBILITIES),
+        help=(
+            "Images of these visibilities are registered; others are left to Nova. What is "
+            "registered already and left by visibility, projects or snapshots leaves the hosts "
+            "when no instance uses it, after withdraw_grace."
+        ),
+    ),
+    cfg.ListOpt(
+        "projects",
+        default=[],
+        help=(
+            "Ids of the projects whose images are registered, public ones too; images of others "
+            "are left to Nova. Empty: those of all projects."
+        ),
+    ),
+    cfg.StrOpt(
+        "snapshots",
+        default="leave",
+        choices=[
+            ("leave", "leave them to Nova, which downloads them to the hosts that need them"),
+            ("register", "register them as any other image"),
+        ],
+        help=(
+            "What becomes of images that Nova makes of servers (image_type is snapshot or backup), "
+            "those of shelved servers among them. Most are started once or never. One that others "
+            "start servers from is registered when its property image_type is removed."
+        ),
+    ),
+    cfg.ListOpt(
+        "pin_projects",
+        default=[],
+        help=(
+            "Ids of the projects whose images are kept whole on every host where their property "
+            "acstor_pin is true. It is ignored on images of others, public ones excepted: all pins "
+            "together have a quarter of each store."
         ),
     ),
     cfg.FloatOpt(

@@ -1,6 +1,7 @@
 """Types of option values that oslo.config does not have."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import types
@@ -90,3 +91,28 @@ class PowerOfTwo(types.Integer):
         if number is None or int(number) & (int(number) - 1):
             raise ValueError("is not a power of two")
         return int(number)
+
+
+class Choices(types.List):
+    """One or more of some words, separated by commas.
+
+    :param choices: the words.
+    """
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(types.String(choices=list(choices)), type_name="list of words")
+        self.words = tuple(choices)
+
+    def __call__(self, value: Any) -> list[str]:
+        """Return the words.
+
+        :raises ValueError: for none, or another one.
+        """
+        words: list[str] = super().__call__(value)
+        if not words:
+            raise ValueError(f"is not {self.describe()}")
+        return words
+
+    def describe(self) -> str:
+        """Return the words that are allowed."""
+        return f"one or more of {', '.join(self.words)}"

@@ -46,6 +46,20 @@ def job_settings(conf: cfg.ConfigOpts, file_registrar: FileRegistrar) -> JobSett
     )
 
 
+def rules(conf: cfg.ConfigOpts) -> Rules:
+    """Return what is registered, and what may be pinned."""
+    options = conf.registrar
+    return Rules(
+        options.size_max,
+        options.disk_size_max,
+        are_signed_left=options.signed_images == "leave",
+        visibilities=frozenset(options.visibility),
+        projects=frozenset(options.projects),
+        are_snapshots_left=options.snapshots == "leave",
+        pin_projects=frozenset(options.pin_projects),
+    )
+
+
 def bookkeeper(
     conf: cfg.ConfigOpts,
     service: ImageService,
@@ -78,11 +92,7 @@ def bookkeeper(
         ),
         BookSettings(
             registrar=name,
-            rules=Rules(
-                options.size_max,
-                options.disk_size_max,
-                are_signed_left=options.signed_images == "leave",
-            ),
+            rules=rules(conf),
             retry_delay=options.retry_delay,
             retry_delay_max=options.retry_delay_max,
         ),

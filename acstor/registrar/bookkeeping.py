@@ -240,7 +240,7 @@ class Bookkeeper:
                 return  # somebody else changed it; the next look sees what
             listed = changed
         elif listed is not None and image is not None:
-            listed = self._refresh(listed, image, situation.decision.pin)
+            listed = self._refresh(listed, image)
         self._remember(image_id, listed)
         if plan.start and image is not None:
             self.due[image_id] = image
@@ -305,6 +305,7 @@ class Bookkeeper:
             LOG.debug("the entry of image %s was changed by somebody else", image_id)
             return None
         self._remember(image_id, changed)
+        _tell_of_ignored_pin(image_id, before, after)
         if event in (EntryEvent.LEAVE, EntryEvent.WITHDRAW, EntryEvent.RESTORE) and state:
             LOG.info("image %s is %s%s", image_id, state.value, f": {reason}" if reason else "")
         return changed
@@ -313,12 +314,7 @@ class Bookkeeper:
         """Return the entry with what Glance says now."""
         if image is None:
             return entry
-        entry = dataclasses.replace(
-            entry,
-            name=image.name[: catalogue.NAME_LENGTH_MAX],
-            glance_updated_at=image.updated_at,
-            pin=deciding.is_pinned(image),
-        )
+        entry = self._named(entry, image)
         if event is EntryEvent.WITHDRAW:
             return entry  # checksum and size stay those of what hosts have
         entry = dataclasses.replace(
@@ -332,20 +328,27 @@ class Bookkeeper:
             entry = dataclasses.replace(entry, attempts=attempts, retry_at=None, judged=None)
         return entry
 
-    def _refresh(self, listed: Listed, image: ServiceImage, pin: bool) -> Listed:
-        """Bring what Glance says into an entry whose state does not change."""
-        entry = dataclasses.replace(
-            listed.entry,
+    def _named(self, entry: Entry, image: ServiceImage) -> Entry:
+        """Return the entry with what Glance may say anew at any time."""
+        return dataclasses.replace(
+            entry,
             name=image.name[: catalogue.NAME_LENGTH_MAX],
-            pin=pin,
             glance_updated_at=image.updated_at,
+            pin=deciding.is_pinned(image, self._settings.rules),
+            pin_ignored=deciding.is_pin_ignored(image, self._settings.rules),
         )
+
+    def _refresh(self, listed: Listed, image: ServiceImage) -> Listed:
+        """Bring what Glance says into an entry whose state does not change."""
+        entry = self._named(listed.entry, image)
         if entry == listed.entry or listed.entry.state is EntryState.REGISTERING:
             return listed
         try:
-            return self._catalogue.replace(listed.image_id, listed, entry) or listed
+            changed = self._catalogue.replace(listed.image_id, listed, entry) or listed
         except exception.ConflictError:
             return listed
+        _tell_of_ignored_pin(listed.image_id, listed.entry, entry)
+        return changed
 
     def _remember(self, image_id: str, listed: Listed | None) -> None:
         if listed is None:
@@ -365,6 +368,15 @@ class Bookkeeper:
                 "the user of [keystone] has the role admin before [registrar] withdraw_grace "
                 "is over", gone, registered,
             )  # fmt: skip
+
+
+def _tell_of_ignored_pin(image_id: str, before: Entry | None, after: Entry | None) -> None:
+    """Log it when an image begins to ask for what it may not: once, whoever leads later."""
+    if after is not None and after.pin_ignored and not (before and before.pin_ignored):
+        LOG.warning(
+            "image %s is not pinned: it is not public, and its project is not in [registrar] "
+            "pin_projects", image_id,
+        )  # fmt: skip
 
 
 def _log(outcome: Outcome) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from oslo_utils import strutils
 
+from acstor.conf.registrar import VISIBILITIES
 from acstor.image_service import base
-from acstor.image_service.base import ServiceImage
+from acstor.image_service.base import VISIBILITY_PUBLIC, ServiceImage
 from acstor.registrar.boot_parts import Naming
 from acstor.repository.inspection import DECLARED_FORMATS
 
@@ -21,6 +22,10 @@ _CONTAINER_FORMATS = frozenset({"bare"})
 _ENCRYPTION_PREFIXES = ("cinder_encryption_", "os_encrypt_")
 _EPHEMERAL_ENCRYPTION = "hw_ephemeral_encryption"
 _SIGNATURE_PROPERTY = "img_signature"
+_TYPE_PROPERTY = "image_type"
+_SNAPSHOT_TYPES = frozenset({"snapshot", "backup"})
+"""What Nova marks with it (nova/compute/utils.py, create_image): snapshots, which those of shelved
+servers are too, and backups."""
 
 
 class Kind(enum.Enum):
@@ -42,6 +47,8 @@ class Decision:
     pin: bool = False
     is_gone: bool = False
     """Whether Glance has it no more."""
+    is_harmful: bool = False
+    """Of what is left: whether hosts would do wrong to serve it, not only without need."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,11 +60,16 @@ class Rules:
     disk_size_max: int
     """Bytes of the disk."""
     are_signed_left: bool = True
+    visibilities: frozenset[str] = frozenset(VISIBILITIES)
+    """Of the images that are registered."""
+    projects: frozenset[str] = frozenset()
+    """Whose images are registered; empty: everybody's."""
+    are_snapshots_left: bool = True
+    pin_projects: frozenset[str] = frozenset()
+    """Whose images may be pinned without being public."""
 
 
-def decide(
-    image: ServiceImage | None, rules: Rules, namings: Collection[Naming] = ()
-) -> Decision:
+def decide(image: ServiceImage | None, rules: Rules, namings: Collection[Naming] = ()) -> Decision:
     """Return what to do with an image.
 
     :param image: None: Glance has it no more.
@@ -69,21 +81,36 @@ def decide(
         return Decision(Kind.WITHDRAW, "it is deactivated in Glance")
     if image.status != base.STATUS_ACTIVE:
         return Decision(Kind.WITHDRAW, f"it has no data in Glance (status {image.status})")
-    pin = is_pinned(image)
-    reason = (
+    pin = is_pinned(image, rules)
+    harm = (
         _property_reason(image, rules)
         or _boot_part_reason(image, namings)
         or _format_reason(image)
-        or _size_reason(image, rules)
+        or _content_reason(image)
     )
-    if reason:
+    if harm:
+        return Decision(Kind.LEAVE, harm, pin, is_harmful=True)
+    if reason := _rule_reason(image, rules):
         return Decision(Kind.LEAVE, reason, pin)
     return Decision(Kind.REGISTER, pin=pin)
 
 
-def is_pinned(image: ServiceImage) -> bool:
-    """Return whether hosts are asked to keep the whole image."""
+def is_pinned(image: ServiceImage, rules: Rules) -> bool:
+    """Return whether hosts are to keep the whole image."""
+    return _asks_for_pin(image) and _may_pin(image, rules)
+
+
+def is_pin_ignored(image: ServiceImage, rules: Rules) -> bool:
+    """Return whether an image asks to be kept whole and may not."""
+    return _asks_for_pin(image) and not _may_pin(image, rules)
+
+
+def _asks_for_pin(image: ServiceImage) -> bool:
     return _is_true(image.properties.get(PIN_PROPERTY), default=False)
+
+
+def _may_pin(image: ServiceImage, rules: Rules) -> bool:
+    return image.visibility == VISIBILITY_PUBLIC or image.owner in rules.pin_projects
 
 
 def _property_reason(image: ServiceImage, rules: Rules) -> str:
@@ -118,15 +145,29 @@ def _format_reason(image: ServiceImage) -> str:
     return ""
 
 
-def _size_reason(image: ServiceImage, rules: Rules) -> str:
+def _content_reason(image: ServiceImage) -> str:
     if not image.size_bytes:
         return "it is empty"
-    if image.size_bytes > rules.size_max:
-        return f"it has {image.size_bytes} bytes, more than [registrar] size_max"
-    if image.disk_format in _FORMATS_OF_DISKS and image.size_bytes > rules.disk_size_max:
-        return f"its disk has {image.size_bytes} bytes, more than [registrar] disk_size_max"
     if image.checksum is None:
         return "Glance declares no checksum of it (md5, sha256 or sha512) to verify it with"
+    return ""
+
+
+def _rule_reason(image: ServiceImage, rules: Rules) -> str:
+    image_type = image.properties.get(_TYPE_PROPERTY, "")
+    if rules.are_snapshots_left and image_type in _SNAPSHOT_TYPES:
+        return (
+            f"it is a {image_type} of a server ({_TYPE_PROPERTY}={image_type}, "
+            "[registrar] snapshots)"
+        )
+    if image.visibility not in rules.visibilities:
+        return f"its visibility {image.visibility} is not in [registrar] visibility"
+    if rules.projects and image.owner not in rules.projects:
+        return f"its project {image.owner or 'none'} is not in [registrar] projects"
+    if (image.size_bytes or 0) > rules.size_max:
+        return f"it has {image.size_bytes} bytes, more than [registrar] size_max"
+    if image.disk_format in _FORMATS_OF_DISKS and (image.size_bytes or 0) > rules.disk_size_max:
+        return f"its disk has {image.size_bytes} bytes, more than [registrar] disk_size_max"
     return ""
 
 

@@ -121,7 +121,7 @@ def _plan_leaving(situation: Situation) -> Plan:
         return Plan(event=EntryEvent.LEAVE, reason=reason)
     if entry is None:
         return Plan()  # registered by hand: the operator knows
-    return _plan_unpublishing(entry, reason, is_urgent=True)
+    return _plan_unpublishing(entry, reason, is_urgent=situation.decision.is_harmful)
 
 
 def _plan_withdrawal(situation: Situation) -> Plan:

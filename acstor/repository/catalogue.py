@@ -128,6 +128,8 @@ class Entry:
     name: str = ""
     pin: bool = False
     """Whether hosts are to keep the whole image (``acstor_pin=true``)."""
+    pin_ignored: bool = False
+    """Whether the image asks for that and its project may not."""
     checksum: str | None = None
     """What Glance declares, ``algorithm:hexadecimal``."""
     size_bytes: int = 0
@@ -205,6 +207,7 @@ _FIELD_KINDS: dict[str, type | tuple[type, ...]] = {
     "reason": str,
     "name": str,
     "pin": bool,
+    "pin_ignored": bool,
     "checksum": _OPTIONAL,
     "size_bytes": int,
     "glance_updated_at": str,

@@ -28,6 +28,8 @@ def load(directory: pathlib.Path, text: str) -> object:
         ("peer", "listen_port", "70000", "a whole number from 0 to 65535"),
         ("peer", "listen_address", "a/b", "an IP address or a host name"),
         ("agent", "ring_vnodes", "100", "a power of two from 16 to 4194304"),
+        ("registrar", "visibility", "publik", "one or more of public, community, shared, private"),
+        ("registrar", "visibility", "", "one or more of public, community, shared, private"),
         ("DEFAULT", "host", "A B", "text that matches [a-z0-9][a-z0-9_.-]*"),
     ],
 )

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acstor.conf.types import ByteSize, PowerOfTwo, format_size
+from acstor.conf.types import ByteSize, Choices, PowerOfTwo, format_size
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,12 @@ def test_formatted_size_reads_back(size_bytes: int) -> None:
 def test_what_is_no_power_of_two_is_refused(value: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the range's text is oslo.config's
         PowerOfTwo(min=1, max=64)(value)
+
+
+def test_choices_are_one_or_more_of_the_words() -> None:
+    words = Choices(["public", "private"])
+    assert words("public") == ["public"]
+    assert words(" private ,public") == ["private", "public"]
+    for text in ("", "secret", "public,secret", ","):
+        with pytest.raises(ValueError):  # noqa: PT011 - the range's text is oslo.config's
+            words(text)

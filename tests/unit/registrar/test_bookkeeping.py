@@ -1,6 +1,7 @@
 """What the catalogue's keeper does where Glance, or another registrar, cannot be trusted."""
 
 import logging
+import pathlib
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from acstor.image_service.base import ServiceImage
 from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
+from acstor.registrar.decision import Rules
 from acstor.registrar.file_registration import InProcess
 from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.registrar.jobs import Jobs
@@ -175,3 +177,52 @@ def test_delays_between_attempts_double_up_to_their_limit(cloud: Cloud, books: B
     entry = cloud.entry(image_id)
     assert entry is not None
     assert entry.attempts == 10
+
+
+def test_ignored_pin_is_told_once(
+    cloud: Cloud, books: Bookkeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    image_id = cloud.upload(1, owner="tenant", properties={"acstor_pin": "true"})
+    told = f"image {image_id} is not pinned"
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            books.reconcile(lambda: True)
+            books.look(image_id)
+        (image,) = books.due.values()
+        assert books.start(image)
+        settings = assembly.job_settings(cloud.conf)
+        books.finish(ImageJob(cloud.service, cloud.repository, image, settings).run())
+        books.look(image_id)
+    entry = cloud.entry(image_id)
+    assert entry is not None
+    assert (entry.state, entry.pin, entry.pin_ignored) == (EntryState.REGISTERED, False, True)
+    assert caplog.text.count(told) == 1
+    cloud.glance.change(image_id, visibility="public")
+    books.look(image_id)
+    entry = cloud.entry(image_id)
+    assert entry is not None
+    assert (entry.pin, entry.pin_ignored) == (True, False)
+    assert caplog.text.count(told) == 1
+    with caplog.at_level(logging.WARNING):
+        cloud.glance.change(image_id, visibility="private")
+        for _ in range(2):
+            books.look(image_id)
+    assert caplog.text.count(told) == 2
+
+
+def test_options_say_what_is_registered_and_pinned(tmp_path: pathlib.Path) -> None:
+    cloud = Cloud(
+        tmp_path,
+        visibility="public, shared",
+        projects="a, b",
+        snapshots="register",
+        pin_projects="c",
+    )
+    rules = assembly.rules(cloud.conf)
+    assert rules.visibilities == {"public", "shared"}
+    assert rules.projects == {"a", "b"}
+    assert not rules.are_snapshots_left
+    assert rules.pin_projects == {"c"}
+    (tmp_path / "defaults").mkdir()
+    rules = assembly.rules(Cloud(tmp_path / "defaults").conf)
+    assert rules == Rules(size_max=1 << 40, disk_size_max=256 << 30)

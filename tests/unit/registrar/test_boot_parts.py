@@ -58,7 +58,7 @@ def test_one_of_several_that_name_an_image_may_go() -> None:
 def test_what_is_noted_singly_is_what_a_listing_says() -> None:
     rng = random.Random(5)
     ids = [f"00000000-0000-4000-8000-{number:012}" for number in range(8)]
-    singly, images = BootParts(), {}
+    singly, images = BootParts(), dict[str, ServiceImage]()
     for _ in range(2000):
         image_id = rng.choice(ids)
         image = ServiceImage(

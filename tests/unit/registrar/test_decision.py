@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from acstor.registrar.boot_parts import Naming
-from acstor.registrar.decision import Kind, Rules, decide
+from acstor.registrar.decision import Kind, Rules, decide, is_pin_ignored
 from tests.unit.registrar.cloud import content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
@@ -64,6 +64,7 @@ def test_image_is_left_to_nova(changes: dict[str, object], reason: str) -> None:
     decision = decide(dataclasses.replace(IMAGE, **changes), RULES)  # type: ignore[arg-type]
     assert decision.kind is Kind.LEAVE
     assert reason in decision.reason
+    assert decision.is_harmful is ("size_max" not in reason)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,78 @@ def test_reason_names_the_same_image_whatever_order_they_come_in() -> None:
     assert reasons == {"image a names it as kernel or ramdisk"}
 
 
-def test_pin_is_told_whatever_is_decided() -> None:
-    properties = {"acstor_pin": "yes", "acstor_cache": "false"}
-    assert decide(dataclasses.replace(IMAGE, properties=properties), RULES).pin
+@pytest.mark.parametrize("image_type", ["snapshot", "backup"])
+@pytest.mark.parametrize("visibility", ["public", "private"])
+def test_what_nova_makes_of_servers_is_left_unless_wanted(image_type: str, visibility: str) -> None:
+    properties = {"image_type": image_type, "image_location": "snapshot"}
+    image = dataclasses.replace(IMAGE, properties=properties, visibility=visibility)
+    decision = decide(image, RULES)
+    assert (decision.kind, decision.is_harmful) == (Kind.LEAVE, False)
+    assert f"image_type={image_type}" in decision.reason
+    assert "[registrar] snapshots" in decision.reason
+    wanted = dataclasses.replace(RULES, are_snapshots_left=False)
+    assert decide(image, wanted).kind is Kind.REGISTER
+
+
+def test_other_image_types_are_no_snapshots() -> None:
+    for image_type in ("", "image", "Snapshot of nothing"):
+        image = dataclasses.replace(IMAGE, properties={"image_type": image_type})
+        assert decide(image, RULES).kind is Kind.REGISTER
+
+
+@pytest.mark.parametrize("visibility", ["public", "private", "shared", "community"])
+def test_images_of_other_visibilities_are_left(visibility: str) -> None:
+    image = dataclasses.replace(IMAGE, visibility=visibility)
+    rules = dataclasses.replace(RULES, visibilities=frozenset({"public", "shared"}))
+    decision = decide(image, rules)
+    is_wanted = visibility in rules.visibilities
+    assert decision.kind is (Kind.REGISTER if is_wanted else Kind.LEAVE)
+    assert (f"visibility {visibility}" in decision.reason) is not is_wanted
+    assert not decision.is_harmful
+
+
+@pytest.mark.parametrize(("owner", "is_wanted"), [("a", True), ("b", False), ("", False)])
+def test_images_of_other_projects_are_left(owner: str, is_wanted: bool) -> None:
+    image = dataclasses.replace(IMAGE, owner=owner, visibility="public")
+    assert decide(image, RULES).kind is Kind.REGISTER
+    decision = decide(image, dataclasses.replace(RULES, projects=frozenset({"a", "c"})))
+    assert decision.kind is (Kind.REGISTER if is_wanted else Kind.LEAVE)
+    assert ("[registrar] projects" in decision.reason) is not is_wanted
+    assert not decision.is_harmful
+
+
+def test_harm_is_told_before_what_is_not_wanted() -> None:
+    properties = {"image_type": "snapshot", "acstor_cache": "false"}
+    decision = decide(dataclasses.replace(IMAGE, properties=properties), RULES)
+    assert decision.is_harmful
+    assert "acstor_cache" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("visibility", "owner", "is_pinned"),
+    [
+        ("public", "tenant", True),
+        ("public", "", True),
+        ("private", "operators", True),
+        ("shared", "operators", True),
+        ("private", "tenant", False),
+        ("shared", "tenant", False),
+        ("community", "tenant", False),
+        ("private", "", False),
+    ],
+)
+def test_pin_counts_on_public_images_and_those_of_some_projects(
+    visibility: str, owner: str, is_pinned: bool
+) -> None:
+    rules = dataclasses.replace(RULES, pin_projects=frozenset({"operators"}))
+    image = dataclasses.replace(IMAGE, visibility=visibility, owner=owner)
+    assert not decide(image, rules).pin
+    assert not is_pin_ignored(image, rules)
+    for cache in ("true", "false"):  # whatever is decided
+        properties = {"acstor_pin": "yes", "acstor_cache": cache}
+        asking = dataclasses.replace(image, properties=properties)
+        assert decide(asking, rules).pin is is_pinned
+        assert is_pin_ignored(asking, rules) is not is_pinned
 
 
 def test_checksum_is_the_strongest_that_can_be_verified() -> None:

@@ -12,7 +12,7 @@ def image(number: int, owner: str, size: int = 1) -> ServiceImage:
 
 def served(order: FairOrder, images: list[ServiceImage], count: int | None = None) -> list[str]:
     """Return the ids of the images in the order in which they are registered."""
-    waiting, ids = list(images), []
+    waiting, ids = list(images), list[str]()
     while len(ids) != count and (chosen := order.next_of(waiting)) is not None:
         waiting.remove(chosen)
         order.note_turn(chosen.owner)

@@ -19,6 +19,7 @@ CHECKSUM, OTHER = str(IMAGE.checksum), "sha512:" + "0" * 128
 
 REGISTER = Decision(Kind.REGISTER)
 LEAVE = Decision(Kind.LEAVE, "left")
+HARM = Decision(Kind.LEAVE, "a kernel", is_harmful=True)
 DEACTIVATED = Decision(Kind.WITHDRAW, "deactivated")
 GONE = Decision(Kind.WITHDRAW, "gone", is_gone=True)
 
@@ -37,7 +38,7 @@ def entries() -> Iterator[Entry | None]:
 def situations() -> Iterator[Situation]:
     works = [(False, None), (True, verdict_key(IMAGE)), (True, "raw other")]
     for decision, entry, published, (is_at_work, key) in itertools.product(
-        (REGISTER, LEAVE, DEACTIVATED, GONE), entries(), (None, "", CHECKSUM, OTHER), works
+        (REGISTER, LEAVE, HARM, DEACTIVATED, GONE), entries(), (None, "", CHECKSUM, OTHER), works
     ):
         image = None if decision.is_gone else IMAGE
         yield Situation(image, decision, entry, published, is_at_work, key)
@@ -146,13 +147,21 @@ def test_image_to_register(
     assert (made.event, made.start) == (event, start)
 
 
-def test_what_would_do_harm_goes_without_grace() -> None:
+def test_only_what_would_do_harm_goes_without_grace() -> None:
     entry = Entry(EntryState.REGISTERED, checksum=OTHER)
     for decision, is_urgent in (
         (REGISTER, True),
-        (LEAVE, True),
+        (HARM, True),
+        (LEAVE, False),
         (DEACTIVATED, False),
         (GONE, False),
     ):
         made = plan(Situation(IMAGE, decision, entry, OTHER, is_at_work=False), NOW)
         assert (made.event, made.is_urgent) == (EntryEvent.WITHDRAW, is_urgent)
+
+
+def test_what_begins_to_do_harm_loses_its_grace() -> None:
+    entry = Entry(EntryState.WITHDRAWN, LEAVE.reason, checksum=CHECKSUM)
+    assert plan(Situation(IMAGE, LEAVE, entry, CHECKSUM, is_at_work=False), NOW) == Plan()
+    made = plan(Situation(IMAGE, HARM, entry, CHECKSUM, is_at_work=False), NOW)
+    assert (made.event, made.is_urgent) == (EntryEvent.WITHDRAW, True)

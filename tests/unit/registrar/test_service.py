@@ -24,7 +24,7 @@ from tests.unit.repository.memory_source import MemorySource
 
 
 def test_active_image_is_registered_with_its_content(cloud: Cloud) -> None:
-    image = cloud.upload(1, properties={"acstor_pin": "True"})
+    image = cloud.upload(1, visibility="public", properties={"acstor_pin": "True"})
     cloud.start()
     entry = cloud.wait_for_state(image, "registered")
     assert entry is not None
@@ -237,12 +237,14 @@ def test_image_is_looked_at_again_when_who_names_it_changes(cloud: Cloud) -> Non
 
 
 def test_property_takes_an_image_from_the_hosts_and_back(cloud: Cloud) -> None:
-    image = cloud.upload(1, properties={"acstor_cache": "false"})
+    image = cloud.upload(1, visibility="public", properties={"acstor_cache": "false"})
     registrar = cloud.start()
     cloud.wait_for_state(image, "left")
     cloud.glance.change(image, properties={"acstor_pin": "true"})
     registrar.hint("image.update", image)
-    cloud.wait_for_state(image, "registered")
+    entry = cloud.wait_for_state(image, "registered")
+    assert entry is not None
+    assert entry.pin
     cloud.glance.change(image, properties={})
     registrar.hint("image.update", image)
     cloud.wait_for(image, lambda entry: entry is not None and not entry.pin)
@@ -250,6 +252,40 @@ def test_property_takes_an_image_from_the_hosts_and_back(cloud: Cloud) -> None:
     registrar.hint("image.update", image)
     cloud.wait_for_state(image, "withdrawn")
     cloud.withdraw(registrar, image, "left")
+
+
+def test_snapshots_that_an_earlier_release_registered_leave_after_their_grace(
+    tmp_path: pathlib.Path,
+) -> None:
+    cloud = Cloud(tmp_path, withdraw_grace="600", snapshots="register")
+    image = cloud.upload(1, properties={"image_type": "snapshot"})
+    cloud.use("compute1", image)
+    try:
+        former = cloud.start()
+        cloud.wait_for_state(image, "registered")
+        former.stop()
+        wait_for("it stood down", lambda: not former.is_leader)
+        cloud.conf.set_override("snapshots", "leave", group="registrar")
+        registrar = cloud.start()
+        entry = cloud.wait_for_state(image, "withdrawn")
+        assert entry is not None
+        assert not entry.is_urgent
+        assert "it is a snapshot of a server" in entry.reason
+        cloud.use("compute1")
+        cloud.answer()
+        registrar.reconcile_soon()
+        cloud.wait_for(image, lambda entry: entry is not None and entry.unused_since is not None)
+        began = cloud.clock.now
+        cloud.withdraw(registrar, image, "left")
+        assert cloud.clock.now - began >= 600
+        entry = cloud.entry(image)
+        assert entry is not None
+        assert "[registrar] snapshots" in entry.reason
+        cloud.glance.change(image, properties={})
+        registrar.hint("image.update", image)
+        cloud.wait_for_state(image, "registered")
+    finally:
+        cloud.stop()
 
 
 def test_content_of_another_format_fails_and_says_what_was_found(cloud: Cloud) -> None:

@@ -1,0 +1,77 @@
+"""The sample of Glance's property protection, by Glance's own code where it is installed."""
+
+import configparser
+import importlib
+import pathlib
+import re
+import types
+from collections.abc import Callable
+
+import pytest
+
+from acstor.registrar import decision
+
+SAMPLE = pathlib.Path(__file__).parents[2] / "etc" / "acstor" / "property-protections.conf.sample"
+OPERATIONS = ("create", "read", "update", "delete")
+PROPERTIES = (decision.CACHE_PROPERTY, decision.PIN_PROPERTY)
+
+May = Callable[[str, str, str], bool]
+"""Whether somebody with a role may do an operation to a property."""
+
+
+def by_the_documentation() -> May:
+    """Return what Glance's administrator guide says that the sample allows."""
+    parsed = configparser.ConfigParser()
+    parsed.read_string(SAMPLE.read_text())
+
+    def may(role: str, operation: str, name: str) -> bool:
+        for section in parsed.sections():
+            if re.search(section, name):
+                allowed = [one.strip() for one in parsed[section][operation].split(",")]
+                return "!" not in allowed and ("@" in allowed or role in allowed)
+        return False
+
+    return may
+
+
+def by_glance() -> May:
+    """Return what Glance allows with the sample; skip the test where there is no Glance."""
+    property_utils = pytest.importorskip("glance.common.property_utils")
+    conf = importlib.import_module("oslo_config.cfg").CONF
+    conf([], project="glance", default_config_files=[])
+    conf.set_override("property_protection_file", str(SAMPLE))
+    rules = property_utils.PropertyRules(policy_enforcer=object())
+
+    def may(role: str, operation: str, name: str) -> bool:
+        person = types.SimpleNamespace(roles=[role], service_roles=[])
+        return bool(rules.check_property_rules(name, operation, person))
+
+    return may
+
+
+@pytest.mark.parametrize("judge", [by_the_documentation, by_glance])
+def test_sample_closes_our_properties_and_no_others(judge: Callable[[], May]) -> None:
+    may = judge()
+    for name in (*PROPERTIES, "acstor_", "acstor_of_a_later_release"):
+        assert may("member", "read", name)
+        for operation in OPERATIONS:
+            assert may("admin", operation, name)
+        for operation in ("create", "update", "delete"):
+            assert not may("member", operation, name), (operation, name)
+    for name in ("kernel_id", "os_distro", "x_acstor_pin", "image_type", "hw_disk_bus"):
+        for operation in OPERATIONS:
+            assert may("member", operation, name), (operation, name)
+
+
+def test_sections_are_as_glance_demands() -> None:
+    parsed = configparser.ConfigParser()
+    parsed.read_string(SAMPLE.read_text())
+    assert parsed.sections()[-1] == ".*"
+    for section in parsed.sections():
+        assert set(parsed[section]) == set(OPERATIONS), "Glance does not start without all four"
+
+
+def test_sample_names_our_properties_for_nova() -> None:
+    (line,) = re.findall(r"non_inheritable_image_properties = (\S+)", SAMPLE.read_text())
+    assert set(PROPERTIES) <= set(line.split(","))
+    assert {"cache_in_nova", "bittorrent"} <= set(line.split(",")), "Nova's own default"
