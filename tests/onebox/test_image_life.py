@@ -27,11 +27,17 @@ def test_image_with_cache_false_is_left_to_nova(
 
 
 def test_image_with_pin_true_is_listed_as_pinned(box: RunningBox, tiny: Template) -> None:
-    """``acstor_pin=true`` reaches the catalogue and the image is planted as any other."""
-    image = box.fresh(tiny, acstor_pin="true")
+    """``acstor_pin=true`` reaches the catalogue and the image is planted as any other.
+
+    It counts on public images; on what anybody may upload it is ignored, and listed as that.
+    """
+    image = box.fresh(tiny, acstor_pin="true", visibility="public")
     entry = box.wait_catalogue(image.id, {"registered"})
-    assert entry["pin"] is True
+    assert (entry["pin"], entry["pin_ignored"]) == (True, False)
     box.wait_planted(image.id)
+    private = box.fresh(tiny, acstor_pin="true", visibility="private")
+    entry = box.wait_catalogue(private.id, {"registered"})
+    assert (entry["pin"], entry["pin_ignored"]) == (False, True)
 
 
 def test_kernel_image_is_left_to_nova(box: RunningBox, tiny: Template) -> None:

@@ -10,22 +10,54 @@ from tests.fixtures.one_box import RunningBox
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
 
-def test_snapshot_boots_with_what_the_server_wrote(
-    box: RunningBox, tiny: Template, instances: Instances
-) -> None:
-    """A snapshot is an image as any other: registered, planted, booted through its link."""
-    server = instances.create(tiny)
+def snapshot_of_a_server(box: RunningBox, like: Template, instances: Instances) -> Template:
+    """Return the image that Nova made of a server which has booted once."""
+    server = instances.create(like)
     server.checked(boot=1)
     snapshot_id = box.api.compute.create_server_image(server.id, "snapshot").id
     box.delete_later(snapshot_id)
     box.wait_image_active(snapshot_id)
     server.wait()
-    snapshot = box.as_template(snapshot_id, tiny)
-    box.wait_planted(snapshot_id)
+    return box.as_template(snapshot_id, like)
+
+
+def test_snapshot_boots_by_download_with_what_the_server_wrote(
+    box: RunningBox, tiny: Template, instances: Instances
+) -> None:
+    """A snapshot is left to Nova: the reason is listed, and Nova boots it as without ACStor."""
+    snapshot = snapshot_of_a_server(box, tiny, instances)
+    entry = box.wait_catalogue(snapshot.id, {"left"})
+    assert "image_type=snapshot" in entry["reason"]
+    copy = instances.create(snapshot)
+    copy.checked(boot=2)
+    copy.assert_on_own_file()
+    assert box.nova_downloads(snapshot.id)
+
+
+def test_snapshot_without_its_mark_boots_through_a_link(
+    box: RunningBox, tiny: Template, instances: Instances
+) -> None:
+    """What many servers are to be started from is said so with one command: an image as others."""
+    snapshot = snapshot_of_a_server(box, tiny, instances)
+    box.openstack("image", "unset", "--property", "image_type", snapshot.id)
+    box.wait_planted(snapshot.id)
     copy = instances.create(snapshot)
     copy.checked(boot=2)
     copy.assert_on_link()
-    assert not box.nova_downloads(snapshot_id)
+    assert not box.nova_downloads(snapshot.id)
+
+
+def test_snapshots_are_registered_where_the_operator_wants_them(
+    box: RunningBox, tiny: Template, instances: Instances
+) -> None:
+    """And leave the hosts again, after their grace, where the operator does not any more."""
+    options = {"registrar": {"snapshots": "register"}}
+    with box.reconfigured(box.controller, "acstor-registrar", options):
+        snapshot = snapshot_of_a_server(box, tiny, instances)
+        box.wait_planted(snapshot.id)
+    entry = box.wait_catalogue(snapshot.id, {"left"})
+    assert "image_type=snapshot" in entry["reason"]
+    box.wait_unplanted(snapshot.id)
 
 
 def test_shelved_server_comes_back_with_what_it_wrote(
