@@ -182,8 +182,9 @@ OPTIONS = [
         min=0.0,
         max=31536000.0,
         help=(
-            "Seconds for which an image that was deleted or deactivated in Glance stays on the "
-            "hosts after the last instance that uses it is gone."
+            "Seconds for which an image that was deleted or deactivated in Glance, or is not "
+            "wanted any more (visibility, projects, snapshots, size_max), stays on the hosts after "
+            "the last instance that uses it is gone."
         ),
     ),
     cfg.FloatOpt(

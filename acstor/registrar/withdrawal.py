@@ -48,9 +48,9 @@ class Withdrawals:
     What it measures begins anew with each object: a registrar that takes over waits for the whole
     grace, whatever any clock says.
 
-    :param grace_seconds: from the last use of an image that Glance deleted or deactivated, to
-        its removal. What is withdrawn for another reason (it is a kernel, its content changed)
-        would do harm on the hosts, and gets only what a spawn that is under way needs.
+    :param grace_seconds: from the last use of an image that Glance deleted or deactivated, or that
+        nobody wants registered any more, to its removal. What is urgent (it is a kernel, its
+        content changed) would do harm on the hosts, and gets only what a spawn under way needs.
     :param speaks_within: seconds within which hosts that do not say so themselves tell of a change.
     :param on_removal: called after each.
     :param clock: seconds since the epoch, for what people read.
