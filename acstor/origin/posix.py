@@ -95,11 +95,13 @@ class PosixOrigin(base.Origin):
                 return False
             temporary = self._tree.write_temporary(buffers)
             try:
-                is_new = posix_write.give_name(temporary, path)
+                with self._tree.through_no_link(folder) as there:
+                    name = os.path.join(there, os.path.basename(path))
+                    is_new = posix_write.give_name(temporary, name)
+                    posix_write.synchronise_folder(there)
             except OSError:
                 posix_write.remove_if_there(temporary)
                 raise
-            posix_write.synchronise_folder(folder)
             return is_new
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
@@ -131,10 +133,17 @@ class PosixOrigin(base.Origin):
         """Delete an object."""
         path = self._object_path(key)
         with translated(f"deleting {key}"):
-            is_deleted = posix_write.remove_if_there(path)
-            if is_deleted:
-                posix_write.synchronise_folder(os.path.dirname(path))
-            else:
+            is_deleted = False
+            with (
+                contextlib.suppress(FileNotFoundError),
+                self._tree.through_no_link(os.path.dirname(path)) as there,
+            ):
+                is_deleted = posix_write.remove_if_there(
+                    os.path.join(there, os.path.basename(path))
+                )
+                if is_deleted:
+                    posix_write.synchronise_folder(there)
+            if not is_deleted:
                 self._tree.check_there()
             return is_deleted
 

@@ -97,8 +97,9 @@ class FormerRefs:
             if (present.token if present else None) != expected:
                 raise exception.ConflictError(f"ref {name} was changed by someone else")
             if content is None:
-                if posix_write.remove_if_there(path):
-                    posix_write.synchronise_folder(os.path.dirname(path))
+                with self._tree.through_no_link(os.path.dirname(path)) as there:
+                    if posix_write.remove_if_there(os.path.join(there, os.path.basename(path))):
+                        posix_write.synchronise_folder(there)
                 return None
             self._replace(path, content)
             changed = self._read(name)
@@ -148,11 +149,12 @@ class FormerRefs:
         self._tree.make_folder(folder)
         temporary = self._tree.write_temporary([content])
         try:
-            os.rename(temporary, path)
+            with self._tree.through_no_link(folder) as there:
+                os.rename(temporary, os.path.join(there, os.path.basename(path)))
+                posix_write.synchronise_folder(there)
         except OSError:
             posix_write.remove_if_there(temporary)
             raise
-        posix_write.synchronise_folder(folder)
 
     def _lock_path(self, number: int) -> str:
         folder = self._tree.path(LOCKS)

@@ -216,11 +216,12 @@ class PosixRefs:
         """Make ``temporary`` the version after ``state``, durably."""
         path = self._folder(name)
         place = state.place.after()
-        target = os.path.join(path, place.name)
         if self._find_state(path, state) is None:  # writing the file took its time
             raise self._conflict(name)
         try:
-            self._tree.reserve.spend_on(lambda: posix_write.add_name(temporary, target))
+            with self._tree.through_no_link(path) as there:
+                target = os.path.join(there, place.name)
+                self._tree.reserve.spend_on(lambda: posix_write.add_name(temporary, target))
         except OSError as error:
             # The answer to a request that was carried out may have been lost.
             if self._header_of(path, State(place, header.nonce)) is None:
@@ -229,9 +230,10 @@ class PosixRefs:
                 raise
         if self._header_of(path, state) is None:
             self._check_overtaken(name, place, header)
-        superseded = self._superseded(path, place)
-        posix_write.synchronise_folder(path)
-        _remove_ascending(path, superseded)
+        with self._tree.through_no_link(path) as there:
+            superseded = self._superseded(there, place)
+            posix_write.synchronise_folder(there)
+            _remove_ascending(there, superseded)
 
     def _check_overtaken(self, name: str, place: Place, header: Header) -> None:
         """Find out whether the version made at ``place`` was the ref's, which is in another now.
@@ -247,7 +249,11 @@ class PosixRefs:
         if was_state:
             return
         # Nobody takes it for the state (any more).
-        posix_write.remove_if_there(os.path.join(self._folder(name), place.name))
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self._tree.through_no_link(self._folder(name)) as there,
+        ):
+            posix_write.remove_if_there(os.path.join(there, place.name))
         if was_state is None:
             raise exception.UnavailableError(
                 f"changing ref {name} took so long that it cannot be told whether it was changed",
@@ -310,7 +316,9 @@ class PosixRefs:
         folder = self._tree.make_temporary_folder()
         try:
             self._fill(folder, state.place, [header.encode(), content])
-            self._tree.reserve.spend_on(lambda: os.rename(folder, path))
+            with self._tree.through_no_link(os.path.dirname(path)) as there:
+                target = os.path.join(there, os.path.basename(path))
+                self._tree.reserve.spend_on(lambda: os.rename(folder, target))
         except OSError as error:
             anchor = os.path.join(path, state.place.after(-1).name)
             if not is_there(anchor):
@@ -327,11 +335,12 @@ class PosixRefs:
 
     def _fill(self, folder: str, place: Place, buffers: Sequence[bytes]) -> None:
         temporary = self._tree.write_temporary(buffers)
-        os.rename(temporary, os.path.join(folder, place.name))
-        anchor = os.path.join(folder, place.after(-1).name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        os.close(self._tree.reserve.spend_on(lambda: os.open(anchor, flags, 0o444)))
-        posix_write.synchronise_folder(folder)
+        with self._tree.through_no_link(folder) as there:
+            os.rename(temporary, os.path.join(there, place.name))
+            anchor = os.path.join(there, place.after(-1).name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(self._tree.reserve.spend_on(lambda: os.open(anchor, flags, 0o444)))
+            posix_write.synchronise_folder(there)
 
     def _bury(self, path: str, incarnation: str | None) -> None:
         """Remove what is left of incarnations that are over, and the folder if it is empty then.
@@ -341,23 +350,27 @@ class PosixRefs:
         :param incarnation: known to be over; None: find out whether the present one is.
         """
         try:
-            names = os.listdir(path)
-            if incarnation is None:
-                incarnation = self._removed_incarnation(path, names)
-            over = _places_over(names, incarnation)
-            for place in over:
-                if place.number == 0:
-                    posix_write.remove_if_there(os.path.join(path, place.name))
-            if over:
-                # What others removed before must stay removed when the last version is gone.
-                posix_write.synchronise_folder(path)
-            _remove_ascending(path, [place for place in over if place.number])
-            if len(over) == len(_places(names)):
-                _remove_foreign(path, names)
+            with self._tree.through_no_link(path) as there:
+                self._bury_files(there, incarnation)
             os.rmdir(path)
         except OSError as error:
             if error.errno not in (*_EXISTS, errno.ENOENT):
                 LOG.warning("removing what is left of ref %s: %s", path, error)
+
+    def _bury_files(self, path: str, incarnation: str | None) -> None:
+        names = os.listdir(path)
+        if incarnation is None:
+            incarnation = self._removed_incarnation(path, names)
+        over = _places_over(names, incarnation)
+        for place in over:
+            if place.number == 0:
+                posix_write.remove_if_there(os.path.join(path, place.name))
+        if over:
+            # What others removed before must stay removed when the last version is gone.
+            posix_write.synchronise_folder(path)
+        _remove_ascending(path, [place for place in over if place.number])
+        if len(over) == len(_places(names)):
+            _remove_foreign(path, names)
 
     def _removed_incarnation(self, path: str, names: Iterable[str]) -> str | None:
         """Return the present incarnation if its last version says that the ref is removed."""

@@ -127,6 +127,30 @@ class PosixTree:
             self._durable_folders.add(path)
         return descriptor
 
+    @contextlib.contextmanager
+    def through_no_link(self, path: str) -> Iterator[str]:
+        """Yield a path of a folder that leads through no link, whatever becomes of those above.
+
+        Whoever may write to the root directory could have root write and remove files elsewhere.
+        For anybody else, who may do no more than that one, it is ``path``: each folder on the way
+        costs a request to a server.
+
+        :raises OSError: when it is not there, or a link is in the way.
+        """
+        if os.geteuid() != 0:
+            yield path
+            return
+        descriptor = os.open(self.root, _FOLDER)
+        try:
+            for name in os.path.relpath(path, self.root).split(os.sep):
+                if name != os.curdir:
+                    above = descriptor
+                    descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
+                    os.close(above)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+
     def forget_folder(self, path: str) -> None:
         """Expect a folder to vanish."""
         with self._lock:
@@ -139,7 +163,9 @@ class PosixTree:
         """
         folder = self._temporary_folder()
         views = base.as_views(buffers)
-        return self.reserve.spend_on(lambda: posix_write.write_temporary(folder, views))
+        with self.through_no_link(folder) as there:
+            path = self.reserve.spend_on(lambda: posix_write.write_temporary(there, views))
+        return os.path.join(folder, os.path.basename(path))
 
     def make_temporary_folder(self) -> str:
         """Make a folder that has no name of its own yet; return its path.

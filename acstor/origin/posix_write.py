@@ -152,13 +152,18 @@ def _link(temporary: str, path: str) -> None:
         # (fs.protected_hardlinks) lets only who may write to it link what another one owns.
         if error.errno != errno.EPERM:
             raise
-        with contextlib.suppress(PermissionError):
-            os.chmod(temporary, 0o644)
+        # By a descriptor, and through no link: what has the name may be another's by now.
+        descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.link(temporary, path)
-        finally:
             with contextlib.suppress(PermissionError):
-                os.chmod(temporary, 0o444)
+                os.fchmod(descriptor, 0o644)
+            try:
+                os.link(temporary, path)
+            finally:
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(descriptor, 0o444)
+        finally:
+            os.close(descriptor)
 
 
 def _rename_without_replacing(temporary: str, path: str) -> bool:

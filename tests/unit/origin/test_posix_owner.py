@@ -1,5 +1,7 @@
 """What root makes in a directory of somebody else is his: services go on after a root's command."""
 
+import contextlib
+import errno
 import os
 import pathlib
 import stat
@@ -149,3 +151,89 @@ def test_temporary_folder_that_became_a_link_is_not_followed(
     with pytest.raises(OSError, match="temporary"):
         tree.make_temporary_folder()
     assert list(other.iterdir()) == []
+
+
+def linked(path: pathlib.Path, other: pathlib.Path) -> pathlib.Path:
+    """Move a folder away and put a link to ``other`` in its place; return a file in that."""
+    path.rename(path.with_name(f"{path.name}-before"))
+    path.symlink_to(other)
+    file = other / "kept"
+    file.write_text("somebody else's")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("folder", "change"),
+    [
+        (".temporary", lambda origin: origin.put_if_absent("packs/aa/other", [b"x"])),
+        ("packs/aa", lambda origin: origin.put_if_absent("packs/aa/other", [b"x"])),
+        ("packs", lambda origin: origin.put_if_absent("packs/aa/other", [b"x"])),
+        (".refs/images/one@", lambda origin: origin.swap_ref("images/one", None, b"2")),
+        (".refs/images", lambda origin: origin.swap_ref("images/two", None, b"1")),
+    ],
+)
+def test_folder_that_became_a_link_is_not_written_through(
+    root: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    folder: str,
+    change: Callable[[posix.PosixOrigin], object],
+) -> None:
+    """Whoever may write to the origin has root write, and remove, nothing elsewhere."""
+    other = tmp_path_factory.mktemp("elsewhere")
+    origin = posix.PosixOrigin(str(root))
+    origin.swap_ref("images/one", None, b"1")
+    origin.put_if_absent("packs/aa/object", [b"x"])
+    kept = linked(root / folder, other)
+    with pytest.raises((exception.AcstorError, OSError)):
+        change(origin)
+    assert list(other.iterdir()) == [kept]
+
+
+def test_nothing_is_removed_through_a_link(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("elsewhere")
+    origin = posix.PosixOrigin(str(root))
+    origin.put_if_absent("packs/aa/kept", [b"x"])
+    kept = linked(root / "packs/aa", other)
+    with pytest.raises(exception.AcstorError):
+        origin.delete("packs/aa/kept")
+    assert kept.read_text() == "somebody else's"
+
+
+@pytest.mark.parametrize("content", [b"2", None])
+def test_former_ref_is_not_changed_through_a_link(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, content: bytes | None
+) -> None:
+    other = tmp_path_factory.mktemp("elsewhere")
+    (root / "refs").mkdir()
+    origin = posix.PosixOrigin(str(root))
+    origin.swap_ref("images/kept", None, b"1")
+    kept = linked(root / "refs/images", other)
+    present = origin.get_ref("images/kept")
+    assert present is not None
+    with pytest.raises(exception.AcstorError):
+        origin.swap_ref("images/kept", present.token, content)
+    assert list(other.iterdir()) == [kept]
+    assert kept.read_text() == "somebody else's"
+
+
+def test_file_that_became_a_link_is_not_made_writable(
+    root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a server takes root for another, a file gets its name only while it is writable."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+
+    def link(source: str, target: str) -> None:
+        if not os.path.islink(source):
+            os.unlink(source)
+            os.symlink(secret, source)
+        raise PermissionError(errno.EPERM, "not the owner")
+
+    monkeypatch.setattr(os, "link", link)
+    origin = posix.PosixOrigin(str(root))
+    with contextlib.suppress(exception.AcstorError):
+        origin.put_if_absent("object", [b"x"])
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600

@@ -280,8 +280,10 @@ def test_writer_that_slept_while_the_ref_was_made_anew_loses(origin: posix.Posix
         origin.swap_ref("ring", present.token, None)
         change(origin, 2)
 
-    # Whether it was the ref for a moment, before the removal, nobody knows any more.
-    with pytest.raises(exception.UnavailableError, match="cannot be told"):
+    # Whether it was the ref for a moment, before the removal, nobody knows any more; but for root,
+    # who links into the folder that he has seen, and that is gone.
+    error = exception.ConflictError if os.geteuid() == 0 else exception.UnavailableError
+    with pytest.raises(error, match=r"changed by someone else|cannot be told"):
         late_link(another(origin), made_anew)
     present = another(origin).get_ref("ring")
     assert present is not None
@@ -417,9 +419,9 @@ def test_repeat_that_finds_its_own_content_makes_it_durable(origin: posix.PosixO
     failures = [OSError(errno.EIO, "once")]
 
     def fails_once(path: str) -> None:
-        if failures and path.endswith("@"):
+        if failures and os.path.realpath(path).endswith("@"):
             raise failures.pop()
-        synchronised.append(path)
+        synchronised.append(os.path.realpath(path))
         real(path)
 
     with mock.patch.object(posix_write, "synchronise_folder", side_effect=fails_once):
@@ -434,7 +436,8 @@ def test_change_is_durable_before_it_is_answered(origin: posix.PosixOrigin) -> N
     def noting(name: str, real: Callable[..., object]) -> Callable[..., object]:
         def noted(*arguments: object) -> object:
             answer = real(*arguments)
-            events.append(f"{name} {os.path.basename(str(arguments[-1])).rsplit('.', 1)[-1]}")
+            path = os.path.realpath(str(arguments[-1]))
+            events.append(f"{name} {os.path.basename(path).rsplit('.', 1)[-1]}")
             return answer
 
         return noted
