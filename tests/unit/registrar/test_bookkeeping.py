@@ -190,7 +190,7 @@ def test_ignored_pin_is_told_once(
             books.look(image_id)
         (image,) = books.due.values()
         assert books.start(image)
-        settings = assembly.job_settings(cloud.conf)
+        settings = job_settings(cloud)
         books.finish(ImageJob(cloud.service, cloud.repository, image, settings).run())
         books.look(image_id)
     entry = cloud.entry(image_id)
