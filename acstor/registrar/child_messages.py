@@ -89,6 +89,9 @@ def encode_error(error: BaseException) -> bytes:
     if _is_out_of_memory(error):
         fields = {"class": _OUT_OF_MEMORY}
     elif isinstance(error, exception.AcstorError):
+        fields["class"] = next(
+            kind.__name__ for kind in type(error).__mro__ if _CLASSES.get(kind.__name__) is kind
+        )
         fields |= {"text": error.message[:_TEXT_LENGTH_MAX], "hint": error.hint[:_TEXT_LENGTH_MAX]}
     elif isinstance(error, OSError):
         fields |= {"class": "OSError", "text": error.strerror, "errno": error.errno}
