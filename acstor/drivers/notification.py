@@ -29,7 +29,6 @@ REGISTRATIONS: dict[str, tuple[str, ...]] = {
 """What is registered, by the module that is a service's main program; each only after the one
 before. A Nova that is refused has no connector either, so Cinder attaches nothing on its host."""
 _LIBVIRT_DRIVER = "libvirt."
-_UNUSABLE = "volumes of ACStor cannot be used by this service"
 
 
 class AcstorDriver(notifier.Driver):  # type: ignore[misc] # oslo.messaging has no types
@@ -43,12 +42,11 @@ class AcstorDriver(notifier.Driver):  # type: ignore[misc] # oslo.messaging has 
         self._problem: str | None = None
         try:
             register(conf)
-        except exception.AcstorError as error:
-            self._problem = f"{_UNUSABLE}: {error}; {error.hint}"
-            LOG.warning("%s", self._problem)
         except Exception as error:
-            self._problem = f"{_UNUSABLE}: {error}; see the traceback in the log"
-            LOG.exception("%s", self._problem)
+            hint = getattr(error, "hint", "see the traceback in the log")
+            self._problem = f"volumes of ACStor cannot be used by this service: {error}; {hint}"
+            is_expected = isinstance(error, exception.AcstorError)
+            LOG.warning("%s", self._problem, exc_info=not is_expected)
 
     def notify(self, ctxt: Any, message: Any, priority: Any, retry: Any) -> None:
         """Send nothing; say once more what went wrong.

@@ -1,10 +1,12 @@
 """Which releases of Nova volumes are attached with."""
 
 import configparser
+import importlib
 import importlib.metadata
 import logging
 import os
 import pathlib
+import sys
 from typing import Any
 
 import pytest
@@ -64,16 +66,16 @@ def test_refused_release_is_told_without_a_traceback_and_gets_no_connector(
 ) -> None:
     install(monkeypatch, "35.0.0")
     called: list[str] = []
-    brick = notification.importlib.import_module(notification.BRICK)
+    brick = importlib.import_module(notification.BRICK)
     monkeypatch.setattr(brick, "register", lambda: called.append("brick"))
-    monkeypatch.setitem(notification.sys.modules, "nova.cmd.compute", None)
+    monkeypatch.setitem(sys.modules, "nova.cmd.compute", None)
     conf: Any = cfg.ConfigOpts()
     conf.register_opt(cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver"))
     driver = notification.AcstorDriver(conf, [], None)
     driver.notify({}, {}, "info", 0)
     assert called == []
     assert {record.levelno for record in caplog.records} == {logging.WARNING, logging.ERROR}
-    assert all(record.exc_info is None for record in caplog.records)
+    assert not any(record.exc_info for record in caplog.records)
     assert "Nova 35.0.0" in caplog.text
 
 
