@@ -1,6 +1,7 @@
 """Opening an origin by its URL: the scheme names the driver."""
 
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import stevedore.driver
@@ -9,15 +10,21 @@ import stevedore.exception
 from acstor import exception
 from acstor.origin import base, retrying
 
+Around = Callable[[base.Origin], base.Origin]
+"""Puts something between the driver and the repeating of its calls."""
+
 DRIVER_NAMESPACE = "acstor.origin"
 """Entry point namespace; each entry is an Origin class with a ``from_url`` class method."""
 
 
-def open_origin(url: str, deadline_seconds: float) -> base.Origin:
+def open_origin(
+    url: str, deadline_seconds: float, around: Around = lambda origin: origin
+) -> base.Origin:
     """Return the origin at ``url``, with transient errors retried until the deadline.
 
     :param url: for example ``posix:///srv/acstor``.
     :param deadline_seconds: per call, see :class:`acstor.origin.retrying.RetryingOrigin`.
+    :param around: what each attempt goes through.
     :raises InvalidError: when the URL is malformed or the driver refuses it.
     :raises UnsupportedError: when no driver has that scheme.
     """
@@ -37,4 +44,4 @@ def open_origin(url: str, deadline_seconds: float) -> base.Origin:
             hint="use posix:///path, or install the package that provides the driver",
         ) from error
     origin: base.Origin = driver.from_url(parts)
-    return retrying.RetryingOrigin(origin, deadline_seconds)
+    return retrying.RetryingOrigin(around(origin), deadline_seconds)

@@ -10,6 +10,7 @@ from importlib import metadata
 import pytest
 
 from acstor import exception
+from acstor.drivers.cinder import native_threads
 from acstor.origin import base, faulty, http, memory, posix, retrying
 from acstor.testbed import origin_server
 
@@ -43,6 +44,9 @@ FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
+    "in native threads": lambda path: native_threads.NativeThreadOrigin(
+        posix.PosixOrigin(str(path)), native_threads.DirectCaller()
+    ),
     "retrying": lambda path: retrying.RetryingOrigin(posix.PosixOrigin(str(path)), 5.0),
     "retrying over lost answers": lambda path: retrying.RetryingOrigin(
         faulty.FaultyOrigin(

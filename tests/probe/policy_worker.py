@@ -47,8 +47,10 @@ def main() -> int:
     write, moment = int(sys.argv[1]), sys.argv[2]
     open_origin = opening.open_origin
 
-    def open_deadly(url: str, deadline_seconds: float) -> Origin:
-        return DeadlyOrigin(open_origin(url, deadline_seconds), write, moment)
+    def open_deadly(
+        url: str, deadline_seconds: float, around: opening.Around = lambda origin: origin
+    ) -> Origin:
+        return DeadlyOrigin(open_origin(url, deadline_seconds, around), write, moment)
 
     opening.open_origin = open_deadly
     return policy.main(sys.argv[3:])

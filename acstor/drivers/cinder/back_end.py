@@ -1,6 +1,7 @@
 """The repository behind a back-end: what every part of the driver works on."""
 
 import contextlib
+import functools
 import logging
 import os
 import tempfile
@@ -13,9 +14,10 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
-from acstor.drivers.cinder import capacity
+from acstor.drivers.cinder import capacity, native_threads
 from acstor.drivers.cinder.disk_import import DiskImport
 from acstor.drivers.cinder.hosts import AgentHosts, Hosts
+from acstor.drivers.cinder.native_threads import Caller, DirectCaller
 from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.repository.catalogue import Catalogue, EntryState
@@ -24,7 +26,7 @@ from acstor.volumes.store import VolumeStore
 
 LOG = logging.getLogger(__name__)
 
-OpenOrigin = Callable[[str, float], Origin]
+OpenOrigin = Callable[[str, float, opening.Around], Origin]
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,21 @@ class BackEnd:
         origin: Origin,
         hosts: Hosts,
         *,
+        caller: Caller | None = None,
         cache_directory: str | None = None,
         temporary_directory: str | None = None,
     ) -> None:
         """Open the repository in ``origin``.
 
+        :param caller: runs what blocks; ``origin`` goes through it by itself.
         :raises NotFoundError: when there is none.
         """
         self.settings = settings
         self.repository = Repository.open(origin)
         self.volumes = VolumeStore(self.repository)
         self.hosts = hosts
-        self.importer = DiskImport(self.repository, cache_directory)
+        self._caller = caller or DirectCaller()
+        self.importer = DiskImport(self.repository, cache_directory, self._caller)
         self._catalogue = Catalogue(origin)
         self._temporary_directory = temporary_directory
 
@@ -67,7 +72,7 @@ class BackEnd:
 
     def capacity(self) -> capacity.Capacity | None:
         """Return the room that the origin has; None: not known."""
-        return capacity.of_origin(self.settings.url)
+        return self._caller.run(lambda: capacity.of_origin(self.settings.url))
 
     def image_to_clone(self, image_id: str) -> Image | None:
         """Return the registered image that volumes may be made from, None when it may not.
@@ -126,10 +131,13 @@ def open_back_end(
     :raises AcstorError: saying what is wrong and what to do.
     """
     settings = origin_settings(configuration)
+    caller = native_threads.find_caller()
+    around = functools.partial(native_threads.around, caller)
     return BackEnd(
         settings,
-        open_origin(settings.url, settings.timeout),
+        caller.run(lambda: open_origin(settings.url, settings.timeout, around)),
         hosts or _agent_hosts(configuration, conf),
+        caller=caller,
         cache_directory=configuration.safe_get("acstor_cache_directory") or None,
         temporary_directory=configuration.safe_get("acstor_temporary_directory") or None,
     )

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from acstor import dataplane, exception
+from acstor.drivers.cinder.native_threads import Caller, DirectCaller, NativeThreadSource
 from acstor.repository import claim, pack_cache, pack_reader, registration
 from acstor.repository.repository import Repository
 from acstor.repository.source.base import SourceFile
@@ -26,11 +27,18 @@ class DiskImport(registration.Registrar):
     """Stores disks in one repository.
 
     :param cache_directory: where to keep what is known of the repository's packs; None: nowhere.
+    :param caller: reads and digests; None: who calls.
     """
 
-    def __init__(self, repository: Repository, cache_directory: str | None) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        cache_directory: str | None,
+        caller: Caller | None = None,
+    ) -> None:
         settings = registration.Settings(cache_path=_made(cache_directory))
         super().__init__(repository, settings)
+        self._caller = caller or DirectCaller()
 
     def store(self, path: str, publish: Publish) -> dataplane.Manifest:
         """Store a raw file.
@@ -41,7 +49,7 @@ class DiskImport(registration.Registrar):
             this stores.
         :raises ExhaustedError: when the origin is full.
         """
-        source = RawSource(SourceFile(path))
+        source = NativeThreadSource(RawSource(SourceFile(path)), self._caller)
         with contextlib.closing(source), self._cache() as cache:
             index = pack_reader.load_index(self._origin, self._repository.chunk_size, cache)
             lost: set[bytes] = set()
