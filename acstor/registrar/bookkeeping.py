@@ -374,8 +374,8 @@ def _tell_of_ignored_pin(image_id: str, before: Entry | None, after: Entry | Non
     """Log it when an image begins to ask for what it may not: once, whoever leads later."""
     if after is not None and after.pin_ignored and not (before and before.pin_ignored):
         LOG.warning(
-            "image %s is not pinned: it is not public, and its project is not in [registrar] "
-            "pin_projects", image_id,
+            "the pin of image %s is ignored: it is not public, and its project is not in "
+            "[registrar] pin_projects", image_id,
         )  # fmt: skip
 
 

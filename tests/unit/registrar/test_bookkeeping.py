@@ -183,7 +183,7 @@ def test_ignored_pin_is_told_once(
     cloud: Cloud, books: Bookkeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     image_id = cloud.upload(1, owner="tenant", properties={"acstor_pin": "true"})
-    told = f"image {image_id} is not pinned"
+    told = f"the pin of image {image_id} is ignored"
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             books.reconcile(lambda: True)
