@@ -20,6 +20,7 @@ from acstor.agent.decision_following import DecisionFollower
 from acstor.agent.desired_host import is_drained, read_wish
 from acstor.agent.duty import Duty, ImageUser, Sight
 from acstor.agent.image_following import ImageFollower, ImageReport, waiting_images
+from acstor.agent.image_use import ImageUse
 from acstor.agent.member import Member
 from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
@@ -120,6 +121,7 @@ class Agent:
             on_pinned=lambda image, pinned, _: metrics.pinned_bytes.labels(image).set(pinned),
             on_all_pinned=self.look_soon,
         )
+        self._image_use = ImageUse(clock)
         self._followers: _Followers | None = None
         self._looks_without_origin = 0
         self._data_plane_seen_at: float | None = None
@@ -486,7 +488,10 @@ class Agent:
         report = followers.images.look(closed, waiting_images(status))
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered | report.kept if generation else {}
-        self._pinner.wish(wished, status.get("started_at"), report.whole)
+        use = self._local_use(report, followers.rounds.known)
+        self._image_use.note(report.opened.union(use.images if use else ()))
+        order = self._image_use.order({**dict.fromkeys(wished, ""), **report.registered_at})
+        self._pinner.wish(wished, status.get("started_at"), report.whole, order)
         self._metrics.set_images(
             registered=len(report.registered or ()),
             offered=len(report.offered),

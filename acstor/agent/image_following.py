@@ -46,6 +46,8 @@ class ImageReport:
     """By image id the size, bytes, of images of which the host is to keep all."""
     opened: frozenset[str] = frozenset()
     """Ids of the images whose files are open, or may be."""
+    registered_at: dict[str, str] = field(default_factory=dict)
+    """By image id of ``offered``, when it was registered: UTC, ISO 8601."""
 
 
 def waiting_images(status: Mapping[str, Any]) -> dict[str, str]:
@@ -66,6 +68,7 @@ class _Known:
     manifest: str
     is_pinned_whole: bool
     size_bytes: int
+    registered_at: str
     read_at: float
 
 
@@ -249,6 +252,7 @@ class ImageFollower:
 
     def _note_offered(self, image_id: str, known: _Known, report: ImageReport) -> None:
         report.offered[image_id] = known.manifest
+        report.registered_at[image_id] = known.registered_at
         if known.is_pinned_whole:
             report.whole[image_id] = known.size_bytes
 
@@ -262,7 +266,13 @@ class ImageFollower:
         with self._noted(report, image_id):
             listed = self._catalogue.find(image_id)
             is_pinned_whole = listed is not None and listed.entry.pin
-        return _Known(record.manifest, is_pinned_whole, record.size_bytes, self._clock())
+        return _Known(
+            record.manifest,
+            is_pinned_whole,
+            record.size_bytes,
+            record.registered_at,
+            self._clock(),
+        )
 
     def _attach(self, image_id: str, manifest: str) -> None:
         content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)

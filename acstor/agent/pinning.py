@@ -2,13 +2,14 @@
 
 Of every image the head and the tail are pinned, which Nova and QEMU read before each boot; of some
 (``acstor_pin=true`` in Glance) all of it. Heads and tails come first: a whole image is pinned in
-slices, between which they are attended to, and gives its place back when they find none.
+slices, between which they are attended to, and gives its place back when they find none. Among
+themselves they go in the order that the caller wishes.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acstor import exception
@@ -89,6 +90,7 @@ class Pinner:
         self._done: dict[str, str] = {}
         self._whole: dict[str, _Whole] = {}
         self._shrinking: dict[str, str] = {}  # pinned whole, and should not be any more
+        self._ranks: dict[str, int] = {}
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="pinning", daemon=True)
 
@@ -97,14 +99,20 @@ class Pinner:
         self._thread.start()
 
     def wish(
-        self, images: Mapping[str, str], process: object, whole: Mapping[str, int] | None = None
+        self,
+        images: Mapping[str, str],
+        process: object,
+        whole: Mapping[str, int] | None = None,
+        order: Sequence[str] = (),
     ) -> None:
         """Wish for these images, by id with their manifests, and no others, to be pinned.
 
         :param process: names the data-plane process that runs now.
         :param whole: those of them that are to be pinned whole, by id with their sizes, bytes.
+        :param order: their ids, the one that is to be pinned first first; all others come later.
         """
         with self._condition:
+            self._ranks = {image_id: rank for rank, image_id in enumerate(order)}
             if process != self._process:
                 self._process = process
                 self._done.clear()
@@ -145,6 +153,9 @@ class Pinner:
 
     # Under the condition
 
+    def _rank(self, image_id: str) -> tuple[int, str]:
+        return self._ranks.get(image_id, len(self._ranks)), image_id
+
     def _wish_whole(self, images: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         kept = {}
         for image_id, former in self._whole.items():
@@ -162,13 +173,14 @@ class Pinner:
 
     def _next_job(self) -> _Job | None:
         if self._waiting:
-            image_id = min(self._waiting)
+            image_id = min(self._waiting, key=self._rank)
             return self._job(image_id, self._waiting[image_id], self._head_bytes)
         if self._shrinking:
             image_id = min(self._shrinking)
             return self._job(image_id, self._shrinking[image_id], self._head_bytes)
         now = self._clock()
-        for image_id, whole in sorted(self._whole.items()):
+        for image_id in sorted(self._whole, key=self._rank):
+            whole = self._whole[image_id]
             if image_id in self._done and not whole.is_done and now >= whole.retry_at:
                 head = min(whole.size_bytes, max(whole.head_bytes, self._head_bytes) + SLICE_BYTES)
                 return self._job(image_id, whole.manifest, head, is_whole=True)
@@ -215,7 +227,8 @@ class Pinner:
         The cause may also be that the origin is away. Nothing is lost then either: what was
         pinned is still in the chunk store, and is pinned again later.
         """
-        for victim, whole in sorted(self._whole.items(), reverse=True):
+        for victim in sorted(self._whole, key=self._rank, reverse=True):
+            whole = self._whole[victim]
             if whole.head_bytes and victim != image_id:
                 whole.head_bytes = 0
                 whole.retry_at = self._clock() + WHOLE_RETRY_INTERVAL

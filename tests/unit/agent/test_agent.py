@@ -40,7 +40,14 @@ IMAGE = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))
 
 
-def register(origin: Origin, image_id: str, *, disk_id: str | None = None, salt: int = 0) -> str:
+def register(
+    origin: Origin,
+    image_id: str,
+    *,
+    disk_id: str | None = None,
+    salt: int = 0,
+    registered_at: str = "2026-01-01T00:00:00Z",
+) -> str:
     manifest = make_manifest(disk_id or image_id, salt=salt)
     origin.put_if_absent(layout.FORMAT_KEY, [b"{}"])
     origin.put_if_absent(layout.manifest_key(manifest.digest), [manifest.to_bytes()])
@@ -54,7 +61,7 @@ def register(origin: Origin, image_id: str, *, disk_id: str | None = None, salt:
         unique_count=0,
         zero_count=manifest.chunk_count,
         source_format="raw",
-        registered_at="2026-01-01T00:00:00Z",
+        registered_at=registered_at,
     )
     name = layout.image_ref(image_id)
     ref = origin.get_ref(name)
@@ -344,6 +351,23 @@ def test_pins_are_made_again_for_a_new_data_plane_process(host: HostUnderTest) -
     host.agent.look()
     wait_for("pinned again", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.agent._pinner.stop(10)
+
+
+def test_image_that_is_used_is_pinned_first(
+    host: HostUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[list[str]] = []
+    monkeypatch.setattr(host.agent._pinner, "wish", lambda *wish: orders.append(wish[3]))
+    runtime = host.data_plane.start()
+    register(host.origin, IMAGE)
+    register(host.origin, OTHER, registered_at="2026-01-02T00:00:00Z")
+    publish(host.origin, 3)
+    host.agent.look()
+    runtime.open_handles[IMAGE] = 1
+    host.agent.look()
+    runtime.open_handles[IMAGE] = 0
+    host.agent.look()
+    assert orders == [[OTHER, IMAGE], [IMAGE, OTHER], [IMAGE, OTHER]]
 
 
 def test_nothing_is_pinned_before_there_is_a_ring(host: HostUnderTest) -> None:

@@ -61,9 +61,15 @@ class Running:
     def _count(self) -> None:
         self.all_pinned += 1
 
-    def wish(self, *images: str, whole: tuple[str, ...] = (), process: object = 1) -> None:
+    def wish(
+        self,
+        *images: str,
+        whole: tuple[str, ...] = (),
+        process: object = 1,
+        order: tuple[str, ...] = (),
+    ) -> None:
         manifests = dict.fromkeys(images, "manifest")
-        self.pinner.wish(manifests, process, dict.fromkeys(whole, SIZE))
+        self.pinner.wish(manifests, process, dict.fromkeys(whole, SIZE), order)
         wait_for("the pinner is idle", self.pinner.is_idle)
 
 
@@ -170,3 +176,20 @@ def test_image_that_is_detached_is_forgotten(run: Run) -> None:
     running.wish(OTHER)
     assert running.pinner.problems() == {}
     assert running.pinner.pinned(1) == {OTHER}
+
+
+def test_images_are_pinned_in_the_order_that_is_wished(run: Run) -> None:
+    running = run(2 * (HEAD + TAIL))
+    running.wish(SMALL, LARGE, OTHER, order=(OTHER, LARGE))
+    assert [image for image, _ in running.data_plane.calls[:3]] == [OTHER, LARGE, SMALL]
+    assert running.pinner.pinned(1) == {OTHER, LARGE}, "the last in the order finds no place"
+
+
+def test_last_in_the_order_is_the_first_whole_image_to_give_its_place_back(run: Run) -> None:
+    running = run(2 * (SIZE + TAIL))
+    order = (LARGE, OTHER, SMALL)
+    running.wish(SMALL, LARGE, whole=(SMALL, LARGE), order=order)
+    assert [image for image, head in running.data_plane.calls if head == SIZE] == [LARGE, SMALL]
+    running.wish(SMALL, LARGE, OTHER, whole=(SMALL, LARGE), order=order)
+    assert set(running.pinner.problems()) == {SMALL}
+    assert running.data_plane.pins[LARGE] == SIZE + TAIL
