@@ -3,9 +3,11 @@
 Of every image the head and the tail are pinned, which Nova and QEMU read before each boot; of some
 (``acstor_pin=true`` in Glance) all of it. Heads and tails come first: a whole image is pinned in
 slices, between which they are attended to, and gives its place back when they find none. Among
-themselves they go in the order that the caller wishes.
+themselves they go in the order that the caller wishes; where the data plane has room for no more
+pins, the last of those that are pinned give their places to others that come before them.
 """
 
+import enum
 import logging
 import threading
 import time
@@ -24,7 +26,20 @@ _ANSWER_MARGIN = 10.0
 SLICE_BYTES = 128 * MIB
 """By how much the pinned head of an image that is pinned whole grows at a time."""
 WHOLE_RETRY_INTERVAL = 300.0
-"""Seconds after which a whole image that did not fit is tried again."""
+"""Seconds after which what did not fit is tried again, whole images, heads and tails."""
+PINNED_PERCENT_MAX = 25
+"""Share of the chunk store that may be pinned, as ``crates/store/src/limits.rs`` has it."""
+
+
+class _Kind(enum.Enum):
+    """What a call is for."""
+
+    ENDS = "ends"
+    """Head and tail, also of an image that is pinned whole no more."""
+    WHOLE = "whole"
+    """The next slice of a whole image."""
+    NOTHING = "nothing"
+    """To take the pin back."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,8 @@ class _Job:
     manifest: str
     process: object
     head_bytes: int
-    is_whole: bool
+    tail_bytes: int
+    kind: _Kind
 
 
 @dataclass
@@ -90,6 +106,8 @@ class Pinner:
         self._done: dict[str, str] = {}
         self._whole: dict[str, _Whole] = {}
         self._shrinking: dict[str, str] = {}  # pinned whole, and should not be any more
+        self._unpinning: dict[str, str] = {}  # in favour of others
+        self._refused_until: dict[str, float] = {}  # there was no room for them; monotonic seconds
         self._ranks: dict[str, int] = {}
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="pinning", daemon=True)
@@ -118,10 +136,13 @@ class Pinner:
                 self._done.clear()
                 self._whole.clear()
                 self._shrinking.clear()
+                self._unpinning.clear()
+                self._refused_until.clear()
             self._done = {key: kept for key, kept in self._done.items() if key in images}
-            self._waiting = {
-                key: manifest for key, manifest in images.items() if self._done.get(key) != manifest
+            self._unpinning = {
+                key: kept for key, kept in self._unpinning.items() if images.get(key) == kept
             }
+            self._wish_ends(images)
             self._wish_whole(images, whole or {})
             self._condition.notify()
 
@@ -156,6 +177,22 @@ class Pinner:
     def _rank(self, image_id: str) -> tuple[int, str]:
         return self._ranks.get(image_id, len(self._ranks)), image_id
 
+    def _wish_ends(self, images: Mapping[str, str]) -> None:
+        now = self._clock()
+        self._refused_until = {
+            key: until
+            for key, until in self._refused_until.items()
+            if key in images and until > now
+        }
+        last = max(map(self._rank, self._done), default=None)
+        self._waiting = {
+            key: manifest
+            for key, manifest in images.items()
+            if self._done.get(key) != manifest
+            # What was refused room is tried when it has come before another that has some.
+            and (key not in self._refused_until or (last is not None and self._rank(key) < last))
+        }
+
     def _wish_whole(self, images: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         kept = {}
         for image_id, former in self._whole.items():
@@ -172,6 +209,10 @@ class Pinner:
         self._whole = kept
 
     def _next_job(self) -> _Job | None:
+        if self._unpinning:
+            image_id = min(self._unpinning)
+            manifest = self._unpinning[image_id]
+            return _Job(image_id, manifest, self._process, 0, 0, _Kind.NOTHING)
         if self._waiting:
             image_id = min(self._waiting, key=self._rank)
             return self._job(image_id, self._waiting[image_id], self._head_bytes)
@@ -183,22 +224,30 @@ class Pinner:
             whole = self._whole[image_id]
             if image_id in self._done and not whole.is_done and now >= whole.retry_at:
                 head = min(whole.size_bytes, max(whole.head_bytes, self._head_bytes) + SLICE_BYTES)
-                return self._job(image_id, whole.manifest, head, is_whole=True)
+                return self._job(image_id, whole.manifest, head, _Kind.WHOLE)
         return None
 
-    def _job(self, image_id: str, manifest: str, head: int, *, is_whole: bool = False) -> _Job:
+    def _job(self, image_id: str, manifest: str, head: int, kind: _Kind = _Kind.ENDS) -> _Job:
         # Heads and tails of an image that is pinned whole already are part of that.
         whole = self._whole.get(image_id)
-        if not is_whole and whole is not None and image_id not in self._shrinking:
+        if kind is _Kind.ENDS and whole is not None and image_id not in self._shrinking:
             head = max(head, whole.head_bytes)
-        return _Job(image_id, manifest, self._process, head, is_whole)
+        return _Job(image_id, manifest, self._process, head, self._tail_bytes, kind)
 
-    def _note(self, job: _Job, missing_bytes: int | None) -> None:
-        """Note the outcome of a job; ``missing_bytes`` is None when the call failed."""
+    def _note(self, job: _Job, missing_bytes: int | None, *, is_full: bool) -> None:
+        """Note the outcome of a job.
+
+        :param missing_bytes: None when the call failed.
+        :param is_full: whether there is no room for more pins.
+        """
         if job.process != self._process:
             return
+        if job.kind is _Kind.NOTHING:
+            if self._unpinning.get(job.image_id) == job.manifest:
+                del self._unpinning[job.image_id]
+            return
         whole = self._whole.get(job.image_id)
-        if job.is_whole:
+        if job.kind is _Kind.WHOLE:
             if whole is not None and whole.manifest == job.manifest:
                 self._note_whole(job, whole, missing_bytes)
             return
@@ -206,8 +255,9 @@ class Pinner:
             del self._shrinking[job.image_id]
         if missing_bytes == 0:
             self._done[job.image_id] = job.manifest
-        elif missing_bytes:
-            self._make_room(job.image_id)
+            self._refused_until.pop(job.image_id, None)
+        elif missing_bytes and not self._take_whole_back(job.image_id) and is_full:
+            self._take_last_back(job.image_id)
 
     def _note_whole(self, job: _Job, whole: _Whole, missing_bytes: int | None) -> None:
         if missing_bytes == 0:
@@ -221,11 +271,13 @@ class Pinner:
             "read in time, or a quarter of [store] capacity is pinned already"
         )
 
-    def _make_room(self, image_id: str) -> None:
+    def _take_whole_back(self, image_id: str) -> bool:
         """Take back the pin of one whole image: heads and tails of all come first.
 
         The cause may also be that the origin is away. Nothing is lost then either: what was
         pinned is still in the chunk store, and is pinned again later.
+
+        :returns: whether there was one.
         """
         for victim in sorted(self._whole, key=self._rank, reverse=True):
             whole = self._whole[victim]
@@ -234,17 +286,33 @@ class Pinner:
                 whole.retry_at = self._clock() + WHOLE_RETRY_INTERVAL
                 whole.problem = "its place is needed for heads and tails of other images"
                 self._shrinking[victim] = whole.manifest
-                return
+                return True
+        return False
+
+    def _take_last_back(self, image_id: str) -> None:
+        """Have the last of the images that are pinned give its place to one that comes before."""
+        if self._shrinking:
+            return  # there is room soon
+        retry_at = self._clock() + WHOLE_RETRY_INTERVAL
+        self._refused_until[image_id] = retry_at
+        victim = max(self._done, key=self._rank, default=image_id)
+        if self._rank(victim) <= self._rank(image_id):
+            return
+        LOG.info("image %s is pinned no more: image %s comes before it", victim, image_id)
+        self._unpinning[victim] = self._done.pop(victim)
+        self._refused_until[victim] = retry_at
+        del self._refused_until[image_id]
 
     # The thread
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
             missing_bytes = self._pin(job)
+            is_full = bool(missing_bytes) and job.kind is _Kind.ENDS and self._is_full(job)
             with self._condition:
-                self._note(job, missing_bytes)
+                self._note(job, missing_bytes, is_full=is_full)
                 is_last = False
-                if not job.is_whole and self._waiting.get(job.image_id) == job.manifest:
+                if job.kind is _Kind.ENDS and self._waiting.get(job.image_id) == job.manifest:
                     del self._waiting[job.image_id]
                     is_last = not self._waiting and missing_bytes == 0
             if is_last:
@@ -266,7 +334,7 @@ class Pinner:
                 call_timeout=self._timeout + _ANSWER_MARGIN,
                 image=job.image_id,
                 head_bytes=job.head_bytes,
-                tail_bytes=self._tail_bytes,
+                tail_bytes=job.tail_bytes,
                 timeout=self._timeout,
             )
         except exception.AcstorError as error:
@@ -274,3 +342,13 @@ class Pinner:
             return None
         self._on_pinned(job.image_id, outcome["pinned_bytes"], outcome["missing_bytes"])
         return int(outcome["missing_bytes"])
+
+    def _is_full(self, job: _Job) -> bool:
+        """Return whether what a job lacks has no room; else it could not be read in time."""
+        try:
+            store = self._data_plane.call("status")["store"]
+            pinned, capacity = int(store["pinned_bytes"]), int(store["capacity_bytes"])
+        except (exception.AcstorError, KeyError):
+            return False
+        wanted = job.head_bytes + job.tail_bytes
+        return 100 * (pinned + wanted) > PINNED_PERCENT_MAX * capacity

@@ -1,5 +1,7 @@
 """Pinning heads, tails and whole images, against a data plane that bounds its pins."""
 
+import pathlib
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -8,11 +10,12 @@ from typing import Any
 import pytest
 
 from acstor import exception
-from acstor.agent.pinning import SLICE_BYTES, WHOLE_RETRY_INTERVAL, Pinner
+from acstor.agent.pinning import PINNED_PERCENT_MAX, SLICE_BYTES, WHOLE_RETRY_INTERVAL, Pinner
 from acstor.conf.types import KIB, MIB
 from tests.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
 
+ROOT = pathlib.Path(__file__).parents[3]
 HEAD, TAIL = MIB, 64 * KIB
 SMALL, LARGE, OTHER = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
 SIZE = 3 * SLICE_BYTES
@@ -26,10 +29,14 @@ class BoundedDataPlane:
         self.pins: dict[str, int] = {}
         self.calls: list[tuple[str, int]] = []
         self.is_away = False
+        self.unreadable: set[str] = set()
         self.gate = threading.Event()
         self.gate.set()
 
-    def call(self, method: str, **params: Any) -> dict[str, int]:
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        if method == "status":
+            pinned = sum(self.pins.values())
+            return {"store": {"capacity_bytes": 4 * self.bound_bytes, "pinned_bytes": pinned}}
         assert method == "pin"
         self.gate.wait(30)
         if self.is_away:
@@ -37,7 +44,8 @@ class BoundedDataPlane:
         image, wanted = params["image"], params["head_bytes"] + params["tail_bytes"]
         self.calls.append((image, params["head_bytes"]))
         others = sum(size for key, size in self.pins.items() if key != image)
-        self.pins[image] = min(wanted, max(0, self.bound_bytes - others))
+        room = 0 if image in self.unreadable else max(0, self.bound_bytes - others)
+        self.pins[image] = min(wanted, room)
         return {"pinned_bytes": self.pins[image], "missing_bytes": wanted - self.pins[image]}
 
 
@@ -193,3 +201,73 @@ def test_last_in_the_order_is_the_first_whole_image_to_give_its_place_back(run: 
     running.wish(SMALL, LARGE, OTHER, whole=(SMALL, LARGE), order=order)
     assert set(running.pinner.problems()) == {SMALL}
     assert running.data_plane.pins[LARGE] == SIZE + TAIL
+
+
+ENDS = HEAD + TAIL
+
+
+def test_image_that_comes_first_takes_the_place_of_the_last(run: Run) -> None:
+    running = run(2 * ENDS)
+    images = (SMALL, LARGE, OTHER)
+    running.wish(*images, order=(SMALL, LARGE, OTHER))
+    assert running.pinner.pinned(1) == {SMALL, LARGE}
+    for _ in range(2):
+        running.wish(*images, order=(OTHER, SMALL, LARGE))
+    assert running.pinner.pinned(1) == {SMALL, OTHER}
+    assert {key for key, size in running.data_plane.pins.items() if size} == {SMALL, OTHER}
+
+
+def test_what_has_no_room_is_not_tried_at_each_look(run: Run) -> None:
+    running = run(2 * ENDS)
+    images, order = (SMALL, LARGE, OTHER), (SMALL, LARGE, OTHER)
+    running.wish(*images, order=order)
+    calls = len(running.data_plane.calls)
+    for _ in range(3):
+        running.wish(*images, order=order)
+    assert len(running.data_plane.calls) == calls
+    running.data_plane.bound_bytes = 3 * ENDS
+    running.clock.now += WHOLE_RETRY_INTERVAL
+    running.wish(*images, order=order)
+    assert running.pinner.pinned(1) == set(images)
+
+
+def test_what_gave_its_place_comes_back_when_there_is_room(run: Run) -> None:
+    running = run(ENDS)
+    running.wish(SMALL, LARGE, order=(SMALL, LARGE))
+    for _ in range(2):
+        running.wish(SMALL, LARGE, order=(LARGE, SMALL))
+    assert running.pinner.pinned(1) == {LARGE}
+    running.clock.now += WHOLE_RETRY_INTERVAL
+    running.wish(SMALL, order=(SMALL,))
+    running.data_plane.pins.pop(LARGE, None)
+    running.clock.now += WHOLE_RETRY_INTERVAL
+    running.wish(SMALL, order=(SMALL,))
+    assert running.pinner.pinned(1) == {SMALL}
+
+
+def test_heads_and_tails_give_their_places_after_whole_images_only(run: Run) -> None:
+    running = run(SIZE + TAIL + ENDS)
+    running.wish(SMALL, LARGE, whole=(LARGE,), order=(SMALL, LARGE))
+    assert running.pinner.problems() == {}
+    others = [str(uuid.UUID(int=number)) for number in range(10, 13)]
+    for _ in range(2):
+        running.wish(*others, SMALL, LARGE, whole=(LARGE,), order=(*others, LARGE, SMALL))
+    assert running.pinner.pinned(1) == {*others, SMALL, LARGE}
+    assert running.data_plane.pins[LARGE] == ENDS
+
+
+def test_image_that_cannot_be_read_takes_nobodys_place(run: Run) -> None:
+    running = run(10 * ENDS)
+    running.data_plane.unreadable = {OTHER}
+    for _ in range(3):
+        running.wish(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
+    assert running.pinner.pinned(1) == {SMALL, LARGE}
+    running.data_plane.unreadable.clear()
+    running.wish(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
+    assert running.pinner.pinned(1) == {SMALL, LARGE, OTHER}, "tried at each look"
+
+
+def test_share_of_the_store_is_that_of_the_store_itself() -> None:
+    limits = ROOT / "crates" / "store" / "src" / "limits.rs"
+    (percent,) = re.findall(r"PINNED_PERCENT_MAX: u32 = (\d+);", limits.read_text())
+    assert int(percent) == PINNED_PERCENT_MAX
