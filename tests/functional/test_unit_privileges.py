@@ -1,16 +1,23 @@
-"""The processes do their work with no more capabilities than their unit files leave them."""
+"""The processes do their work with no more privileges than their unit files leave them."""
 
 import configparser
 import hashlib
 import os
 import pathlib
+import platform
+import re
+import resource
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 
+from acstor.dataplane_host import mount
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud, Host
+from tests.functional.programs import confined
 
 pytestmark = [
     pytest.mark.root,
@@ -21,21 +28,48 @@ pytestmark = [
 ]
 
 UNITS = pathlib.Path(__file__).parents[2] / "etc" / "systemd"
-UNIT_OF = {"holder": "acstor-dataplane.service", "agent": "acstor-agent.service"}
+DATA_PLANE, AGENT = "acstor-dataplane.service", "acstor-agent.service"
+UNIT_OF = {"holder": DATA_PLANE, "agent": AGENT}
+CONFINES_CALLS = platform.machine() == "x86_64" and bool(shutil.which("systemd-analyze"))
 NOVA_USER = 64055
+ORIGIN_USER = 64056
 
 
-def confinement(unit: str) -> list[str]:
-    """Return a command that runs another with the capabilities of a unit."""
+def words(unit: str, key: str) -> list[str]:
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
     parsed.read(UNITS / unit)
-    names = [
-        name.removeprefix("CAP_").lower()
-        for name in parsed["Service"]["CapabilityBoundingSet"].split()
-    ]
+    return parsed["Service"].get(key, "").split()
+
+
+def lockable() -> int:
+    """Return the bytes that a unit's processes may lock, less where these tests may not so much."""
+    (limit,) = words(DATA_PLANE, "LimitMEMLOCK")
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    wanted = int(limit.removesuffix("M")) * MIB
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def confinement(unit: str) -> list[str]:
+    """Return a command that runs another with the privileges of a unit."""
+    names = [name.removeprefix("CAP_").lower() for name in words(unit, "CapabilityBoundingSet")]
     kept = ",".join(["-all", *(f"+{name}" for name in names)])
-    return ["setpriv", "--no-new-privs", f"--bounding-set={kept}", f"--inh-caps={kept}"]
+    command = ["setpriv", "--no-new-privs", f"--bounding-set={kept}", f"--inh-caps={kept}"]
+    if words(unit, "ProtectSystem"):
+        # The mount namespace that systemd gives such a unit.
+        command = ["unshare", "--mount", "--propagation=slave", *command]
+    if unit == DATA_PLANE:
+        command = ["prlimit", f"--memlock={lockable()}", *command]
+    if CONFINES_CALLS:
+        command += [sys.executable, confined.__file__, str(UNITS / unit)]
+    return command
+
+
+_CALLED_BY_LIBRARIES = (
+    "accept4", "clone3", "epoll_wait", "eventfd2", "fadvise64", "getrandom", "memfd_create",
+    "prlimit64", "renameat2", "statx", "umount2",
+)  # fmt: skip
+"""System calls of Rust's, Python's and C's libraries, whose names the sources do not have."""
 
 
 class ConfinedHost(Host):
@@ -44,22 +78,67 @@ class ConfinedHost(Host):
     def _start(self, key: str, *command: str) -> "subprocess.Popen[bytes]":
         from tests.fixtures.hosts import BIN
 
-        setpriv, *rest = confinement(UNIT_OF[key])
-        path = shutil.which(setpriv)
+        first, *rest = confinement(UNIT_OF[key])
+        path = shutil.which(first)
         assert path is not None
         return super()._start(key, path, *rest, str(BIN / command[0]), *command[1:])
 
 
+def status_of(pid: int, field: str) -> str:
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+
+
 def capabilities(pid: int) -> int:
-    status = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1], 16) for line in status if line.startswith("CapEff"))
+    return int(status_of(pid, "CapEff"), 16)
 
 
-def test_units_leave_enough_capabilities(cloud: Cloud) -> None:
-    """Mounting, pinning, planting links for Nova's user, taking over after a kill."""
+@pytest.mark.skipif(not CONFINES_CALLS, reason="needs systemd-analyze, on x86-64")
+def test_data_plane_may_make_the_system_calls_that_its_sources_name() -> None:
+    """Some are made only when a volume is opened again, or a disk fails."""
+    known = confined.numbers()
+    named = set(_CALLED_BY_LIBRARIES)
+    for path in (UNITS.parents[1] / "crates").glob("*/src/**/*.rs"):
+        text = path.read_text()
+        for single, several in re.findall(r"(?:libc|rustix::\w+)::(?:(\w+)|\{([^}]*)\})", text):
+            named |= {word.strip() for word in (single or several).split(",")}
+    made = named & known.keys()
+    assert {"mincore", "mount", "preadv2", "fallocate", "sync_file_range"} <= made
+    assert made - confined.allowed((UNITS / DATA_PLANE).read_text()) == set()
+
+
+@pytest.mark.parametrize("unit", [DATA_PLANE, AGENT])
+@pytest.mark.skipif(not CONFINES_CALLS, reason="needs systemd-analyze, on x86-64")
+def test_what_takes_a_host_over_is_not_left_to_a_service(unit: str) -> None:
+    allowed = confined.allowed((UNITS / unit).read_text())
+    for name in ("bpf", "ptrace", "init_module", "kexec_load", "reboot", "setuid", "pivot_root"):
+        assert name in confined.numbers()
+        assert name not in allowed, name
+    assert ("mount" in allowed) is (unit == DATA_PLANE)
+
+
+@pytest.fixture
+def shared_mounts(cloud: Cloud) -> Iterator[None]:
+    """What is mounted below appears in other namespaces, as everywhere where systemd is init."""
+    path = str(cloud.path)
+    for command in (
+        ["mount", "--bind", path, path],
+        ["mount", "--make-private", path],
+        ["mount", "--make-shared", path],
+    ):
+        subprocess.run(command, check=True, timeout=30)
+    yield
+    subprocess.run(["umount", "--lazy", path], check=True, timeout=30)
+
+
+@pytest.mark.usefixtures("shared_mounts")
+def test_units_leave_enough_privileges(cloud: Cloud) -> None:
+    """Mounting, pinning, planting links for Nova's user, taking over after a kill, unmounting."""
     instances = cloud.path / "nova" / "instances"
     instances.mkdir(parents=True)
     os.chown(instances, NOVA_USER, NOVA_USER)
+    subprocess.run(["chown", "-R", str(ORIGIN_USER), str(cloud.origin)], check=True, timeout=30)
+    cloud.origin.chmod(0o700)
     nova_conf = cloud.path / "nova.conf"
     nova_conf.write_text(f"[DEFAULT]\nstate_path = {cloud.path}/nova\n")
     links = {"enabled": "true", "nova_config_file": nova_conf}
@@ -69,20 +148,45 @@ def test_units_leave_enough_capabilities(cloud: Cloud) -> None:
     host.start_agent()
     pid = host.dataplane_pid()
     assert pid is not None
-    # Mounting, files of others, locked buffers, sockets for the group of QEMU.
-    assert 0 < capabilities(pid).bit_count() <= 4
     image = cloud.register(8 * MIB)
     cloud.wait_ready(image)
     assert host.file(image).read_bytes() == image.content
 
     name = hashlib.sha1(image.id.encode()).hexdigest()
     link = instances / "_base" / name
-    wait_for(f"a link\n{host.log()}", link.is_symlink)
+    # Giving it to Nova's user is the last step.
+    wait_for("a link", lambda: link.is_symlink() and link.lstat().st_uid == NOVA_USER)
     for path in (link, link.parent, instances / "locks", instances / "locks" / f"nova-{name}"):
         found = os.lstat(path)
         assert (found.st_uid, found.st_gid) == (NOVA_USER, NOVA_USER), path
     assert link.read_bytes() == image.content
+    # What the agent makes in an origin of another user is that user's.
+    usage = cloud.origin / ".refs" / "usage" / "h0@"
+    wait_for("a usage record", lambda: usage.exists() and usage.stat().st_uid == ORIGIN_USER)
+
+    agent = host.pid("agent")
+    # Mounting, files of others, sockets for the group of QEMU; the agent mounts nothing.
+    assert capabilities(pid).bit_count() == len(words(DATA_PLANE, "CapabilityBoundingSet")) == 3
+    assert capabilities(agent).bit_count() == len(words(AGENT, "CapabilityBoundingSet")) == 2
+    for service in (pid, agent):
+        assert status_of(service, "NoNewPrivs") == "1"
+        if CONFINES_CALLS:
+            assert status_of(service, "Seccomp") == "2"
+    # Without CAP_IPC_LOCK: a buffer of each thread is locked all the same.
+    assert int(status_of(pid, "VmLck")) > 0
 
     host.kill_dataplane()
     host.wait_restarted(pid)
     assert link.read_bytes() == image.content
+    # What the agent has to see: the mount of the next data plane, in its own namespace.
+    mounts = pathlib.Path(f"/proc/{agent}/mountinfo")
+    assert f" {host.mount} " in mounts.read_text()
+    link.unlink()
+    wait_for(f"a link again\n{host.log()}", link.is_symlink)
+
+    stopped = host.command("host", "stop-dataplane")
+    assert stopped.returncode == 0, f"{stopped.stderr}\n{host.log()}"
+    assert not mount.is_mounted(str(host.mount))
+    wait_for(
+        "the mount has gone there, too", lambda: f" {host.mount} " not in mounts.read_text(), 20
+    )
