@@ -59,15 +59,18 @@ class NovaDirectories:
                 if name.startswith(self._temporary):
                     self._remove(os.path.join(directory, name))
 
-    def open_lock_file(self, path: str) -> int:
+    def open_lock_file(self, path: str) -> int | None:
         """Open a lock file, after making one that Nova's user may open where there is none.
 
-        :returns: a descriptor that the caller closes.
+        :returns: a descriptor that the caller closes; None: Nova removed it meanwhile.
         :raises OSError: when it cannot be made or opened, or is no regular file.
         """
         if not os.path.lexists(path):
             self._make_lock_file(path)
-        return self._files.open_file(path)
+        try:
+            return self._files.open_file(path)
+        except FileNotFoundError:
+            return None
 
     def give(self, path: str, owner: os.stat_result) -> None:
         """Give what is at ``path`` to the owner of something else, if it is not theirs already."""

@@ -37,10 +37,9 @@ def held(settings: NovaSettings, directories: NovaDirectories, name: str) -> Ite
     """
     path = os.path.join(settings.lock_directory, LOCK_PREFIX + name)
     for _ in range(_ATTEMPTS_MAX):
-        try:
-            descriptor = directories.open_lock_file(path)
-        except FileNotFoundError:
-            continue  # removed meanwhile, as below
+        descriptor = directories.open_lock_file(path)
+        if descriptor is None:
+            continue
         try:
             _lock(descriptor, path)
             # Nova's image cache manager removes lock files: a lock on a file that has no name any

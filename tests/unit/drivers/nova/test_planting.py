@@ -231,6 +231,33 @@ def test_lock_file_that_nova_removes_meanwhile_is_locked_anew(
             pass
 
 
+def test_missing_lock_directory_is_not_taken_for_a_lock_that_is_held(
+    nova: NovaHost, mount: pathlib.Path
+) -> None:
+    planter = make_planter(nova, mount)
+    planter.prepare()
+    (nova.instances / "locks").rmdir()
+    with pytest.raises(FileNotFoundError, match="locks"):
+        planter.plant(IMAGE)
+
+
+def test_lock_file_that_nova_removes_before_it_is_opened_is_made_again(
+    nova: NovaHost, mount: pathlib.Path
+) -> None:
+    removed: list[str] = []
+
+    class NovaRemoves(FileOperations):
+        def open_file(self, path: str) -> int:
+            if not removed:
+                removed.append(path)
+                os.unlink(path)
+            return super().open_file(path)
+
+    assert plant(make_planter(nova, mount, NovaRemoves())) is LinkEvent.PLANT
+    assert len(removed) == 1
+    assert_planted(nova, mount)
+
+
 def test_link_in_use_stays(nova: NovaHost, mount: pathlib.Path) -> None:
     planter = make_planter(nova, mount)
     plant(planter)
