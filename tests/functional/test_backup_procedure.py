@@ -1,0 +1,140 @@
+"""The commands of the backup guide, run as they are written, on an origin in use."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from acstor.origin.opening import open_origin
+from acstor.repository.registration import content_name
+from acstor.repository.repository import Repository
+from acstor.volumes.durability import Durability, DurabilityClass
+from tests.fixtures.documents import SOURCE, block
+from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
+from tests.fixtures.hosts import BIN, MIB, Cloud, Host, cloud_in
+from tests.fixtures.stamped_writers import StampedWriters
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not shutil.which("rsync"), reason="needs rsync"),
+]
+
+PAGE = SOURCE / "admin" / "backup.rst"
+SIZE = 4 * MIB
+WRITERS = 2
+
+
+def run_block(caption: str, **values: object) -> str:
+    """Run a block with its example values replaced; every command must succeed."""
+    text = block(PAGE, caption).text
+    for name, value in values.items():
+        text, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", text)
+        assert count == 1, name
+    result = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, f"{caption}: {result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def configuration(host: Host, name: str, pattern: str, line: str) -> pathlib.Path:
+    """Write a copy of a host's configuration in which one line is another, as the page says."""
+    path = host.path / name
+    text, count = re.subn(rf"(?m)^{pattern}$", line, host.config.read_text())
+    assert count == 1
+    path.write_text(text)
+    return path
+
+
+def write(host: Host, volume: str, pattern: int) -> None:
+    """Open a volume on a host, write to it, and push that."""
+    written = qemu_io(open_volume(host, volume), f"write -P {pattern} 1M 64k", "flush")
+    assert written.returncode == 0, written.stdout
+    call(host, "push", volume)
+
+
+def copy_in_use(
+    cloud: Cloud,
+    host: Host,
+    volume: str,
+    reopened: str,
+    writers: StampedWriters,
+    backup: pathlib.Path,
+) -> None:
+    """Copy the origin while everything in it changes."""
+    paths = {"ORIGIN": cloud.origin, "BACKUP": backup}
+    writers.wait_writes(100)
+    call(host, "push", volume)
+    run_block("copy the refs", **paths)
+    writers.wait_writes(100)
+    call(host, "push", volume)
+    assert call(host, "fold", volume)["is_folded"]
+    cloud.register(2 * MIB)
+    # The objects of its next epoch are in the copy, and that is given out again.
+    call(host, "close", reopened, force=False)
+    write(host, reopened, 8)
+    writers.wait_writes(50)
+    run_block("copy the objects", **paths)
+
+
+def test_origin_is_copied_in_use_and_restored(tmp_path: pathlib.Path) -> None:
+    with cloud_in(tmp_path) as cloud:
+        host = cloud.add_host(agent=False, gc={"grace": 86400})
+        control = Volumes(cloud)
+        image = cloud.register(8 * MIB)
+        often = Durability(DurabilityClass.WRITE_BACK, period_s=0.2)
+        volume = control.create(SIZE, host, durability=often)
+        unused = control.create(8 * MIB, image_id=image.id)
+        backup = tmp_path / "backup"
+        orphan = control.create(SIZE, host, durability=often)
+        reopened = control.create(SIZE, host, durability=often)
+        for other in (orphan, reopened):
+            write(host, other, 7)
+        writers = StampedWriters(bytes(SIZE), WRITERS, seed=5)
+        writers.start(open_volume(host, volume))
+        copy_in_use(cloud, host, volume, reopened, writers, backup)
+        writers.wait_writes(50)
+        writers.cut()
+        writers.join()
+        host.stop()
+
+        paths = {"ORIGIN": cloud.origin, "BACKUP": backup}
+        verified = configuration(host, "backup.conf", "url = .*", f"url = posix://{backup}")
+        listed = run_block("verify the copy", CONFIG=verified)
+        assert image.id in listed
+        assert volume in listed
+        run_block("put the local logs aside", STATE=host.path)
+        run_block("copy back", **paths)
+        collected = configuration(host, "restore.conf", "grace = .*", "grace = 60")
+        run_block("collect what no ref names", CONFIG=collected)
+
+        origin = open_origin(f"posix://{cloud.origin}", 5)
+        restored = Repository.open(origin)
+        assert list(restored.list_image_ids()) == [image.id], "the other one came too late"
+        record = restored.get_image(image.id).record
+        assert content_name(restored.load_manifest(record.manifest)) == record.content
+        result = host.command("repository", "verify", timeout=240)
+        assert result.returncode == 0, result.stderr
+        host.start_dataplane()
+        writers.forget_what_is_durable()
+        undone = writers.check(content(open_volume(host, volume), tmp_path / "restored"))
+        assert undone > 0, "what was written after the copy is not in it"
+        control.store.disallow_host(orphan, host.name)
+        settled = host.command("volume", "settle", orphan)
+        assert settled.returncode == 0, settled.stderr
+        control.store.allow_host(orphan, host.name)
+        for other in (orphan, reopened):
+            kept = content(open_volume(host, other), tmp_path / other)
+            assert kept[MIB : MIB + (64 << 10)] == b"\7" * (64 << 10)
+        write(host, reopened, 9)
+        control.store.allow_host(unused, host.name)
+        clone = content(open_volume(host, unused), tmp_path / "clone")
+        assert clone == image.content
