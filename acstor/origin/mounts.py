@@ -16,6 +16,8 @@ class Mount:
 
     kind: str
     """Type of the file system."""
+    point: str
+    """Where it is mounted."""
     options: Mapping[str, str]
     """Options of the file system; the value of those without one is empty."""
 
@@ -23,6 +25,11 @@ class Mount:
     def is_network(self) -> bool:
         """Whether it is NFS."""
         return self.kind.startswith("nfs")
+
+    @property
+    def has_kerberos(self) -> bool:
+        """Whether the server of an NFS mount is shown who a user is, and does not believe it."""
+        return self.options.get("sec", "").startswith("krb5")
 
     @property
     def has_local_locks(self) -> bool:
@@ -101,7 +108,7 @@ def find_mount(path: str, table: str | None = None) -> Mount | None:
             continue
         # Of several on one mount point the last one is on top.
         if best is None or len(mount_point) >= best[0]:
-            best = len(mount_point), _parse(before, after)
+            best = len(mount_point), _parse(mount_point, before, after)
     return None if best is None else best[1]
 
 
@@ -129,11 +136,11 @@ def missing_mount(path: str, fstab: str = FSTAB) -> str | None:
     return None
 
 
-def _parse(before: str, after: str) -> Mount:
+def _parse(point: str, before: str, after: str) -> Mount:
     kind, _, super_options = after.split(" ", 2)
     texts = [*before.split(" ")[5].split(","), *super_options.strip().split(",")]
     pairs = (text.partition("=") for text in texts)
-    return Mount(kind, {name: value for name, _, value in pairs})
+    return Mount(kind, point, {name: value for name, _, value in pairs})
 
 
 def _unescaped(text: str) -> str:

@@ -30,6 +30,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Extension module", host.check_extension),
     ("Origin and repository format", origin.check_repository),
     ("Origin's mount", origin.check_mount),
+    ("Access to the origin", origin.check_access),
     ("Ring format", origin.check_ring),
     ("Coordination", neighbours.check_coordination),
     ("Messages", neighbours.check_messages),

@@ -1,6 +1,8 @@
 """Checks of the origin: it is there, and the installed release reads what it holds."""
 
 import contextlib
+import os
+import stat
 import urllib.parse
 from collections.abc import Iterator
 
@@ -85,3 +87,39 @@ def check_mount(conf: cfg.ConfigOpts) -> Result:
     if problems:
         return warning(f"{path} is on {mount.kind}, mounted {'; '.join(problems)}")
     return success(f"{path} is on {mount.kind}")
+
+
+def check_access(conf: cfg.ConfigOpts) -> Result:
+    """Check that no other user of this machine reaches an origin on a network file system.
+
+    Where the server maps all users to one, as the installation guide has it, whoever gets to the
+    mount may change every image and volume.
+    """
+    parts = urllib.parse.urlsplit(conf.origin.url)
+    if parts.scheme not in {"posix", "file"}:
+        return success(f"the origin is no mounted directory ({parts.scheme}:)")
+    path = urllib.parse.unquote(parts.path)
+    mount = mounts.find_mount(path)
+    if mount is None or not mount.is_network:
+        return success(f"{path} is on no network file system: its owner and mode say who may enter")
+    if mount.has_kerberos:
+        return success(f"the server of {mount.point} tells users apart by Kerberos")
+    for folder in _folders_above(mount.point):
+        try:
+            if not os.stat(folder).st_mode & stat.S_IXOTH:
+                return success(f"{folder} lets in its owner and group only")
+        except OSError as error:
+            return warning(f"{folder}: {error.strerror}; run this as root")
+    return warning(
+        f"every user of this machine may enter {mount.point}, and where the server maps all users "
+        "to one (all_squash), change images and volumes there: mount it below a directory of user "
+        "and group acstor with mode 0750, as 'Origin' in the installation guide says"
+    )
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """Yield the directories on the way to ``path``, the nearest first, without the root."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        yield folder
+        folder = os.path.dirname(folder)

@@ -138,3 +138,95 @@ def test_origin_beside_the_nfs_mount_is_none_of_it(
 def test_origin_behind_http_has_no_mount(configure: Configure) -> None:
     conf: cfg.ConfigOpts = configure("[origin]\nurl = http://origin.example:8080/\n")
     assert origin.check_mount(conf).code is Code.SUCCESS
+
+
+def mounted(
+    folder: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str = "nfs4",
+    options: str = "rw,sec=sys",
+) -> pathlib.Path:
+    """Make a directory that seems to be a mount."""
+    folder.mkdir(parents=True)
+    table = folder.parent / "mountinfo"
+    table.write_text(
+        "22 1 259:1 / / rw - ext4 /dev/root rw\n"
+        f"32 22 0:41 / {folder} rw - {kind} server:/export {options}\n"
+    )
+    monkeypatch.setattr(mounts, "MOUNTS", str(table))
+    return folder
+
+
+@pytest.fixture
+def open_way(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a directory that everybody may enter, as far as the test can say."""
+    tmp_path.chmod(0o755)
+    return tmp_path
+
+
+def check_access(configure: Configure, path: pathlib.Path) -> tuple[Code, str]:
+    result = origin.check_access(configure(f"[origin]\nurl = posix://{path}/repository\n"))
+    return result.code, text(result)
+
+
+def test_nfs_origin_that_everybody_reaches_is_warned_of(
+    configure: Configure, open_way: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Directories above the test's own, which may be closed, are left out."""
+    path = mounted(open_way / "srv" / "acstor", monkeypatch)
+    monkeypatch.setattr(origin, "_folders_above", lambda _: [str(path.parent), str(open_way)])
+    path.parent.chmod(0o755)
+    code, said = check_access(configure, path)
+    assert code is Code.WARNING
+    assert said.startswith(f"every user of this machine may enter {path}, ")
+    assert "'Origin' in the installation guide" in said
+
+
+@pytest.mark.parametrize("security", ["krb5", "krb5i", "krb5p"])
+def test_nfs_origin_whose_server_tells_users_apart_is_fine(
+    configure: Configure,
+    open_way: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    security: str,
+) -> None:
+    path = mounted(open_way / "srv" / "acstor", monkeypatch, options=f"rw,sec={security}")
+    monkeypatch.setattr(origin, "_folders_above", lambda _: [str(path.parent), str(open_way)])
+    path.parent.chmod(0o755)
+    assert check_access(configure, path)[0] is Code.SUCCESS
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o700, 0o754])
+def test_nfs_origin_below_a_closed_directory_is_fine(
+    configure: Configure, open_way: pathlib.Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    path = mounted(open_way / "origin" / "acstor", monkeypatch)
+    path.parent.chmod(mode)
+    code, said = check_access(configure, path)
+    assert code is Code.SUCCESS
+    assert said == f"{path.parent} lets in its owner and group only"
+
+
+def test_closed_directory_further_up_is_enough(
+    configure: Configure, open_way: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mounted(open_way / "closed" / "open" / "acstor", monkeypatch)
+    path.parent.chmod(0o755)
+    path.parent.parent.chmod(0o750)
+    assert check_access(configure, path)[0] is Code.SUCCESS
+
+
+def test_directories_above_a_mount_are_named_without_the_root() -> None:
+    assert list(origin._folders_above("/srv/origin/acstor")) == ["/srv/origin", "/srv"]
+    assert list(origin._folders_above("/acstor")) == []
+
+
+def test_local_origin_is_for_its_owner_to_close(
+    configure: Configure, open_way: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mounted(open_way / "srv" / "acstor", monkeypatch, kind="ext4")
+    assert check_access(configure, path)[0] is Code.SUCCESS
+
+
+def test_way_to_an_origin_behind_http_is_not_looked_at(configure: Configure) -> None:
+    conf: cfg.ConfigOpts = configure("[origin]\nurl = http://origin.example:8080/\n")
+    assert origin.check_access(conf).code is Code.SUCCESS
