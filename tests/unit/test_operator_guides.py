@@ -21,7 +21,17 @@ ADMIN = SOURCE / "admin"
 TROUBLESHOOTING = ADMIN / "troubleshooting.rst"
 GUIDES = [
     *sorted((SOURCE / "install").glob("*.rst")),
-    *(ADMIN / f"{name}.rst" for name in ("upgrade", "removal", "troubleshooting", "monitoring")),
+    *(
+        ADMIN / f"{name}.rst"
+        for name in (
+            "upgrade",
+            "removal",
+            "troubleshooting",
+            "monitoring",
+            "security",
+            "backup",
+        )
+    ),
     *sorted((SOURCE / "cli").glob("*.rst")),
 ]
 SAMPLES = sorted((ROOT / "etc" / "acstor").glob("acstor.conf.co*"))
@@ -91,6 +101,32 @@ def test_units_of_the_guides_exist() -> None:
     assert named <= units | others
 
 
+def test_programs_of_the_units_are_linked() -> None:
+    """A unit whose program is not where it says fails with status 203."""
+    started = set()
+    for path in (ROOT / "etc" / "systemd").glob("*.service"):
+        unit = configparser.ConfigParser(strict=False, interpolation=None)
+        unit.read(path)
+        started.add(unit["Service"]["ExecStart"].split()[0])
+    (linked,) = (words[1:] for _, words in command_lines() if words[:2] == ["ln", "-s"])
+    names = {pathlib.PurePath(word).name for word in linked[:-1]}
+    assert started <= {f"{linked[-1]}{name}" for name in names}
+    assert {"acstor", "acstor-status"} <= names
+
+
+def test_ports_of_the_network_table_are_the_defaults() -> None:
+    """All that ACStor listens on by default, and nothing else of its own."""
+    page = (SOURCE / "install" / "index.rst").read_text()
+    rows = re.findall(r"^   \* - (\d+)\n     - [^\n]*``\[(\w+)\] (\w+)``", page, re.M)
+    listed = {(group, name): int(port) for port, group, name in rows}
+    assert listed == {
+        (str(group), option.dest): option.default
+        for group, options in opts.list_opts()
+        for option in options
+        if option.dest.endswith("_port")
+    }
+
+
 def test_installed_files_of_the_guides_are_installed() -> None:
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg")
@@ -115,8 +151,10 @@ def known_options(file_name: str) -> set[tuple[str, str]]:
     """Return (group, name) of the options of a configuration file that the guides write."""
     match file_name:
         case "acstor.conf":
-            listed = [*opts.list_opts(), *services.list_opts()]
-            extra = {("DEFAULT", "transport_url")}
+            from oslo_messaging import opts as messaging_opts
+
+            listed = [*opts.list_opts(), *services.list_opts(), *messaging_opts.list_opts()]
+            extra = set()
         case "nova.conf":
             from acstor.drivers.brick import options as volumes
             from acstor.scheduler.nova import options
@@ -125,6 +163,8 @@ def known_options(file_name: str) -> set[tuple[str, str]]:
             scheduler = ("weight_classes", "available_filters", "enabled_filters")
             extra = {("filter_scheduler", name) for name in scheduler}
             extra.add(("oslo_messaging_notifications", "driver"))
+            reserved = ("reserved_host_disk_mb", "reserved_host_memory_mb")
+            extra |= {("DEFAULT", name) for name in reserved}
         case "cinder.conf":
             from acstor.scheduler.cinder import options as weighing
 
