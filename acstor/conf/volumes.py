@@ -54,7 +54,9 @@ OPTIONS = [
         default="0",
         help=(
             "Bytes that the local log of one volume may take; writes beyond it fail with ENOSPC. "
-            "0: no limit but the room on its file system, see reserve_percent."
+            "0: as many as a log needs whose guest overwrites the whole volume again and again, "
+            "about 2.05 times the volume's size and 1.6 GiB, which grows with the volume. The room "
+            "on the file system is a limit in any case, see reserve_percent."
         ),
     ),
     cfg.IntOpt(

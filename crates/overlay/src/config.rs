@@ -12,7 +12,9 @@ use crate::{Durability, LogRange, OverlayError, limits};
 pub struct VolumeConfig {
     /// Directory of this volume's local log.
     pub directory: PathBuf,
-    /// Most bytes of the local log.
+    /// Most bytes of the local log; 0: what a disk of that size may need, [`quota_for`].
+    ///
+    /// [`quota_for`]: VolumeConfig::quota_for
     pub quota_bytes: u64,
     /// Bytes of the file system that local logs leave free: a write that would need a new segment
     /// beyond it finds no space.
@@ -39,7 +41,7 @@ impl VolumeConfig {
             )));
         }
         let least = self.segment_bytes * limits::SEGMENTS_MIN;
-        if self.quota_bytes < least {
+        if self.quota_bytes > 0 && self.quota_bytes < least {
             return Err(OverlayError::Invalid(format!(
                 "a quota of {} bytes has no room for {} segments: {least} bytes are needed \
                  ([volumes] quota_bytes)",

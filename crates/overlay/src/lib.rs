@@ -67,6 +67,9 @@ mod push_fault_tests;
 mod push_tests;
 mod push_turns;
 mod push_waiters;
+mod quota;
+#[cfg(test)]
+mod quota_tests;
 mod range_set;
 mod reclaim;
 mod record;

@@ -11,6 +11,10 @@ pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Fewest segments that a quota must allow: the head, the next one, one for reclaiming.
 pub const SEGMENTS_MIN: u64 = 4;
+/// How many times as long as what is alive in it a local log may be before it is compacted.
+pub(crate) const COMPACTION_FACTOR: u64 = 2;
+/// Segments by which it may be longer still.
+pub(crate) const COMPACTION_SEGMENTS: u64 = 4;
 /// Most extents of a checkpoint (6 GiB of it); a log that has more folds or stays unsaved.
 pub const CHECKPOINT_EXTENTS_MAX: u64 = 256 << 20;
 /// Extents that a checkpoint copies per turn of the lock, about a millisecond.

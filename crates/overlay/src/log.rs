@@ -122,6 +122,8 @@ const AHEAD_BYTES: u64 = 1 << 20;
 pub(crate) struct LocalLog {
     pub(crate) disk: Arc<dyn LogDisk>,
     pub(crate) config: LogConfig,
+    /// Most bytes of it; those of `config` until the disk grows.
+    pub(crate) quota_bytes: AtomicU64,
     pub(crate) log_id: [u8; 16],
     pub(crate) head: Mutex<Head>,
     pub(crate) map: RwLock<MapState>,
@@ -154,6 +156,7 @@ impl LocalLog {
         LocalLog {
             disk,
             config,
+            quota_bytes: AtomicU64::new(config.quota_bytes),
             log_id,
             head: Mutex::new(head),
             map: RwLock::new(map),
@@ -305,11 +308,6 @@ impl LocalLog {
             head.is_torn = false;
         }
         Ok(())
-    }
-
-    /// Most segments that the quota allows.
-    pub(crate) fn segments_max(&self) -> u64 {
-        (self.config.quota_bytes / self.config.segment_bytes).max(limits::SEGMENTS_MIN)
     }
 
     /// Makes a segment ready for when the head is full, so that no write waits for that. False:

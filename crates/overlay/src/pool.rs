@@ -144,7 +144,7 @@ impl LocalLog {
 
     /// Most segments that are kept: none where the file system is short of room.
     pub(crate) fn pool_max(&self) -> u64 {
-        if has_plenty(&*self.disk) { kept_max(&self.config) } else { 0 }
+        if has_plenty(&*self.disk) { kept_max(&self.sizes()) } else { 0 }
     }
 
     /// Gives back what is kept, to the file system.

@@ -135,12 +135,13 @@ impl LocalLog {
         Ok(())
     }
 
-    /// A log may be twice as long as what is alive in it, and four segments. What is dead altogether
-    /// needs no copying.
+    /// Whether the log is longer than it may be for what is alive in it. What is dead altogether needs
+    /// no copying.
     fn is_mostly_dead(&self) -> bool {
         let (segments, live) = self.segments_and_live();
         let segments = segments.saturating_sub(self.dead_segments() as u64);
-        segments * self.config.segment_bytes > 2 * live + 4 * self.config.segment_bytes
+        let (factor, more) = (limits::COMPACTION_FACTOR, limits::COMPACTION_SEGMENTS);
+        segments * self.config.segment_bytes > factor * live + more * self.config.segment_bytes
     }
 
     fn has_room(&self) -> bool {

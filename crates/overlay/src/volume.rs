@@ -17,7 +17,6 @@ use crate::disk::{HostDirectory, LogDisk};
 use crate::durability::Durability;
 use crate::error::GIVE_UP;
 use crate::fold::{Announce, FoldHow, Folded, fold};
-use crate::log::LogConfig;
 use crate::push::Pusher;
 use crate::record::SECTOR;
 use crate::recovery::{create_log, open_log};
@@ -182,6 +181,8 @@ impl Volume {
                 "a disk of {now} bytes cannot become one of {size_bytes} bytes"
             )));
         }
+        // First: what is written into the new part has room.
+        self.core.log.raise_quota(self.core.config.quota_for(size_bytes));
         self.core.size_bytes.store(size_bytes, Ordering::Release);
         Ok(())
     }
@@ -323,11 +324,7 @@ pub(crate) fn open_core(
 ) -> Result<Core, OverlayError> {
     config.check()?;
     opening.check()?;
-    let sizes = LogConfig {
-        segment_bytes: config.segment_bytes,
-        quota_bytes: config.quota_bytes,
-        reserve_bytes: config.reserve_bytes,
-    };
+    let sizes = config.log_sizes(config.quota_for(opening.size_bytes));
     let regions = Arc::new(RegionMap::new(&opening.durability, &[]));
     let groups = regions.groups().len();
     let (volume, epoch) = (opening.volume, opening.epoch);
@@ -341,6 +338,11 @@ pub(crate) fn open_core(
             (log, false, bytes)
         }
     };
+    if config.quota_bytes == 0 {
+        // One that was written under a larger quota can be compacted all the same.
+        let present = log.map.read().segments.len() as u64;
+        log.raise_quota((present + limits::SEGMENTS_MIN) * config.segment_bytes);
+    }
     let first = first_slot(&**disk, epoch, opening.next)?;
     let pusher = Pusher::new(volume, epoch, first, is_resumed, groups, Arc::clone(&sink));
     let objects = opening.logs.iter().map(|range| range.last - range.first + 1).sum();

@@ -9,9 +9,6 @@ use bytes::Bytes;
 
 use super::{Host, HostError};
 
-/// Quota where the operator set none: the file system is the limit.
-const NO_QUOTA: u64 = 1 << 62;
-
 /// What a caller needs of a fold to install it.
 pub(crate) struct FoldMade {
     /// The manifest's bytes.
@@ -81,7 +78,7 @@ impl Host {
         let given = |value: u64| (value > 0).then_some(value);
         VolumeConfig {
             directory: directory.to_owned(),
-            quota_bytes: given(settings.volumes_quota_bytes).unwrap_or(NO_QUOTA),
+            quota_bytes: settings.volumes_quota_bytes,
             reserve_bytes,
             segment_bytes: settings.volumes_segment_bytes,
             push_rate: given(settings.volumes_push_bytes_per_s),
