@@ -5,15 +5,25 @@ import re
 
 from acstor.repository.usage import base_name
 
-__all__ = ["base_name", "image_of_link", "is_base_name", "target_path"]
+__all__ = ["base_name", "image_of_link", "is_base_name", "is_other_digest", "target_path"]
 
 _BASE_NAME = re.compile(r"[0-9a-f]{40}")
+_OTHER_DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}")
+"""MD5, and the lengths of SHA-2 and SHA-3."""
 _TARGET_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.raw")
 
 
 def is_base_name(name: str) -> bool:
     """Return whether a name may be that of an image's base file."""
     return _BASE_NAME.fullmatch(name) is not None
+
+
+def is_other_digest(name: str) -> bool:
+    """Return whether a name may be that of an image's base file, by another digest than SHA-1.
+
+    As of a Nova that was changed for FIPS: it would never look for a link that is called by SHA-1.
+    """
+    return _OTHER_DIGEST.fullmatch(name) is not None
 
 
 def target_path(mount_point: str, image_id: str) -> str:

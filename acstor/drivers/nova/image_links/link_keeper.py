@@ -130,6 +130,11 @@ class LinkKeeper:
         if self._scan is None or not self._scan.is_complete:
             reason = self._scan.problem if self._scan else "not looked at yet"
             problems["overlays"] = f"which images instances use is not known: {reason}"
+        if refusal is None and self._scan and self._scan.other_digest:
+            problems["names of base files"] = (
+                f"an instance uses {self._scan.other_digest}: this Nova calls base files by "
+                "another digest than SHA-1 and uses no links"
+            )
         self._known = self._known.followed_by(settings.base_directory, links)
         held = planter.planted_images() & wish.closed - self._used
         self._note_round(wish, is_settled=not held)

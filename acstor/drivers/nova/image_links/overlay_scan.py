@@ -9,10 +9,10 @@ asked: an instance that Nova has forgotten, but whose guest runs, counts as well
 import logging
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from acstor.drivers.nova.image_links.base_names import is_base_name
+from acstor.drivers.nova.image_links.base_names import is_base_name, is_other_digest
 from acstor.drivers.nova.image_links.nova_settings import NovaSettings
 from acstor.drivers.nova.image_links.qcow2_header import read_backing_names
 
@@ -36,6 +36,9 @@ class OverlayScan:
     """Why there may be overlays that were not seen; None: every one was."""
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By name in :attr:`used_names`, the directories of the instances that need it."""
+    other_digest: str | None = None
+    """One base file that overlays refer to and that is called by another digest than links are;
+    None: there is none. Nova does not use links there."""
 
     @property
     def is_complete(self) -> bool:
@@ -49,6 +52,7 @@ def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
     regular: dict[str, bool] = {}
     overlay_count = file_count = 0
     problem: str | None = None
+    other_digest: str | None = None
     try:
         for owner, path in _overlay_candidates(settings):
             file_count += 1
@@ -56,9 +60,11 @@ def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
                 problem = f"more than {files_max} files below {settings.instances_path}"
                 break
             try:
-                names = _base_names(path)
+                backings = read_backing_names(path)
             except FileNotFoundError:
                 continue  # deleted meanwhile
+            names = _base_names(backings)
+            other_digest = other_digest or _other_digest(settings, backings)
             overlay_count += bool(names)
             for backing, name in names:
                 if backing not in regular:
@@ -68,7 +74,7 @@ def scan(settings: NovaSettings, files_max: int = FILES_MAX) -> OverlayScan:
     except OSError as error:
         problem = f"{error.filename or settings.instances_path}: {error.strerror or error}"
     named = {name: tuple(sorted(owners)) for name, owners in users.items()}
-    return OverlayScan(frozenset(named), overlay_count, problem, named)
+    return OverlayScan(frozenset(named), overlay_count, problem, named, other_digest)
 
 
 def _overlay_candidates(settings: NovaSettings) -> Iterator[tuple[str, str]]:
@@ -103,13 +109,19 @@ def _entries(directory: str, *, missing_ok: bool = True) -> list[os.DirEntry[str
         raise
 
 
-def _base_names(path: str) -> list[tuple[str, str]]:
-    """Return (path, name) of the base files that a file refers to."""
+def _base_names(backings: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (path, name) of the base files among the files that an overlay refers to."""
     return [
-        (backing, name)
-        for backing in read_backing_names(path)
-        if is_base_name(name := os.path.basename(backing))
+        (backing, name) for backing in backings if is_base_name(name := os.path.basename(backing))
     ]
+
+
+def _other_digest(settings: NovaSettings, backings: Iterable[str]) -> str | None:
+    for backing in backings:
+        folder, name = os.path.split(backing)
+        if folder == settings.base_directory and is_other_digest(name):
+            return name
+    return None
 
 
 def _is_regular(path: str) -> bool:

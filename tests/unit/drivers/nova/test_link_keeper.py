@@ -222,6 +222,21 @@ def test_incomplete_scan_removes_nothing(looker: Looker, monkeypatch: pytest.Mon
     assert looker.look(set()) == {}
 
 
+def test_nova_that_calls_base_files_otherwise_is_a_problem_until_nobody_uses_them(
+    looker: Looker,
+) -> None:
+    """Its links are planted and never used: nothing else would say so."""
+    looker.nova.add_overlay(IMAGE, backing=f"{looker.nova.base}/{'a' * 64}")
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+    assert list(looker.report.problems) == ["names of base files"]
+    assert "a" * 64 in looker.report.problems["names of base files"]
+    assert looker.report.is_use_known
+    looker.nova.remove_instances()
+    looker.clock.now += SCAN_INTERVAL
+    looker.look({IMAGE})
+    assert looker.report.problems == {}
+
+
 def test_overlays_are_not_looked_at_at_each_look(
     looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

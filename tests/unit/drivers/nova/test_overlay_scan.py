@@ -134,6 +134,28 @@ def test_overlay_of_a_regular_base_file_needs_no_link(nova: NovaHost) -> None:
     assert found.overlay_count == 2
 
 
+@pytest.mark.parametrize(
+    ("backing", "is_other"),
+    [
+        ("{base}/" + "a" * 64, True),
+        ("{base}/" + "0" * 128, True),
+        ("{base}/" + "a" * 40, False),
+        ("{base}/" + "a" * 40 + "_20", False),
+        ("{base}/swap_512", False),
+        ("{base}/ephemeral_1_0706d66", False),
+        ("/elsewhere/" + "a" * 64, False),
+    ],
+)
+def test_base_file_by_another_digest_is_told(nova: NovaHost, backing: str, is_other: bool) -> None:
+    path = backing.format(base=nova.base)
+    nova.add_overlay(IMAGE)
+    nova.add_overlay(IMAGE, backing=path)
+    found = overlay_scan.scan(nova.settings)
+    assert found.other_digest == (os.path.basename(path) if is_other else None)
+    assert base_name(IMAGE) in found.used_names
+    assert found.is_complete
+
+
 def test_base_files_themselves_are_not_looked_into(nova: NovaHost) -> None:
     """A look at them would go through our own mount."""
     nova.base.mkdir()
