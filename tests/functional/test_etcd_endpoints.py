@@ -20,8 +20,10 @@ pytestmark = [
     pytest.mark.skipif(not etcd.is_installed(), reason="needs etcd and etcd3gw"),
 ]
 
-MEMBER_TIMEOUT = 20
-"""Seconds; an election of etcd's own on a busy machine takes several of them."""
+MEMBER_TIMEOUT = 40
+"""Seconds, in which all endpoints are tried while etcd itself elects, on a busy machine too."""
+LOCK_TIMEOUT = 10
+"""Seconds that the lock of a leader lasts whose server is gone."""
 H1, H2 = (
     Member(
         name=name,
@@ -40,8 +42,8 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[EtcdCluster]:
         yield running
 
 
-def settings(cluster: EtcdCluster) -> CoordinationSettings:
-    return CoordinationSettings(cluster.backend_url, "acstor", 0.5, MEMBER_TIMEOUT)
+def settings(cluster: EtcdCluster, timeout: int = MEMBER_TIMEOUT) -> CoordinationSettings:
+    return CoordinationSettings(cluster.backend_url, "acstor", 0.5, timeout)
 
 
 def join(cluster: EtcdCluster, member: Member) -> Membership:
@@ -65,7 +67,7 @@ def wait_past(url: str, *members: Membership) -> None:
     def is_past(membership: Membership) -> bool:
         return membership._endpoints.current != url and names(membership) == ["h1", "h2"]
 
-    wait_for(f"both, not by {url}", lambda: all(map(is_past, members)))
+    wait_for(f"both, not by {url}", lambda: all(map(is_past, members)), timeout=120)
 
 
 def test_members_outlast_any_one_server(cluster: EtcdCluster) -> None:
@@ -95,18 +97,19 @@ def test_members_outlast_any_one_server(cluster: EtcdCluster) -> None:
 
 def test_lead_is_taken_up_again_by_another_server(cluster: EtcdCluster) -> None:
     first, second = (
-        Leadership(settings(cluster), "registrar", name, lambda: None) for name in ("r1", "r2")
+        Leadership(settings(cluster, LOCK_TIMEOUT), "registrar", name, lambda: None)
+        for name in ("r1", "r2")
     )
     first.start()
     second.start()
     try:
         wait_for("one leads", lambda: first.is_leader != second.is_leader, timeout=60)
-        urls = settings(cluster).urls()
+        urls = settings(cluster, LOCK_TIMEOUT).urls()
         leader = first if first.is_leader else second
         index = urls.index(leader._endpoints.current)
         cluster.send(index, signal.SIGKILL)
         wait_for("it goes on", lambda: leader._endpoints.current != urls[index])
-        wait_for("one leads again", lambda: first.is_leader != second.is_leader)
+        wait_for("one leads again", lambda: first.is_leader != second.is_leader, timeout=120)
         assert first.problem is second.problem is None
     finally:
         first.stop(30)
