@@ -10,7 +10,7 @@ from acstor import exception, leadership
 from acstor.agent import membership as membership_module
 from acstor.agent.endpoints import Endpoints
 from acstor.agent.membership import CoordinationSettings, Membership, open_coordinator, read_members
-from acstor.conf import backend_urls
+from acstor.conf import backend_urls, loading
 from acstor.leadership import Leadership
 from tests.doubles.coordination_cluster import CoordinationCluster
 from tests.fixtures.conditions import wait_for
@@ -76,6 +76,21 @@ def test_urls_that_are_not_of_one_cluster_are_refused(text: str, wrong: str) -> 
     with pytest.raises(exception.ConfigurationError, match=wrong) as caught:
         Membership(CoordinationSettings(text, "acstor", 1, 10), "h1", lambda: None)
     assert "hunter2" not in str(caught.value) + str(caught.value.hint)
+
+
+def test_urls_may_stand_on_lines_of_their_own(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "acstor.conf"
+    path.write_text(f"[coordination]\nbackend_url =\n    {FIRST}\n    {SECOND}\ngroup = g\n")
+    conf = loading.load("test", ["--config-file", str(path)])
+    assert backend_urls.split(conf.coordination.backend_url) == (FIRST, SECOND)
+
+
+def test_urls_that_cannot_be_used_are_told_at_the_start(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "acstor.conf"
+    path.write_text(f"[coordination]\nbackend_url = {FIRST} redis://u:hunter2@r\n")
+    with pytest.raises(exception.ConfigurationError, match="redis://") as caught:
+        loading.load("test", ["--config-file", str(path)])
+    assert "hunter2" not in str(caught.value)
 
 
 def test_each_endpoint_gets_the_timeouts_that_it_does_not_name() -> None:
