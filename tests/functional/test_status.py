@@ -19,7 +19,6 @@ OF_WHAT_RUNS = (
     "Ring format",
     "Coordination",
     "Agents of all hosts",
-    "FUSE access",
     "Chunk store format",
     "Take-over of the mount",
     "Running data plane",
@@ -39,11 +38,13 @@ def check(host: Host) -> dict[str, dict[str, Any]]:
 
 
 def test_what_runs_is_of_formats_that_the_checks_read(cloud: Cloud) -> None:
-    host = cloud.add_host()
+    host = cloud.add_host(dataplane={"image_group": ""})
     cloud.wait_ready(cloud.register(2 * MIB))
     found = check(host)
     for name in OF_WHAT_RUNS:
         assert found[name]["result"] == Code.SUCCESS, found[name]
+    assert found["FUSE access"]["result"] == Code.WARNING
+    assert "every user of this host" in found["FUSE access"]["details"]
     assert found["Ring format"]["details"] == "generation 1, 1 hosts"
     assert f"process {host.dataplane_pid()}, " in found["Running data plane"]["details"]
     assert found["Take-over of the mount"]["details"] == "session version 1"
