@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use acstor_peer::TlsConfig;
 
-use crate::{MemoryBudget, NbdError};
+use crate::{ExportToken, MemoryBudget, NbdError};
 
 /// Longest payload of a request or an answer, bytes: what clients assume unless told otherwise.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
@@ -33,6 +33,9 @@ pub struct ServerConfig {
     pub write_timeout: Duration,
     /// TLS with the certificates of this host, for TCP; clients show a certificate of the CA.
     pub tls: Option<TlsConfig>,
+    /// By which clients call the export, instead of its name. It is not listed then, and clients
+    /// that name another or none are refused.
+    pub token: Option<ExportToken>,
 }
 
 impl ServerConfig {
@@ -48,6 +51,7 @@ impl ServerConfig {
             read_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             tls: None,
+            token: None,
         }
     }
 

@@ -28,6 +28,9 @@ pub enum NbdError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A token that no client can name.
+    #[error("the token of an NBD export has 1 to 4096 bytes, none of them 0")]
+    Token,
     /// The socket's path cannot be used.
     #[error("cannot listen on {}: {problem}", path.display())]
     Path {

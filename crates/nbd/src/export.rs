@@ -30,7 +30,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Serves `device` as `name`, 1 to 4096 bytes without NUL. Clients that name no export get it too.
+    /// Serves `device` as `name`, 1 to 4096 bytes without NUL. Clients that name no
+    /// export get it too, unless the server has a token.
     ///
     /// # Errors
     /// [`NbdError::Export`] for such a name, or for a size that is no multiple of 512.
@@ -107,11 +108,6 @@ impl Export {
 
     pub(crate) fn orphans(&self) -> &Arc<Orphans> {
         &self.orphans
-    }
-
-    /// Whether a client that asks for `name` means this export.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
-        name.is_empty() || name == self.name
     }
 
     /// Minimum and preferred block and longest payload, bytes.

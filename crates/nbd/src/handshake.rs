@@ -139,7 +139,7 @@ impl Handshake {
             }
             OPT_STARTTLS => self.start_tls(reply, &data, negotiation).await,
             _ if must_secure => Ok(Step::Stay(reply.error(REP_ERR_TLS_REQD, "use TLS first"))),
-            code => Ok(negotiation.answer(code, &data, &self.shared.export)),
+            code => Ok(negotiation.answer(code, &data, &self.shared)),
         }
     }
 
@@ -156,8 +156,7 @@ impl Handshake {
         let mut name = vec![0; header.len as usize];
         self.read(&mut name).await?;
         let export = &self.shared.export;
-        let is_known = std::str::from_utf8(&name).is_ok_and(|name| export.is_called(name));
-        if must_secure || !is_known {
+        if must_secure || !self.shared.is_called(&name) {
             return Err(CloseReason::HandshakeRefused);
         }
         let flags = export.flags(negotiation.shape, negotiation.contexts.any());

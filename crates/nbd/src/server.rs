@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acstor_peer::ServerTls;
 use tokio::runtime::Handle;
@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::handshake::Handshake;
 use crate::listener::AsyncListener;
 use crate::page_reader::PageReader;
+use crate::refusals::Refusals;
 use crate::roster::{DrainSignal, Entry, Roster};
 use crate::stats::{Counters, Gauge, add};
 use crate::stream::{Socket, Stream};
@@ -39,11 +40,30 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) counters: Counters,
+    refusals: Refusals,
     pub(crate) page_reader: PageReader,
     pub(crate) roster: Arc<Roster>,
     pub(crate) handle: Handle,
     /// Set before anything else of a stop.
     pub(crate) is_stopping: AtomicBool,
+}
+
+impl Shared {
+    /// Whether a client that asks for `name` means the export; counts one that does not.
+    pub(crate) fn is_called(&self, name: &[u8]) -> bool {
+        let is_called = match &self.config.token {
+            Some(token) => token.is(name),
+            None => name.is_empty() || name == self.export.name().as_bytes(),
+        };
+        if !is_called {
+            add(&self.counters.names_refused, 1);
+            if let Some(refusals) = self.refusals.note(Instant::now()) {
+                let export = self.export.name();
+                tracing::warn!(export, refusals, "NBD clients named no export that is served");
+            }
+        }
+        is_called
+    }
 }
 
 impl NbdServer {
@@ -73,6 +93,7 @@ impl NbdServer {
             config,
             tls,
             counters: Counters::default(),
+            refusals: Refusals::default(),
             page_reader: PageReader::new(),
             roster: Roster::new(),
             handle: handle.clone(),

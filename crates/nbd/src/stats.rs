@@ -94,6 +94,8 @@ pub struct NbdStats {
     pub connections_closed: Vec<(CloseReason, u64)>,
     /// Each command.
     pub commands: Vec<CommandStats>,
+    /// Options that named another export than is served, or none where it has to be named.
+    pub names_refused: u64,
     /// Requests that were given to the device and are not answered yet, now.
     pub requests_waiting: u64,
     /// Times that reading paused because of the export's rates.
@@ -140,6 +142,7 @@ pub(crate) struct Counters {
     pub(crate) open: AtomicU64,
     pub(crate) clients: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
+    pub(crate) names_refused: AtomicU64,
     pub(crate) waiting: AtomicU64,
     pub(crate) throttled: AtomicU64,
     pub(crate) populated: AtomicU64,
@@ -190,6 +193,7 @@ impl Counters {
                     latency_sum_us: get(&counters.latency_sum_us),
                 })
                 .collect(),
+            names_refused: get(&self.names_refused),
             requests_waiting: get(&self.waiting),
             throttled: get(&self.throttled),
             populated: get(&self.populated),

@@ -6,11 +6,13 @@ mod support;
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use acstor_nbd::CloseReason;
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::protocol::{NAME_LEN_MAX, OPTION_DATA_MAX, ReplyShape};
+use acstor_nbd::{CloseReason, ExportToken, ServerConfig};
 use support::client::{context_query, go_request, option};
 use support::{Fixture, SIZE};
+
+const TOKEN: &str = "7d1c0a95b3e24f68";
 
 #[test]
 fn test_list_names_the_export() {
@@ -88,6 +90,54 @@ fn test_export_name_of_another_export_ends_the_connection() {
     assert!(client.until_closed().is_empty());
     fixture.until_idle();
     assert_eq!(fixture.server().stats().closed(CloseReason::HandshakeRefused), 1);
+}
+
+/// A server whose clients have to know `TOKEN`.
+fn with_token() -> Fixture {
+    let token = ExportToken::new(TOKEN).unwrap();
+    Fixture::with(|config| ServerConfig { token: Some(token), ..config }, |export| export)
+}
+
+#[test]
+fn test_token_is_the_only_name_and_nothing_is_listed() {
+    let fixture = with_token();
+    let mut client = fixture.client().with_shape(ReplyShape::Structured);
+    let answer = client.option(OPT_LIST, &[]);
+    assert_eq!(answer.len(), 1, "no entry");
+    assert_eq!(answer[0].0, REP_ERR_POLICY);
+    let wrong = [String::new(), "disk".to_owned(), TOKEN[1..].to_owned(), format!("{TOKEN}x")];
+    for name in &wrong {
+        for code in [OPT_INFO, OPT_GO] {
+            let request = go_request(name, &[INFO_NAME]);
+            assert_eq!(client.option_outcome(code, &request), REP_ERR_UNKNOWN, "{name}");
+        }
+        for code in [OPT_LIST_META_CONTEXT, OPT_SET_META_CONTEXT] {
+            let request = context_query(name, &["base:allocation"]);
+            assert_eq!(client.option_outcome(code, &request), REP_ERR_UNKNOWN, "{name}");
+        }
+    }
+    assert_eq!(fixture.server().stats().names_refused, 4 * wrong.len() as u64);
+    let answer = client.option(OPT_INFO, &go_request(TOKEN, &[INFO_NAME]));
+    assert_eq!(answer[1].1, [b"\x00\x01", TOKEN.as_bytes()].concat(), "the volume is not told");
+    assert_eq!(client.option_outcome(OPT_GO, &go_request(TOKEN, &[])), REP_ACK);
+}
+
+#[test]
+fn test_export_name_other_than_the_token_ends_the_connection() {
+    let fixture = with_token();
+    for name in [&b""[..], b"disk", &TOKEN.as_bytes()[1..], b"\xff\xfe"] {
+        let mut client = fixture.client();
+        client.send_option(OPT_EXPORT_NAME, name);
+        assert!(client.until_closed().is_empty());
+    }
+    fixture.until_idle();
+    assert_eq!(fixture.server().stats().names_refused, 4);
+    assert_eq!(fixture.server().stats().closed(CloseReason::HandshakeRefused), 4);
+    let mut client = fixture.client();
+    client.send_option(OPT_EXPORT_NAME, TOKEN.as_bytes());
+    let mut answer = [0; 10];
+    client.stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..8], SIZE.to_be_bytes());
 }
 
 #[test]

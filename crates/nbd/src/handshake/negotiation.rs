@@ -1,13 +1,13 @@
 //! What the options of one client amount to.
 
 use super::meta_context::{Context, Contexts};
-use crate::Export;
 use crate::protocol::constants::{
     INFO_BLOCK_SIZE, INFO_DESCRIPTION, INFO_NAME, OPT_EXTENDED_HEADERS, OPT_GO, OPT_INFO, OPT_LIST,
     OPT_LIST_META_CONTEXT, OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY, REP_ERR_EXT_HEADER_REQD,
-    REP_ERR_INVALID, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
+    REP_ERR_INVALID, REP_ERR_POLICY, REP_ERR_TOO_BIG, REP_ERR_UNKNOWN, REP_ERR_UNSUP,
 };
 use crate::protocol::{GoRequest, MetaContextRequest, OptionFault, OptionReply, ReplyShape};
+use crate::server::Shared;
 
 /// What an option leads to.
 pub(super) enum Step {
@@ -31,31 +31,34 @@ impl Default for Negotiation {
 
 impl Negotiation {
     /// Answers every option but those that change the stream.
-    pub(super) fn answer(&mut self, code: u32, data: &[u8], export: &Export) -> Step {
+    pub(super) fn answer(&mut self, code: u32, data: &[u8], shared: &Shared) -> Step {
         let reply = OptionReply::new(code);
         let outcome = match code {
-            OPT_LIST => list(reply, data, export),
-            OPT_GO | OPT_INFO => return self.go(code, reply, data, export),
+            OPT_LIST => list(reply, data, shared),
+            OPT_GO | OPT_INFO => return self.go(code, reply, data, shared),
             OPT_STRUCTURED_REPLY | OPT_EXTENDED_HEADERS => self.set_shape(code, reply, data),
-            OPT_LIST_META_CONTEXT => self.list_contexts(reply, data, export),
-            OPT_SET_META_CONTEXT => self.set_contexts(reply, data, export),
+            OPT_LIST_META_CONTEXT => self.list_contexts(reply, data, shared),
+            OPT_SET_META_CONTEXT => self.set_contexts(reply, data, shared),
             _ => Ok(reply.error(REP_ERR_UNSUP, "unknown option")),
         };
         Step::Stay(outcome.unwrap_or_else(|fault| refusal(code, &fault)))
     }
 
-    fn go(&self, code: u32, reply: OptionReply, data: &[u8], export: &Export) -> Step {
+    fn go(&self, code: u32, reply: OptionReply, data: &[u8], shared: &Shared) -> Step {
         let request = match GoRequest::decode(data) {
             Ok(request) => request,
             Err(fault) => return Step::Stay(refusal(code, &fault)),
         };
-        if !export.is_called(&request.name) {
+        if !shared.is_called(request.name.as_bytes()) {
             return Step::Stay(reply.error(REP_ERR_UNKNOWN, "no such export"));
         }
+        let export = &shared.export;
         let flags = export.flags(self.shape, self.contexts.any());
         let mut reply = reply.export(export.device().size_bytes(), flags);
         if request.infos.contains(&INFO_NAME) {
-            reply = reply.name(export.name());
+            // A client that had to know the token is told the name that it knows.
+            let is_secret = shared.config.token.is_some();
+            reply = reply.name(if is_secret { &request.name } else { export.name() });
         }
         if request.infos.contains(&INFO_DESCRIPTION) && !export.description().is_empty() {
             reply = reply.description(export.description());
@@ -95,10 +98,10 @@ impl Negotiation {
         &self,
         reply: OptionReply,
         data: &[u8],
-        export: &Export,
+        shared: &Shared,
     ) -> Result<OptionReply, OptionFault> {
         let request = self.context_request(data)?;
-        if !export.is_called(&request.name) {
+        if !shared.is_called(request.name.as_bytes()) {
             return Ok(reply.error(REP_ERR_UNKNOWN, "no such export"));
         }
         let is_listed = |context: &Context| {
@@ -113,12 +116,12 @@ impl Negotiation {
         &mut self,
         reply: OptionReply,
         data: &[u8],
-        export: &Export,
+        shared: &Shared,
     ) -> Result<OptionReply, OptionFault> {
         // What was selected before is gone, also when this fails.
         self.contexts = Contexts::default();
         let request = self.context_request(data)?;
-        if !export.is_called(&request.name) {
+        if !shared.is_called(request.name.as_bytes()) {
             return Ok(reply.error(REP_ERR_UNKNOWN, "no such export"));
         }
         self.contexts = Contexts::select(&request.queries);
@@ -137,8 +140,12 @@ impl Negotiation {
     }
 }
 
-fn list(reply: OptionReply, data: &[u8], export: &Export) -> Result<OptionReply, OptionFault> {
+fn list(reply: OptionReply, data: &[u8], shared: &Shared) -> Result<OptionReply, OptionFault> {
     without_data(data)?;
+    if shared.config.token.is_some() {
+        return Ok(reply.error(REP_ERR_POLICY, "exports are not listed"));
+    }
+    let export = &shared.export;
     Ok(reply.server(export.name(), export.description()).ack())
 }
 
