@@ -325,8 +325,11 @@ class DataPlane:
         :raises DataPlaneError: kind ``invalid`` when it is known already.
         """
 
-    def volume_serve(self, volume: str, listener_fd: int) -> None:
-        """Serve NBD clients on a listening unix socket, whose ownership passes here."""
+    def volume_serve(self, volume: str, listener_fd: int, token: str) -> None:
+        """Serve NBD clients on a listening unix socket, whose ownership passes here.
+
+        :param token: the name of the export, which clients must know; 1 to 4096 bytes.
+        """
 
     def volume_unserve(self, volume: str, force: bool) -> None:
         """Serve nobody any more; connections end when what is under way is answered.

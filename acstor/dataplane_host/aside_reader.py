@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from acstor import exception
 from acstor.dataplane import translated
 from acstor.dataplane_host.kept_volume import KeptVolume
 from acstor.dataplane_host.logs_aside import LogAside
+from acstor.dataplane_host.volume_attachments import SECRET_BYTES
 from acstor.dataplane_host.volume_runtime import VolumeRuntime, VolumeSpec
 from acstor.drivers.brick.nbd_connection import NbdConnection
 
@@ -65,8 +67,9 @@ def copy(runtime: VolumeRuntime, aside: LogAside, kept: KeptVolume, path: str) -
         with translated(f"reading {aside.path}"):
             runtime.volume_open(volume, spec, NoOrigin())
             stack.callback(runtime.volume_close, volume)
-            socket_path = stack.enter_context(_served(runtime, volume))
-        connection = NbdConnection(socket_path, volume, _REQUEST_TIMEOUT)
+            token = secrets.token_hex(SECRET_BYTES)
+            socket_path = stack.enter_context(_served(runtime, volume, token))
+        connection = NbdConnection(socket_path, token, _REQUEST_TIMEOUT)
         stack.callback(connection.close)
         try:
             _copy(connection, kept.size_bytes, target.fileno())
@@ -79,7 +82,7 @@ def copy(runtime: VolumeRuntime, aside: LogAside, kept: KeptVolume, path: str) -
 
 
 @contextlib.contextmanager
-def _served(runtime: VolumeRuntime, volume: str) -> Iterator[str]:
+def _served(runtime: VolumeRuntime, volume: str, token: str) -> Iterator[str]:
     """Serve the volume on a socket of this process's own; nobody else may read or write it."""
     with (
         tempfile.TemporaryDirectory(prefix="acstor-") as folder,
@@ -88,7 +91,7 @@ def _served(runtime: VolumeRuntime, volume: str) -> Iterator[str]:
         path = os.path.join(folder, "nbd.sock")
         listener.bind(path)
         listener.listen()
-        runtime.volume_serve(volume, os.dup(listener.fileno()))
+        runtime.volume_serve(volume, os.dup(listener.fileno()), token)
         yield path
 
 

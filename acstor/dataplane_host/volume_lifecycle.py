@@ -89,6 +89,8 @@ class VolumeLifecycle(VolumeSettings):
             self._forget_fenced(local)
             self._register(local)
         if local.state is _S.CLOSED:
+            # First of all: what is kept of a volume without it is of a release that had none.
+            self._sockets.attach(local.volume)
             local.move(VolumeEvent.OPEN)
         try:
             self._open_as(local, role)
@@ -244,7 +246,8 @@ class VolumeLifecycle(VolumeSettings):
         listener = self._listener(local)
         self._files.begin_serving(local.volume)
         with translated(f"serving volume {local.volume}"):
-            self._runtime().volume_serve(local.volume, os.dup(listener.fileno()))
+            token = self._sockets.token(local.volume)
+            self._runtime().volume_serve(local.volume, os.dup(listener.fileno()), token)
         local.error = None
         local.role = _ROLES[event]
         local.move(event)
@@ -274,8 +277,7 @@ class VolumeLifecycle(VolumeSettings):
             local = self._local(volume)
             local.move(VolumeEvent.OPEN)
             descriptor = sockets.pop(volume_sockets.descriptor_name(volume), None)
-            if descriptor is not None:
-                local.listener = self._sockets.adopt(volume, descriptor)
+            local.listener = self._sockets.restore(volume, descriptor)
             if local.listener is not None:
                 name = volume_sockets.descriptor_name(volume)
                 self._supervisor.adopt(name, local.listener.fileno())
@@ -290,6 +292,8 @@ class VolumeLifecycle(VolumeSettings):
             LOG.warning("closing the socket of a volume that is not open: %s", name)
             os.close(descriptor)
             self._supervisor.remove(name)
+        if self._place_error is None:
+            self._sockets.detach_others()
         return [volume for volume, local in self._volumes.items() if local.error is None]
 
     def resume(self, volume: str, look: Look | None) -> None:
@@ -352,7 +356,8 @@ class VolumeLifecycle(VolumeSettings):
             return
         with translated(f"serving volume {local.volume}"):
             # To answer EIO: a client that finds nobody would wait and try again for long.
-            self._runtime().volume_serve(local.volume, os.dup(self._listener(local).fileno()))
+            listener, token = self._listener(local), self._sockets.token(local.volume)
+            self._runtime().volume_serve(local.volume, os.dup(listener.fileno()), token)
 
     def checked(self, volume: str, look: Look | None) -> None:
         """Take over what the record of a volume says of its owner.
@@ -549,7 +554,7 @@ class VolumeLifecycle(VolumeSettings):
     def _discard(self, local: LocalVolume) -> None:
         """Remove the socket of a volume that is closed, and know it no more."""
         self._supervisor.remove(volume_sockets.descriptor_name(local.volume))
-        self._sockets.remove(local.volume)
+        self._sockets.detach(local.volume)
         if local.listener is not None:
             local.listener.close()
             local.listener = None

@@ -48,7 +48,7 @@ class VolumeRuntime(Protocol):
     ) -> dict[str, Any]: ...
     def volume_open(self, volume: str, spec: VolumeSpec, origin: LogOrigin) -> None: ...  # noqa: D102
     def volume_follow(self, volume: str, size_bytes: int) -> None: ...  # noqa: D102
-    def volume_serve(self, volume: str, listener_fd: int) -> None: ...  # noqa: D102
+    def volume_serve(self, volume: str, listener_fd: int, token: str) -> None: ...  # noqa: D102
     def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
     def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
     def volume_push_ahead(self, volume: str) -> bool: ...  # noqa: D102

@@ -9,6 +9,7 @@ from acstor.admin.server import AdminServer, Method
 from acstor.dataplane_host.control_methods import control_methods
 from acstor.dataplane_host.groups import group_id
 from acstor.dataplane_host.log_directory import LogDirectory
+from acstor.dataplane_host.volume_attachments import VolumeAttachments
 from acstor.dataplane_host.volume_duty import VolumeDuty
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_owner import VolumeOwner
@@ -52,7 +53,11 @@ class VolumeService:
             place=LogDirectory(
                 self._conf.directory, os.path.join(conf.state_path, "volumes-identity.json")
             ),
-            sockets=VolumeSockets(self._conf.socket_directory, socket_group),
+            sockets=VolumeSockets(
+                self._conf.socket_directory,
+                socket_group,
+                VolumeAttachments(os.path.join(self._conf.directory, "attachments")),
+            ),
             supervisor=supervisor,
         )
         self._duty = VolumeDuty(self.volumes, self._conf.fold_spread)

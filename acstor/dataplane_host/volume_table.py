@@ -139,15 +139,16 @@ class VolumeTable:
             role=str(local.role),
             state=str(local.state),
             socket=self._sockets.path(local.volume),
-            export=local.volume,
             error=local.error or status.get("error"),
         )
         return status
 
     def _description(self, local: LocalVolume) -> dict[str, object]:
         status = self._status(local)
-        names = ("volume", "role", "state", "socket", "export", "size_bytes", "epoch")
-        return {name: status[name] for name in names}
+        names = ("volume", "role", "state", "socket", "size_bytes", "epoch")
+        # Only whoever opens a volume is told the token.
+        export = self._sockets.token(local.volume)
+        return {"export": export, **{name: status[name] for name in names}}
 
     def _local(self, volume: str) -> LocalVolume:
         with self._lock:

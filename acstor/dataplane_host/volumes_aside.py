@@ -77,6 +77,7 @@ class VolumesAside(VolumesClosed):
                 )
             try:
                 self._check_is_last(aside)
+                self._sockets.attach(aside.volume)
                 self._files.restore_aside(aside)
             except Exception:
                 self._discard(local)

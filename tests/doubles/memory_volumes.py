@@ -64,6 +64,8 @@ class MemoryVolume:
         self.clients = 0
         self.error: str | None = None
         self.listener: socket.socket | None = None
+        self.token: str | None = None
+        """What clients must know."""
         self.freezes: list[float] = []
         self.limits = (0, 0)
         self.dirty_bytes = 0
@@ -270,9 +272,10 @@ class MemoryVolumes:
     def volume_follow(self, volume: str, size_bytes: int) -> None:
         self.volumes[volume] = MemoryVolume(volume, size_bytes)
 
-    def volume_serve(self, volume: str, listener_fd: int) -> None:
+    def volume_serve(self, volume: str, listener_fd: int, token: str) -> None:
         self._of(volume).stop_serving()
         self._of(volume).listener = socket.socket(fileno=listener_fd)
+        self._of(volume).token = token
 
     def volume_unserve(self, volume: str, force: bool) -> None:
         found = self._of(volume)

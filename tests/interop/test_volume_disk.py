@@ -19,6 +19,7 @@ from lxml import etree
 from acstor.drivers.brick.volume_file import VolumeFile
 from acstor.drivers.nova.volumes.online_extend import OnlineExtension
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.documents import ROOT
 from tests.fixtures.qmp import Qemu
 from tests.fixtures.session_libvirt import SessionLibvirt
 from tests.unit.drivers.conftest import VOLUME
@@ -106,10 +107,12 @@ def server(short: pathlib.Path) -> Iterator[NbdServer]:
     found.stop()
 
 
-def disk_xml(libvirt_driver: Any, socket: pathlib.Path, bus: str = "virtio") -> str:
+def disk_xml(
+    libvirt_driver: Any, socket: pathlib.Path, bus: str = "virtio", export: str = VOLUME
+) -> str:
     """Return the XML that Nova gives to libvirt for the volume."""
     disk_info = {"type": "disk", "dev": "vdb" if bus == "virtio" else "sdb", "bus": bus}
-    info = connection(socket=str(socket), export=VOLUME, reconnect_delay=300)
+    info = connection(socket=str(socket), export=export, reconnect_delay=300)
     text: str = libvirt_driver._get_volume_config(info, disk_info).to_xml()
     return text
 
@@ -176,6 +179,23 @@ def test_libvirt_attaches_the_disk_and_detaches_what_nova_read(
     libvirt.virsh("detach-device", "guest", "gone.xml", files={"gone.xml": detached})
     wait_for("the disk to be gone", lambda: VOLUME not in libvirt.virsh("dumpxml", "guest"))
     wait_for("QEMU to disconnect", lambda: guests_server.clients() == 0)
+
+
+@needs("libvirtd", "virsh", "qemu-system-x86_64")
+def test_command_line_shows_the_token_of_a_guest_that_is_started_with_the_disk(
+    libvirt_driver: Any, libvirt: SessionLibvirt
+) -> None:
+    """What the AppArmor abstraction keeps from other guests, and ``install/nova-volumes`` tells."""
+    token = "5d" * 16
+    disk = disk_xml(libvirt_driver, pathlib.Path("/run/acstor/nbd/x.sock"), export=token)
+    emulator = shutil.which("qemu-system-x86_64")
+    domain = DOMAIN.format(emulator=emulator, disk=disk).strip()
+    arguments = ("domxml-to-native", "qemu-argv", "--xml", "started.xml")
+    command = libvirt.virsh(*arguments, files={"started.xml": domain})
+    (node,) = [word for word in command.split() if token in word]
+    assert '"export":"' + token in node
+    profile = ROOT / "etc" / "apparmor.d" / "abstractions" / "acstor-volumes"
+    assert "\n  deny @{PROC}/@{pid}/cmdline r,\n" in profile.read_text()
 
 
 @needs("libvirtd", "virsh", "qemu-system-x86_64", "qemu-nbd")

@@ -206,11 +206,11 @@ class NbdConnection:
         except OSError as error:
             raise _lost(error) from error
         for _ in range(_OPTION_REPLIES_MAX):
-            if self._take_option_reply(export):
+            if self._take_option_reply():
                 return
         raise ConnectionLostError(errno.EPROTO, "the NBD server does not come to an end")
 
-    def _take_option_reply(self, export: str) -> bool:
+    def _take_option_reply(self) -> bool:
         """Take one reply to NBD_OPT_GO; return whether it was the last one."""
         magic, option, kind, length = _OPTION_REPLY.unpack(self._receive(_OPTION_REPLY.size))
         if magic != _OPTION_REPLY_MAGIC or option != _OPTION_GO or length > _OPTION_DATA_MAX:
@@ -219,11 +219,12 @@ class NbdConnection:
         if kind == _REPLY_ACK:
             return True
         if kind == _REPLY_ERROR_UNKNOWN:
-            raise FileNotFoundError(errno.ENOENT, "the NBD server has no such export", export)
+            # Not which: the name may be a secret.
+            raise FileNotFoundError(errno.ENOENT, "the NBD server has no such export")
         if kind & _REPLY_ERROR:
             text = data.decode(errors="replace")
             raise ConnectionLostError(
-                errno.EPROTO, f"the NBD server refuses export {export}: {kind:#x} {text}"
+                errno.EPROTO, f"the NBD server refuses the export: {kind:#x} {text}"
             )
         if kind == _REPLY_INFO:
             self._take_info(data)

@@ -7,7 +7,7 @@ is open to one group.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tenacity
@@ -66,13 +66,13 @@ class OpenedVolume:
     """Where a volume of this host is served.
 
     :param socket: path of the NBD socket.
-    :param export: name of the NBD export.
+    :param export: name of the NBD export: a secret, which nothing logs.
     :param size_bytes: of the volume.
     :param role: ``owner`` or ``standby``: what the host has become, whatever was asked for.
     """
 
     socket: str
-    export: str
+    export: str = field(repr=False)
     size_bytes: int
     role: str
 
@@ -106,7 +106,7 @@ class VolumeCalls:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise exception.InternalError(
-                f"the data plane opened volume {volume_id} and does not say where: {found!r}",
+                f"the data plane opened volume {volume_id} and does not say where",
                 hint="nova, cinder and the data plane of a host need the same release of ACStor",
             ) from error
 

@@ -297,10 +297,16 @@ impl DataPlane {
         self.host.volume_follow(disk_id(volume)?, size_bytes).map_err(exception)
     }
 
-    fn volume_serve(&self, py: Python<'_>, volume: &str, listener_fd: i32) -> PyResult<()> {
+    fn volume_serve(
+        &self,
+        py: Python<'_>,
+        volume: &str,
+        listener_fd: i32,
+        token: &str,
+    ) -> PyResult<()> {
         let listener = volumes::listener(listener_fd);
         let volume = disk_id(volume)?;
-        py.detach(|| self.host.volume_serve(volume, listener)).map_err(exception)
+        py.detach(|| self.host.volume_serve(volume, listener, token)).map_err(exception)
     }
 
     fn volume_unserve(&self, py: Python<'_>, volume: &str, force: bool) -> PyResult<()> {

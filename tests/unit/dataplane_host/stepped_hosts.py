@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.dataplane_host.log_directory import LogDirectory
+from acstor.dataplane_host.volume_attachments import VolumeAttachments
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_owner import Look, VolumeOwner
 from acstor.dataplane_host.volume_sockets import VolumeSockets
@@ -89,7 +90,11 @@ class SteppedHost:
             runtime=lambda: self.runtime,
             files=VolumeFiles(str(self._directory / "volumes")),
             place=LogDirectory(str(self._directory / "volumes"), str(self._directory / "identity")),
-            sockets=VolumeSockets(str(self._directory / "nbd"), None),
+            sockets=VolumeSockets(
+                str(self._directory / "nbd"),
+                None,
+                VolumeAttachments(str(self._directory / "volumes" / "attachments")),
+            ),
             supervisor=Supervisor(None),
         )
         self.volumes.restore({})

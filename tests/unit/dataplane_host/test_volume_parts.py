@@ -16,6 +16,7 @@ from acstor.dataplane_host.descriptors import InheritedDescriptors
 from acstor.dataplane_host.groups import group_id
 from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane_host.local_volume import LocalVolume
+from acstor.dataplane_host.volume_attachments import VolumeAttachments
 from acstor.dataplane_host.volume_files import VolumeFiles
 from acstor.dataplane_host.volume_owner import VolumeOwner
 from acstor.dataplane_host.volume_sockets import VolumeSockets, descriptor_name
@@ -178,10 +179,15 @@ def test_state_of_another_volume_is_not_taken(tmp_path: pathlib.Path) -> None:
 # Sockets
 
 
+def attachments(path: pathlib.Path) -> VolumeAttachments:
+    return VolumeAttachments(str(path / "attachments"))
+
+
 def test_socket_is_for_the_group_only(short_path: pathlib.Path) -> None:
-    sockets = VolumeSockets(str(short_path / "nbd"), os.getgid())
+    sockets = VolumeSockets(str(short_path / "nbd"), os.getgid(), attachments(short_path))
     with sockets.bind(VOLUME) as listener:
         path = sockets.path(VOLUME)
+        assert path is not None
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
         assert stat.S_IMODE(os.stat(short_path / "nbd").st_mode) == 0o710
         with socket.socket(socket.AF_UNIX) as client:
@@ -193,11 +199,11 @@ def test_socket_is_for_the_group_only(short_path: pathlib.Path) -> None:
 
 
 def test_inherited_socket_is_taken_over_with_those_who_wait(short_path: pathlib.Path) -> None:
-    sockets = VolumeSockets(str(short_path), None)
+    sockets = VolumeSockets(str(short_path), None, attachments(short_path))
     before = sockets.bind(VOLUME)
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(sockets.path(VOLUME))
-        adopted = sockets.adopt(VOLUME, os.dup(before.fileno()))
+        client.connect(str(sockets.path(VOLUME)))
+        adopted = sockets.restore(VOLUME, os.dup(before.fileno()))
         before.close()
         assert adopted is not None
         with adopted, adopted.accept()[0] as accepted:
@@ -206,16 +212,16 @@ def test_inherited_socket_is_taken_over_with_those_who_wait(short_path: pathlib.
 
 
 def test_inherited_socket_that_nobody_reaches_is_closed(short_path: pathlib.Path) -> None:
-    sockets = VolumeSockets(str(short_path), None)
+    sockets = VolumeSockets(str(short_path), None, attachments(short_path))
     with sockets.bind(VOLUME) as listener:
         descriptor = os.dup(listener.fileno())
         sockets.remove(VOLUME)
-        assert sockets.adopt(VOLUME, descriptor) is None
+        assert sockets.restore(VOLUME, descriptor) is None
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(descriptor)
     reading, writing = os.pipe()
     os.close(writing)
-    assert sockets.adopt(VOLUME, reading) is None
+    assert sockets.restore(VOLUME, reading) is None
 
 
 def test_descriptor_is_named_after_the_volume() -> None:
@@ -223,7 +229,7 @@ def test_descriptor_is_named_after_the_volume() -> None:
 
 
 def test_inherited_sockets_are_handed_out_once(short_path: pathlib.Path) -> None:
-    sockets = VolumeSockets(str(short_path), None)
+    sockets = VolumeSockets(str(short_path), None, attachments(short_path))
     with sockets.bind(VOLUME) as listener:
         passed = {
             descriptor_name(VOLUME): os.dup(listener.fileno()),

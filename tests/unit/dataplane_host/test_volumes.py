@@ -22,6 +22,9 @@ from tests.unit.dataplane_host.volume_hosts import SIZE, VOLUME, HostUnderTest, 
 
 Call = Callable[..., Any]
 
+EMPTY = ["attachments", "identity.json"]
+"""What the directory of the logs has without an open volume."""
+
 
 def test_opening_owns_the_volume_and_binds_its_socket(
     host: HostUnderTest, store: VolumeStore
@@ -31,8 +34,8 @@ def test_opening_owns_the_volume_and_binds_its_socket(
         "volume": VOLUME,
         "role": "owner",
         "state": "serving",
-        "socket": f"{host.conf.volumes.socket_directory}/{VOLUME}.sock",
-        "export": VOLUME,
+        "socket": opened["socket"],
+        "export": opened["export"],
         "size_bytes": SIZE,
         "epoch": 1,
     }
@@ -54,7 +57,7 @@ def test_closing_pushes_and_gives_the_volume_back(host: HostUnderTest, store: Vo
     assert record.content_end == (1, record.logs[0].last)
     assert not os.path.exists(socket_path)
     directory = host.conf.volumes.directory
-    wait_for("its log is removed", lambda: os.listdir(directory) == ["identity.json"])
+    wait_for("its log is removed", lambda: sorted(os.listdir(directory)) == EMPTY)
     assert host.client.call("volume.list") == []
     host.call("close", force=False)
     with pytest.raises(exception.NotFoundError):
@@ -269,7 +272,7 @@ def test_owner_that_was_replaced_while_it_was_down_is_fenced(
     host.call("close", force=True)
     assert second.state == "serving"
     names = sorted(os.listdir(host.conf.volumes.directory))
-    assert names == ["aside", "identity.json"], "it was not pushed"
+    assert names == ["aside", *EMPTY], "it was not pushed"
 
 
 def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_answers(
@@ -419,7 +422,7 @@ def test_failed_opening_leaves_nothing_here(host: HostUnderTest, store: VolumeSt
     with pytest.raises(exception.ExhaustedError):
         host.open()
     assert host.client.call("volume.list") == []
-    assert not os.path.exists(f"{host.conf.volumes.socket_directory}/{VOLUME}.sock")
+    assert os.listdir(host.conf.volumes.socket_directory) == []
     assert host.open()["state"] == "serving"
 
 

@@ -75,9 +75,12 @@ const GAUGES: [(&str, &str, Value<f64>); 13] = [
     }),
 ];
 
-const COUNTERS: [(&str, &str, Value<u64>); 2] = [
+const COUNTERS: [(&str, &str, Value<u64>); 3] = [
     ("acstor_nbd_connections", "Connections accepted", |seen| {
         seen.nbd.as_ref().map_or(0, |nbd| nbd.connections_accepted)
+    }),
+    ("acstor_nbd_names_refused", "Options that named no export served", |seen| {
+        seen.nbd.as_ref().map_or(0, |nbd| nbd.names_refused)
     }),
     ("acstor_nbd_throttled", "Requests that waited for a limit", |seen| {
         seen.nbd.as_ref().map_or(0, |nbd| nbd.throttled)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_nbd::{Export, NbdServer, RateLimits, ServerConfig};
+use acstor_nbd::{Export, ExportToken, NbdServer, RateLimits, ServerConfig};
 use acstor_overlay::{
     Durability, Folded, LogRange, Opening, OriginSink, PushPoint, Volume, VolumeState, adopt_log,
 };
@@ -195,7 +195,7 @@ impl Host {
         }
     }
 
-    /// Serves clients on `listener`, instead of any other.
+    /// Serves clients that know `token` on `listener`, instead of any other.
     ///
     /// # Errors
     /// [`HostError`].
@@ -203,10 +203,12 @@ impl Host {
         &self,
         volume: DiskId,
         listener: UnixListener,
+        token: &str,
     ) -> Result<(), HostError> {
-        let open = self.volume(volume)?;
+        let (open, token) = (self.volume(volume)?, ExportToken::new(token)?);
         self.stop_serving(&open);
-        let config = ServerConfig::new(self.parts.nbd_memory.clone());
+        let mut config = ServerConfig::new(self.parts.nbd_memory.clone());
+        config.token = Some(token);
         let server = NbdServer::start(listener, open.export.clone(), config, &self.handle)?;
         *open.server.lock() = Some(server);
         Ok(())

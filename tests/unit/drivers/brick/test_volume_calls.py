@@ -93,7 +93,9 @@ def test_answer_without_a_socket_names_the_likely_cause(
     volume_socket: MemoryVolumeSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = VolumeCalls(volume_socket.path)
-    monkeypatch.setattr(calls, "_call", lambda *_, **__: {"export": "x"})
+    monkeypatch.setattr(calls, "_call", lambda *_, **__: {"export": "5ecre7"})
     with pytest.raises(exception.InternalError) as caught:
         calls.open(VOLUME)
     assert "same release" in caught.value.hint
+    assert "5ecre7" not in str(caught.value), "Nova logs it"
+    assert "5ecre7" not in repr(OpenedVolume("/run/x.sock", "5ecre7", 512, "owner"))

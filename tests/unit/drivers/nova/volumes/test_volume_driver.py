@@ -47,6 +47,17 @@ def test_connecting_says_where_and_again_says_the_same(
     assert [call for call, _ in volume_socket.calls] == ["volume.open", "volume.open"]
 
 
+def test_attachment_of_before_gives_way_to_the_present_one(
+    driver: LibvirtAcstorVolumeDriver, volume_socket: MemoryVolumeSocket
+) -> None:
+    """A hard reboot, or a start after one of the host: Nova has kept what it was told last."""
+    info = connection(socket="/run/acstor/nbd/before.sock", export="before", reconnect_delay=300)
+    driver.connect_volume(info, INSTANCE)
+    config = driver.get_config(info, DISK_INFO)
+    assert (config.source_name, config.source_socket) == (VOLUME, SOCKET)
+    assert "before" not in config.to_xml()
+
+
 def test_volume_is_opened_by_the_name_of_its_record_and_keeps_its_serial(
     driver: LibvirtAcstorVolumeDriver, volume_socket: MemoryVolumeSocket
 ) -> None:
