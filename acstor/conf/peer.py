@@ -53,6 +53,15 @@ OPTIONS = [
             "overdue stays in force. Unset: no certificate is ever revoked."
         ),
     ),
+    cfg.BoolOpt(
+        "members_only",
+        default=True,
+        help=(
+            "Whether only hosts of the ring are served, by the name or address in their "
+            "certificates, and those that left it within the last hour. Before this host has a "
+            "ring, every certificate of the authorities will do. Needs tls_enabled."
+        ),
+    ),
     cfg.FloatOpt(
         "connect_timeout",
         default=1.0,

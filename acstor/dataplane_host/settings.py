@@ -78,6 +78,7 @@ class DataPlaneSettings(TypedDict):
     """0: any free port."""
     peer_advertise_address: str
     """IP address without port."""
+    peer_members_only: bool
     tls_enabled: bool
     tls_ca_file: str
     tls_cert_file: str
@@ -183,6 +184,7 @@ def from_conf(
         peer_listen_address=resolve(peer.listen_address, "[peer] listen_address"),
         peer_listen_port=peer.listen_port,
         peer_advertise_address=advertised_address(conf),
+        peer_members_only=peer.members_only,
         tls_enabled=peer.tls_enabled,
         tls_ca_file=peer.ca_file,
         tls_cert_file=peer.cert_file,

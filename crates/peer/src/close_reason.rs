@@ -31,7 +31,8 @@ pub enum CloseReason {
     HandshakeTimeout,
     /// TLS failed: certificate, name or parameters.
     TlsFailed,
-    /// TLS was fine and the other side would not be let in any more: it is revoked, or its CA is gone.
+    /// TLS was fine and the other side would not be let in any more: it is revoked, its CA is
+    /// gone, or it is no host of the ring any more.
     Untrusted,
     /// No common protocol version.
     VersionMismatch,

@@ -132,6 +132,9 @@ impl Default for ClientLimits {
 pub struct PeerConfig {
     /// How connections are secured.
     pub security: Security,
+    /// Whether the server lets in hosts of the ring only, by their certificates; see
+    /// [`crate::PeerServer::set_members`].
+    pub members_only: bool,
     /// What the server grants.
     pub server: ServerLimits,
     /// What the client asks for.
@@ -141,7 +144,12 @@ pub struct PeerConfig {
 impl PeerConfig {
     /// Returns the default limits with `security`.
     pub fn new(security: Security) -> PeerConfig {
-        PeerConfig { security, server: ServerLimits::default(), client: ClientLimits::default() }
+        PeerConfig {
+            security,
+            members_only: true,
+            server: ServerLimits::default(),
+            client: ClientLimits::default(),
+        }
     }
 
     /// Checks every limit against its range.

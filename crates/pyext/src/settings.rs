@@ -63,6 +63,7 @@ settings! {
     peer_listen_address: String,
     peer_listen_port: u16,
     peer_advertise_address: String,
+    peer_members_only: bool,
     tls_enabled: bool,
     tls_ca_file: PathBuf,
     tls_cert_file: PathBuf,

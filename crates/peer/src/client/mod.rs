@@ -90,7 +90,7 @@ impl PeerClient {
     pub fn by(config: &PeerConfig, clock: RunClock) -> Result<PeerClient, PeerError> {
         config.client.validate()?;
         let tls = match &config.security {
-            Security::Tls(files) => Some(TlsFiles::load(files)?),
+            Security::Tls(files) => Some(TlsFiles::load(files, None)?),
             Security::Plain => None,
         };
         let shared = Arc::new(ClientShared {

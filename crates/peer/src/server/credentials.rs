@@ -6,12 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
-use crate::tls::{Identity, TlsFault};
+use crate::tls::{CertificateNames, Identity, TlsFault};
 
 /// The certificates of a client that was let in.
 pub(super) struct Credentials {
     address: Option<SocketAddr>,
     chain: Vec<CertificateDer<'static>>,
+    names: CertificateNames,
     /// With what they were looked at last.
     verified_by: Mutex<Arc<Identity>>,
 }
@@ -22,16 +23,18 @@ impl Credentials {
         chain: Vec<CertificateDer<'static>>,
         verified_by: Arc<Identity>,
     ) -> Credentials {
-        Credentials { address, chain, verified_by: Mutex::new(verified_by) }
+        let names = chain.first().map(CertificateNames::of).unwrap_or_default();
+        Credentials { address, chain, names, verified_by: Mutex::new(verified_by) }
     }
 
-    /// Looks at the certificates again where `identity` is another one than before.
+    /// Looks at the certificates again where `identity` is another one than before, else whether they are
+    /// those of a member.
     pub(super) fn recheck(&self, identity: &Arc<Identity>) -> Result<(), TlsFault> {
         if !Arc::ptr_eq(&self.verified_by.lock(), identity) {
             identity.recheck_client(&self.chain)?;
             *self.verified_by.lock() = Arc::clone(identity);
         }
-        Ok(())
+        identity.recheck_membership(&self.names)
     }
 }
 

@@ -14,7 +14,7 @@ mod stats;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acstor_runclock::RunClock;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use compressor::CompressionStats;
 pub use stats::ServerStats;
 
-use crate::tls::{RELOAD_CHECK_INTERVAL, TlsFiles};
+use crate::tls::{Members, RELOAD_CHECK_INTERVAL, TlsFiles};
 use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus};
 use admission::Budget;
 use compressor::Compressor;
@@ -53,6 +53,7 @@ struct Shared {
     /// How long clients were silent is measured in the time in which they could have been heard.
     clock: RunClock,
     tls: Option<TlsFiles>,
+    members: Arc<Members>,
     budget: Arc<Budget>,
     handshakes: Arc<Handshakes>,
     roster: Arc<Roster>,
@@ -92,8 +93,10 @@ impl PeerServer {
         clock: RunClock,
     ) -> Result<PeerServer, PeerError> {
         config.server.validate()?;
+        let members = Arc::new(Members::default());
+        let of_clients = config.members_only.then(|| Arc::clone(&members));
         let tls = match &config.security {
-            Security::Tls(files) => Some(TlsFiles::load(files)?),
+            Security::Tls(files) => Some(TlsFiles::load(files, of_clients)?),
             Security::Plain => None,
         };
         let listen_error = |error: io::Error| PeerError::Listen(Arc::new(error));
@@ -105,6 +108,7 @@ impl PeerServer {
             chunks,
             clock,
             tls,
+            members,
             budget: Budget::new(limits.requests_in_flight_max, limits.bytes_in_flight_max),
             handshakes: Handshakes::new(limits.handshakes_max, limits.address_handshakes_max),
             roster: Roster::new(limits.connections_max),
@@ -128,6 +132,14 @@ impl PeerServer {
         let budget = &self.shared.budget;
         let compression = self.shared.compressor.stats();
         self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression)
+    }
+
+    /// Takes the hosts of the ring in use as (name, `ip:port`): with `members_only` clients must have the
+    /// certificate of one of them, or of one that was among them within the last hour. Before the first
+    /// call everybody with a certificate is let in. Who is connected and none of them is cut off within
+    /// seconds.
+    pub fn set_members<'a>(&self, hosts: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        self.shared.members.set(hosts, Instant::now());
     }
 
     /// How the files of TLS are; `None` where it is off.

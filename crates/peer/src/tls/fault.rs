@@ -27,6 +27,8 @@ pub enum TlsFault {
     PeerCertificateRevoked,
     /// It is not known here whether the other side's certificate is revoked.
     PeerRevocationUnknown,
+    /// The other side's certificate is of no host of the ring.
+    PeerNotMember,
     /// The other side showed no certificate.
     PeerNoCertificate,
     /// The other side's certificate is unusable in another way.
@@ -35,6 +37,8 @@ pub enum TlsFault {
     OwnCertificateExpired,
     /// The other side says that this host's certificate is revoked.
     OwnCertificateRevoked,
+    /// The other side does not know this host as one of the ring.
+    OwnNotMember,
     /// The other side does not know the CA of this host's certificate.
     OwnUnknownCa,
     /// The other side refuses this host's certificate for another reason.
@@ -72,6 +76,10 @@ impl fmt::Display for TlsFault {
                 "nobody is trusted, because crl_file of this host has not been usable since its \
                  start; put the CA's revocation list there",
             ),
+            TlsFault::PeerNotMember => f.write_str(
+                "its certificate is of no host of the ring; members_only says that only those are \
+                 served",
+            ),
             TlsFault::PeerNoCertificate => {
                 f.write_str("it showed no certificate; configure cert_file and key_file there")
             }
@@ -83,6 +91,10 @@ impl fmt::Display for TlsFault {
             }
             TlsFault::OwnCertificateRevoked => f.write_str(
                 "it says that this host's certificate is revoked; make a new one for this host",
+            ),
+            TlsFault::OwnNotMember => f.write_str(
+                "it does not know this host as one of the ring, or not yet; see that the agent of this \
+                 host runs, and that cert_file has the host's ring name or address",
             ),
             TlsFault::OwnUnknownCa => f.write_str(
                 "it does not know the CA of this host's certificate; compare cert_file here with \
@@ -138,6 +150,7 @@ fn of_certificate(problem: &CertificateError) -> TlsFault {
         CertificateError::Other(other) if other.0.is::<RevocationsUnknown>() => {
             TlsFault::PeerRevocationUnknown
         }
+        CertificateError::ApplicationVerificationFailure => TlsFault::PeerNotMember,
         // A CA of the same name with another key shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::PeerUnknownCa,
         CertificateError::NotValidForNameContext { expected, presented } => {
@@ -154,14 +167,16 @@ fn of_alert(alert: AlertDescription) -> TlsFault {
     match alert {
         AlertDescription::CertificateExpired => TlsFault::OwnCertificateExpired,
         AlertDescription::CertificateRevoked => TlsFault::OwnCertificateRevoked,
+        AlertDescription::AccessDenied => TlsFault::OwnNotMember,
         // decrypt_error is what a server sends for a certificate of a CA with the same name and
         // another key.
         AlertDescription::UnknownCA | AlertDescription::DecryptError => TlsFault::OwnUnknownCa,
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
-        | AlertDescription::CertificateRequired
-        | AlertDescription::AccessDenied => TlsFault::OwnCertificateRefused(format!("{alert:?}")),
+        | AlertDescription::CertificateRequired => {
+            TlsFault::OwnCertificateRefused(format!("{alert:?}"))
+        }
         other => TlsFault::Other(format!("alert {other:?}")),
     }
 }

@@ -14,7 +14,9 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use super::certificate::CertificateNames;
 use super::client_verifier::ClientVerifier;
+use super::members::Members;
 use super::name_verifier::NameVerifier;
 use super::revocation::Revocations;
 use super::{PEM_FILE_SIZE_MAX, TlsFault, certificate, file_error, read_file};
@@ -54,7 +56,7 @@ impl Material {
             .map_err(|error| file_error(&config.key_file, error))?;
         let not_after = certificate::not_after(&chain);
         let material = Material { config: config.clone(), authorities, chain, key, not_after };
-        Identity::build(&material, Some(&Revocations::default()))?;
+        Identity::build(&material, Some(&Revocations::default()), None)?;
         Ok(material)
     }
 }
@@ -62,10 +64,12 @@ impl Material {
 impl Identity {
     /// Makes an identity of the files' content.
     ///
-    /// `revocations`: `None`: it is not known who is revoked, so nobody is trusted.
+    /// `revocations`: `None`: it is not known who is revoked, so nobody is trusted. `members`: who may
+    /// connect; `None`: everybody with a certificate.
     pub(super) fn build(
         material: &Material,
         revocations: Option<&Revocations>,
+        members: Option<&Arc<Members>>,
     ) -> Result<Identity, PeerError> {
         let files = &material.config;
         let mut roots = RootCertStore::empty();
@@ -86,7 +90,8 @@ impl Identity {
                 .allow_unknown_revocation_status()
                 .build()
                 .map_err(refused)?;
-        let client_verifier = Arc::new(ClientVerifier::new(of_clients, knows_revocations));
+        let client_verifier =
+            Arc::new(ClientVerifier::new(of_clients, knows_revocations, members.cloned()));
         let chain_verifier =
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .with_crls(lists)
@@ -128,6 +133,15 @@ impl Identity {
         let (own, intermediates) = chain.split_first().ok_or(TlsFault::PeerNoCertificate)?;
         let verdict = self.client_verifier.verify_client_cert(own, intermediates, UnixTime::now());
         verdict.map(|_| ()).map_err(|error| TlsFault::from(&error))
+    }
+
+    /// Looks whether a client that is connected is still one of those who may.
+    ///
+    /// # Errors
+    /// [`TlsFault::PeerNotMember`].
+    pub(crate) fn recheck_membership(&self, names: &CertificateNames) -> Result<(), TlsFault> {
+        let is_member = self.client_verifier.admits(names);
+        if is_member { Ok(()) } else { Err(TlsFault::PeerNotMember) }
     }
 
     /// Looks at the certificates of a server that is connected as if it was connected to now.

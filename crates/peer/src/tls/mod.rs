@@ -11,6 +11,7 @@ mod certificate;
 mod client_verifier;
 mod fault;
 mod identity;
+mod members;
 mod name_verifier;
 mod revocation;
 
@@ -23,9 +24,11 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
+pub(crate) use certificate::CertificateNames;
 pub use fault::TlsFault;
 pub(crate) use identity::Identity;
 use identity::Material;
+pub(crate) use members::Members;
 use revocation::Revocations;
 
 use crate::{PeerError, TlsConfig};
@@ -38,6 +41,8 @@ const PEM_FILE_SIZE_MAX: u64 = 1 << 20;
 /// The files in use.
 pub(crate) struct TlsFiles {
     config: TlsConfig,
+    /// Of whom clients must be; `None`: everybody with a certificate may connect.
+    members: Option<Arc<Members>>,
     loaded: Mutex<Loaded>,
 }
 
@@ -98,7 +103,7 @@ impl ServerTls {
     /// # Errors
     /// [`PeerError::TlsFile`] names the file that cannot be used.
     pub fn load(config: &TlsConfig) -> Result<ServerTls, PeerError> {
-        TlsFiles::load(config).map(ServerTls)
+        TlsFiles::load(config, None).map(ServerTls)
     }
 
     /// Configuration for one accepted connection, after a look at the files when one is due.
@@ -112,7 +117,10 @@ impl ServerTls {
 impl TlsFiles {
     /// Reads the files. Without a usable revocation list nobody is trusted until there is one: this host
     /// serves its guests, and has no peers.
-    pub(crate) fn load(config: &TlsConfig) -> Result<TlsFiles, PeerError> {
+    pub(crate) fn load(
+        config: &TlsConfig,
+        members: Option<Arc<Members>>,
+    ) -> Result<TlsFiles, PeerError> {
         let stamps = stamps(config);
         let material = Arc::new(Material::load(config)?);
         let mut problems = Problems::default();
@@ -124,10 +132,11 @@ impl TlsFiles {
                 None
             }
         };
-        let identity = Arc::new(Identity::build(&material, revocations.as_deref())?);
+        let identity = Identity::build(&material, revocations.as_deref(), members.as_ref())?;
+        let identity = Arc::new(identity);
         let content = Content { material, revocations, identity };
         let loaded = Loaded { stamps, checked: Instant::now(), content, problems };
-        Ok(TlsFiles { config: config.clone(), loaded: Mutex::new(loaded) })
+        Ok(TlsFiles { config: config.clone(), members, loaded: Mutex::new(loaded) })
     }
 
     /// Returns the identity in use, after a look at the files when one is due.
@@ -190,7 +199,9 @@ impl TlsFiles {
         let is_same = Arc::ptr_eq(&material, &before.material) && revocations == before.revocations;
         let identity = match is_same {
             true => Arc::clone(&before.identity),
-            false => Arc::new(Identity::build(&material, revocations.as_deref())?),
+            false => {
+                Arc::new(Identity::build(&material, revocations.as_deref(), self.members.as_ref())?)
+            }
         };
         Ok((Content { material, revocations, identity }, problems))
     }
@@ -237,7 +248,7 @@ impl Problems {
 fn load_revocations(config: &TlsConfig, material: &Material) -> Result<Revocations, PeerError> {
     let revocations = Revocations::load(config.crl_file.as_deref(), &material.authorities)?;
     // What TLS itself cannot use is no better than what cannot be read.
-    Identity::build(material, Some(&revocations)).map(|_| revocations)
+    Identity::build(material, Some(&revocations), None).map(|_| revocations)
 }
 
 fn read_file(path: &Path, len_max: u64) -> Result<Vec<u8>, PeerError> {
@@ -297,7 +308,7 @@ mod tests {
             crl_file: None,
         };
         renew(&config);
-        let files = TlsFiles::load(&config).unwrap();
+        let files = TlsFiles::load(&config, None).unwrap();
         let first = files.current();
         renew(&config);
         assert!(Arc::ptr_eq(&first, &files.current()), "no look is due");

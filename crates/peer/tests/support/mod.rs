@@ -60,7 +60,7 @@ pub fn config(security: Security) -> PeerConfig {
 
 /// Returns a configuration without TLS.
 pub fn plain(server: ServerLimits, client: ClientLimits) -> PeerConfig {
-    PeerConfig { security: Security::Plain, server, client }
+    PeerConfig { server, client, ..PeerConfig::new(Security::Plain) }
 }
 
 /// Starts a server on a free port of the loopback interface.

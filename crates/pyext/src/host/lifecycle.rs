@@ -11,7 +11,7 @@ use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
 use acstor_readpath::{
     HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, ReadPath, ReadPathConfig, Seams,
 };
-use acstor_ring::{RingHandle, Threshold};
+use acstor_ring::{Ring, RingHandle, Threshold};
 use acstor_runclock::RunClock;
 use acstor_store::{ChunkStore, StoreConfig};
 use acstor_types::ChunkSize;
@@ -162,8 +162,11 @@ impl Host {
         let chunks = Arc::new(parts.read_path.clone());
         serving.deduplication = Some(self.handle.spawn(parts.read_path.clone().deduplicate()));
         let clock = parts.read_path.clock();
-        serving.peers =
-            Some(PeerServer::start_by(listener, chunks, &peer_config(&parts.settings), clock)?);
+        let peers = PeerServer::start_by(listener, chunks, &peer_config(&parts.settings), clock)?;
+        if let Some(ring) = &parts.rings.load().current {
+            peers.set_members(members(ring));
+        }
+        serving.peers = Some(peers);
         Ok(())
     }
 
@@ -343,6 +346,11 @@ pub(super) fn threshold(hops: Option<u32>) -> Threshold {
     }
 }
 
+/// The hosts of a ring, as name and address.
+pub(super) fn members(ring: &Ring) -> impl Iterator<Item = (&str, &str)> {
+    ring.hosts().iter().map(|host| (host.name.as_str(), host.address.as_str()))
+}
+
 fn peer_config(settings: &Settings) -> PeerConfig {
     let security = if settings.tls_enabled {
         Security::Tls(TlsConfig {
@@ -355,6 +363,7 @@ fn peer_config(settings: &Settings) -> PeerConfig {
         Security::Plain
     };
     let mut config = PeerConfig::new(security);
+    config.members_only = settings.peer_members_only;
     let idle = Duration::from_millis(settings.peer_idle_timeout_ms);
     config.server.connections_max = settings.peer_connections_max;
     config.server.requests_in_flight_max = settings.peer_requests_inflight_max;

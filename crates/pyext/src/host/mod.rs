@@ -135,10 +135,13 @@ impl Host {
         let ring = Ring::decode(&bytes)?;
         // Else the names of an older ring could come after those of a newer one.
         let _one_at_a_time = self.parts.ring_changes.lock();
-        let hosts: Vec<(String, String)> =
-            ring.hosts().iter().map(|host| (host.name.clone(), host.address.clone())).collect();
         self.parts.rings.set(ring)?;
-        self.parts.peer_client.set_hosts(hosts);
+        if let Some(ring) = &self.parts.rings.load().current {
+            self.parts.peer_client.set_hosts(lifecycle::members(ring));
+            if let Some(peers) = &self.parts.serving.lock().peers {
+                peers.set_members(lifecycle::members(ring));
+            }
+        }
         Ok(())
     }
 
