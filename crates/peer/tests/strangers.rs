@@ -57,6 +57,57 @@ async fn test_strangers_beyond_the_limit_make_room() {
     client(&config).fetch(&address, get(0), later()).await.unwrap();
 }
 
+/// Connections from many addresses that say nothing, kept up: each that is closed is made again.
+async fn keep_up(address: String, count: usize) {
+    let server: std::net::SocketAddr = address.parse().unwrap();
+    let mut silent = tokio::task::JoinSet::new();
+    let connect = move |number: usize| async move {
+        let source = [127, 0, 1, u8::try_from(1 + number % 60).unwrap()];
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        let mut stream = socket.connect(server).await.unwrap();
+        // Until the server closes it, by an end or a reset.
+        let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
+        number
+    };
+    for number in 0..count {
+        silent.spawn(connect(number));
+    }
+    while let Some(closed) = silent.join_next().await {
+        silent.spawn(connect(closed.unwrap()));
+    }
+}
+
+/// The reader has no error and the connection that it had, a new one gets in, and the server has no more
+/// connections than it may have. `bench.silent_connections` has 10,000 of them, and measures.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_reader_beside_many_silent_strangers_notices_nothing() {
+    for security in [Security::Plain, Authority::new().loopback()] {
+        let config = limited(security, |limits| {
+            limits.handshakes_max = 128;
+            limits.address_handshakes_max = 16;
+        });
+        let (server, address) = serve(TestDisk, &config);
+        let reader = client(&config);
+        reader.fetch(&address, get(0), later()).await.unwrap();
+        let attack = tokio::spawn(keep_up(address.clone(), 600));
+        let displaced = || server.stats().closed(CloseReason::TooManyConnections);
+        until("they make room for one another", || displaced() > 600).await;
+        for number in 1..200 {
+            reader.fetch(&address, get(number), later()).await.unwrap();
+        }
+        assert_eq!(reader.stats().peers[0].connects, 1);
+        let newcomer = client(&config);
+        while newcomer.fetch(&address, get(0), later()).await.is_err() {
+            tokio::task::yield_now().await; // it was displaced within its handshake
+        }
+        attack.abort();
+        let _ = attack.await;
+        until("they are gone", || server.stats().connections_open == 2).await;
+        assert_eq!(server.stats().accept_errors, 0);
+    }
+}
+
 /// As in a ring with more hosts than places: nobody is refused while somebody is idle.
 #[tokio::test]
 async fn test_connection_idle_for_longest_makes_room() {
