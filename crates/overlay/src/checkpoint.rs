@@ -293,7 +293,11 @@ impl LocalLog {
         };
         let written = self.write_checkpoint(&header, &dead);
         match written {
-            Ok(bytes) => self.head.lock().checkpoint_bytes = bytes,
+            Ok((bytes, dirty_bytes)) => {
+                let mut head = self.head.lock();
+                head.checkpoint_bytes = bytes;
+                head.checkpoint_dirty = (dirty_bytes, header.next_sequence - 1);
+            }
             Err(error) => {
                 self.head.lock().since_checkpoint += appended;
                 return Err(error);
@@ -302,13 +306,13 @@ impl LocalLog {
         dead.into_iter().try_for_each(|number| self.retire(number))
     }
 
-    /// Writes the file and what it refers to; returns its length. `dead`: segments that no extent
+    /// Writes the file and what it refers to; returns its length and how many bytes it calls dirty. `dead`: segments that no extent
     /// refers to, nor a scan from the position on. What only they hold need not reach the disk.
     fn write_checkpoint(
         &self,
         header: &CheckpointHeader,
         dead: &[u32],
-    ) -> Result<u64, OverlayError> {
+    ) -> Result<(u64, u64), OverlayError> {
         let io = |error| OverlayError::io("write the checkpoint", error);
         let file = self.disk.create(CHECKPOINT_NEW, 0).map_err(io)?;
         let mut writer = Writer::begin(&*file, header).map_err(io)?;
@@ -325,12 +329,13 @@ impl LocalLog {
             }
         }
         // What becomes dirty from now on lies behind the position in the log.
-        let mut at = 0;
+        let (mut at, mut dirty_bytes) = (0, 0);
         loop {
             let step = self.map.read().dirty_from(at, limits::CHECKPOINT_STEP);
             let Some((_, end)) = step.last() else { break };
             at = *end;
             for (start, end) in step {
+                dirty_bytes += (end - start) * crate::SECTOR_BYTES;
                 writer.range(start, end).map_err(io)?;
             }
         }
@@ -340,7 +345,7 @@ impl LocalLog {
         self.disk.rename(CHECKPOINT_NEW, CHECKPOINT).map_err(io)?;
         self.disk.sync().map_err(io)?;
         self.checkpoint_covers(synced, dead);
-        Ok(len)
+        Ok((len, dirty_bytes))
     }
 }
 

@@ -152,6 +152,28 @@ fn checkpoint_comes_soon_after_a_burst() {
     assert!(!log.is_checkpoint_late(later(3600)));
 }
 
+/// What a checkpoint calls dirty, and was pushed since, would be pushed again by who opens the log.
+#[test]
+fn checkpoint_says_what_was_pushed_where_that_is_worth_it() {
+    let disk = MemoryDisk::new(64 << 20);
+    let log = new_log(&disk);
+    let later = Instant::now() + Duration::from_secs(600);
+    log.note_pushed(log.appended());
+    assert!(!log.is_push_untold(later), "nothing was dirty");
+    log.write(0, &[1; SECTOR]).unwrap();
+    log.checkpoint(VOLUME, 1).unwrap();
+    assert!(!log.is_push_untold(later), "it was not pushed");
+    log.note_pushed(log.appended());
+    assert!(log.is_push_untold(Instant::now()), "the log may be opened again any moment");
+    log.ease(VOLUME, 1).unwrap();
+    assert!(!log.is_push_untold(later), "a checkpoint costs more than a sector");
+    log.write(LARGE, &[1; LARGE as usize * SECTOR]).unwrap();
+    log.checkpoint(VOLUME, 1).unwrap();
+    log.note_pushed(log.appended());
+    assert!(!log.is_push_untold(Instant::now()), "one has just been written");
+    assert!(log.is_push_untold(later));
+}
+
 /// Many extents: the checkpoint has all of them, so it is written the less often.
 #[test]
 fn checkpoints_are_a_bounded_share_of_what_is_written() {

@@ -85,6 +85,8 @@ mod release_tests;
 mod replay;
 mod requests;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod rot_tests;
 #[cfg(test)]
 mod rotting;

@@ -74,6 +74,10 @@ pub(crate) struct Head {
     pub checkpoint_bytes: u64,
     /// When it was begun.
     pub checkpoint_at: Instant,
+    /// What it calls dirty, bytes, and the last sequence number before it.
+    pub checkpoint_dirty: (u64, u64),
+    /// It is the one that the log was opened with.
+    pub is_as_opened: bool,
     /// No guest may write.
     pub is_frozen: bool,
     /// Nothing is written any more: another one may have the directory.
@@ -99,6 +103,8 @@ impl Head {
             since_checkpoint: 0,
             checkpoint_bytes: 0,
             checkpoint_at: Instant::now(),
+            checkpoint_dirty: (0, 0),
+            is_as_opened: true,
             is_frozen: false,
             is_closed: false,
             is_torn: false,
@@ -131,6 +137,8 @@ pub(crate) struct LocalLog {
     synced: AtomicU64,
     /// Last sequence number that was appended.
     appended: AtomicU64,
+    /// Everything up to this sequence number that is to travel is on the origin.
+    pub(crate) pushed: AtomicU64,
     sync_turn: Mutex<()>,
     /// One checkpoint or reclaiming at a time.
     pub(crate) keep_turn: Mutex<()>,
@@ -162,6 +170,7 @@ impl LocalLog {
             map: RwLock::new(map),
             synced: AtomicU64::new(last),
             appended: AtomicU64::new(last),
+            pushed: AtomicU64::new(0),
             sync_turn: Mutex::new(()),
             keep_turn: Mutex::new(()),
             pool,
@@ -427,20 +436,6 @@ impl LocalLog {
     /// Returns whether a sync failed: the log must be opened anew.
     pub(crate) fn is_failed(&self) -> bool {
         self.is_failed.load(Ordering::Acquire)
-    }
-
-    /// Bytes of the segments, those that are kept for reuse included, and bytes that are alive.
-    pub(crate) fn usage(&self) -> (u64, u64) {
-        let kept = self.pool.len() as u64 + u64::from(self.head.lock().spare.is_some());
-        let (segments, live) = self.segments_and_live();
-        ((segments + kept) * self.config.segment_bytes, live)
-    }
-
-    /// Number of segments that are in use, and bytes of them that are alive.
-    pub(crate) fn segments_and_live(&self) -> (u64, u64) {
-        let map = self.map.read();
-        let live = map.segments.values().map(|segment| segment.live()).sum();
-        (map.segments.len() as u64, live)
     }
 
     /// Reads the content of an extent.

@@ -162,11 +162,16 @@ impl LocalLog {
         self.start_writeback(now);
         let is_idle = now.duration_since(self.pool.0.lock().used) >= IDLE;
         let is_wanted = is_idle || !has_plenty(&*self.disk);
-        let is_untold = self.is_flush_untold(now);
+        let is_push_untold = self.is_push_untold(now);
+        let is_untold = self.is_flush_untold(now) || is_push_untold;
         if self.is_failed() || !is_wanted && !is_untold && !self.is_checkpoint_late(now) {
             return Ok(());
         }
         let _turn = self.keep_turn.lock();
+        if is_push_untold {
+            // Whether it comes about or not: a disk that is full is not tried at each look.
+            self.head.lock().is_as_opened = false;
+        }
         if is_untold || self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
             self.checkpoint_in_turn(volume, epoch)?;
         }

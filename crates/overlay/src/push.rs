@@ -440,10 +440,14 @@ impl Pusher {
                 self.is_aside_owed = false;
             }
         }
-        let is_whole = {
+        let (pushed, is_whole) = {
             let map = log.map.read();
-            map.regions.pushed_groups() & !groups == 0 && map.undelivered().is_empty()
+            let pushed = map.regions.pushed_groups();
+            (pushed, pushed & !groups == 0 && map.undelivered().is_empty())
         };
+        let own = self.through.iter().zip(0..);
+        let least = own.filter(|(_, number)| pushed & 1 << number != 0).map(|(own, _)| *own).min();
+        log.note_pushed(least.unwrap_or(0));
         if is_whole && self.is_settled() {
             self.whole = self.last().map(|slot| Whole { groups, through, slot });
         }

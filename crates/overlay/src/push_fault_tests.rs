@@ -41,7 +41,12 @@ pub(crate) struct Host {
     pub(crate) core: Arc<Core>,
 }
 
-fn open(runtime: &Runtime, disk: &MemoryDisk, sink: &MemoryOrigin, opening: Opening) -> Arc<Core> {
+pub(crate) fn open(
+    runtime: &Runtime,
+    disk: &MemoryDisk,
+    sink: &MemoryOrigin,
+    opening: Opening,
+) -> Arc<Core> {
     let config = VolumeConfig {
         directory: "unused".into(),
         quota_bytes: 4 << 20,
@@ -160,6 +165,12 @@ impl Host {
     pub(crate) fn read(&self) -> Vec<Option<u8>> {
         let first = |place: &u64| self.core.read_bytes(*place, 512).ok().map(|bytes| bytes[0]);
         PLACES.iter().map(first).collect()
+    }
+
+    /// The same log, opened by another process, since this one was killed.
+    pub(crate) fn kill(&mut self) {
+        let disk = self.disk.after_kill();
+        self.core = open(&self.runtime, &disk, &self.origin, opening(1, FIRST, Vec::new()));
     }
 
     /// The same log, opened by another process.

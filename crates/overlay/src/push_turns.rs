@@ -89,6 +89,12 @@ impl Core {
         if result.is_ok() {
             self.answer_waiters(&pusher);
         }
+        drop(pusher);
+        if bytes > 0 && self.log.is_push_untold(Instant::now()) {
+            // The next process may be killed soon, too.
+            drop(self.keep_queue.lock());
+            self.keep_wake.notify_all();
+        }
         result
     }
 

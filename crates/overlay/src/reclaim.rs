@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use acstor_types::DiskId;
@@ -69,6 +70,26 @@ impl LocalLog {
             seen.1 = now; // and, where it fails, later again
         }
         is_flushed && is_worth_it
+    }
+
+    /// Returns whether the origin has what the newest checkpoint calls dirty: opened again, all that would
+    /// be pushed once more. Each byte pays for one such checkpoint, and an opening for one, whatever it
+    /// costs: a host that is killed again and again would push the same each time.
+    pub(crate) fn is_push_untold(&self, now: Instant) -> bool {
+        let (_, apart, at) = self.since_checkpoint();
+        let (is_as_opened, (dirty_bytes, last)) = {
+            let head = self.head.lock();
+            (head.is_as_opened, head.checkpoint_dirty)
+        };
+        let is_worth_it = dirty_bytes >= apart && now.duration_since(at) >= LATE;
+        dirty_bytes > 0
+            && self.pushed.load(Ordering::Acquire) >= last
+            && (is_as_opened || is_worth_it)
+    }
+
+    /// Notes that the origin has everything up to a sequence number that is to travel.
+    pub(crate) fn note_pushed(&self, sequence: u64) {
+        self.pushed.fetch_max(sequence, Ordering::AcqRel);
     }
 
     /// Bytes appended since the newest checkpoint, how many there are to be before the next, and when
@@ -154,6 +175,20 @@ impl LocalLog {
         self.drain_pool()?;
         let Some(spare) = self.head.lock().spare.take() else { return Ok(()) };
         self.remove_segment(spare.number)
+    }
+
+    /// Bytes of the segments, those that are kept for reuse included, and bytes that are alive.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let kept = self.pool.len() as u64 + u64::from(self.head.lock().spare.is_some());
+        let (segments, live) = self.segments_and_live();
+        ((segments + kept) * self.config.segment_bytes, live)
+    }
+
+    /// Number of segments that are in use, and bytes of them that are alive.
+    fn segments_and_live(&self) -> (u64, u64) {
+        let map = self.map.read();
+        let live = map.segments.values().map(|segment| segment.live()).sum();
+        (map.segments.len() as u64, live)
     }
 
     pub(crate) fn dead_segments(&self) -> usize {
