@@ -65,7 +65,7 @@ impl Volume {
     /// Blocks.
     ///
     /// # Errors
-    /// As [`Volume::push_now`].
+    /// As [`Volume::push_now`]; [`OverlayError::Corrupt`] while the origin lacks what is damaged here.
     pub fn prepare_release(&self) -> Result<Release<'_>, OverlayError> {
         let core = &*self.core;
         // Whatever comes of it, writers are held back no longer.
@@ -73,6 +73,8 @@ impl Volume {
         let quiet = Quiet::begin(core);
         // What was written while compaction ended.
         core.push_ahead()?;
+        // Before requests wait for it: what cannot be pushed is not given up.
+        core.check_delivered()?;
         let synced = core.log.sync(core.log.appended());
         synced.map_err(|error| OverlayError::Unavailable(error.to_string()))?;
         Ok(Release { volume: self, _quiet: quiet })

@@ -1,5 +1,6 @@
 //! A release: what it does while requests wait, in operations and not in seconds.
 
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,11 +12,15 @@ use tokio::runtime::Runtime;
 
 use crate::disk::LogDisk;
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
+use crate::extent_map::Place;
 use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::MemoryOrigin;
 use crate::volume_tests::until;
 use crate::volume_threads::keep_short;
-use crate::{BlockDevice, Done, LogRange, Opening, OriginSink, SinkError, Volume, VolumeConfig};
+use crate::{
+    BlockDevice, Done, LogRange, Opening, OriginSink, OverlayError, SinkError, Volume,
+    VolumeConfig, VolumeState,
+};
 
 const VOLUME: DiskId = DiskId::from_bytes([34; 16]);
 const SIZE: u64 = 64 << 20;
@@ -232,6 +237,40 @@ fn log_with_parts_of_class_none_says_that_the_origin_has_the_rest() {
     let volume = host.open(opening());
     assert_eq!(volume.status().dirty_bytes, 0);
     assert_eq!(volume.core.read_bytes(SIZE / 2, BLOCK).unwrap(), [2; BLOCK]);
+}
+
+/// Turns a bit around of what the log has at a place of the disk.
+fn damage(volume: &Volume, offset: u64) {
+    let extent = {
+        let map = volume.core.log.map.read();
+        map.extents.range(offset / 512, offset / 512 + 1).next().unwrap()
+    };
+    let Place::Log { segment, offset } = extent.place else { panic!("zeros") };
+    let segment = Arc::clone(&volume.core.log.map.read().segments[&segment]);
+    let mut byte = [0];
+    segment.file.read_exact_at(&mut byte, offset + 100).unwrap();
+    segment.file.write_all_at(&mut [IoSlice::new(&[byte[0] ^ 1])], offset + 100).unwrap();
+}
+
+/// What the origin cannot be given is not given up: the volume goes on, and says why.
+#[test]
+fn volume_that_is_damaged_amid_its_release_goes_on() {
+    let host = Host::new();
+    let volume = host.open(opening());
+    let release = volume.prepare_release().unwrap();
+    host.write(&volume, 0, 1);
+    damage(&volume, 0);
+    let error = release.finish().unwrap_err();
+    assert!(matches!(error, OverlayError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("65536 bytes"), "{error}");
+    assert_eq!(volume.status().state, VolumeState::Open);
+    assert_eq!(volume.status().damaged_bytes, BLOCK as u64);
+    host.write(&volume, BLOCK as u64, 2);
+    // Nobody waits for the next attempt, which ends the same.
+    let Err(error) = volume.prepare_release() else { panic!("the origin lacks what is damaged") };
+    assert!(matches!(error, OverlayError::Corrupt(_)), "{error}");
+    host.write(&volume, 0, 3);
+    volume.release().unwrap();
 }
 
 #[test]
