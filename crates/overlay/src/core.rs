@@ -265,11 +265,13 @@ impl Core {
     ) {
         let regions = Arc::new(RegionMap::new(durability, partitions));
         let mut pusher = self.pusher.lock();
+        let mut may_travel_anew = false;
         {
             let _head = self.log.head.lock();
             let mut map = self.log.map.write();
             if *map.regions != *regions {
-                let groups = regions.groups().len();
+                let (before, groups) = (map.regions.groups(), regions.groups().len());
+                may_travel_anew = before.iter().any(|one| one.class == DurabilityClass::None);
                 map.set_regions(regions);
                 pusher.regions_changed(groups);
             }
@@ -282,6 +284,12 @@ impl Core {
         self.review_waiters();
         drop(pusher);
         self.wake.notify_all();
+        // The newest checkpoint calls clean what was to stay here: a kill would have it never travel.
+        if may_travel_anew && let Err(error) = self.log.checkpoint(self.volume, self.epoch) {
+            tracing::error!(volume = %self.volume, %error,
+                "killed before the next checkpoint, the volume forgets what is to travel now");
+            self.note_trouble(Some(format!("local log: {error}")));
+        }
     }
 
     pub(crate) fn state(&self) -> VolumeState {

@@ -1,7 +1,10 @@
 //! What a process that opens a log again has to push.
 
+use crate::Opening;
+use crate::durability::{Durability, DurabilityClass};
+use crate::memory_disk::MemoryDisk;
 use crate::origin_log::log_prefix;
-use crate::push_fault_tests::{Host, PLACES, VOLUME};
+use crate::push_fault_tests::{FIRST, Host, PLACES, VOLUME, open, opening};
 use crate::volume_threads::keep_short;
 
 impl Host {
@@ -67,4 +70,24 @@ fn what_could_not_be_pushed_is_dirty_after_a_kill() {
         host.kill();
         assert!(host.core.log.map.read().dirty_run(PLACES[1] / 512, PLACES[2] / 512).1);
     }
+}
+
+/// What was to stay here and is to travel now is on no origin, whatever the checkpoint before said of it.
+#[test]
+fn content_whose_class_has_changed_is_dirty_after_a_kill() {
+    let Host { runtime, disk, origin, .. } =
+        Host { disk: MemoryDisk::new(64 << 20), ..Host::new() };
+    let travels = || opening(1, FIRST, Vec::new());
+    let stays = Durability { default: DurabilityClass::None, ..Durability::default() };
+    let core = open(&runtime, &disk, &origin, Opening { durability: stays, ..travels() });
+    core.log.write(0, &[7; 512]).unwrap();
+    core.log.checkpoint(VOLUME, 1).unwrap();
+    core.apply_regions(&travels().durability, &[], core.table_writes());
+    assert_eq!(core.log.map.read().dirty_sectors(), 1);
+    drop(core);
+    let core = open(&runtime, &disk.after_kill(), &origin, travels());
+    assert_eq!(core.log.map.read().dirty_sectors(), 1, "the origin would never get it");
+    core.push_all().unwrap();
+    let host = Host { runtime, disk, origin, core };
+    assert_eq!(host.elsewhere(&[0]), [7]);
 }
