@@ -2,24 +2,30 @@
 //! has brought it to memory.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapRaw};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::core::Core;
-use crate::disk::{HostDirectory, LogDisk};
+use crate::disk::{HostDirectory, LogDisk, LogFile};
 use crate::durability::{Durability, DurabilityClass};
 use crate::extent_map::Place;
+use crate::log::{LocalLog, LogConfig};
+use crate::memory_disk::MemoryDisk;
 use crate::memory_origin::MemoryOrigin;
+use crate::recovery::create_log;
+use crate::regions::RegionMap;
 use crate::requests::Change;
 use crate::segment::{LogPiece, Segment};
 use crate::volume::open_core;
@@ -250,6 +256,178 @@ fn record_that_rotted_is_not_at_hand_since_reading_was_begun() {
         LogPiece::new(&segment, offset, PAGE).start_read();
     }
     host.assert_only_damaged(&[5]);
+}
+
+/// A file of which memory may differ from the disk, and during whose hints and writes somebody else
+/// reads a record, and compares it: what these bring from the disk comes after that.
+#[derive(Debug)]
+struct SharedFile {
+    inner: Arc<dyn LogFile>,
+    segment: Mutex<Weak<Segment>>,
+    /// Offset of the payload of that record; 0: nobody reads.
+    offset: AtomicU64,
+    reads: AtomicU64,
+    is_wrong_in_memory: AtomicBool,
+    is_wrong_on_disk: AtomicBool,
+}
+
+impl SharedFile {
+    fn read(&self) {
+        let segment = self.segment.lock().upgrade();
+        let offset = self.offset.load(Ordering::Acquire);
+        if let Some(segment) = segment.filter(|_| offset > 0) {
+            segment.read_record(offset).unwrap();
+            self.reads.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl LogFile for SharedFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_exact_at(buffer, offset)?;
+        buffer[0] ^= u8::from(self.is_wrong_in_memory.load(Ordering::Acquire));
+        Ok(())
+    }
+
+    fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
+        self.read_exact_at(buffer, offset).is_ok()
+    }
+
+    fn read_past_cache(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_exact_at(buffer, offset)?;
+        buffer[0] ^= u8::from(self.is_wrong_on_disk.load(Ordering::Acquire));
+        Ok(())
+    }
+
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.read();
+        self.inner.write_all_at(parts, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn sync_and_forget(&self) -> io::Result<()> {
+        self.inner.sync_and_forget()
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) {
+        self.inner.start_writeback(offset, len);
+    }
+
+    fn start_read(&self, offset: u64, len: u64) {
+        self.read();
+        self.inner.start_read(offset, len);
+    }
+
+    fn read_no_more(&self) {
+        self.inner.read_no_more();
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.inner.size_bytes()
+    }
+
+    fn map(&self, len: usize) -> Option<MmapRaw> {
+        self.inner.map(len)
+    }
+}
+
+/// A log whose head is such a file, with one record; and where its payload is.
+fn log_in_shared_file() -> (LocalLog, Arc<SharedFile>, u64) {
+    let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+    let sizes = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
+    let regions = Arc::new(RegionMap::new(&Durability::default(), &[]));
+    let log = create_log(&disk, sizes, regions).unwrap();
+    let file = {
+        let mut head = log.head.lock();
+        let file = Arc::new(SharedFile {
+            inner: Arc::clone(&head.segment.file),
+            segment: Mutex::default(),
+            offset: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            is_wrong_in_memory: AtomicBool::new(false),
+            is_wrong_on_disk: AtomicBool::new(false),
+        });
+        let before = &head.segment;
+        let (number, size) = (before.number, before.size_bytes);
+        let segment = Arc::new(Segment::empty(number, before.salt, file.clone(), size));
+        *file.segment.lock() = Arc::downgrade(&segment);
+        log.map.write().segments.insert(number, Arc::clone(&segment));
+        head.segment = segment;
+        file
+    };
+    log.write(0, &[1; 512]).unwrap();
+    let Place::Log { offset, .. } = log.map.read().extents.range(0, 1).next().unwrap().place else {
+        panic!("zeros")
+    };
+    (log, file, offset)
+}
+
+#[test]
+fn record_that_is_compared_before_a_hint_reads_it_is_not_known_after_it() {
+    let (log, file, offset) = log_in_shared_file();
+    let segment = Arc::clone(&log.head.lock().segment);
+    assert!(segment.is_known(offset), "what was just written");
+    file.offset.store(offset, Ordering::Release);
+    LogPiece::new(&segment, offset, 512).start_read();
+    assert_eq!(file.reads.load(Ordering::Acquire), 1);
+    assert!(!segment.is_known(offset), "the hint may have brought anything");
+    segment.read_record(offset).unwrap();
+    assert!(segment.is_known(offset), "nothing is under way any more");
+}
+
+#[test]
+fn record_that_is_compared_before_an_append_reads_its_page_is_not_known_after_it() {
+    let (log, file, offset) = log_in_shared_file();
+    file.offset.store(offset, Ordering::Release);
+    log.write(1, &[2; 512]).unwrap();
+    assert_eq!(file.reads.load(Ordering::Acquire), 1);
+    let segment = Arc::clone(&log.head.lock().segment);
+    assert!(!segment.is_known(offset), "the kernel may have read its page");
+    segment.read_record(offset).unwrap();
+    assert!(segment.is_known(offset), "nothing is under way any more");
+}
+
+/// What memory has wrong the disk may have right: it is answered, and memory is not sent as it is.
+#[test]
+fn record_that_memory_has_wrong_is_read_from_the_disk() {
+    let (log, file, offset) = log_in_shared_file();
+    let segment = Arc::clone(&log.head.lock().segment);
+    file.is_wrong_in_memory.store(true, Ordering::Release);
+    assert_eq!(segment.read_record(offset).unwrap().1, [1; 512]);
+    let mut part = [0; 100];
+    segment.read_checked(offset + 200, &mut part).unwrap();
+    assert_eq!(part, [1; 100]);
+    assert!(!segment.is_known(offset), "it would be sent");
+    assert_eq!((segment.bad_bytes(), segment.is_bad(offset)), (0, false));
+
+    file.is_wrong_on_disk.store(true, Ordering::Release);
+    let error = segment.read_record(offset).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert_eq!((segment.bad_bytes(), segment.is_bad(offset)), (512, true));
+
+    file.is_wrong_on_disk.store(false, Ordering::Release);
+    assert_eq!(segment.read_record(offset).unwrap().1, [1; 512]);
+    assert_eq!(segment.bad_bytes(), 0, "it counts as damaged no more");
+    file.is_wrong_in_memory.store(false, Ordering::Release);
+    assert_eq!(segment.read_record(offset).unwrap().1, [1; 512]);
+    assert!(segment.is_known(offset));
+}
+
+/// A disk whose memory cannot be read past is taken by what memory has.
+#[test]
+fn record_that_memory_has_wrong_is_damaged_where_the_disk_is_not_asked() {
+    let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+    let sizes = LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
+    let regions = Arc::new(RegionMap::new(&Durability::default(), &[]));
+    let log = create_log(&disk, sizes, regions).unwrap();
+    log.write(0, &[1; 512]).unwrap();
+    let segment = Arc::clone(&log.head.lock().segment);
+    let at = log.head.lock().offset - 512;
+    segment.file.write_all_at(&mut [IoSlice::new(&[2])], at).unwrap();
+    assert_eq!(segment.read_record(at).unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
 
 /// Reclaiming reads what is alive before it copies it.

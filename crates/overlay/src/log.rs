@@ -252,8 +252,10 @@ impl LocalLog {
         let rest = (head.offset + len).next_multiple_of(PAGE as u64) - (head.offset + len);
         let mut parts =
             [IoSlice::new(&bytes), IoSlice::new(payload), IoSlice::new(&ZEROS[..rest as usize])];
-        head.segment.begin_append(head.offset);
-        if let Err(error) = head.segment.file.write_all_at(&mut parts, head.offset) {
+        let reading = head.segment.begin_append(head.offset);
+        let written = head.segment.file.write_all_at(&mut parts, head.offset);
+        head.segment.end_append(reading);
+        if let Err(error) = written {
             head.is_torn = true;
             // What failed must not be there after a crash; where this fails, too, it may.
             drop(self.clear_torn(head));
@@ -312,8 +314,11 @@ impl LocalLog {
     fn clear_torn(&self, head: &mut Head) -> Result<(), AppendError> {
         if head.is_torn {
             let nothing = [0; HEADER_LEN];
-            head.segment.begin_append(head.offset);
-            head.segment.file.write_all_at(&mut [IoSlice::new(&nothing)], head.offset)?;
+            let reading = head.segment.begin_append(head.offset);
+            let cleared =
+                head.segment.file.write_all_at(&mut [IoSlice::new(&nothing)], head.offset);
+            head.segment.end_append(reading);
+            cleared?;
             head.is_torn = false;
         }
         Ok(())

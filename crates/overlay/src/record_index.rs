@@ -169,7 +169,8 @@ impl RecordIndex {
         }
     }
 
-    /// Notes that pages may have been read from the disk, or will be, by nobody who compares them.
+    /// Notes that pages may have been read from the disk by nobody who compares them. Of a read that is to
+    /// come [`RecordIndex::begin_reading`] and [`RecordIndex::end_reading`] tell, around it.
     pub(crate) fn forget(&mut self, pages: Pages) {
         for other in &mut self.readings {
             other.is_disturbed |= other.pages.overlaps(&pages);

@@ -106,15 +106,21 @@ impl Segment {
         debug_assert!(before >= bytes, "segment {} has less than nothing alive", self.number);
     }
 
-    /// Notes that something is going to be appended at `offset`, in whose page a record may end that
-    /// memory has no more: the kernel reads that page first.
-    pub(crate) fn begin_append(&self, offset: u64) {
+    /// Notes that something is being appended at `offset`, in whose page a record may end that memory
+    /// has no more: the kernel reads that page first. To be ended by [`Segment::end_append`].
+    pub(crate) fn begin_append(&self, offset: u64) -> Option<u64> {
         let page = offset / PAGE * PAGE;
         let is_in_memory = |mapping: &MmapRaw| {
             residency::is_resident(mapping.as_ptr().wrapping_add(page as usize), PAGE as usize)
         };
-        if offset != page && !self.mapping.as_ref().is_some_and(is_in_memory) {
-            self.index.lock().forget(Pages::of(page, PAGE));
+        let is_read = offset != page && !self.mapping.as_ref().is_some_and(is_in_memory);
+        is_read.then(|| self.begin_reading(page, PAGE as usize))
+    }
+
+    /// Notes that what [`Segment::begin_append`] has begun was written, or failed.
+    pub(crate) fn end_append(&self, reading: Option<u64>) {
+        if let Some(id) = reading {
+            self.index.lock().end_reading(id, false, None);
         }
     }
 
@@ -145,6 +151,12 @@ impl Segment {
             true => drop(failed_reads.insert(offset)),
             false => drop(failed_reads.remove(&offset)),
         }
+    }
+
+    /// Returns whether memory has nothing of the record at `offset` but what was written.
+    #[cfg(test)]
+    pub(crate) fn is_known(&self, offset: u64) -> bool {
+        self.index.lock().is_known(offset)
     }
 
     /// Returns the record that has the byte at `offset`, if it was found.
@@ -374,8 +386,10 @@ impl LogPiece {
         if self.is_resident() {
             return; // and what is known of it stays known
         }
-        self.segment.index.lock().forget(Pages::of(self.offset, self.len as u64));
+        // Around it: who compares it meanwhile may do so before the disk is read.
+        let id = self.segment.begin_reading(self.offset, self.len);
         self.segment.file.start_read(self.offset, self.len as u64);
+        self.segment.index.lock().end_reading(id, false, None);
     }
 
     fn is_resident(&self) -> bool {
