@@ -238,14 +238,12 @@ fn send_segments(dispatch: &Dispatch, unique: u64, segments: &[Segment]) {
     }
 }
 
-/// Tells the store; all mapped segments are of the same one.
+/// Tells the store of each mapped segment: which of them failed is not known.
 fn note_fault(segments: &[Segment]) {
-    let mapped = segments.iter().find_map(|segment| match segment {
-        Segment::Mapped { chunk, .. } => Some(chunk),
-        _ => None,
-    });
-    if let Some(chunk) = mapped {
-        chunk.note_fault();
+    for segment in segments {
+        if let Segment::Mapped { chunk, .. } = segment {
+            chunk.note_fault();
+        }
     }
 }
 

@@ -42,11 +42,12 @@ pub(crate) fn is_at_hand(piece: &Piece) -> bool {
     }
 }
 
-/// Tells the store that a mapped chunk among `pieces` is gone: the kernel found no page of its file.
+/// Tells the store of the mapped chunks among `pieces`, of which the kernel found one without a page, or
+/// a piece of the log; the log compares what it reads.
 pub(crate) fn note_fault<'a>(pieces: impl Iterator<Item = &'a Piece>) {
     for piece in pieces {
         if let Piece::Base(Segment::Mapped { chunk, .. }) = piece {
-            return chunk.note_fault(); // all are of one store
+            chunk.note_fault();
         }
     }
 }

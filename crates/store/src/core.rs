@@ -39,6 +39,9 @@ pub(crate) struct Core {
     /// Grows when the slot file was found truncated, or a write was lost on its way to the disk: what
     /// was verified before no longer is.
     pub doubt_epoch: AtomicU64,
+    /// The length to which the slot file was found cut when a mapped answer failed last, bytes;
+    /// `u64::MAX`: it is whole.
+    pub cut_to: AtomicU64,
     pub repair: Mutex<()>,
     pub writeback: Writeback,
     pub page_sums: PageSums,
@@ -320,11 +323,25 @@ impl Core {
         self.states.demote_all();
     }
 
-    /// Notes that mapped bytes of a slot could not be copied. Which others cannot is not known.
+    /// Notes that an answer could not be sent which mapped bytes of a slot are a part of: the slot is
+    /// hashed before it is used again. Where the file was cut so is every other one, once for each
+    /// length: what is hashed after that is there.
     pub(crate) fn note_fault(&self, slot: u32) {
-        let path = self.directory.slots_path.display();
-        tracing::warn!(%path, slot, "a mapped chunk is gone: every chunk is hashed again");
-        self.doubt_all();
+        self.states.demote(slot);
+        let expected = self.directory.geometry.slots_len();
+        let len = self.directory.slots.size_bytes().unwrap_or(0);
+        if len >= expected {
+            self.note_whole();
+        } else if self.cut_to.swap(len, Ordering::SeqCst) != len {
+            let path = self.directory.slots_path.display();
+            tracing::warn!(%path, slot, len, expected, "the file was cut: every chunk is hashed again");
+            self.doubt_all();
+        }
+    }
+
+    /// Notes that the slot file is as long as it has to be.
+    pub(crate) fn note_whole(&self) {
+        self.cut_to.store(u64::MAX, Ordering::SeqCst);
     }
 
     /// Notes that a write which the kernel had taken did not reach the disk. It does not say which:

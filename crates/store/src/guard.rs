@@ -46,9 +46,10 @@ impl ChunkGuard {
         self.core.is_at_hand(self.slot, start, len)
     }
 
-    /// Tells the store that the kernel answered EFAULT for [`ChunkGuard::mapped`]. Every chunk is read and
-    /// hashed before it is used again, which finds those that are gone: while a file is being cut,
-    /// pages behind its new end still count as in memory.
+    /// Tells the store that the kernel answered EFAULT for an answer with [`ChunkGuard::mapped`] among
+    /// its parts; to be told of each of them. The chunk is read and hashed before it is used again. Where
+    /// the file was cut all are, which finds those that are gone: while it is being cut, pages behind its
+    /// new end still count as in memory.
     pub fn note_fault(&self) {
         self.core.note_fault(self.slot);
     }

@@ -147,6 +147,7 @@ impl Core {
                     size_bytes: expected,
                     source,
                 })?;
+                self.note_whole();
             }
         }
         Ok(self.doubt_epoch.load(Ordering::SeqCst))

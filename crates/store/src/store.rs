@@ -120,6 +120,7 @@ impl ChunkStore {
             free: Mutex::new(recovered.free),
             next_seq: AtomicU64::new(recovered.next_seq),
             doubt_epoch: AtomicU64::new(0),
+            cut_to: AtomicU64::new(u64::MAX),
             repair: Mutex::new(()),
             writeback: Writeback::default(),
             page_sums,

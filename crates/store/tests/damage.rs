@@ -77,6 +77,55 @@ fn corrupt_content_is_a_miss() {
     fixture.assert_lost(&store, &[]);
 }
 
+/// Chunks that can be sent out of the mapping as they are.
+fn at_hand(guards: &[ChunkGuard]) -> Vec<usize> {
+    let is_at_hand = |number: &usize| guards[*number].is_at_hand(0, CHUNK_SIZE as usize);
+    (0..guards.len()).filter(is_at_hand).collect()
+}
+
+/// A piece of another file may be what an answer failed by, or one page of the disk.
+#[test]
+fn fault_of_one_answer_leaves_the_others_trusted() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let guards: Vec<_> =
+        fixture.chunks.iter().map(|(digest, _)| store.get(digest).unwrap().unwrap()).collect();
+    assert_eq!(at_hand(&guards).len(), 10);
+    for _ in 0..3 {
+        guards[4].note_fault();
+        assert_eq!(at_hand(&guards), [0, 1, 2, 3, 5, 6, 7, 8, 9], "it is hashed again, alone");
+        assert_eq!(guards[4].to_bytes().unwrap(), fixture.chunks[4].1);
+        assert_eq!(at_hand(&guards).len(), 10);
+    }
+}
+
+/// Pages behind the new end of a file count as in memory for a moment: once, nothing is trusted.
+#[test]
+fn fault_of_a_file_that_was_cut_is_doubted_once() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let guards: Vec<_> =
+        fixture.chunks.iter().map(|(digest, _)| store.get(digest).unwrap().unwrap()).collect();
+    let whole = fs::metadata(fixture.file("slots")).unwrap().len();
+    for left in [8_usize, 5, 5] {
+        fixture.truncate("slots", left as u64 * u64::from(CHUNK_SIZE));
+        guards[9].note_fault();
+        assert_eq!(at_hand(&guards), [0; 0], "after a cut to {left} chunks");
+        for guard in &guards[..left] {
+            guard.to_bytes().unwrap();
+        }
+        let left: Vec<_> = (0..left).collect();
+        for _ in 0..3 {
+            guards[9].note_fault();
+            assert_eq!(at_hand(&guards), left, "what was hashed since is there");
+        }
+        // Made whole, it may be cut to the same length again.
+        fixture.truncate("slots", whole);
+        guards[9].note_fault();
+        assert_eq!(at_hand(&guards), left);
+    }
+}
+
 #[test]
 fn corrupt_record_is_a_miss_after_a_restart() {
     let fixture = Fixture::new();
