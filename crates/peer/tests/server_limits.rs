@@ -5,9 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use acstor_peer::frame::{FrameError, FrameKind, Get, HEADER_LEN, Header, Hello};
+use acstor_peer::frame::{FrameError, FrameKind, Get, HEADER_LEN, Header, Hello, encode_holds};
 use acstor_peer::{CloseReason, PeerStatus, Security, ServerLimits, VersionRange};
-use acstor_types::{ChunkSize, ErrorKind};
+use acstor_types::{ChunkSize, Digest, ErrorKind};
 
 use support::chunks::{Gated, Panicking, TestDisk, WrongSize};
 use support::scripted::Scripted;
@@ -42,6 +42,55 @@ async fn test_get_beyond_the_requests_of_a_connection_is_overloaded_at_once() {
     until("the permits are back", || server.stats().requests_in_flight == 0).await;
     assert_eq!(server.stats().bytes_in_flight, 0);
     assert_eq!(server.stats().refused(PeerStatus::Overloaded), 1);
+}
+
+/// What looks chunks up without reading them takes its turn among what reads.
+#[tokio::test]
+async fn test_holds_beyond_the_requests_of_a_connection_is_overloaded_at_once() {
+    let config = limited(|limits| limits.connection_requests_max = 1);
+    let gated = Gated::new(TestDisk);
+    let (server, address) = serve(gated.clone(), &config);
+    let mut peer = Scripted::connect(&address).await;
+    peer.say_hello().await;
+    let holds = |id| encode_holds(&[Digest::of(b"one")], id).unwrap();
+    peer.send(&Get::new(&get(1), 30_000).encode(1)).await;
+    peer.send(&holds(2)).await;
+    let (refusal, _) = peer.read_frame().await.unwrap();
+    assert_eq!(refusal, Header::refusal(PeerStatus::Overloaded, 2));
+    assert_eq!(server.stats().refused(PeerStatus::Overloaded), 1);
+    gated.gate.add_permits(1);
+    assert_eq!(peer.read_frame().await.unwrap().0.kind, FrameKind::Data);
+    until("the permit is back", || server.stats().requests_in_flight == 0).await;
+    for id in 3..6 {
+        peer.send(&holds(id)).await;
+        let (header, _) = peer.read_frame().await.unwrap();
+        assert_eq!((header.kind, header.request_id), (FrameKind::Held, id));
+    }
+    until("the permits are back", || server.stats().requests_in_flight == 0).await;
+}
+
+/// Its place is another one's, so nothing counts it: it is answered for a while, and not for ever.
+#[tokio::test]
+async fn test_connection_that_lost_its_place_is_closed_though_it_is_busy() {
+    let config = limited(|limits| {
+        limits.connections_max = 1;
+        limits.idle_timeout = 4 * SOON;
+    });
+    let gated = Gated::new(TestDisk);
+    let (server, address) = serve(gated.clone(), &config);
+    let mut first = Scripted::connect(&address).await;
+    first.say_hello().await;
+    let mut second = Scripted::connect(&address).await;
+    second.say_hello().await;
+    assert_eq!(first.read_frame().await.unwrap().0.kind, FrameKind::Goodbye);
+    first.send(&Get::new(&get(1), 30_000).encode(1)).await;
+    until("it is served", || gated.started() == 1).await;
+    // Long before the deadline of what it has asked.
+    let closed = tokio::time::timeout(Duration::from_secs(15), first.read_to_end());
+    closed.await.expect("it is closed");
+    until("it is counted", || server.stats().closed(CloseReason::Idle) == 1).await;
+    until("its work is dropped", || gated.dropped() == 1).await;
+    drop(second);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use acstor_runclock::RunInstant;
+use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, Sleep};
@@ -27,7 +28,7 @@ use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
-    decode_holds, encode_held,
+    decode_holds, encode_held, held_len,
 };
 use crate::stream::Stream;
 use crate::{ChunkRequest, CloseReason, PeerStatus};
@@ -253,8 +254,8 @@ impl Connection {
                     body.map(|body| Get::decode(body, header.flags))
                 }
                 FrameKind::Holds => {
-                    let held = self.shared.chunks.holds(&decode_holds(frame.body));
-                    self.output.push_held(header.request_id, encode_held(&held));
+                    let digests = decode_holds(frame.body);
+                    self.handle_holds(header.request_id, &digests);
                     None
                 }
                 _ => None,
@@ -300,6 +301,15 @@ impl Connection {
             | FrameKind::Goodbye => return Err(CloseReason::Malformed(FrameError::Kind)),
         }
         Ok(())
+    }
+
+    fn handle_holds(&mut self, request_id: u64, digests: &[Digest]) {
+        let bytes = held_len(digests.len()) as u64;
+        let Some(permit) = Permit::take(&self.shared.budget, self.place.budget(), bytes) else {
+            return self.refuse(request_id, PeerStatus::Overloaded);
+        };
+        let held = self.shared.chunks.holds(digests);
+        self.output.push_held(request_id, encode_held(&held), permit);
     }
 
     fn handle_get(&mut self, cx: &mut Context<'_>, request_id: u64, get: &Get) {
@@ -399,9 +409,11 @@ impl Connection {
         let idle = (self.clock.heard + limits.idle_timeout, CloseReason::Idle);
         let is_busy = !self.waiting.is_empty() || !self.output.is_empty();
         let rest = match self.clock.drain_began {
-            // The server's own drain is bounded by its caller; an idle client has one more timeout.
-            Some(began) if self.drain_reason == CloseReason::Idle && !is_busy => {
-                (began + limits.read_timeout, CloseReason::Idle)
+            // The server's own drain is bounded by its caller; a client that was idle has one more
+            // timeout, a longer one while it is answered: its place may be another one's.
+            Some(began) if self.drain_reason == CloseReason::Idle => {
+                let patience = if is_busy { limits.idle_timeout } else { limits.read_timeout };
+                (began + patience, CloseReason::Idle)
             }
             Some(_) => (self.shared.clock.now() + limits.idle_timeout, CloseReason::Drained),
             None if is_busy => (self.shared.clock.now() + limits.idle_timeout, CloseReason::Idle),

@@ -51,9 +51,9 @@ impl Output {
         self.frames.push_back(Outgoing { header, payload, _permit: Some(permit) });
     }
 
-    pub(super) fn push_held(&mut self, request_id: u64, held: Vec<u8>) {
+    pub(super) fn push_held(&mut self, request_id: u64, held: Vec<u8>, permit: Permit) {
         let header = Header::new(FrameKind::Held, held.len() as u32, request_id).encode();
-        self.frames.push_back(Outgoing { header, payload: held.into(), _permit: None });
+        self.frames.push_back(Outgoing { header, payload: held.into(), _permit: Some(permit) });
     }
 
     pub(super) fn push_status(&mut self, request_id: u64, status: PeerStatus) {
