@@ -17,6 +17,7 @@ from acstor.preload.admission import Limits
 from acstor.rpc import transport
 from acstor.rpc.host_states import HostStateSender
 from acstor.rpc.preload_endpoint import PreloadEndpoint
+from acstor.rpc.signature import SignedEndpoint, Verifier, secrets_of
 from acstor.rpc.volume_endpoint import VolumeEndpoint
 
 
@@ -45,10 +46,13 @@ def build(
 
 def endpoints(conf: cfg.ConfigOpts, duties: Iterable[Duty]) -> list[object]:
     """Return what the duties, and the data plane for its volumes, answer to other hosts."""
-    return [
+    # One for all: a call is taken once, whichever endpoint answers.
+    verifier = Verifier(conf.host, secrets_of(conf))
+    answering = [
         *(PreloadEndpoint(conf.host, duty) for duty in duties if isinstance(duty, Preloading)),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]
+    return [SignedEndpoint(endpoint, conf.host, verifier) for endpoint in answering]
 
 
 class _LinkSpeed:

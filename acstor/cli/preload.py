@@ -25,6 +25,7 @@ from acstor.repository import layout, working_set
 from acstor.repository.repository import Repository
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
+from acstor.rpc.signature import Signer, secrets_of
 
 LOOK_SECONDS = 0.5
 PROGRESS_TIMEOUT_MAX = 5.0
@@ -61,8 +62,9 @@ def rows(hosts: Sequence[HostPreload]) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def _agents(conf: Any, timeout: float) -> Iterator[AgentClient]:
+    secrets = secrets_of(conf)
     with transport.opened(conf) as opened:
-        yield AgentClient(opened, timeout)
+        yield AgentClient(opened, timeout, Signer(secrets[0] if secrets else None))
 
 
 def _add_hosts(parser: argparse.ArgumentParser, *, is_required: bool) -> None:

@@ -20,6 +20,7 @@ from acstor.conf import (
     readpath,
     registrar,
     registration,
+    rpc,
     store,
     volumes,
 )
@@ -33,6 +34,7 @@ MODULES: tuple[ModuleType, ...] = (
     volumes,
     peer,
     coordination,
+    rpc,
     agent,
     image_links,
     preload,

@@ -10,6 +10,7 @@ import tenacity
 from acstor import exception
 from acstor.rpc import transport
 from acstor.rpc.agent_server import EXCHANGE, NAMESPACE, TOPIC, VERSION, version_of
+from acstor.rpc.signature import Signer
 
 HOSTS_AT_A_TIME_MAX = 32
 """Calls under way at a time."""
@@ -37,10 +38,13 @@ class AgentClient:
 
     :param opened: transport of :func:`acstor.rpc.transport.open_transport`.
     :param timeout: seconds that one attempt of one call may take.
+    :param signer: signs each attempt; None: they are not signed.
     """
 
-    def __init__(self, opened: Any, timeout: float) -> None:
+    def __init__(self, opened: Any, timeout: float, signer: Signer | None = None) -> None:
         import oslo_messaging
+
+        self._signer = signer or Signer(None)
 
         self._messaging = oslo_messaging
         self._timeout = timeout
@@ -93,6 +97,7 @@ class AgentClient:
 
     def _call_once(self, host: str, method: str, arguments: Mapping[str, object]) -> object:
         messaging = self._messaging
+        context = self._signer.context(host, method, arguments)
         prepared = self._client.prepare(
             server=host,
             version=version_of(method),
@@ -102,7 +107,7 @@ class AgentClient:
         try:
             # While the broker is away oslo.messaging waits for it, whatever its own timeout is.
             return transport.within(
-                self._timeout + _MARGIN, lambda: prepared.call({}, method, **arguments)
+                self._timeout + _MARGIN, lambda: prepared.call(context, method, **arguments)
             )
         except TimeoutError as error:
             raise exception.DeadlineError(

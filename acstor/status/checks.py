@@ -34,6 +34,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Ring format", origin.check_ring),
     ("Coordination", neighbours.check_coordination),
     ("Messages", neighbours.check_messages),
+    ("Calls of agents", neighbours.check_calls),
     ("Keystone and Glance", neighbours.check_identity),
     ("Agents of all hosts", neighbours.check_agents),
     ("Certificate for peers", peer_tls.check_certificate),

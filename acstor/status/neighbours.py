@@ -11,6 +11,7 @@ from acstor.agent.member import Member
 from acstor.cli import deployment
 from acstor.conf import loading
 from acstor.rpc import transport
+from acstor.rpc.signature import secrets_of
 from acstor.status.verdict import failure, failure_of, success, warning
 
 # Members are listed by code that imports membership then; checks run in threads of their own. And a
@@ -87,6 +88,23 @@ def _send(opened: object) -> Result:
             "address, user, password and virtual host of [DEFAULT] transport_url"
         )
     return success("the broker takes messages")
+
+
+def check_calls(conf: cfg.ConfigOpts) -> Result:
+    """Check that an agent does not take calls of everybody who reaches the broker."""
+    if not transport.is_configured(conf):
+        return success("[DEFAULT] transport_url is not set: nobody calls agents")
+    try:
+        secrets = secrets_of(conf)
+    except exception.AcstorError as error:
+        return failure_of(error)
+    if not secrets:
+        return warning(
+            "[rpc] secrets is not set: everybody who may send in the virtual host of transport_url "
+            "may hold, enlarge and slow down volumes that are in use; set it on all hosts, and "
+            "acstor_rpc_secret in cinder.conf"
+        )
+    return success("agents take signed calls only")
 
 
 def check_identity(conf: cfg.ConfigOpts) -> Result:

@@ -22,6 +22,7 @@ from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.repository.catalogue import Catalogue, EntryState
 from acstor.repository.repository import Image, Repository
+from acstor.rpc.signature import checked_secrets
 from acstor.volumes.store import VolumeStore
 
 LOG = logging.getLogger(__name__)
@@ -157,4 +158,7 @@ def _agent_hosts(configuration: Any, conf: cfg.ConfigOpts) -> AgentHosts:
                 hint="correct acstor_transport_url, or [DEFAULT] transport_url of cinder.conf",
             ) from None
 
-    return AgentHosts(open_transport, configuration.safe_get("acstor_agent_timeout"))
+    secret = configuration.safe_get("acstor_rpc_secret") or None
+    if secret is not None:
+        checked_secrets([secret])
+    return AgentHosts(open_transport, configuration.safe_get("acstor_agent_timeout"), secret)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from acstor import exception
 from acstor.rpc.agent_client import AgentClient
+from acstor.rpc.signature import Signer
 
 LOG = logging.getLogger(__name__)
 
@@ -34,9 +35,13 @@ class AgentHosts:
 
     :param open_transport: returns an oslo.messaging RPC transport; called at the first call.
     :param timeout: seconds that a call takes at most where it says nothing else.
+    :param secret: with which calls are signed; None: they are not.
     """
 
-    def __init__(self, open_transport: Callable[[], Any], timeout: float) -> None:
+    def __init__(
+        self, open_transport: Callable[[], Any], timeout: float, secret: str | None = None
+    ) -> None:
+        self._signer = Signer(secret)
         self._open_transport = open_transport
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -54,7 +59,9 @@ class AgentHosts:
             if self._transport is None:
                 self._transport = self._open_transport()
             if timeout not in self._clients:
-                self._clients[timeout] = AgentClient(self._transport, timeout + _MARGIN)
+                self._clients[timeout] = AgentClient(
+                    self._transport, timeout + _MARGIN, self._signer
+                )
             return self._clients[timeout]
 
 

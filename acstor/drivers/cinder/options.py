@@ -36,6 +36,14 @@ OPTIONS = [
             "Unset: Cinder's own."
         ),
     ),
+    cfg.StrOpt(
+        "acstor_rpc_secret",
+        secret=True,
+        help=(
+            "Secret with which calls to the agents are signed: the first of [rpc] secrets of "
+            "acstor.conf on the compute hosts. Unset: they are not signed."
+        ),
+    ),
     cfg.FloatOpt(
         "acstor_agent_timeout",
         default=30.0,

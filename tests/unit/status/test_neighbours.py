@@ -62,6 +62,32 @@ def test_no_broker_is_a_warning(configure: Configure) -> None:
     assert neighbours.check_messages(configure()).code is Code.WARNING
 
 
+@pytest.mark.parametrize(
+    ("written", "code", "said"),
+    [
+        ("", Code.SUCCESS, "nobody calls agents"),
+        ("[DEFAULT]\ntransport_url = fake://\n", Code.WARNING, "everybody who may send"),
+        (
+            "[DEFAULT]\ntransport_url = fake://\n[rpc]\nsecrets = 0123456789abcdef,second\n",
+            Code.FAILURE,
+            "fewer than 16 characters",
+        ),
+        (
+            "[DEFAULT]\ntransport_url = fake://\n[rpc]\nsecrets = 0123456789abcdef\n",
+            Code.SUCCESS,
+            "signed calls only",
+        ),
+    ],
+)
+def test_calls_of_everybody_are_warned_of(
+    configure: Configure, written: str, code: Code, said: str
+) -> None:
+    result = neighbours.check_calls(configure(written))
+    assert result.code is code
+    assert said in text(result)
+    assert "0123456789abcdef" not in text(result)
+
+
 def test_broker_that_takes_messages(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "_CALL_TIMEOUT", 0.2)
     result = neighbours.check_messages(configure("[DEFAULT]\ntransport_url = fake://\n"))

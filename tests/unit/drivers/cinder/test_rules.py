@@ -2,6 +2,7 @@
 
 import uuid
 from typing import Any
+from unittest import mock
 
 import oslo_messaging
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.drivers.cinder import failures, limits
+from acstor.drivers.cinder import back_end, failures, limits
+from acstor.drivers.cinder import hosts as hosts_module
 from acstor.drivers.cinder.attachment_rules import Access, Attached, Present, access_of, is_shared
 from acstor.drivers.cinder.hosts import AgentHosts, call_each, first_error
 from acstor.drivers.cinder.limits import Limits
+from acstor.rpc.signature import CONTEXT_KEY, Signer, Verifier
 
 HOSTS = ("h1", "h2", "h3")
 INSTANCES = ("i1", "i2", None)
@@ -131,3 +134,34 @@ def test_agents_are_called_over_cinders_transport(cinder_settings: cfg.ConfigOpt
         with pytest.raises(exception.UnavailableError):
             hosts.call("h1", "volume_status", timeout=timeout, volume=str(uuid.uuid4()))
     assert opened == [1]
+
+
+def test_calls_of_agents_are_signed_with_the_back_ends_secret(
+    cinder_settings: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[dict[str, Any]] = []
+
+    class Client:
+        """Signs, and calls nobody."""
+
+        def __init__(self, opened: object, timeout: float, signer: Signer) -> None:
+            self._signer = signer
+
+        def call(self, host: str, method: str, **arguments: object) -> None:
+            contexts.append(self._signer.context(host, method, arguments))
+
+    monkeypatch.setattr(hosts_module, "AgentClient", Client)
+    options = {"acstor_agent_timeout": 10.0, "acstor_transport_url": "fake://"}
+    secret = "a secret of the cloud"
+    for written in (None, secret):
+        configuration = mock.Mock(safe_get={**options, "acstor_rpc_secret": written}.get)
+        back_end._agent_hosts(configuration, cinder_settings).call(
+            "h1", "volume_status", volume="v"
+        )
+    unsigned, signed = contexts
+    assert unsigned == {}
+    verifier = Verifier("h1", (secret,), clock=lambda: signed[CONTEXT_KEY]["signed_at"] / 1000)
+    verifier.check(signed, "volume_status", {"volume": "v"})
+    short = mock.Mock(safe_get={**options, "acstor_rpc_secret": "short"}.get)
+    with pytest.raises(exception.ConfigurationError):
+        back_end._agent_hosts(short, cinder_settings)
