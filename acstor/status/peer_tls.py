@@ -1,6 +1,9 @@
 """Check of this host's certificate, key and authority: they work together."""
 
+import base64
 import contextlib
+import pathlib
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -18,6 +21,7 @@ _DAY_SECONDS = 86400
 _HOSTNAME_MISMATCH = 62  # X509_V_ERR_HOSTNAME_MISMATCH
 _NO_CRL = 3  # X509_V_ERR_UNABLE_TO_GET_CRL: the authority has none, and revokes nobody
 _CRL_HAS_EXPIRED = 12  # X509_V_ERR_CRL_HAS_EXPIRED
+_DER_INTEGER = 0x02
 _HINT = "'Certificates between hosts' in the administration guide says how to make certificates"
 
 
@@ -62,6 +66,8 @@ def _check_revocations(peer: cfg.ConfigOpts.GroupAttr) -> bool:
     context.load_verify_locations(peer.crl_file)
     if not context.cert_store_stats()["crl"]:
         raise OSError("it holds no revocation list in PEM form")
+    if not all(_is_version_2(der) for der in _lists(peer.crl_file)):
+        raise OSError("a list is of version 1: have the authority make it with crl_extensions")
     context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     try:
         _shake_hands(_context(peer, ssl.PROTOCOL_TLS_CLIENT), context, None)
@@ -70,6 +76,22 @@ def _check_revocations(peer: cfg.ConfigOpts.GroupAttr) -> bool:
             raise OSError(error.verify_message) from error
         return error.verify_code == _CRL_HAS_EXPIRED
     return False
+
+
+def _lists(path: str) -> Iterator[bytes]:
+    """Yield the revocation lists of a PEM file in DER."""
+    text = pathlib.Path(path).read_text(encoding="ascii", errors="replace")
+    for body in re.findall(r"-----BEGIN X509 CRL-----(.*?)-----END X509 CRL-----", text, re.DOTALL):
+        yield base64.b64decode(body)
+
+
+def _is_version_2(der: bytes) -> bool:
+    """Return whether a list begins with a version, which only version 2 has (RFC 5280, 5.1.2.1)."""
+    at = 0
+    for _ in range(2):  # into CertificateList and TBSCertList
+        length = der[at + 1]
+        at += 2 + (length & 0x7F if length & 0x80 else 0)
+    return der[at] == _DER_INTEGER
 
 
 def _handshake(conf: cfg.ConfigOpts, name: str) -> str:

@@ -119,14 +119,19 @@ def test_controller_needs_no_certificate(configure: Configure) -> None:
     assert peer_tls.check_certificate(configure()).code is Code.SUCCESS
 
 
-def revocation_list(folder: pathlib.Path, *serials: str, is_overdue: bool = False) -> None:
+def revocation_list(
+    folder: pathlib.Path, *serials: str, is_overdue: bool = False, is_version_2: bool = True
+) -> None:
     """Write the list of the authority that revokes certificates, as the guide says."""
     (folder / "index.txt").write_text(
         "".join(f"R\t991231235959Z\t200101000000Z\t{each}\tunknown\t/CN=x\n" for each in serials)
     )
     (folder / "ca.cnf").write_text(
         "[ca]\ndefault_ca = peers\n[peers]\ndatabase = index.txt\ndefault_md = sha256\n"
+        + ("crlnumber = crlnumber\ncrl_extensions = extensions\n" if is_version_2 else "")
+        + "[extensions]\nauthorityKeyIdentifier = keyid:always\n"
     )
+    (folder / "crlnumber").write_text("01\n")
     dates = ["-crldays", "30"]
     if is_overdue:
         dates = ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20210101000000Z"]
@@ -174,6 +179,16 @@ def test_revocation_list_that_is_overdue_is_a_warning(
     result = peer_tls.check_certificate(compute)
     assert result.code is Code.WARNING
     assert "overdue" in text(result)
+
+
+def test_revocation_list_of_version_1_is_a_failure(
+    with_list: pathlib.Path, compute: cfg.ConfigOpts
+) -> None:
+    """OpenSSL takes it, and the data plane does not."""
+    revocation_list(with_list, "1234", is_version_2=False)
+    result = peer_tls.check_certificate(compute)
+    assert result.code is Code.FAILURE
+    assert "version 1" in text(result)
 
 
 @pytest.mark.parametrize("content", [None, "", "no list"])
