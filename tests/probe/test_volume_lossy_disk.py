@@ -4,6 +4,7 @@ A real file system replays its journal on what is left, a real data plane resume
 every sector of the volume is compared. One of the runs again: ``-k 'xfs-none-long' --extended``.
 """
 
+import dataclasses
 import pathlib
 import random
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ def test_a_disk_that_forgets_what_was_not_flushed_costs_nothing_that_was(
             if rng.random() < 0.5:
                 nova = nova_calls(host)
                 nova.close(volume, force=True)
-                nova.open(volume)
+                # Another attachment, of another secret.
+                opened = dataclasses.asdict(nova.open(volume))
             wait_for("it is resumed", lambda: state(host, volume) == "serving")
             undone += writers.check(content(opened, tmp_path / "content"))
         assert host.ask("volume.list_aside") == []

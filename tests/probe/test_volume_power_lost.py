@@ -3,6 +3,7 @@
 Nova's part of a boot follows: it disconnects each volume by force and connects it again.
 """
 
+import dataclasses
 import pathlib
 import random
 from collections.abc import Iterator
@@ -62,7 +63,8 @@ def test_what_was_flushed_outlasts_a_lost_power_and_novas_forced_disconnect(
             host.start_dataplane()
             nova = nova_calls(host)
             nova.close(volume, force=True)
-            nova.open(volume)
+            # Another attachment, of another secret.
+            opened = dataclasses.asdict(nova.open(volume))
             assert content(opened, tmp_path / f"cut-{cut}") == expected
         assert host.ask("volume.list_aside") == []
     finally:
