@@ -306,8 +306,9 @@ impl LocalLog {
         dead.into_iter().try_for_each(|number| self.retire(number))
     }
 
-    /// Writes the file and what it refers to; returns its length and how many bytes it calls dirty. `dead`: segments that no extent
-    /// refers to, nor a scan from the position on. What only they hold need not reach the disk.
+    /// Writes the file and what it refers to; returns its length and how many bytes it calls dirty.
+    /// `dead`: segments that no extent refers to, nor a scan from the position on. What only they hold
+    /// need not reach the disk.
     fn write_checkpoint(
         &self,
         header: &CheckpointHeader,

@@ -5,38 +5,17 @@ mod support;
 
 use std::time::Duration;
 
-use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerError, Security, TlsFault};
+use acstor_peer::{CloseReason, PeerConfig, Security, TlsFault};
 
 use support::certificates::{Authority, Validity};
 use support::chunks::TestDisk;
-use support::{client, config, get, later, serve, until};
+use support::{client, config, get, later, refusal, serve, until};
 
 fn host(authority: &Authority, file: &str, names: &[&str]) -> PeerConfig {
     let mut config = config(Security::Tls(authority.host(file, names, Validity::Now)));
     config.client.backoff_min = Duration::from_millis(1);
     config.client.backoff_max = Duration::from_millis(1);
     config
-}
-
-fn fault_of(error: &PeerError) -> Option<&TlsFault> {
-    match error {
-        PeerError::Down { cause, .. } => fault_of(cause),
-        PeerError::Tls { fault, .. } => Some(fault),
-        _ => None,
-    }
-}
-
-/// Asks until TLS refuses: a connection that was there before may have to end first.
-async fn refusal(client: &PeerClient, address: &str) -> TlsFault {
-    loop {
-        let outcome = client.fetch(address, get(0), later()).await;
-        if let Err(error) = outcome
-            && let Some(fault) = fault_of(&error)
-        {
-            return fault.clone();
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

@@ -5,13 +5,11 @@ mod support;
 
 use std::time::Duration;
 
-use acstor_peer::{
-    CloseReason, PeerClient, PeerConfig, PeerError, PeerServer, Security, TlsConfig, TlsFault,
-};
+use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerServer, Security, TlsConfig, TlsFault};
 
 use support::certificates::{Authority, Validity, replace};
 use support::chunks::TestDisk;
-use support::{client, config, get, later, serve, until};
+use support::{client, config, get, later, refusal, serve, until};
 
 /// A configuration that reads the CA's list of revocations, and tries again at once what failed.
 fn tls(authority: &Authority, files: TlsConfig) -> PeerConfig {
@@ -32,27 +30,6 @@ fn trusting(authority: &Authority, name: &str) -> PeerConfig {
     let config = host(authority, name);
     let Security::Tls(files) = config.security else { panic!("TLS is on") };
     PeerConfig { security: Security::Tls(TlsConfig { crl_file: None, ..files }), ..config }
-}
-
-fn fault_of(error: &PeerError) -> Option<&TlsFault> {
-    match error {
-        PeerError::Down { cause, .. } => fault_of(cause),
-        PeerError::Tls { fault, .. } => Some(fault),
-        _ => None,
-    }
-}
-
-/// Asks until TLS refuses: a connection that was there before may have to end first.
-async fn refusal(client: &PeerClient, address: &str) -> TlsFault {
-    loop {
-        let outcome = client.fetch(address, get(0), later()).await;
-        if let Err(error) = outcome
-            && let Some(fault) = fault_of(&error)
-        {
-            return fault.clone();
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Asks until it is answered: whoever was refused is let in again with another certificate or list.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
-use super::connector::{Credentials, Greeted};
+use super::connector::Greeted;
 use super::input::{Event, Input};
 use super::link::LinkStatus;
 use super::peer::Peer;
@@ -21,6 +21,7 @@ use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameKind, Get, Header, encode_holds};
 use crate::stream::Stream;
+use crate::tls::Shown;
 use crate::{ClientLimits, CloseReason, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus};
 
 /// Events handled before new requests are sent.
@@ -36,7 +37,7 @@ pub(super) struct Connection {
     peer: Arc<Peer>,
     status: Arc<LinkStatus>,
     stream: Stream,
-    credentials: Option<Credentials>,
+    shown: Option<Shown>,
     state: ConnectionState,
     drain_reason: CloseReason,
     submissions: mpsc::UnboundedReceiver<Submission>,
@@ -84,7 +85,7 @@ impl Connection {
         };
         Connection {
             stream: greeted.stream,
-            credentials: greeted.credentials,
+            shown: greeted.shown,
             state: greeted.state,
             drain_reason: CloseReason::Shutdown,
             submissions,
@@ -267,8 +268,8 @@ impl Connection {
     }
 
     fn tick(&mut self, now: RunInstant) -> Option<CloseReason> {
-        if let Some(credentials) = &mut self.credentials
-            && let Err(fault) = self.peer.recheck(credentials)
+        if let Some(shown) = &mut self.shown
+            && let Err(fault) = self.peer.recheck(shown)
         {
             tracing::info!(peer = self.peer.address(), %fault, "a connected peer is left");
             return Some(CloseReason::Untrusted);

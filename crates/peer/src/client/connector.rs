@@ -1,10 +1,9 @@
 //! The client's side of connecting: TCP, TLS, HELLO.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -12,7 +11,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::connection_state::{ConnectionEvent, ConnectionState, InvalidTransition};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, HELLO_BODY_LEN_MAX, Header, Hello};
 use crate::stream::Stream;
-use crate::tls::{Identity, TlsFault};
+use crate::tls::{Identity, Shown, TlsFault};
 use crate::{FEATURES, PeerError, PeerStatus, VersionRange};
 
 const CLOSED_BEFORE_HELLO: &str =
@@ -36,30 +35,8 @@ pub(super) struct Greeted {
     pub(super) stream: Stream,
     pub(super) state: ConnectionState,
     pub(super) hello: Hello,
-    pub(super) credentials: Option<Credentials>,
-}
-
-/// The certificates that the peer showed, to be looked at again when the files of TLS change.
-pub(super) struct Credentials {
-    chain: Vec<CertificateDer<'static>>,
-    /// With what they were looked at last.
-    verified_by: Arc<Identity>,
-}
-
-impl Credentials {
-    /// Looks at the certificates again where `identity` is another one than before.
-    pub(super) fn recheck(
-        &mut self,
-        identity: Arc<Identity>,
-        address: IpAddr,
-        host_name: Option<&str>,
-    ) -> Result<(), TlsFault> {
-        if !Arc::ptr_eq(&self.verified_by, &identity) {
-            identity.recheck_server(&self.chain, address, host_name)?;
-            self.verified_by = identity;
-        }
-        Ok(())
-    }
+    /// What the peer showed, with TLS.
+    pub(super) shown: Option<Shown>,
 }
 
 impl Target<'_> {
@@ -69,24 +46,22 @@ impl Target<'_> {
         let tcp = TcpStream::connect(self.socket).await.map_err(|error| self.unreachable(error))?;
         let _ = tcp.set_nodelay(true); // only speed depends on it
         state = self.advance(state, ConnectionEvent::Connected)?;
-        let (mut stream, credentials) = self.secure(tcp).await?;
+        let (mut stream, shown) = self.secure(tcp).await?;
         state = self.advance(state, ConnectionEvent::Secured)?;
         let hello = self.greet(&mut stream).await?;
         state = self.advance(state, ConnectionEvent::Greeted)?;
-        Ok(Greeted { stream, state, hello, credentials })
+        Ok(Greeted { stream, state, hello, shown })
     }
 
-    async fn secure(&self, tcp: TcpStream) -> Result<(Stream, Option<Credentials>), PeerError> {
+    async fn secure(&self, tcp: TcpStream) -> Result<(Stream, Option<Shown>), PeerError> {
         let Some(identity) = &self.identity else {
             return Ok((Stream::Plain(tcp), None));
         };
         let (config, name) = identity.client(self.socket.ip(), self.host_name.as_deref());
         let connected = TlsConnector::from(config).connect(name, tcp).await;
         let stream = connected.map_err(|error| self.failed(error))?;
-        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let chain = shown.iter().map(|each| each.clone().into_owned()).collect();
-        let credentials = Credentials { chain, verified_by: Arc::clone(identity) };
-        Ok((Stream::Tls(Box::new(TlsStream::Client(stream))), Some(credentials)))
+        let shown = Shown::on(stream.get_ref().1, Arc::clone(identity));
+        Ok((Stream::Tls(Box::new(TlsStream::Client(stream))), Some(shown)))
     }
 
     /// Exchanges HELLOs. In TLS 1.3 the client is done first: that the server refuses its certificate

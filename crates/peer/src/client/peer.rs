@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use super::ClientShared;
 use super::buffers::BufferPool;
 use super::connection::Connection;
-use super::connector::{Credentials, Greeted, Target};
+use super::connector::{Greeted, Target};
 use super::latency::LatencyHistogram;
 use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
 use crate::peer_health::{Admission, Backoff, Breaker};
+use crate::tls::Shown;
 use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
@@ -99,10 +100,13 @@ impl Peer {
     }
 
     /// Looks at what the peer showed again if the files of TLS changed.
-    pub(super) fn recheck(&self, credentials: &mut Credentials) -> Result<(), TlsFault> {
+    pub(super) fn recheck(&self, shown: &mut Shown) -> Result<(), TlsFault> {
         let Some(files) = &self.client.tls else { return Ok(()) };
-        let host_name = self.client.host_name(&self.address);
-        credentials.recheck(files.current(), self.socket.ip(), host_name.as_deref())
+        let identity = files.current();
+        shown.recheck(&identity, |chain| {
+            let host_name = self.client.host_name(&self.address);
+            identity.recheck_server(chain, self.socket.ip(), host_name.as_deref())
+        })
     }
 
     pub(super) fn buffers(&self) -> Arc<BufferPool> {

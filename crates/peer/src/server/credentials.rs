@@ -4,36 +4,26 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 
-use crate::tls::{CertificateNames, Identity, TlsFault};
+use crate::tls::{CertificateNames, Identity, Shown, TlsFault};
 
 /// The certificates of a client that was let in.
 pub(super) struct Credentials {
     address: Option<SocketAddr>,
-    chain: Vec<CertificateDer<'static>>,
     names: CertificateNames,
-    /// With what they were looked at last.
-    verified_by: Mutex<Arc<Identity>>,
+    shown: Mutex<Shown>,
 }
 
 impl Credentials {
-    pub(super) fn new(
-        address: Option<SocketAddr>,
-        chain: Vec<CertificateDer<'static>>,
-        verified_by: Arc<Identity>,
-    ) -> Credentials {
-        let names = chain.first().map(CertificateNames::of).unwrap_or_default();
-        Credentials { address, chain, names, verified_by: Mutex::new(verified_by) }
+    pub(super) fn new(address: Option<SocketAddr>, shown: Shown) -> Credentials {
+        let names = shown.own().map(CertificateNames::of).unwrap_or_default();
+        Credentials { address, names, shown: Mutex::new(shown) }
     }
 
-    /// Looks at the certificates again where `identity` is another one than before, else whether they are
-    /// those of a member.
+    /// Looks at the certificates again where `identity` is another one than before, and in any case
+    /// whether they are those of a member.
     pub(super) fn recheck(&self, identity: &Arc<Identity>) -> Result<(), TlsFault> {
-        if !Arc::ptr_eq(&self.verified_by.lock(), identity) {
-            identity.recheck_client(&self.chain)?;
-            *self.verified_by.lock() = Arc::clone(identity);
-        }
+        self.shown.lock().recheck(identity, |chain| identity.recheck_client(chain))?;
         identity.recheck_membership(&self.names)
     }
 }

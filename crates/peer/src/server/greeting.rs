@@ -14,7 +14,7 @@ use super::roster::Place;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header, Hello};
 use crate::stream::Stream;
-use crate::tls::TlsFault;
+use crate::tls::{Shown, TlsFault};
 use crate::{CloseReason, FEATURES, PeerStatus, VersionRange};
 
 /// A connection on which both sides said HELLO.
@@ -76,9 +76,7 @@ async fn secure(
     let acceptor = TlsAcceptor::from(identity.server());
     match acceptor.accept(tcp).await {
         Ok(stream) => {
-            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let chain = shown.iter().map(|each| each.clone().into_owned()).collect();
-            let credentials = Credentials::new(peer, chain, identity);
+            let credentials = Credentials::new(peer, Shown::on(stream.get_ref().1, identity));
             Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), Some(credentials)))
         }
         Err(error) => {

@@ -14,6 +14,7 @@ mod identity;
 mod members;
 mod name_verifier;
 mod revocation;
+mod shown;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +31,7 @@ pub(crate) use identity::Identity;
 use identity::Material;
 pub(crate) use members::Members;
 use revocation::Revocations;
+pub(crate) use shown::Shown;
 
 use crate::{PeerError, TlsConfig};
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{
-    ChunkRequest, ChunkServer, ClientLimits, PeerClient, PeerConfig, PeerServer, Security,
-    ServerLimits,
+    ChunkRequest, ChunkServer, ClientLimits, PeerClient, PeerConfig, PeerError, PeerServer,
+    Security, ServerLimits, TlsFault,
 };
 use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::time::Instant;
@@ -74,6 +74,28 @@ pub fn serve(chunks: impl ChunkServer, config: &PeerConfig) -> (PeerServer, Stri
 /// Returns a client of `config`.
 pub fn client(config: &PeerConfig) -> PeerClient {
     PeerClient::new(config).unwrap()
+}
+
+/// Returns what went wrong in TLS, if that is why a fetch failed.
+pub fn fault_of(error: &PeerError) -> Option<&TlsFault> {
+    match error {
+        PeerError::Down { cause, .. } => fault_of(cause),
+        PeerError::Tls { fault, .. } => Some(fault),
+        _ => None,
+    }
+}
+
+/// Asks until TLS refuses: a connection that was there before may have to end first.
+pub async fn refusal(client: &PeerClient, address: &str) -> TlsFault {
+    loop {
+        let outcome = client.fetch(address, get(0), later()).await;
+        if let Err(error) = outcome
+            && let Some(fault) = fault_of(&error)
+        {
+            return fault.clone();
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits until `condition` holds.
