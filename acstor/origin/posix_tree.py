@@ -95,13 +95,23 @@ class PosixTree:
 
         :raises OSError: when one cannot be made, or a link is in the way.
         """
+        with self._walked(path, self._enter) as descriptor:
+            yield descriptor
+
+    @contextlib.contextmanager
+    def _walked(self, path: str, enter: Callable[[int, str, str], int]) -> Iterator[int]:
+        """Open a folder from the root down.
+
+        :param enter: opens a folder: takes the descriptor of the one that it is in, its name there,
+            and its path.
+        """
         below = self.root
         descriptor = os.open(below, _FOLDER)
         try:
             for name in os.path.relpath(path, self.root).split(os.sep):
                 if name != os.curdir:
                     below = os.path.join(below, name)
-                    parent, descriptor = descriptor, self._enter(descriptor, name, below)
+                    parent, descriptor = descriptor, enter(descriptor, name, below)
                     os.close(parent)
             yield descriptor
         finally:
@@ -110,12 +120,12 @@ class PosixTree:
     def _enter(self, parent: int, name: str, path: str) -> int:
         """Open a folder in the folder ``parent``; make it, and its name durable, if need be."""
         if path in self._durable_folders:
-            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+            return _enter_folder(parent, name, path)
         is_made = False
         with contextlib.suppress(FileExistsError):
             self.reserve.spend_on(lambda: os.mkdir(name, 0o755, dir_fd=parent))
             is_made = True
-        descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        descriptor = _enter_folder(parent, name, path)
         try:
             if is_made:
                 self._give(descriptor, path)
@@ -140,16 +150,8 @@ class PosixTree:
         if os.geteuid() != 0:
             yield path
             return
-        descriptor = os.open(self.root, _FOLDER)
-        try:
-            for name in os.path.relpath(path, self.root).split(os.sep):
-                if name != os.curdir:
-                    above = descriptor
-                    descriptor = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
-                    os.close(above)
+        with self._walked(path, _enter_folder) as descriptor:
             yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
 
     def forget_folder(self, path: str) -> None:
         """Expect a folder to vanish."""
@@ -285,3 +287,8 @@ class PosixTree:
         self.make_folder(folder)
         self._was_seen = True
         return folder
+
+
+def _enter_folder(parent: int, name: str, _path: str) -> int:
+    """Open a folder that is there, in the folder ``parent``, and no link."""
+    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
