@@ -19,6 +19,7 @@ from acstor import exception, warning_filters
 from acstor.registrar import child_messages
 from acstor.registrar.child_messages import Order
 from acstor.registrar.file_registration import CancelledError, InProcess
+from acstor.repository.source import confined
 
 FILES_MAX = 4096
 """Open files: of the image, of packs, and connections to the origin."""
@@ -86,14 +87,13 @@ def end_with_parent() -> None:
 
 def limit(memory_bytes: int) -> None:
     """Set this process's limits, and have the kernel prefer it to the registrar."""
-    for kind, wanted in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_NOFILE, FILES_MAX),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hardest = resource.getrlimit(kind)
-        value = wanted if hardest == resource.RLIM_INFINITY else min(wanted, hardest)
-        resource.setrlimit(kind, (value, value))
+    confined.limit(
+        {
+            resource.RLIMIT_AS: memory_bytes,
+            resource.RLIMIT_NOFILE: FILES_MAX,
+            resource.RLIMIT_CORE: 0,
+        }
+    )
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(_OOM_SCORE_MAX)
 

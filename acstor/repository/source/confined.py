@@ -37,15 +37,12 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in struct seccomp_data, little-endian machines."""
 
 
-def limit(address_space: int, cpu_seconds: int, files: int) -> None:
-    """Set limits that the program cannot raise, nor its children."""
-    for kind, wanted in (
-        (resource.RLIMIT_AS, address_space),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_NOFILE, files),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-    ):
+def limit(limits: dict[int, int]) -> None:
+    """Set limits that the program cannot raise, nor its children.
+
+    :param limits: by resource, as :mod:`resource` calls them.
+    """
+    for kind, wanted in limits.items():
         _, hardest = resource.getrlimit(kind)
         value = wanted if hardest == resource.RLIM_INFINITY else min(wanted, hardest)
         resource.setrlimit(kind, (value, value))
@@ -120,7 +117,15 @@ def main(arguments: list[str]) -> int:
         ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong
     )  # fmt: skip
     end_with(parent, libc)
-    limit(address_space, cpu_seconds, files)
+    limit(
+        {
+            resource.RLIMIT_AS: address_space,
+            resource.RLIMIT_CPU: cpu_seconds,
+            resource.RLIMIT_NOFILE: files,
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_FSIZE: 0,
+        }
+    )
     missing = [] if refuse_network(libc) else ["network"]
     if user >= 0:
         if shutil.which("setpriv"):
