@@ -124,6 +124,10 @@ class NativeThreadOrigin(base.Origin):
         """Remove a folder without objects."""
         return self._run(lambda: self._inner.remove_folder(prefix))
 
+    def space(self) -> base.Space | None:
+        """Return how much room the inner origin has."""
+        return self._run(self._inner.space)
+
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return the inner origin's context, which its calls take along."""
         return self._inner.freeing(is_beginning=is_beginning)

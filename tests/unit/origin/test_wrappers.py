@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 from acstor import exception
+from acstor.drivers.cinder.native_threads import NativeThreadOrigin
 from acstor.origin import base, faulty, memory, opening, retrying
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from tests.doubles.virtual_time import VirtualTime
@@ -216,3 +217,11 @@ def test_open_by_url(tmp_path: pathlib.Path) -> None:
 def test_bad_url_is_an_error_of_its_kind(url: str, expected: type[exception.AcstorError]) -> None:
     with pytest.raises(expected):
         opening.open_origin(url, 5.0)
+
+
+@pytest.mark.parametrize("wrapper", [FaultyOrigin, retrying.RetryingOrigin, NativeThreadOrigin])
+def test_wrapper_asks_the_inner_origin_for_everything(wrapper: type[base.Origin]) -> None:
+    """The answers that origins have by default would else hide the inner one's."""
+    made_of_others = {"read_exactly", "get_range", "get", "exists"}
+    asked = {name for name in vars(base.Origin) if not name.startswith("_")} - made_of_others
+    assert asked <= vars(wrapper).keys()
