@@ -45,6 +45,11 @@ def add_host(cloud: Cloud, broker: Broker) -> Host:
                 "interval": 0.2, "ring_settle_delay": 0.3, "ring_vnodes": 1024, "metrics_port": 0,
                 "working_set_interval": 0.3, "state_interval": 0.5, "link_speed": 3200,
             },
+            # Peers that are late because the machine is busy are not passed over for the origin.
+            "readpath": {
+                "load_aware": "false", "hedge_enabled": "false",
+                "read_deadline": 60, "peer_deadline": 30,
+            },
         },
     )  # fmt: skip
     cloud.hosts.append(host)
@@ -134,9 +139,7 @@ def test_hosts_preload_together_and_the_origin_is_read_about_once(
     content = content_bytes(hosts[0], image)
     share, whole = (origin_bytes(cloud) - before) / content, origin_bytes(cloud) / content
     print(f"out of the origin for 4 hosts: {share:.3f} times the content, with pins {whole:.3f}")
-    # Alone each of the four would read all of it. How little is read twice is a quiet machine's
-    # to show.
-    assert share < 1.5
+    assert share < 1.1
     for host in hosts:
         assert host.file(image).read_bytes() == image.content
 
