@@ -2,7 +2,6 @@
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from oslo_config import cfg
@@ -12,14 +11,12 @@ from acstor.conf import loading
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.agent_server import (
-    VERSION,
     AgentServer,
     AnnouncementEndpoint,
-    answered,
-    make_target,
 )
 from acstor.rpc.announcements import Announcements
 from tests.fixtures import broker as brokers
+from tests.fixtures.agent_greeter import Greeter
 from tests.fixtures.broker import Broker
 from tests.fixtures.conditions import wait_for
 
@@ -28,14 +25,6 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(not brokers.is_installed(), reason="needs rabbitmq-server"),
 ]
-
-
-class _Greeter:
-    def __init__(self) -> None:
-        self.target = make_target(VERSION)
-
-    def greet(self, context: dict[str, Any], name: str) -> dict[str, object]:
-        return answered("h1", lambda: f"hello {name}")
 
 
 @pytest.fixture
@@ -62,7 +51,7 @@ def test_broker_that_was_down_and_that_goes_away_is_found_again(
     stopped_broker: Broker, conf: cfg.ConfigOpts
 ) -> None:
     broker, rings = stopped_broker, list[int]()
-    server = AgentServer(conf, "h1", [AnnouncementEndpoint(rings.append), _Greeter()])
+    server = AgentServer(conf, "h1", [AnnouncementEndpoint(rings.append), Greeter()])
     announcements = Announcements(conf)
     server.start()
     announcements.start()

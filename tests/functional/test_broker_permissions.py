@@ -1,7 +1,6 @@
 """The users that the installation guide makes in RabbitMQ: what they may do, and what not."""
 
 import pathlib
-from typing import Any
 
 import amqp
 import pytest
@@ -12,14 +11,12 @@ from acstor.registrar.notifications import ImageNotifications
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.agent_server import (
-    VERSION,
     AgentServer,
     AnnouncementEndpoint,
-    answered,
-    make_target,
 )
 from acstor.rpc.announcements import Announcements
 from tests.fixtures import broker as brokers
+from tests.fixtures.agent_greeter import Greeter
 from tests.fixtures.broker import Broker, broker_in
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.documents import SOURCE, block
@@ -35,14 +32,6 @@ IMAGE = "00000000-0000-4000-8000-000000000001"
 CALL_TIMEOUT = 30.0
 
 
-class _Greeter:
-    def __init__(self) -> None:
-        self.target = make_target(VERSION)
-
-    def greet(self, context: dict[str, Any], name: str) -> dict[str, object]:
-        return answered("h1", lambda: f"hello {name}")
-
-
 def configuration(path: pathlib.Path, broker: Broker) -> cfg.ConfigOpts:
     """Return what acstor.conf of a controller says of the broker."""
     events = broker.url_of("acstor-events", "GLANCE_EVENTS_PASS")
@@ -56,7 +45,7 @@ def configuration(path: pathlib.Path, broker: Broker) -> cfg.ConfigOpts:
 def check_calls(conf: cfg.ConfigOpts) -> None:
     """Have agents called, and told something."""
     rings: list[int] = []
-    server = AgentServer(conf, "h1", [AnnouncementEndpoint(rings.append), _Greeter()])
+    server = AgentServer(conf, "h1", [AnnouncementEndpoint(rings.append), Greeter()])
     announcements = Announcements(conf)
     server.start()
     announcements.start()
