@@ -218,3 +218,14 @@ def test_calls_over_a_bus(
         with pytest.raises(exception.UnsupportedError, match="does not know"):
             client.call("h1", "missing")
     assert endpoint.calls == is_taken
+
+
+def test_clock_that_is_set_back_after_the_start_refuses_nobody_for_long(clock: Clock) -> None:
+    """As that of a machine which boots with a wrong one, before NTP has set it."""
+    running = Clock(0.0)
+    verifier = Verifier("h1", (NEW,), clock, running)
+    clock.now -= 3600
+    with pytest.raises(exception.InvalidError, match="before the agent was started"):
+        verifier.check(signed(clock), "volume_freeze", ARGUMENTS)
+    running.now += WINDOW_SECONDS + 1
+    verifier.check(signed(clock), "volume_freeze", ARGUMENTS)
