@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long a partition table that cannot be read is taken for one that is being written.
-const TABLE_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 pub(crate) const TABLE_LOOK: Duration = Duration::from_millis(50);
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
+use crate::core::TABLE_PATIENCE;
 use crate::durability::{Durability, DurabilityClass, RegionSpec};
 use crate::gpt::tests::table;
 use crate::memory_disk::MemoryDisk;
@@ -106,25 +107,40 @@ fn parts(is_header_first: bool) -> [(u64, Vec<u8>); 2] {
 #[test]
 fn nothing_leaves_between_two_parts_of_a_table() {
     for is_header_first in [false, true] {
-        let host = Host::new(DurabilityClass::WriteBack, Duration::from_secs(600));
-        host.volume.push_now().unwrap();
-        let before = host.objects();
-        let [first, second] = parts(is_header_first);
-        host.write(first.0, first.1);
-        host.write(NEW * 512, vec![1; 512]);
-        host.write(OLD * 512, vec![2; 512]);
-        let (age, period) =
-            (|| host.volume.status().recovery_point_age, Duration::from_millis(100));
-        while age().is_none_or(|age| age < 3 * period) {
-            std::thread::yield_now();
-        }
-        assert_eq!(host.objects(), before, "the table is not whole");
-        host.write(second.0, second.1);
-        host.settle();
-        host.volume.push_now().unwrap();
-        assert!(!host.has_left(NEW), "it is swap now");
-        assert!(host.has_left(OLD), "it is not any more");
+        while !is_seen_that_nothing_leaves(is_header_first) {}
     }
+}
+
+/// False: this thread stood still until the table was waited for no more, and nothing can be told.
+fn is_seen_that_nothing_leaves(is_header_first: bool) -> bool {
+    let host = Host::new(DurabilityClass::WriteBack, Duration::from_secs(600));
+    host.volume.push_now().unwrap();
+    let before = host.objects();
+    let [first, second] = parts(is_header_first);
+    let begun = Instant::now();
+    host.write(first.0, first.1);
+    host.write(NEW * 512, vec![1; 512]);
+    host.write(OLD * 512, vec![2; 512]);
+    let (age, period) = (|| host.volume.status().recovery_point_age, Duration::from_millis(100));
+    let left = loop {
+        let is_old = age().is_some_and(|age| age >= 3 * period);
+        let left = host.objects();
+        if !host.volume.core.are_partitions_unknown() {
+            assert!(begun.elapsed() >= TABLE_PATIENCE, "the table is waited for");
+            return false;
+        }
+        if is_old {
+            break left;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(left, before, "the table is not whole");
+    host.write(second.0, second.1);
+    host.settle();
+    host.volume.push_now().unwrap();
+    assert!(!host.has_left(NEW), "it is swap now");
+    assert!(host.has_left(OLD), "it is not any more");
+    true
 }
 
 #[test]
