@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security};
+use acstor_peer::{
+    ChunkRequest, ChunkServer, PeerClient, PeerConfig, PeerServer, Security, ServeFuture,
+};
 use acstor_readpath::{
     BlockView, HostStore, Keep, PosixPackReader, ReadError, ReadPath, ReadPathConfig, Seams,
     Segment, TryRead, Walk,
@@ -17,7 +19,8 @@ use acstor_ring::{Host, RingBuilder, RingHandle};
 use acstor_runclock::RunClock;
 use acstor_store::{ChunkStore, EvictionKind, StoreConfig};
 use acstor_types::{
-    ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestBuilder, PackHeader, PackId,
+    ChunkLocation, ChunkSize, DedupScope, Digest, DiskId, Entry, Manifest, ManifestBuilder,
+    PackHeader, PackId,
 };
 use prometheus_client::registry::Registry;
 
@@ -38,7 +41,8 @@ fn chunk(index: usize) -> Vec<u8> {
 }
 
 /// Writes an image's packs into an origin directory; every eighth chunk is zero.
-fn register(origin: &Path) -> Image {
+fn register(origin: &Path, scope: Option<&DedupScope>) -> Image {
+    let name = |index: usize| Digest::of_in(scope, &chunk(index));
     let size = ChunkSize::DEFAULT;
     let mut builder =
         ManifestBuilder::new(DiskId::from_bytes([4; 16]), size, (CHUNKS * CHUNK) as u64);
@@ -51,7 +55,7 @@ fn register(origin: &Path) -> Image {
             let mut bytes = header.encode();
             let mut digests = Vec::new();
             for index in indices {
-                digests.extend_from_slice(Digest::of(&chunk(*index)).as_bytes());
+                digests.extend_from_slice(name(*index).as_bytes());
                 bytes.extend_from_slice(&chunk(*index));
             }
             (PackId::of_digests(&digests), bytes)
@@ -66,7 +70,7 @@ fn register(origin: &Path) -> Image {
         }
         let pack = packs[stored / CHUNKS_PER_PACK].0;
         let offset = header.chunk_offset((stored % CHUNKS_PER_PACK) as u32) as u32;
-        builder.push_chunk(&Digest::of(&chunk(index)), ChunkLocation { pack, offset });
+        builder.push_chunk(&name(index), ChunkLocation { pack, offset });
         content.extend_from_slice(&chunk(index));
         stored += 1;
     }
@@ -95,10 +99,16 @@ struct Cluster {
 
 impl Cluster {
     fn start(config: &ReadPathConfig) -> Cluster {
+        Cluster::start_with(config, None, &[])
+    }
+
+    /// Starts hosts with an image whose chunks have names in a scope; `liars` answer their peers
+    /// with content of other chunks.
+    fn start_with(config: &ReadPathConfig, scope: Option<&str>, liars: &[usize]) -> Cluster {
         let directory = tempfile::tempdir().unwrap();
         let origin = directory.path().join("origin");
         fs::create_dir_all(origin.join("packs")).unwrap();
-        let image = register(&origin);
+        let image = register(&origin, scope.map(DedupScope::new).as_ref());
         let listeners: Vec<TcpListener> =
             (0..HOSTS).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let members = listeners.iter().enumerate().map(|(number, listener)| {
@@ -112,7 +122,8 @@ impl Cluster {
             .map(|(number, listener)| {
                 let config = ReadPathConfig { host: format!("host-{number}"), ..config.clone() };
                 let rings = Arc::new(RingHandle::new(ring.clone()));
-                RealHost::start(config, listener, rings, &origin, &image)
+                let is_liar = liars.contains(&number);
+                RealHost::start(config, listener, rings, &origin, &image, is_liar)
             })
             .collect();
         Cluster { image, origin, hosts, _directory: directory }
@@ -169,6 +180,7 @@ impl RealHost {
         rings: Arc<RingHandle>,
         origin: &Path,
         image: &Image,
+        is_liar: bool,
     ) -> RealHost {
         let directory = tempfile::tempdir().unwrap();
         let store = ChunkStore::open(&StoreConfig {
@@ -191,7 +203,9 @@ impl RealHost {
         let runtime = tokio::runtime::Handle::current();
         let path = ReadPath::new(config, seams, &mut registry, runtime).unwrap();
         let view = path.attach(image.manifest.clone()).unwrap();
-        let server = PeerServer::start_by(listener, Arc::new(path.clone()), &peers, clock).unwrap();
+        let chunks: Arc<dyn ChunkServer> =
+            if is_liar { Arc::new(OtherChunks) } else { Arc::new(path.clone()) };
+        let server = PeerServer::start_by(listener, chunks, &peers, clock).unwrap();
         RealHost { path, view, server: Some(server), registry, _store: directory }
     }
 
@@ -200,6 +214,15 @@ impl RealHost {
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no metric {name}")).parse().unwrap()
+    }
+}
+
+/// Answers each request with the content of the next chunk.
+struct OtherChunks;
+
+impl ChunkServer for OtherChunks {
+    fn serve(&self, request: ChunkRequest, _: tokio::time::Instant) -> ServeFuture {
+        Box::pin(async move { Ok(chunk(request.chunk_index as usize + 1).into()) })
     }
 }
 
@@ -334,5 +357,54 @@ async fn test_copies_that_two_better_placed_hosts_keep_are_given_up() {
     assert!(demoted() >= stored, "{} of four copies each of {stored}", demoted());
     fs::rename(cluster.origin.join("packs"), cluster.origin.join("gone")).unwrap();
     assert_eq!(cluster.read_all(CHUNK).await, 0);
+    cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_chunks_of_a_project_are_read_and_shared_as_others_are() {
+    let config = ReadPathConfig { keep: Keep::Always, ..config() };
+    let cluster = Arc::new(Cluster::start_with(&config, Some("a project"), &[]));
+    assert_eq!(cluster.read_all(CHUNK * 4).await, 0);
+    let union = (CHUNKS - CHUNKS / 8) * CHUNK;
+    assert_eq!(cluster.sum("acstor_origin_bytes_total"), union as u64);
+    for host in &cluster.hosts {
+        assert!(host.path.flush_inserts(PATIENCE));
+    }
+    fs::rename(cluster.origin.join("packs"), cluster.origin.join("gone")).unwrap();
+    assert_eq!(cluster.read_all(4096 * 5).await, 0);
+    assert_eq!(cluster.sum("acstor_peer_fetches_total{outcome=\"lie\"}"), 0);
+    // Asked over the wire: who has the content for one project has it for no other.
+    let client = PeerClient::new(&PeerConfig::new(Security::Plain)).unwrap();
+    let address = cluster.hosts[0].server.as_ref().unwrap().local_addr().to_string();
+    let content = chunk(1);
+    let names = [Some("a project"), Some("another"), None]
+        .map(|scope| Digest::of_in(scope.map(DedupScope::new).as_ref(), &content));
+    let later = tokio::time::Instant::now() + PATIENCE;
+    assert_eq!(client.holds(&address, &names, later).await.unwrap(), [true, false, false]);
+    for (name, is_had) in names.into_iter().zip([true, false, false]) {
+        let request = ChunkRequest {
+            digest: name,
+            disk_id: DiskId::from_bytes([4; 16]),
+            chunk_index: 1,
+            chunk_size: ChunkSize::DEFAULT,
+            accepts_compressed: false,
+        };
+        let answer = client.fetch(&address, request, later).await;
+        assert_eq!(answer.is_ok_and(|bytes| *bytes == *content), is_had);
+    }
+    cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn test_peers_that_answer_other_content_for_a_projects_names_are_not_believed() {
+    let cluster = Arc::new(Cluster::start_with(&config(), Some("a project"), &[1, 2, 3]));
+    for index in 0..CHUNKS {
+        cluster.read(0, index * CHUNK, CHUNK).await.unwrap();
+    }
+    assert!(cluster.sum("acstor_peer_fetches_total{outcome=\"lie\"}") > 0);
+    for entry in cluster.image.manifest.entries() {
+        let Entry::Chunk { digest, .. } = entry else { continue };
+        assert_eq!(DedupScope::of_digest(&digest), Some(DedupScope::new("a project")));
+    }
     cluster.stop();
 }

@@ -110,10 +110,10 @@ impl PageSums {
     }
 }
 
-/// What an entry knows of a digest; never 0.
+/// What an entry knows of a digest; never 0. The last bytes of scoped digests are no hash.
 fn tag(digest: &Digest) -> u64 {
     let mut bytes = [0; 8];
-    bytes.copy_from_slice(&digest.as_bytes()[16..24]);
+    bytes.copy_from_slice(&digest.as_bytes()[14..22]);
     u64::from_ne_bytes(bytes) | 1
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use acstor_store::{ChunkGuard, ChunkStore, EvictionKind, Inserted, Look, StoreConfig, StoreError};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks};
-use acstor_types::{ChunkSize, Digest, ErrorKind};
+use acstor_types::{ChunkSize, DedupScope, Digest, ErrorKind};
 use bytes::Bytes;
 use support::{CHUNK_SIZE, FaultyDisk, config, content};
 
@@ -75,6 +75,32 @@ fn corrupt_content_is_a_miss() {
     let (digest, bytes) = &fixture.chunks[3];
     assert_eq!(store.insert(digest, bytes).unwrap(), Inserted::New);
     fixture.assert_lost(&store, &[]);
+}
+
+#[test]
+fn same_content_of_several_scopes_is_several_chunks() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path(), SLOTS);
+    let (_, bytes) = SeededChunks::new(3, ChunkSize::new(CHUNK_SIZE).unwrap()).chunk(0);
+    let [one, other, plain, absent] = [Some("one"), Some("other"), None, Some("absent")]
+        .map(|scope| Digest::of_in(scope.map(DedupScope::new).as_ref(), &bytes));
+    let store = ChunkStore::open(&config).unwrap();
+    let chunks = [one, other, plain].map(|digest| (digest, bytes.clone()));
+    assert_eq!(store.insert_many(&chunks).unwrap(), [Inserted::New; 3]);
+    drop(store);
+    let fixture = Fixture { directory, config, chunks: chunks.to_vec() };
+    fixture.overwrite("slots", u64::from(CHUNK_SIZE) + 100, b"x");
+    let store = fixture.open();
+    fixture.assert_lost(&store, &[1]);
+    assert_eq!((store.stats().corrupt, store.stats().verified), (1, 2));
+    assert_eq!(content(&store, &absent), None);
+    // What another scope names is no content for this one.
+    let (_, others) = SeededChunks::new(3, ChunkSize::new(CHUNK_SIZE).unwrap()).chunk(1);
+    for digest in [absent, Digest::of_in(Some(&DedupScope::new("one")), &others)] {
+        let wrong = if digest == absent { &others } else { &bytes };
+        assert!(store.insert(&digest, wrong).is_err());
+        assert_eq!(content(&store, &digest), None);
+    }
 }
 
 /// Chunks that can be sent out of the mapping as they are.

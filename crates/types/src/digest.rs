@@ -3,7 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// BLAKE3-256 of a chunk's content; names the chunk everywhere.
+/// Names a chunk everywhere: BLAKE3-256 of its content, or its name in a [`DedupScope`].
+///
+/// Content is compared with it by [`Digest::matches`], which knows both; never by `==`.
+///
+/// [`DedupScope`]: crate::DedupScope
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; Digest::LEN]);
 
@@ -28,11 +32,6 @@ impl Digest {
             hasher.update(part);
         }
         Digest(*hasher.finalize().as_bytes())
-    }
-
-    /// Returns whether `content` is what this digest names.
-    pub fn matches(&self, content: &[u8]) -> bool {
-        Digest::of(content) == *self
     }
 
     /// Takes a digest from its bytes; any 32 bytes are a digest.

@@ -6,6 +6,7 @@
 
 pub mod bytes_le;
 mod chunk_size;
+mod dedup_scope;
 mod digest;
 mod disk_id;
 mod error_kind;
@@ -17,6 +18,7 @@ mod pack;
 mod zero;
 
 pub use chunk_size::ChunkSize;
+pub use dedup_scope::DedupScope;
 pub use digest::{Digest, ParseDigestError};
 pub use disk_id::{DiskId, ParseDiskIdError};
 pub use error_kind::ErrorKind;

@@ -1,12 +1,12 @@
-//! The golden files of pack and manifest; `tests/unit/repository/test_formats.py` reads the same.
+//! The golden files of pack, manifest and scoped digests; `tests/unit/repository/test_formats.py` reads the same.
 //!
 //! Changed bytes need a new version and a new golden file, and readers of the old one.
 
 use std::path::PathBuf;
 
 use acstor_types::{
-    ChunkLocation, ChunkSize, Digest, Entry, Manifest, ManifestBuilder, PACK_DATA_OFFSET,
-    PackHeader, PackId,
+    ChunkLocation, ChunkSize, DedupScope, Digest, Entry, Manifest, ManifestBuilder,
+    PACK_DATA_OFFSET, PackHeader, PackId,
 };
 
 const CHUNK_LEN: usize = 4096;
@@ -62,4 +62,23 @@ fn manifest_version_1_requires_update() {
     assert_eq!(manifest.disk_id().to_string(), "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0");
     assert_eq!(manifest.entry(1), Some(Entry::Zero));
     assert_eq!(manifest.pack(0), Some(pack));
+}
+
+#[test]
+fn scoped_digest_version_1_requires_update() {
+    let golden: serde_json::Value =
+        serde_json::from_slice(&golden("scoped-digest-v1.json")).unwrap();
+    assert_eq!(golden["version"], DedupScope::VERSION);
+    let vectors = golden["vectors"].as_array().unwrap();
+    assert_eq!(vectors.len(), 9);
+    for vector in vectors {
+        let text = |name: &str| vector[name].as_str().unwrap();
+        let size = vector["size"].as_u64().unwrap() as usize;
+        let content = vec![vector["byte"].as_u64().unwrap() as u8; size];
+        let digest = Digest::of_in(Some(&DedupScope::new(text("scope"))), &content);
+        assert_eq!(digest.to_string(), text("digest"), "{vector}");
+        assert_eq!(Digest::of(&content).to_string(), text("plain"), "{vector}");
+        assert!(digest.to_string().ends_with(&format!("{}ac534301", text("tag"))));
+        assert!(digest.matches(&content), "by the name alone");
+    }
 }
