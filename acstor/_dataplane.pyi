@@ -24,6 +24,7 @@ __all__ = [
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
+    "unsound_chunks",
 ]
 
 # --- DataPlane: the runtime of one host (crates/pyext/src/host) -----------------------------
@@ -673,10 +674,23 @@ class Scan:
     def digests(self) -> bytes:
         """Return the digests, concatenated; 32 zero bytes for a zero chunk."""
 
-def scan_buffer(buffer: Buffer, chunk_size: int) -> Scan:
-    """Return what a buffer of whole chunks contains; uses all cores, releases the GIL."""
+def scan_buffer(buffer: Buffer, chunk_size: int, scope: str | None = None) -> Scan:
+    """Return what a buffer of whole chunks contains; uses all cores, releases the GIL.
 
-def scan_file(fd: int, offset: int, size: int, buffer: Buffer, chunk_size: int) -> Scan:
+    :param scope: of the chunks' names; None: their plain digests.
+    """
+
+def unsound_chunks(buffer: Buffer, chunk_size: int, digests: Buffer) -> list[int]:
+    """Return the positions of chunks that are not what their digests say, whichever their scopes.
+
+    Uses all cores and releases the GIL.
+
+    :param digests: one for each chunk, concatenated; 32 zero bytes for a zero chunk.
+    """
+
+def scan_file(
+    fd: int, offset: int, size: int, buffer: Buffer, chunk_size: int, scope: str | None = None
+) -> Scan:
     """Read a part of a file into a buffer and return what the buffer then contains.
 
     Uses all cores and releases the GIL. What is scanned is what was read: a file that changes
@@ -686,6 +700,7 @@ def scan_file(fd: int, offset: int, size: int, buffer: Buffer, chunk_size: int) 
     :param offset: bytes, from the start of the file.
     :param size: bytes to read, at most the buffer's; the rest of the buffer is set to zero.
     :param buffer: writable, a multiple of ``chunk_size`` long.
+    :param scope: as in :func:`scan_buffer`.
     :raises DataPlaneError: kind ``invalid`` when the file ends before ``offset + size``,
         ``unavailable`` when it cannot be read.
     """

@@ -23,6 +23,7 @@ from acstor._dataplane import (
     scan_buffer,
     scan_file,
     seal_volume_log,
+    unsound_chunks,
 )
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "scan_file",
     "seal_volume_log",
     "translated",
+    "unsound_chunks",
 ]
 
 

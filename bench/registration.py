@@ -3,8 +3,9 @@
 Registers an image of unique chunks into a POSIX origin, with the source in the page cache and
 not, beside ``b3sum`` on the same file and cores; then what the parts cost (digesting only;
 digesting and writing without fsync; the whole), a second registration, one of a 1 %-changed
-image, verification, and qcow2 (through qemu-nbd against converting to a temporary raw file).
-Prints a table and, with --json FILE, writes all values. Medians of --runs runs.
+image, one for another project, verification, and qcow2 (through qemu-nbd against converting to a
+temporary raw file). Prints a table and, with --json FILE, writes all values. Medians of --runs
+runs.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from acstor.repository.source import base, raw
 from acstor.repository.verification import Verifier
 
 CHUNK_SIZE = 64 << 10
+PROJECT = "0f9d8c7b6a594837a6b5c4d3e2f10918"
 WINDOW = 8 << 20
 
 
@@ -66,11 +68,11 @@ def b3sum(path: pathlib.Path) -> None:
     subprocess.run(["b3sum", str(path)], check=True, stdout=subprocess.DEVNULL)
 
 
-def digest_only(path: pathlib.Path) -> None:
+def digest_only(path: pathlib.Path, scope: str | None = None) -> None:
     source = raw.RawSource(base.SourceFile(str(path)))
     with mmap.mmap(-1, WINDOW) as buffer, memoryview(buffer) as view:
         for offset in range(0, source.size_bytes, WINDOW):
-            source.scan(offset, view, CHUNK_SIZE)
+            source.scan(offset, view, CHUNK_SIZE, scope)
     source.close()
 
 
@@ -84,9 +86,13 @@ def new_repository(folder: pathlib.Path) -> Iterator[Repository]:
         os.sync()
 
 
-def register(repository: Repository, path: pathlib.Path, declared: str = "raw") -> None:
+def register(
+    repository: Repository, path: pathlib.Path, declared: str = "raw", scope: str | None = None
+) -> None:
     source: base.ImageSource = inspection.open_source(str(path), declared, 60.0)
-    request = registration.Request(str(uuid.uuid4()), path.name, source, declared)
+    request = registration.Request(
+        str(uuid.uuid4()), path.name, source, declared, dedup_scope=scope
+    )
     try:
         registration.Registrar(repository, registration.Settings()).register(request)
     finally:
@@ -136,6 +142,9 @@ def second_runs(folder: pathlib.Path, path: pathlib.Path, size: int) -> dict[str
         results = {
             "same content, new id": seconds(lambda: register(repository, path)),
             "1 % changed": seconds(lambda: register(repository, changed)),
+            "same content, for a project": seconds(
+                lambda: register(repository, path, scope=PROJECT)
+            ),
         }
         verifier = Verifier(repository)
         results["verify, origin in the page cache"] = seconds(verifier.verify)
@@ -183,6 +192,7 @@ def measure(folder: pathlib.Path, size: int, runs: int) -> dict[str, list[float]
         warm_cache(path)
         add("b3sum, warm", seconds(lambda: b3sum(path)))
         add("digest only, warm", seconds(lambda: digest_only(path)))
+        add("digest only in a scope, warm", seconds(lambda: digest_only(path, PROJECT)))
         add("register without fsync, warm", measure_register(folder, path, is_synced=False))
         warm_cache(path)
         add("register, warm", measure_register(folder, path))

@@ -5,6 +5,7 @@ import json
 import re
 
 from acstor import exception, untrusted_json
+from acstor.repository.dedup_scope import check_scope
 
 RECORD_VERSION = 1
 """Version that this build writes; it reads this one only."""
@@ -34,10 +35,14 @@ class ImageRecord:
     """UTC, ISO 8601; for people."""
     checksum: str | None = None
     """The declared checksum that was verified, ``algorithm:hexadecimal``."""
+    dedup_scope: str | None = None
+    """Scope of the names of its chunks; None: they are plain digests."""
 
     def encode(self) -> bytes:
         """Return the record as JSON."""
         fields = {"version": RECORD_VERSION, **dataclasses.asdict(self)}
+        if self.dedup_scope is None:
+            del fields["dedup_scope"]
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
@@ -71,10 +76,11 @@ class ImageRecord:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             expected = int if field.type in (int, "int") else str
-            is_absent = field.name == "checksum" and value is None
+            is_absent = field.name in ("checksum", "dedup_scope") and value is None
             if not is_absent and (not isinstance(value, expected) or isinstance(value, bool)):
                 raise ValueError(f"field {field.name}")
         if not _DIGEST.match(self.manifest) or not _DIGEST.match(self.content):
             raise ValueError("manifest or content is no digest")
+        check_scope(self.dedup_scope)
         for name in ("size_bytes", "chunk_size", "chunk_count", "unique_count", "zero_count"):
             untrusted_json.whole(getattr(self, name), name)

@@ -50,6 +50,8 @@ class Request:
     source: source_base.ImageSource
     source_format: str
     checksum: Checksum | None = None
+    dedup_scope: str | None = None
+    """Scope of the names of its chunks, for an image that is not registered yet."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -120,8 +122,11 @@ class Registrar:
     def register(self, request: Request) -> Report:
         """Register an image, or find that it is registered already.
 
+        Chunks of an image that is registered keep their names, whatever scope is asked for.
+
         :raises ImageRefusedError: when the file was changed meanwhile, has another checksum than
             declared, or the id belongs to an image of other content.
+        :raises UnsupportedError: when the repository is of a version without scopes.
         :raises ExhaustedError: when there is no room but what is left to volumes.
         :raises UnavailableError: when the origin fails, or garbage collection keeps deleting what
             this stores because its grace period is far too short.
@@ -161,6 +166,9 @@ class Registrar:
         cache: pack_cache.PackCache | None,
     ) -> None:
         existing = self._repository.find_image(report.image_id)
+        if existing:
+            request = dataclasses.replace(request, dedup_scope=existing.record.dedup_scope)
+        self._repository.check_scope_allowed(request.dedup_scope)
         expected = self._load_existing(existing)
         if existing:
             report.status = "repaired"  # unless it turns out to be whole
@@ -254,7 +262,7 @@ class Registrar:
                 self._reserve.check,
             )
             try:
-                self._fill(request.source, builder, filler, report.image_id)
+                self._fill(request, builder, filler, report.image_id)
                 filler.finish()
             except BaseException:
                 filler.abandon()
@@ -272,12 +280,12 @@ class Registrar:
 
     def _fill(
         self,
-        source: source_base.ImageSource,
+        request: Request,
         builder: dataplane.ImageBuilder,
         filler: PackFiller,
         image_id: str,
     ) -> None:
-        chunk_size = self._repository.chunk_size
+        source, chunk_size = request.source, self._repository.chunk_size
         grid = source_base.on_chunk_grid(source.extents(), chunk_size, source.size_bytes)
         for extent in grid:
             self._check()
@@ -289,7 +297,7 @@ class Registrar:
             while position < extent.end:
                 count = min(filler.window_chunks, (extent.end - position) // chunk_size)
                 window = filler.window(count)
-                scan = source.scan(position, window, chunk_size)
+                scan = source.scan(position, window, chunk_size, request.dedup_scope)
                 kept = builder.absorb(scan, window)
                 if builder.first_difference is not None:
                     raise _refused_as_different(image_id)
@@ -325,6 +333,7 @@ class Registrar:
             source_format=request.source_format,
             registered_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             checksum=str(request.checksum) if request.checksum else None,
+            dedup_scope=request.dedup_scope,
         )
         name = layout.image_ref(report.image_id)
         token = self._origin.swap_ref(name, existing.token if existing else None, record.encode())

@@ -8,19 +8,23 @@ from collections.abc import Iterator
 from acstor import dataplane, exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import image_record, layout, working_set
+from acstor.repository.dedup_scope import DedupScope
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the repositories that this build makes.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
 that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs of a POSIX origin
-are where programs of version 2 see none.
+are where programs of version 2 see none. 4: chunks may have names in a scope (dedup_scope.py),
+which programs of version 3 take for damaged.
 """
-FORMAT_VERSIONS = (1, 2, 3)
+FORMAT_VERSIONS = (1, 2, 3, 4)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
+SCOPES_VERSION = 4
+"""First version whose chunks may have names in a scope."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
 MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
@@ -178,6 +182,26 @@ class Repository:
                 f"{VOLUMES_VERSION}",
                 hint="when every machine runs this release: 'acstor repository upgrade'",
             )
+
+    def check_scope_allowed(self, scope: str | None) -> None:
+        """Refuse names in a scope where an older release might read them.
+
+        :param scope: None is always allowed.
+        :raises UnsupportedError: when the repository's version is older than scopes.
+        """
+        if scope is not None and self.format.version < SCOPES_VERSION:
+            raise exception.UnsupportedError(
+                f"the repository has format version {self.format.version}, [repository] "
+                f"dedup_scope = project needs {SCOPES_VERSION}",
+                hint="when every machine runs this release: 'acstor repository upgrade'",
+            )
+
+    def check_scopes_of(self, dedup_scope: DedupScope) -> None:
+        """Refuse what the configuration wants where an older release might read it.
+
+        :raises UnsupportedError: as :meth:`check_scope_allowed`, whatever the content.
+        """
+        self.check_scope_allowed(dedup_scope.of_project("any", ""))
 
     def find_image(self, image_id: str) -> Image | None:
         """Return a registered image, None when there is none.

@@ -218,16 +218,10 @@ class Verifier:
                 with view[:size] as part:
                     offset = pack_reader.DATA_OFFSET + first * found.chunk_size
                     self._origin.read_exactly(key, offset, part)
-                    actual = dataplane.scan_buffer(part, found.chunk_size).digests()
-                start = first * pack_reader.DIGEST_SIZE
-                expected = found.digests[start : start + len(actual)]
-                if actual != expected:
-                    unsound.extend(
-                        first + position
-                        for position in range(count)
-                        if actual[position * 32 : position * 32 + 32]
-                        != expected[position * 32 : position * 32 + 32]
-                    )
+                    start = first * pack_reader.DIGEST_SIZE
+                    expected = found.digests[start : start + count * pack_reader.DIGEST_SIZE]
+                    wrong = dataplane.unsound_chunks(part, found.chunk_size, expected)
+                unsound.extend(first + position for position in wrong)
                 self._progress.advance(size)
         return unsound
 

@@ -15,6 +15,7 @@ from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.origin.posix import PosixOrigin
 from acstor.repository import repository
+from acstor.repository.dedup_scope import DedupScope
 from acstor.ring.published_ring import read_ring
 from acstor.status.verdict import failure_of, success, warning
 
@@ -44,11 +45,16 @@ def check_repository(conf: cfg.ConfigOpts) -> Result:
         f"{conf.origin.url}: format version {found.format.version}, chunks of "
         f"{found.chunk_size} bytes"
     )
+    try:
+        found.check_scopes_of(DedupScope(conf.repository.dedup_scope))
+    except exception.UnsupportedError as error:
+        return failure_of(error)
     if found.format.version < repository.FORMAT_VERSION:
         return warning(
-            f"{what}; volumes need version {repository.VOLUMES_VERSION}, and before version 3 a "
-            "host that stops while it changes a ref of a directory keeps others from it: when "
-            "every machine runs this release, 'acstor repository upgrade'"
+            f"{what}; volumes need version {repository.VOLUMES_VERSION}, before version 3 a host "
+            "that stops while it changes a ref of a directory keeps others from it, and "
+            f"[repository] dedup_scope needs version {repository.SCOPES_VERSION}: when every "
+            "machine runs this release, 'acstor repository upgrade'"
         )
     if needs_locks:
         return warning(

@@ -134,7 +134,7 @@ def golden(name: str) -> bytes:
 GLANCE_IMAGE = json.dumps(
     {"id": IMAGE, "status": "active", "size": 7, "name": "n", "hw": 1}
 ).encode()
-REPOSITORY = json.loads(golden("repository-v3.json"))["format"].encode()
+REPOSITORY = json.loads(golden("repository-v4.json"))["format"].encode()
 TOMBSTONE = Tombstone(NAME, layout.pack_key(NAME), State.CONDEMNED, {"h1": 5.0})
 SMART = b'{"smart_status": {"passed": true}, "endurance_used": {"current_percent": 3}}'
 DOCUMENTS: dict[str, tuple[Reader, bytes]] = {

@@ -174,9 +174,11 @@ class NativeThreadSource(ImageSource):
         while (extent := self._caller.run(functools.partial(next, found, None))) is not None:
             yield extent
 
-    def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
+    def scan(
+        self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
+    ) -> dataplane.Scan:
         """Read and digest."""
-        return self._caller.run(lambda: self._inner.scan(offset, buffer, chunk_size))
+        return self._caller.run(lambda: self._inner.scan(offset, buffer, chunk_size, scope))
 
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes of the disk."""

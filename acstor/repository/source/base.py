@@ -79,10 +79,13 @@ class ImageSource(abc.ABC):
         """Yield ranges that cover the disk without gap or overlap, in ascending order."""
 
     @abc.abstractmethod
-    def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
+    def scan(
+        self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
+    ) -> dataplane.Scan:
         """Read from ``offset`` on into ``buffer``, zeros past the disk's end, and digest it.
 
         :param buffer: whole chunks.
+        :param scope: of the chunks' names; None: their plain digests.
         :raises InvalidError: when the file turns out shorter than it was.
         :raises UnavailableError: when it cannot be read.
         """

@@ -64,11 +64,13 @@ class Qcow2Source(base.ImageSource):
         if found.end < self.size_bytes:
             yield base.Extent(found.end, self.size_bytes, is_zero=True)
 
-    def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
+    def scan(
+        self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
+    ) -> dataplane.Scan:
         """Read through all connections at once, then digest."""
         self._read_into(offset, buffer)
         with dataplane.translated(self.file.path):
-            return dataplane.scan_buffer(buffer, chunk_size)
+            return dataplane.scan_buffer(buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the disk."""

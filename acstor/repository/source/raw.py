@@ -51,14 +51,18 @@ class RawSource(base.ImageSource):
             raise exception.UnavailableError(f"{self.file.path}: {error.strerror}") from error
         return min(start, size), min(end, size)
 
-    def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
+    def scan(
+        self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
+    ) -> dataplane.Scan:
         """Read and digest in one pass on all cores."""
         size = max(0, min(len(buffer), self.file.size - offset))
         os.posix_fadvise(
             self.file.descriptor, offset + READ_AHEAD_SIZE, size, os.POSIX_FADV_WILLNEED
         )
         with dataplane.translated(self.file.path):
-            return dataplane.scan_file(self.file.descriptor, offset, size, buffer, chunk_size)
+            return dataplane.scan_file(
+                self.file.descriptor, offset, size, buffer, chunk_size, scope
+            )
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the file."""

@@ -24,7 +24,7 @@ mod _dataplane {
     #[pymodule_export]
     use crate::repository::{
         DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id, parse_pack_header,
-        scan_buffer, scan_file,
+        scan_buffer, scan_file, unsound_chunks,
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};

@@ -15,7 +15,7 @@ pub(crate) use digest_index::DigestIndex;
 pub(crate) use image_builder::ImageBuilder;
 pub(crate) use manifest::Manifest;
 pub(crate) use pack::{pack_header, pack_id, parse_pack_header};
-pub(crate) use scan::{Scan, digest, scan_buffer, scan_file};
+pub(crate) use scan::{Scan, digest, scan_buffer, scan_file, unsound_chunks};
 
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use pyo3::PyErr;

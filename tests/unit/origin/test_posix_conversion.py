@@ -373,7 +373,7 @@ def test_upgrade_of_the_repository_converts(tmp_path: pathlib.Path) -> None:
     origin.swap_ref("images/one", None, b"1")
     assert Repository.open(origin).format.version == 2
     assert origin.needs_locks
-    assert upgrade.upgrade(origin).format.version == 3
+    assert upgrade.upgrade(origin).format.version == 4
     assert not posix.PosixOrigin(str(tmp_path)).needs_locks
     assert origin.get_ref("images/one") is not None
 

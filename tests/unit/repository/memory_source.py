@@ -25,11 +25,13 @@ class MemorySource(base.ImageSource):
         if position < self.size_bytes:
             yield base.Extent(position, self.size_bytes, is_zero=False)
 
-    def scan(self, offset: int, buffer: memoryview, chunk_size: int) -> dataplane.Scan:
+    def scan(
+        self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
+    ) -> dataplane.Scan:
         part = self.content[offset : offset + len(buffer)]
         buffer[: len(part)] = part
         buffer[len(part) :] = bytes(len(buffer) - len(part))
-        return dataplane.scan_buffer(buffer, chunk_size)
+        return dataplane.scan_buffer(buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:
         return self.content[offset : offset + size]

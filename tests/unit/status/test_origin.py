@@ -26,7 +26,7 @@ def test_repository_of_this_release_is_fine(configure: Configure) -> None:
     Repository.init(open_origin(conf.origin.url, 1))
     result = origin.check_repository(conf)
     assert result.code is Code.SUCCESS
-    assert "format version 3, chunks of 65536 bytes" in text(result)
+    assert "format version 4, chunks of 65536 bytes" in text(result)
 
 
 def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure) -> None:
@@ -37,6 +37,20 @@ def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure
     assert result.code is Code.WARNING
     assert "format version 1" in text(result)
     assert "'acstor repository upgrade'" in text(result)
+
+
+def test_scopes_of_projects_need_the_version_that_has_them(configure: Configure) -> None:
+    conf = configure("[repository]\ndedup_scope = project\n")
+    older = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536, version=3)
+    opened = open_origin(conf.origin.url, 1)
+    opened.put_if_absent("format", [older.encode()])
+    result = origin.check_repository(conf)
+    assert result.code is Code.FAILURE
+    assert "dedup_scope = project needs 4" in text(result)
+    assert "'acstor repository upgrade'" in text(result)
+    opened.delete("format")
+    Repository.init(opened)
+    assert origin.check_repository(conf).code is Code.SUCCESS
 
 
 def test_upgrade_that_was_ended_in_the_midst_is_to_be_repeated(

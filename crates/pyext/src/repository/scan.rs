@@ -2,13 +2,13 @@
 
 use std::os::fd::BorrowedFd;
 
-use acstor_types::{ChunkSize, Digest, ErrorKind, is_zero};
+use acstor_types::{ChunkSize, DedupScope, Digest, ErrorKind, is_zero};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::{Failure, chunk_size_of, failure, invalid};
+use super::{Failure, chunk_size_of, digests_of, failure, invalid};
 
 /// Bytes that one task reads before it digests them: they are then still in the core's cache
 /// (reading and digesting 64 KiB from the cache costs 16 us, digesting it from memory 14 us).
@@ -55,24 +55,55 @@ pub(crate) fn digest<'py>(
     Ok(PyBytes::new(py, digest.as_bytes()))
 }
 
-/// Returns what a buffer of whole chunks contains.
+/// Returns what a buffer of whole chunks contains, with the names that a scope gives.
 #[pyfunction]
+#[pyo3(signature = (buffer, chunk_size, scope=None))]
 pub(crate) fn scan_buffer(
     py: Python<'_>,
     buffer: &Bound<'_, PyAny>,
     chunk_size: u32,
+    scope: Option<&str>,
 ) -> PyResult<Scan> {
-    let chunk_size = chunk_size_of(chunk_size)?;
+    let (chunk_size, scope) = (chunk_size_of(chunk_size)?, scope.map(DedupScope::new));
     let buffer = Buffer::readable(buffer)?;
     let bytes = buffer.bytes();
     check_whole_chunks(bytes.len(), chunk_size)?;
+    let name = |chunk| name(scope.as_ref(), chunk);
     let digests = py.detach(|| bytes.par_chunks(chunk_size.bytes()).map(name).collect());
     Ok(Scan { chunk_size, digests })
 }
 
-/// Reads `size` bytes of a file from `offset` on into a buffer of whole chunks, pads it with zeros
-/// and returns what it then contains.
+/// Returns the positions of the chunks of a buffer that are not what their digests say; the digest
+/// of a zero chunk is 32 zero bytes.
 #[pyfunction]
+pub(crate) fn unsound_chunks(
+    py: Python<'_>,
+    buffer: &Bound<'_, PyAny>,
+    chunk_size: u32,
+    digests: &Bound<'_, PyAny>,
+) -> PyResult<Vec<usize>> {
+    let chunk_size = chunk_size_of(chunk_size)?;
+    let (buffer, expected) = (Buffer::readable(buffer)?, Buffer::readable(digests)?);
+    let (bytes, expected) = (buffer.bytes(), digests_of(expected.bytes())?);
+    check_whole_chunks(bytes.len(), chunk_size)?;
+    if bytes.len() / chunk_size.bytes() != expected.len() {
+        return Err(invalid("there is not one digest for each chunk").into());
+    }
+    let is_sound = |chunk: &[u8], digest: &[u8; Digest::LEN]| match *digest {
+        digest if digest == [0; Digest::LEN] => is_zero(chunk),
+        digest => Digest::from_bytes(digest).matches(chunk),
+    };
+    Ok(py.detach(|| {
+        let chunks = bytes.par_chunks(chunk_size.bytes()).zip(expected).enumerate();
+        let unsound = chunks.filter(|(_, (chunk, digest))| !is_sound(chunk, digest));
+        unsound.map(|(position, _)| position).collect()
+    }))
+}
+
+/// Reads `size` bytes of a file from `offset` on into a buffer of whole chunks, pads it with zeros
+/// and returns what it then contains, with the names that a scope gives.
+#[pyfunction]
+#[pyo3(signature = (fd, offset, size, buffer, chunk_size, scope=None))]
 pub(crate) fn scan_file(
     py: Python<'_>,
     fd: i32,
@@ -80,8 +111,9 @@ pub(crate) fn scan_file(
     size: usize,
     buffer: &Bound<'_, PyAny>,
     chunk_size: u32,
+    scope: Option<&str>,
 ) -> PyResult<Scan> {
-    let chunk_size = chunk_size_of(chunk_size)?;
+    let (chunk_size, scope) = (chunk_size_of(chunk_size)?, scope.map(DedupScope::new));
     let mut buffer = Buffer::writable(buffer)?;
     let bytes = buffer.bytes_mut();
     check_whole_chunks(bytes.len(), chunk_size)?;
@@ -91,6 +123,7 @@ pub(crate) fn scan_file(
     // SAFETY: the caller keeps the descriptor open during the call (documented); -1 is refused.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let task = READ_SIZE.max(chunk_size.bytes());
+    let name = |chunk| name(scope.as_ref(), chunk);
     let digests = py.detach(|| {
         let runs: Result<Vec<Vec<_>>, Failure> = bytes
             .par_chunks_mut(task)
@@ -109,8 +142,8 @@ pub(crate) fn scan_file(
     Ok(Scan { chunk_size, digests: digests? })
 }
 
-fn name(chunk: &[u8]) -> Option<Digest> {
-    if is_zero(chunk) { None } else { Some(Digest::of(chunk)) }
+fn name(scope: Option<&DedupScope>, chunk: &[u8]) -> Option<Digest> {
+    if is_zero(chunk) { None } else { Some(Digest::of_in(scope, chunk)) }
 }
 
 fn check_whole_chunks(len: usize, chunk_size: ChunkSize) -> Result<(), Failure> {
