@@ -430,6 +430,7 @@ class DataPlane:
         volume: str,
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
+        scope: str | None,
     ) -> dict[str, object] | None:
         """Store what was pushed as packs and a manifest; the caller installs it in the record.
 
@@ -438,6 +439,8 @@ class DataPlane:
         :param announce: called with the ids of all packs so far and the manifest's digest (None:
             not known yet) before each of them is stored; what it raises ends the fold.
         :param spread: seconds over which what is stored is spread; 0: at once.
+        :param scope: of the names of chunks that the manifest below does not have at their place;
+            None: they have plain names.
         :returns: ``manifest`` str, ``content`` bytes, ``folded``: dict with ``volume`` str,
             ``epoch``, ``sequence`` ints of the last log object in it. None: nothing to fold.
         """

@@ -80,6 +80,7 @@ class ShowVolume(show.ShowOne):
             "content_end": Fields(_position(record.content_end)),
             "snapshots": sum(1 for _ in store.list_snapshots(volume.id)),
             "created_at": record.created_at,
+            "dedup_scope": record.dedup_scope or "",
             "metadata": Fields(dict(record.metadata)),
         }
         return tuple(fields), tuple(fields.values())

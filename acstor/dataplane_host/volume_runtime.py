@@ -73,6 +73,7 @@ class VolumeRuntime(Protocol):
         volume: str,
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
+        scope: str | None,
     ) -> dict[str, Any] | None: ...
     def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None: ...  # noqa: D102
     def volume_set_base(self, volume: str, manifest_path: str) -> None: ...  # noqa: D102

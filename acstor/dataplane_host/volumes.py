@@ -176,7 +176,10 @@ class Volumes(VolumesAside):
         record = self._owner.owned_record(volume, epoch)
         with translated(f"folding volume {volume}"):
             folded = self._runtime().volume_fold(
-                volume, functools.partial(self._owner.announce_fold, volume, epoch), spread_s
+                volume,
+                functools.partial(self._owner.announce_fold, volume, epoch),
+                spread_s,
+                record.dedup_scope,
             )
         if folded is None:
             return {"manifest": None, "is_folded": False}

@@ -38,6 +38,19 @@ class RecordEdits(RecordRefs):
 
         return self._change(volume_id, VolumeEvent.EDIT, described)
 
+    def set_dedup_scope(self, volume_id: str, scope: str | None) -> Change:
+        """Change in which scope new chunks are named, from the next fold on.
+
+        :param scope: None: they have plain names. What the manifest has keeps its names.
+        :raises UnsupportedError: when the repository is of a version without scopes.
+        """
+        self._repository.check_scope_allowed(scope)
+        return self._change(
+            volume_id,
+            VolumeEvent.EDIT,
+            lambda record: dataclasses.replace(record, dedup_scope=scope),
+        )
+
     def resize(self, volume_id: str, size_bytes: int) -> Change:
         """Make a volume larger; what is added reads as zeros. The owner has to be told.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from acstor import exception, untrusted_json
+from acstor.repository.dedup_scope import check_scope
 from acstor.volumes import log_range
 from acstor.volumes.durability import Durability
 from acstor.volumes.log_range import LogRange
@@ -154,6 +155,9 @@ class VolumeRecord:
     """UTC, ISO 8601; for people."""
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Free fields of the control plane."""
+    dedup_scope: str | None = None
+    """Scope of the names that folds give to new chunks; None: they are plain digests. Absent from
+    records without it; releases that do not know it keep it."""
     nonce: str = dataclasses.field(default_factory=lambda: random_nonce())
     """Different in every state, so that no two states of the ref have the same content."""
     unknown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -199,6 +203,8 @@ class VolumeRecord:
             "durability": self.durability.to_fields(),
             "metadata": dict(self.metadata),
         }
+        if self.dedup_scope is None:
+            del fields["dedup_scope"]
         return _encoded(fields)
 
     @classmethod
@@ -256,6 +262,7 @@ class VolumeRecord:
         check_text(self.name, "name")
         check_text(self.created_at, "created_at")
         check_metadata(self.metadata)
+        check_scope(self.dedup_scope)
         if not isinstance(self.nonce, str) or not _NONCE.match(self.nonce):
             raise ValueError("nonce is not 32 hexadecimal digits")
 

@@ -59,6 +59,8 @@ class NewVolume:
     durability: Durability = dataclasses.field(default_factory=Durability)
     name: str = ""
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    dedup_scope: str | None = None
+    """Scope of the names of chunks that are written to it."""
 
 
 class VolumeStore(Settling, RecordEdits):
@@ -117,7 +119,9 @@ class VolumeStore(Settling, RecordEdits):
         source = self.get(volume_id)
         self._check_unused(source.id, source.record)
         old = source.record
-        new = NewVolume(new_id, old.size_bytes, old.durability, old.name, old.metadata)
+        new = NewVolume(
+            new_id, old.size_bytes, old.durability, old.name, old.metadata, old.dedup_scope
+        )
         renamed = self._create(new, old.disk, old.size_bytes)
         try:
             # Only as long as it is what was read: nobody acquired it meanwhile.
@@ -265,6 +269,7 @@ class VolumeStore(Settling, RecordEdits):
     def _create(self, new: NewVolume, disk: DiskState, size_bytes_min: int) -> Volume:
         volume_id = layout.canonical_id(new.id, "volume")
         self.check_size(new.size_bytes)
+        self._repository.check_scope_allowed(new.dedup_scope)
         lost = self._claim(disk)
         if disk.manifest is not None and not lost:
             manifest = self._repository.load_manifest(disk.manifest)
@@ -283,6 +288,7 @@ class VolumeStore(Settling, RecordEdits):
             name=new.name,
             created_at=record_refs.now_text(),
             metadata=dict(new.metadata),
+            dedup_scope=new.dedup_scope,
         )
         check_sound(record, f"volume {volume_id}")
         check_transition(None, VolumeEvent.CREATE, record)

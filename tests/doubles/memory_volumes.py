@@ -77,6 +77,8 @@ class MemoryVolume:
         self.may_fold.set()
         self.is_fold_unwanted = threading.Event()
         self.is_folding = False
+        self.fold_scope: str | None = None
+        """With which the last fold was asked for."""
         self.overlay: list[str] = []
         """What is in the local log, the oldest first."""
         self.dirty: list[str] = []
@@ -386,8 +388,10 @@ class MemoryVolumes:
         volume: str,
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
+        scope: str | None,
     ) -> dict[str, Any] | None:
         found = self._of(volume)
+        found.fold_scope = scope
         found.is_folding = True
         try:
             while spread and not found.may_fold.is_set():

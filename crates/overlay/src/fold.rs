@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use acstor_types::{
-    ChunkLocation, ChunkSize, Digest, DiskId, Entry, Manifest, ManifestBuilder, PackHeader, PackId,
-    PackSalt, is_zero,
+    ChunkLocation, ChunkSize, DedupScope, Digest, DiskId, Entry, Manifest, ManifestBuilder,
+    PackHeader, PackId, PackSalt, is_zero,
 };
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -77,12 +77,14 @@ pub struct FoldHow<'a> {
     pub spread: Duration,
     /// Who keeps its chunks.
     pub keep: &'a Keep<'a>,
+    /// Scope of the names of chunks that the base does not have; `None`: they have plain names.
+    pub scope: Option<DedupScope>,
 }
 
 impl Default for FoldHow<'_> {
-    /// At once, and its chunks are kept by nobody.
+    /// At once, its chunks are kept by nobody and have plain names.
     fn default() -> Self {
-        FoldHow { spread: Duration::ZERO, keep: &|_, _| {} }
+        FoldHow { spread: Duration::ZERO, keep: &|_, _| {}, scope: None }
     }
 }
 
@@ -313,8 +315,12 @@ impl Fold<'_> {
             }
             return Ok(());
         }
-        let digest = Digest::of(&content);
-        if matches!(base, Some(Entry::Chunk { digest: same, .. }) if same == digest) {
+        let digest = Digest::of_in(self.how.scope.as_ref(), &content);
+        // What the base has at this place keeps its name, whichever scope that is of.
+        let is_same = |base: &Digest| {
+            *base == digest || (!base.is_comparable(&digest) && base.matches(&content))
+        };
+        if matches!(base, Some(Entry::Chunk { digest: same, .. }) if is_same(&same)) {
             return Ok(());
         }
         if let Some(location) = self.stored.get(&digest).copied() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use acstor_testkit::Fault;
-use acstor_types::{ChunkSize, Digest, DiskId, PackId};
+use acstor_types::{ChunkSize, DedupScope, Digest, DiskId, Entry, PackId};
 use bytes::Bytes;
 use tokio::runtime::Runtime;
 
@@ -19,6 +19,12 @@ use crate::{
 const VOLUME: DiskId = DiskId::from_bytes([6; 16]);
 const SIZE: u64 = 64 << 20;
 const CHUNK: u64 = 64 << 10;
+
+fn content(chunk: u64, salt: u64) -> Vec<u8> {
+    let digests =
+        (0..CHUNK / 32).map(|at| Digest::of(&(salt << 40 | chunk << 20 | at).to_le_bytes()));
+    digests.flat_map(|digest| *digest.as_bytes()).collect()
+}
 
 struct Host {
     origin: MemoryOrigin,
@@ -56,9 +62,10 @@ impl Host {
 
     /// Writes a chunk that nothing else is like.
     fn write(&self, chunk: u64, salt: u64) {
-        let digests =
-            (0..CHUNK / 32).map(|at| Digest::of(&(salt << 40 | chunk << 20 | at).to_le_bytes()));
-        let content: Vec<u8> = digests.flat_map(|digest| *digest.as_bytes()).collect();
+        self.write_content(chunk, content(chunk, salt));
+    }
+
+    fn write_content(&self, chunk: u64, content: Vec<u8>) {
         let done = self.volume.write(chunk * CHUNK, Bytes::from(content), false);
         assert!(matches!(done, Done::Now(Ok(()))));
     }
@@ -97,7 +104,7 @@ fn chunks_of_a_fold_are_given_to_who_keeps_them() {
         assert!(digest.matches(content));
         kept.borrow_mut().push(*digest);
     };
-    let folded = host.fold(&FoldHow { spread: Duration::ZERO, keep: &keep }).unwrap();
+    let folded = host.fold(&FoldHow { keep: &keep, ..FoldHow::default() }).unwrap();
     let manifest = host.origin.manifest(&folded.digest);
     let named = manifest.entries().filter_map(|entry| match entry {
         acstor_types::Entry::Chunk { digest, .. } => Some(digest),
@@ -108,7 +115,7 @@ fn chunks_of_a_fold_are_given_to_who_keeps_them() {
     kept.borrow_mut().clear();
     host.write(3, 2);
     host.volume.push_now().unwrap();
-    host.fold(&FoldHow { spread: Duration::ZERO, keep: &keep }).unwrap();
+    host.fold(&FoldHow { keep: &keep, ..FoldHow::default() }).unwrap();
     assert_eq!(kept.borrow().len(), 1, "the others are kept already");
 }
 
@@ -199,4 +206,61 @@ fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
     let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
     assert_eq!(changed, [3], "the others lie where the manifest below has them");
     host.install(&second);
+}
+
+fn chunks_of(host: &Host, manifest: &Digest) -> Vec<Digest> {
+    let entries = host.origin.manifest(manifest);
+    let digests = entries.entries().filter_map(|entry| match entry {
+        Entry::Chunk { digest, .. } => Some(digest),
+        Entry::Zero => None,
+    });
+    digests.collect()
+}
+
+#[test]
+fn test_fold_same_content_in_two_projects_has_two_names() {
+    let fold_of = |project: Option<&str>| {
+        let host = Host::new();
+        (0..8).for_each(|chunk| host.write(chunk, 1));
+        let scope = project.map(DedupScope::new);
+        let folded = host.fold(&FoldHow { scope, ..FoldHow::default() }).unwrap();
+        // Compares the content of each chunk with its name.
+        assert_eq!(host.origin.disk(&folded.digest).len(), SIZE as usize);
+        chunks_of(&host, &folded.digest)
+    };
+    let (one, same, other, plain) =
+        (fold_of(Some("one")), fold_of(Some("one")), fold_of(Some("other")), fold_of(None));
+    assert_eq!(one, same);
+    for (one, (other, plain)) in one.iter().zip(other.iter().zip(&plain)) {
+        assert!(one != other && one != plain && other != plain);
+        assert_eq!(DedupScope::of_digest(one), Some(DedupScope::new("one")));
+        assert_eq!(DedupScope::of_digest(plain), None);
+    }
+}
+
+#[test]
+fn test_fold_in_a_scope_leaves_the_base_its_names_and_shares_within() {
+    let host = Host::new();
+    (0..8).for_each(|chunk| host.write(chunk, 1));
+    let first = host.fold(&FoldHow::default()).unwrap();
+    let base = chunks_of(&host, &first.digest);
+    host.install(&first);
+    let packs = host.origin.keys("packs/").len();
+    // As it was, something else, and that once more elsewhere.
+    host.write(0, 1);
+    host.write(1, 2);
+    host.write_content(9, content(1, 2));
+    host.volume.push_now().unwrap();
+    let scope = Some(DedupScope::new("a project"));
+    let folded = host.fold(&FoldHow { scope, ..FoldHow::default() }).unwrap();
+    let chunks = chunks_of(&host, &folded.digest);
+    assert_eq!(chunks[0], base[0], "the same content at the same place");
+    assert_eq!(chunks[2..8], base[2..8]);
+    assert_eq!(DedupScope::of_digest(&chunks[1]), scope);
+    assert_eq!(chunks[8], chunks[1]);
+    assert_eq!(host.origin.keys("packs/").len(), packs + 1);
+    let keys = host.origin.keys("packs/");
+    let sizes = keys.iter().map(|key| host.origin.object(key).unwrap().len() as u64);
+    assert!(sizes.min().unwrap() < 2 * CHUNK, "one chunk is stored");
+    host.install(&folded);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_readpath::{OriginSource, PreloadWish, ReadPathError};
-use acstor_types::{DiskId, ErrorKind};
+use acstor_types::{DedupScope, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -405,15 +405,18 @@ impl DataPlane {
         self.host.volume_set_limits(volume, iops, bytes_per_s).map_err(exception)
     }
 
+    #[pyo3(signature = (volume, announce, spread, scope))]
     fn volume_fold<'py>(
         &self,
         py: Python<'py>,
         volume: &str,
         announce: Py<PyAny>,
         spread: f64,
+        scope: Option<&str>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let (volume, spread) = (disk_id(volume)?, self::timeout(spread)?);
-        volumes::fold(py, &self.host, volume, &announce, spread, exception)
+        let scope = scope.map(DedupScope::new);
+        volumes::fold(py, &self.host, volume, &announce, spread, scope, exception)
     }
 
     fn volume_set_fold_unwanted(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_overlay::{OriginSink, PushPoint, Sealed};
-use acstor_types::{Digest, DiskId, ErrorKind, PackId};
+use acstor_types::{DedupScope, Digest, DiskId, ErrorKind, PackId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes, PyDict};
@@ -77,20 +77,26 @@ pub(crate) fn fold<'py>(
     volume: DiskId,
     announce: &Py<PyAny>,
     spread: Duration,
+    scope: Option<DedupScope>,
     exception: impl Fn(HostError) -> PyErr,
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
     let mut refusal: Option<PyErr> = None;
     let outcome = py.detach(|| {
-        host.volume_fold(volume, spread, &mut |packs: &[PackId], manifest: Option<Digest>| {
-            let packs: Vec<String> = packs.iter().map(|pack| pack.0.to_string()).collect();
-            let manifest = manifest.map(|digest| digest.to_string());
-            let called = Python::attach(|py| announce.call1(py, (packs, manifest)).map(|_| ()));
-            called.map_err(|error| {
-                let text = error.to_string();
-                refusal = Some(error);
-                text
-            })
-        })
+        host.volume_fold(
+            volume,
+            spread,
+            scope,
+            &mut |packs: &[PackId], manifest: Option<Digest>| {
+                let packs: Vec<String> = packs.iter().map(|pack| pack.0.to_string()).collect();
+                let manifest = manifest.map(|digest| digest.to_string());
+                let called = Python::attach(|py| announce.call1(py, (packs, manifest)).map(|_| ()));
+                called.map_err(|error| {
+                    let text = error.to_string();
+                    refusal = Some(error);
+                    text
+                })
+            },
+        )
     });
     // What the callee raised says more than what the fold made of it.
     if let Some(error) = refusal {

@@ -173,3 +173,14 @@ def test_setting_that_changes_while_a_fold_is_installed_leaves_its_manifest(
     assert (device(owner).words, device(owner).limits) == (words, (7, 0))
     found = list(pathlib.Path(volumes._files.directory(VOLUME)).glob("*.manifest"))
     assert [path.stem for path in found] == [kept(owner).manifest]
+
+
+def test_fold_names_new_chunks_in_the_scope_of_the_record(
+    owner: SteppedHost, store: VolumeStore
+) -> None:
+    for scope in ("a project", "another one", None):
+        store.set_dedup_scope(VOLUME, scope)
+        device(owner).write(512)
+        owner.volumes.push(VOLUME)
+        assert owner.volumes.fold(VOLUME)["is_folded"]
+        assert device(owner).fold_scope == scope

@@ -64,6 +64,17 @@ def test_volume_record_version_1_requires_update() -> None:
     assert VOLUME_RECORD.encode() == golden, "bump VOLUME_VERSION"
 
 
+def test_scope_is_in_records_that_have_one_only() -> None:
+    golden = json.loads((GOLDEN / "volume-record-v1.json").read_bytes())
+    assert "dedup_scope" not in golden
+    scoped = dataclasses.replace(VOLUME_RECORD, dedup_scope="a project")
+    assert json.loads(scoped.encode()) == {**golden, "dedup_scope": "a project"}
+    assert VolumeRecord.parse(scoped.encode(), VOLUME) == scoped
+    for bad in ("", 7, "x" * 256):
+        with pytest.raises(exception.CorruptError, match="scope"):
+            VolumeRecord.parse(json.dumps({**golden, "dedup_scope": bad}).encode(), VOLUME)
+
+
 def test_snapshot_record_version_1_requires_update() -> None:
     golden = (GOLDEN / "snapshot-record-v1.json").read_bytes()
     assert record.SNAPSHOT_VERSION == 1

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use acstor_overlay::{Announce, FoldHow, LogPosition, OriginSink, Sealed, VolumeConfig};
-use acstor_types::{Digest, DiskId};
+use acstor_types::{DedupScope, Digest, DiskId};
 use bytes::Bytes;
 
 use super::{Host, HostError};
@@ -35,7 +35,7 @@ impl Host {
     }
 
     /// Stores what was pushed as packs and a manifest, for the caller to install; what it stores
-    /// is spread over a time, and kept in the chunk store.
+    /// is spread over a time, and kept in the chunk store. `scope`: of the names of new chunks.
     ///
     /// # Errors
     /// [`HostError::Overlay`]; the fold is given up then.
@@ -43,13 +43,14 @@ impl Host {
         &self,
         volume: DiskId,
         spread: Duration,
+        scope: Option<DedupScope>,
         announce: &mut Announce<'_>,
     ) -> Result<Option<FoldMade>, HostError> {
         let owned = self.owned_volume(volume)?;
         let keep = |digest: &Digest, content: &Bytes| {
             self.parts.read_path.keep(*digest, content.clone());
         };
-        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep })?;
+        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep, scope })?;
         let made = folded.as_ref().map(|folded| FoldMade {
             content: folded.content.clone(),
             digest: folded.digest,
