@@ -21,6 +21,7 @@ from acstor.repository import (
     verification,
 )
 from acstor.repository.checksum import Checksum
+from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.source import confinement
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -58,6 +59,12 @@ class RegisterImage(show.ShowOne):
             help="most bytes of the disk, such as 1TiB: every host keeps 40 bytes for each chunk "
             "of it in memory ([registrar] disk_size_max)",
         )
+        parser.add_argument(
+            "--project",
+            metavar="ID",
+            help="project that the image belongs to, of an image that is not public: with "
+            "[repository] dedup_scope = project its chunks are shared within that project only",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
@@ -83,6 +90,9 @@ class RegisterImage(show.ShowOne):
             source=source,
             source_format=parsed_args.disk_format,
             checksum=parsed_args.checksum,
+            dedup_scope=DedupScope(conf.repository.dedup_scope).of_project(parsed_args.project, "")
+            if parsed_args.project
+            else None,
         )
         try:
             with progress.for_stream(self.app.stderr) as shown:

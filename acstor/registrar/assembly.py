@@ -14,6 +14,7 @@ from acstor.registrar.jobs import Jobs
 from acstor.registrar.rate_limit import RateLimit
 from acstor.registrar.withdrawal import Withdrawals
 from acstor.repository import registration
+from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.repository import Repository
 
 
@@ -43,6 +44,7 @@ def job_settings(conf: cfg.ConfigOpts, file_registrar: FileRegistrar) -> JobSett
         datadir=conf.glance.filesystem_store_datadir,
         download_rate=RateLimit(conf.registrar.rate_max),
         scan_rate=RateLimit(conf.registrar.rate_max),
+        dedup_scope=DedupScope(conf.repository.dedup_scope),
     )
 
 

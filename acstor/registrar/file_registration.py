@@ -22,6 +22,8 @@ class ImageFile:
     disk_format: str
     checksum: str | None = None
     """Declared, ``algorithm:hexadecimal``."""
+    dedup_scope: str | None = None
+    """Scope of the names of its chunks; None: they are plain digests."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class InProcess(FileRegistrar):
                 source=source,
                 source_format=file.disk_format,
                 checksum=Checksum.parse(file.checksum) if file.checksum else None,
+                dedup_scope=file.dedup_scope,
             )
             registrar = registration.Registrar(
                 repository, settings.registration, _Throttle(advance), check

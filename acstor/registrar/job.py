@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception
-from acstor.image_service.base import ImageService, ServiceImage
+from acstor.image_service.base import VISIBILITY_PUBLIC, ImageService, ServiceImage
 from acstor.registrar.download import Downloader, DownloadSettings
 from acstor.registrar.file_registration import (
     CancelledError,
@@ -22,6 +22,7 @@ from acstor.registrar.file_store import find_file
 from acstor.registrar.planning import verdict_key
 from acstor.registrar.rate_limit import RateLimit
 from acstor.repository import registration
+from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.repository import Repository
 
@@ -67,6 +68,16 @@ class JobSettings:
     """Glance's file store; empty: it is not mounted."""
     download_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
     scan_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
+    dedup_scope: DedupScope = DedupScope.CLOUD
+
+    def scope_of(self, image: ServiceImage) -> str | None:
+        """Return the scope of the names of an image's chunks.
+
+        Images that are not public have that of their owner, also those that he shares.
+        """
+        if image.visibility == VISIBILITY_PUBLIC:
+            return None
+        return self.dedup_scope.of_project(image.owner, image.id)
 
 
 class ImageJob:
@@ -118,6 +129,8 @@ class ImageJob:
     def _register(self) -> registration.Report:
         image = self.image
         # Before it is downloaded.
+        dedup_scope = self._settings.scope_of(image)
+        self._repository.check_scope_allowed(dedup_scope)
         reserve_percent = self._settings.file.registration.reserve_percent
         OriginReserve(self._repository.origin, reserve_percent).check()
         with self._file() as path:
@@ -129,6 +142,7 @@ class ImageJob:
                 path=path,
                 disk_format=image.disk_format or "",
                 checksum=str(image.checksum) if image.checksum else None,
+                dedup_scope=dedup_scope,
             )
             return self._settings.file_registrar.register(
                 self._repository, file, self._settings.file, self._check, self._throttle

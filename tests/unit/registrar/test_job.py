@@ -1,7 +1,9 @@
 """One registration: from the file store or the image service to an outcome."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 
@@ -16,6 +18,7 @@ from acstor.registrar.download import DownloadSettings
 from acstor.registrar.file_registration import FileSettings, InProcess
 from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository import registration
+from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.repository import Repository
 from tests.unit.registrar.cloud import CHUNK_SIZE, content_of, describe
 
@@ -23,6 +26,12 @@ IMAGE_ID = "00000000-0000-4000-8000-000000000001"
 CONTENT = content_of(1)
 
 Run = Callable[[ServiceImage], Outcome]
+
+
+class Make(Protocol):
+    """Makes the job of an image."""
+
+    def __call__(self, image: ServiceImage, scope: DedupScope = DedupScope.CLOUD) -> ImageJob: ...
 
 
 @pytest.fixture
@@ -43,9 +52,7 @@ def repository(origin: FaultyOrigin) -> Repository:
 
 
 @pytest.fixture
-def make(
-    service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path
-) -> Callable[[ServiceImage], ImageJob]:
+def make(service: FaultyImageService, repository: Repository, tmp_path: pathlib.Path) -> Make:
     settings = JobSettings(
         download=DownloadSettings(str(tmp_path / "spool"), attempts_max=1),
         file=FileSettings(registration.Settings(pack_size=1 << 20, workers=0)),
@@ -53,11 +60,17 @@ def make(
         datadir=str(tmp_path / "store"),
     )
     (tmp_path / "store").mkdir()
-    return lambda image: ImageJob(service, repository, image, settings)
+
+    def make_job(image: ServiceImage, scope: DedupScope = DedupScope.CLOUD) -> ImageJob:
+        return ImageJob(
+            service, repository, image, dataclasses.replace(settings, dedup_scope=scope)
+        )
+
+    return make_job
 
 
 @pytest.fixture
-def run(make: Callable[[ServiceImage], ImageJob]) -> Run:
+def run(make: Make) -> Run:
     return lambda image: make(image).run()
 
 
@@ -151,7 +164,7 @@ def test_registrar_that_does_not_lead_any_more_goes_no_further(
 
 
 def test_cancelled_before_it_publishes_leaves_no_image(
-    make: Callable[[ServiceImage], ImageJob], origin: FaultyOrigin, repository: Repository
+    make: Make, origin: FaultyOrigin, repository: Repository
 ) -> None:
     """The last moment: all chunks are stored, the manifest too."""
     job = make(describe(IMAGE_ID, CONTENT))
@@ -223,3 +236,58 @@ def test_disk_that_is_too_large_is_left_to_nova(
     assert outcome.kind is OutcomeKind.LEFT
     assert "more than the 67108864 chunks" in outcome.reason
     assert str(tmp_path) not in outcome.reason
+
+
+ONE, OTHER = "0f9d8c7b6a594837a6b5c4d3e2f10918", "e2b5a1c07f3d4c9a8b6e5d4c3b2a1908"
+
+
+@pytest.mark.parametrize(
+    ("fields", "scope"),
+    [
+        ({"owner": ONE}, ONE),
+        ({"owner": ONE, "visibility": "shared"}, ONE),
+        ({"owner": ONE, "visibility": "community"}, ONE),
+        ({"owner": ONE, "visibility": "public"}, None),
+        ({"owner": ""}, f"none:{IMAGE_ID}"),
+        ({"owner": "", "visibility": "public"}, None),
+    ],
+)
+def test_chunks_have_the_scope_of_the_owner_unless_public(
+    make: Make, repository: Repository, fields: dict[str, str], scope: str | None
+) -> None:
+    image = describe(IMAGE_ID, CONTENT, **fields)
+    assert make(image, DedupScope.PROJECT).run().kind is OutcomeKind.REGISTERED
+    assert repository.get_image(IMAGE_ID).record.dedup_scope == scope
+
+
+def test_chunks_are_everybodys_where_the_scope_is_the_cloud(
+    make: Make, repository: Repository
+) -> None:
+    assert make(describe(IMAGE_ID, CONTENT, owner=ONE)).run().kind is OutcomeKind.REGISTERED
+    assert repository.get_image(IMAGE_ID).record.dedup_scope is None
+
+
+@pytest.mark.parametrize(("before", "after"), [("public", "private"), ("private", "public")])
+def test_image_whose_visibility_changes_keeps_its_names(
+    make: Make, repository: Repository, before: str, after: str
+) -> None:
+    image = describe(IMAGE_ID, CONTENT, owner=ONE, visibility=before)
+    make(image, DedupScope.PROJECT).run()
+    record = repository.get_image(IMAGE_ID).record
+    outcome = make(dataclasses.replace(image, visibility=after), DedupScope.PROJECT).run()
+    assert outcome.kind is OutcomeKind.REGISTERED
+    assert outcome.report is not None
+    assert outcome.report.status == "already registered"
+    assert repository.get_image(IMAGE_ID).record == record
+
+
+def test_scope_that_the_repository_cannot_have_fails_before_anything_is_read(
+    make: Make, repository: Repository, service: FaultyImageService
+) -> None:
+    repository.format = dataclasses.replace(repository.format, version=3)
+    outcome = make(describe(IMAGE_ID, CONTENT, owner=ONE), DedupScope.PROJECT).run()
+    assert outcome.kind is OutcomeKind.FAILED
+    assert "acstor repository upgrade" in outcome.reason
+    assert service.calls[Operation.OPEN] == 0
+    public = describe(IMAGE_ID, CONTENT, owner=ONE, visibility="public")
+    assert make(public, DedupScope.PROJECT).run().kind is OutcomeKind.REGISTERED

@@ -101,6 +101,20 @@ def test_life_of_an_image(program: Program) -> None:
     assert program.json("gc")["waiting"] == 2
 
 
+def test_image_of_a_project_is_its_own_where_projects_share_nothing(program: Program) -> None:
+    path, project = program.image("image"), "0f9d8c7b6a594837a6b5c4d3e2f10918"
+    others = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
+    first = program.json("image", "register", path, "--id", others[0], "--project", project)
+    assert (first["new"], program.json("image", "show", others[0])["dedup_scope"]) == (16, None)
+    with program.config.open("a") as config:
+        config.write("[repository]\ndedup_scope = project\n")
+    second = program.json("image", "register", path, "--id", others[1], "--project", project)
+    assert (second["new"], program.json("image", "show", others[1])["dedup_scope"]) == (16, project)
+    assert program.json("image", "register", path, "--id", others[2])["new"] == 0, "everybody's"
+    assert program("repository", "verify")[0] == 0
+    assert "0 damages" in program.error
+
+
 def test_registration_leaves_the_reserve_of_the_origin(program: Program) -> None:
     space = os.statvfs(program.origin)
     free = 100 * space.f_bavail // (space.f_blocks - space.f_bfree + space.f_bavail)
