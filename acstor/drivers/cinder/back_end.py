@@ -21,6 +21,7 @@ from acstor.drivers.cinder.native_threads import Caller, DirectCaller
 from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.repository.catalogue import Catalogue, EntryState
+from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.repository import Image, Repository
 from acstor.rpc.signature import checked_secrets
 from acstor.volumes.store import VolumeStore
@@ -37,6 +38,8 @@ class OriginSettings:
     url: str
     timeout: float
     """Seconds."""
+    dedup_scope: DedupScope = DedupScope.CLOUD
+    """Who shares chunks that are written to volumes."""
 
 
 class BackEnd:
@@ -56,9 +59,11 @@ class BackEnd:
 
         :param caller: runs what blocks; ``origin`` goes through it by itself.
         :raises NotFoundError: when there is none.
+        :raises UnsupportedError: when it is of a version without what the settings want.
         """
         self.settings = settings
         self.repository = Repository.open(origin)
+        self.repository.check_scopes_of(settings.dedup_scope)
         self.volumes = VolumeStore(self.repository)
         self.hosts = hosts
         self._caller = caller or DirectCaller()
@@ -106,8 +111,10 @@ def origin_settings(configuration: Any) -> OriginSettings:
     :raises ConfigurationError: when neither it nor acstor.conf says it.
     """
     url = configuration.safe_get("acstor_origin_url")
+    scope = configuration.safe_get("acstor_dedup_scope")
     if url:
-        return OriginSettings(url, configuration.safe_get("acstor_origin_timeout"))
+        timeout = configuration.safe_get("acstor_origin_timeout")
+        return OriginSettings(url, timeout, DedupScope(scope or DedupScope.CLOUD))
     path = configuration.safe_get("acstor_conf")
     if not path or not os.access(path, os.R_OK):
         raise exception.ConfigurationError(
@@ -116,7 +123,8 @@ def origin_settings(configuration: Any) -> OriginSettings:
             "of acstor.conf",
         )
     conf = loading.load("cinder-volume", ["--config-file", path])
-    return OriginSettings(conf.origin.url, conf.origin.timeout)
+    dedup_scope = DedupScope(scope or conf.repository.dedup_scope)
+    return OriginSettings(conf.origin.url, conf.origin.timeout, dedup_scope)
 
 
 def open_back_end(

@@ -76,6 +76,10 @@ class Connections(Feature):
             str(volume.id), host, present, self._attached(volume), bool(volume.multiattach)
         )
         let = volumes.begin_standby if access is Access.STANDBY else volumes.allow_host
+        scope = self.dedup_scope_of(volume)
+        if record.dedup_scope != scope:
+            # Volumes that were transferred, taken over, or made before it was configured.
+            volumes.set_dedup_scope(disk, scope)
         record = let(disk, host).after
         return {
             "driver_volume_type": PROTOCOL,

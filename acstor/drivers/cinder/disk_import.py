@@ -40,15 +40,19 @@ class DiskImport(registration.Registrar):
         super().__init__(repository, settings)
         self._caller = caller or DirectCaller()
 
-    def store(self, path: str, publish: Publish) -> dataplane.Manifest:
+    def store(
+        self, path: str, publish: Publish, dedup_scope: str | None = None
+    ) -> dataplane.Manifest:
         """Store a raw file.
 
         :param publish: makes a ref keep the manifest alive, or raises; called again with another
             manifest when garbage collection was quicker.
+        :param dedup_scope: scope of the names of its chunks.
         :raises UnavailableError: when the origin fails, or garbage collection keeps deleting what
             this stores.
         :raises ExhaustedError: when the origin is full.
         """
+        self._repository.check_scope_allowed(dedup_scope)
         source = NativeThreadSource(RawSource(SourceFile(path)), self._caller)
         with contextlib.closing(source), self._cache() as cache:
             index = pack_reader.load_index(self._origin, self._repository.chunk_size, cache)
@@ -58,7 +62,7 @@ class DiskImport(registration.Registrar):
                     index.forget_pack(name)
                 # Every content has a disk id of its own: hosts keep what they know of one.
                 disk = str(uuid.uuid4())
-                request = registration.Request(disk, "", source, "raw")
+                request = registration.Request(disk, "", source, "raw", dedup_scope=dedup_scope)
                 report = registration.Report(disk)
                 manifest = self._store(request, report, index, None, cache)
                 self._put_manifest(manifest)

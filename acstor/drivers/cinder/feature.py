@@ -6,6 +6,7 @@ from acstor import exception
 from acstor.drivers.cinder import limits
 from acstor.drivers.cinder.back_end import BackEnd
 from acstor.drivers.cinder.limits import Limits
+from acstor.repository.dedup_scope import DedupScope
 from acstor.volumes.durability import Durability
 
 GIB = 1 << 30
@@ -37,6 +38,13 @@ class Feature:
                 hint="see the log of cinder-volume at its start, correct what it says, restart it",
             )
         return self._back_end
+
+    def dedup_scope_of(self, volume: Any) -> str | None:
+        """Return the scope of the names of chunks that are written to a volume."""
+        scope = self.back_end.settings.dedup_scope
+        if scope is DedupScope.CLOUD:
+            return None
+        return scope.of_project(str(volume.project_id or ""), disk_of(volume))
 
 
 def disk_of(volume: Any) -> str:

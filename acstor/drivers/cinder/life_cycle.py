@@ -140,14 +140,14 @@ class LifeCycle(Feature):
         :raises ConflictError: when it is in use.
         """
         volumes, disk = self.back_end.volumes, disk_of(volume)
-        size_bytes = file_size_of(volume, path)
+        size_bytes, scope = file_size_of(volume, path), self.dedup_scope_of(volume)
 
         def publish(manifest: str) -> None:
             with contextlib.suppress(exception.NotFoundError):
                 volumes.delete(disk)
-            volumes.create_from_manifest(new_volume(volume, size_bytes), manifest)
+            volumes.create_from_manifest(new_volume(volume, size_bytes, scope), manifest)
 
-        self.back_end.importer.store(path, publish)
+        self.back_end.importer.store(path, publish, scope)
 
     def make_disk(
         self, volume: Any, size_bytes: int, create: Callable[[NewVolume], object]
@@ -161,7 +161,7 @@ class LifeCycle(Feature):
         if left is not None and left.record.epoch == 0 and not left.record.hosts:
             LOG.warning("volume %s was left by an attempt before, making it anew", disk)
             volumes.delete(disk)
-        create(new_volume(volume, size_bytes))
+        create(new_volume(volume, size_bytes, self.dedup_scope_of(volume)))
 
     def _run(self, *command: Any) -> Any:
         return self._execute(*command)  # type: ignore[attr-defined] # Cinder's BaseVD has it
@@ -175,7 +175,7 @@ def _copied_from(volume: Any) -> Any | None:
     return objects.Volume.get_by_id(volume.obj_context, source)
 
 
-def new_volume(volume: Any, size_bytes: int) -> NewVolume:
+def new_volume(volume: Any, size_bytes: int, dedup_scope: str | None) -> NewVolume:
     """Return what a volume is to be, by its type.
 
     :raises InvalidError: naming the extra spec that is wrong.
@@ -187,6 +187,7 @@ def new_volume(volume: Any, size_bytes: int) -> NewVolume:
         durability_of(volume.volume_type),
         name if name.isprintable() else "",
         metadata_of(volume, volume.volume_type),
+        dedup_scope,
     )
 
 

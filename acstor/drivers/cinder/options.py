@@ -2,6 +2,8 @@
 
 from oslo_config import cfg
 
+from acstor.conf.repository import DEDUP_SCOPES
+
 OPTIONS = [
     cfg.StrOpt(
         "acstor_conf",
@@ -26,6 +28,15 @@ OPTIONS = [
         help=(
             "Seconds within which a call to the origin is repeated while it is unavailable. With "
             "acstor_conf, [origin] timeout of that file counts."
+        ),
+    ),
+    cfg.StrOpt(
+        "acstor_dedup_scope",
+        choices=DEDUP_SCOPES,
+        help=(
+            "Who shares chunks that are written to volumes, as [repository] dedup_scope of "
+            "acstor.conf says it on the controllers. Unset: what acstor_conf says, or cloud where "
+            "that is not read."
         ),
     ),
     cfg.StrOpt(
