@@ -89,10 +89,14 @@ def test_volume_of_an_image_is_the_image_until_it_is_written(
     assert content(open_volume(second, volume), tmp_path / "there") == expected
 
 
-def test_folded_volume_is_the_same(cloud: Cloud, control: Volumes, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("scope", [None, "a project"])
+def test_folded_volume_is_the_same(
+    cloud: Cloud, control: Volumes, tmp_path: pathlib.Path, scope: str | None
+) -> None:
     first, second = add_host(cloud), add_host(cloud)
     image = cloud.register(8 * MIB)
     volume = control.create(SIZE, first, image_id=image.id)
+    control.store.set_dedup_scope(volume, scope)
     opened = open_volume(first, volume)
     write(opened, "write -P 7 4k 4k", "write -P 9 16M 2M")
     expected = bytearray(image.content.ljust(SIZE, b"\0"))
@@ -104,6 +108,7 @@ def test_folded_volume_is_the_same(cloud: Cloud, control: Volumes, tmp_path: pat
     record = control.store.get(volume).record
     assert record.manifest not in (None, before)
     assert record.logs == ()
+    assert control.scoped_chunks(volume) == ({0, *range(256, 288)} if scope else set())
     assert content(opened, tmp_path / "folded") == expected
     write(opened, "write -P 5 0 512")
     expected[:512] = b"\5" * 512
