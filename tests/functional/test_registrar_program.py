@@ -1,92 +1,27 @@
 """The registrar as a program: images over HTTP, children that register, an origin on a disk."""
 
+import contextlib
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from acstor.image_service.memory import MemoryImageService
-from acstor.origin.posix import PosixOrigin
-from acstor.repository.catalogue import Catalogue, Entry
-from acstor.repository.repository import Repository
-from tests.fixtures.conditions import wait_for
-from tests.unit.image_service.glance_server import GlanceServer
-from tests.unit.registrar.cloud import CHUNK_SIZE, content_of, describe
+from tests.fixtures import poisoned_registrar
+from tests.fixtures.registrar_deployment import Deployment
+from tests.unit.registrar.cloud import content_of
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
 
-PROGRAM = "import sys; from acstor.cmd.registrar import main; sys.exit(main())"
 MEMORY_MAX_KIB = 300 << 10
 """Of the registrar itself, whatever images describe; its start takes a third of it."""
 
 
-class Deployment:
-    """One registrar, Glance and an origin."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        (folder / "origin").mkdir()
-        self.repository = Repository.init(PosixOrigin(str(folder / "origin")), CHUNK_SIZE)
-        self.images = MemoryImageService()
-        self.glance = GlanceServer(self.images)
-        config = folder / "acstor.conf"
-        config.write_text(
-            f"[DEFAULT]\nstate_path = {folder}/state\n[origin]\nurl = posix://{folder}/origin\n"
-            f"[keystone]\nauth_type = none\nendpoint = {self.glance.url}\n"
-            f"[glance]\nendpoint_override = {self.glance.url}\n"
-            "[registrar]\nspool_reserve = 0\nmetrics_port = 0\ninterval = 0.5\nworkers = 2\n"
-        )
-        self.program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, "--config-file", str(config)],
-            stderr=subprocess.DEVNULL,
-        )
-
-    def upload(self, number: int, content: bytes, disk_format: str) -> str:
-        """Put an image into Glance; return its id."""
-        image_id = f"00000000-0000-4000-8000-{number:012}"
-        self.images.put(describe(image_id, content, disk_format=disk_format), content)
-        return image_id
-
-    def create(self, number: int, size: str) -> str:
-        """Put an empty qcow2 image into Glance; return its id."""
-        path = self.folder / "created"
-        command = ["qemu-img", "create", "-q", "-f", "qcow2", str(path), size]
-        subprocess.run(command, check=True, timeout=60)
-        return self.upload(number, path.read_bytes(), "qcow2")
-
-    def wait(self, image_id: str, *states: str) -> Entry:
-        """Return an image's entry as soon as it is in one of these states."""
-        found: list[Entry] = []
-
-        def is_there() -> bool:
-            assert self.program.poll() is None
-            listed = Catalogue(self.repository.origin).find(image_id)
-            found[:] = [listed.entry] if listed else []
-            return bool(found) and found[0].state in states
-
-        wait_for(f"image {image_id} is {' or '.join(states)}", is_there, 120)
-        return found[0]
-
-    def peak_kib(self) -> int:
-        """Return the most memory that the registrar itself had."""
-        status = pathlib.Path(f"/proc/{self.program.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0])
-
-    def close(self) -> None:
-        self.program.send_signal(signal.SIGKILL)
-        self.program.wait(60)
-        self.glance.close()
-
-
 @pytest.fixture
 def deployment(tmp_path: pathlib.Path) -> Iterator[Deployment]:
-    made = Deployment(tmp_path)
-    yield made
-    made.close()
+    with contextlib.closing(Deployment(tmp_path)) as made:
+        made.start()
+        yield made
 
 
 def test_size_of_disks_costs_the_registrar_nothing(deployment: Deployment) -> None:
@@ -104,3 +39,36 @@ def test_size_of_disks_costs_the_registrar_nothing(deployment: Deployment) -> No
     assert deployment.peak_kib() < MEMORY_MAX_KIB
     deployment.program.terminate()
     assert deployment.program.wait(60) == 0
+
+
+def test_projects_wait_neither_for_a_queue_nor_for_an_image_that_kills(
+    tmp_path: pathlib.Path,
+) -> None:
+    """One project uploads many, one of which no process survives; two others upload a few."""
+    counts = {"greedy": 8, "modest": 2, "other": 2}
+    poison = "00000000-0000-4000-8000-000000000000"
+    deployment = Deployment(
+        tmp_path,
+        program=(poisoned_registrar.__file__, poison),
+        options="interval = 3600\nretry_delay = 0.5\nretry_delay_max = 0.5\n",
+    )
+    with contextlib.closing(deployment):
+        owners = {
+            deployment.upload(number, content_of(number), "raw", owner=owner): owner
+            for number, owner in enumerate(
+                owner for owner, count in counts.items() for _ in range(count)
+            )
+        }
+        assert owners[poison] == "greedy"
+        deployment.start()
+        for image in owners.keys() - {poison}:
+            entry = deployment.wait(image, "registered", "failed", "left")
+            assert entry.state == "registered", entry.reason
+        entry = deployment.wait(poison, "failed")
+        assert "was killed by SIGSEGV" in entry.reason
+    downloads = [path.split("/")[3] for path in deployment.glance.paths if path.endswith("/file")]
+    assert downloads.count(poison) > 1, "it was not tried again"
+    for owner in ("modest", "other"):
+        theirs = [place for place, image in enumerate(downloads) if owners[image] == owner]
+        # Three projects take turns, so that the n-th image of one is among the first 3 n.
+        assert all(place < 3 * (nth + 1) for nth, place in enumerate(theirs)), downloads
