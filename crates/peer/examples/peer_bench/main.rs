@@ -16,6 +16,7 @@
 //!   --threads N         threads of the runtime (default 2)
 //!   --content FILE      server: its chunks are those of the file, not one (default: one)
 //!   --compressed WISH   client: welcome or no (default no)
+//!   --on-error WHAT     client, but for bare: stop or count (default stop)
 //! ```
 
 mod bare;

@@ -47,6 +47,8 @@ pub struct Measured {
     connections: usize,
     /// What compression took off the bytes of all chunks, those of the warming up included.
     saved_share: f64,
+    /// Requests that failed, where they are counted; they have no latency.
+    errors: u64,
 }
 
 impl Measured {
@@ -57,12 +59,17 @@ impl Measured {
         connections: usize,
     ) -> Measured {
         latencies.sort_unstable();
-        Measured { latencies, wall, cpu_seconds, connections, saved_share: 0.0 }
+        Measured { latencies, wall, cpu_seconds, connections, saved_share: 0.0, errors: 0 }
     }
 
     /// Notes what compression took off the bytes.
     pub fn with_saved_share(self, saved_share: f64) -> Measured {
         Measured { saved_share, ..self }
+    }
+
+    /// Notes how many requests failed.
+    pub fn with_errors(self, errors: u64) -> Measured {
+        Measured { errors, ..self }
     }
 
     fn quantile_us(&self, per_cent: usize) -> f64 {
@@ -80,6 +87,7 @@ impl Measured {
             "connections": self.connections,
             "depth": options.depth,
             "requests": self.latencies.len(),
+            "errors": self.errors,
             "bytes": bytes,
             "saved_share": self.saved_share,
             "p50_us": self.quantile_us(50),

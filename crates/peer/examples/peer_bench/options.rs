@@ -37,6 +37,8 @@ pub struct Options {
     pub threads: usize,
     pub content: Option<PathBuf>,
     pub is_compressed_welcome: bool,
+    /// Whether a fetch that failed is counted; else it ends the run.
+    pub are_errors_counted: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             threads: 2,
             content: None,
             is_compressed_welcome: false,
+            are_errors_counted: false,
         }
     }
 }
@@ -80,6 +83,13 @@ impl Options {
                         "welcome" => true,
                         "no" => false,
                         other => return Err(format!("--compressed is welcome or no, not {other}")),
+                    }
+                }
+                "--on-error" => {
+                    options.are_errors_counted = match value.as_str() {
+                        "count" => true,
+                        "stop" => false,
+                        other => return Err(format!("--on-error is stop or count, not {other}")),
                     }
                 }
                 "--connections" => options.connections = value.parse().map_err(bad)?,

@@ -20,6 +20,9 @@ use crate::options::{Mode, Options};
 /// Longest wait for one chunk.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Between a fetch that failed, where those are counted, and the next: a peer that is down refuses at once.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
 /// Answers every request from one buffer.
 struct OneBuffer {
     content: Bytes,
@@ -78,6 +81,7 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
         accepts_compressed: options.is_compressed_welcome,
     };
     let next = Arc::new(AtomicU64::new(0));
+    let errors = options.are_errors_counted.then(|| Arc::new(AtomicU64::new(0)));
     let schedule = Schedule::starting_now(options);
     let (began, cpu) = (Instant::now(), cpu_seconds()?);
     let mut tasks = JoinSet::new();
@@ -87,6 +91,7 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
             options.address.clone(),
             request,
             Arc::clone(&next),
+            errors.clone(),
             schedule,
         ));
     }
@@ -100,7 +105,9 @@ pub async fn measure(options: &Options) -> Result<Measured, Box<dyn Error>> {
     let connections = stats.peers.iter().map(|peer| peer.connections).sum();
     let fetched: u64 = stats.peers.iter().map(|peer| peer.bytes).sum();
     let saved_share = stats.bytes_saved as f64 / fetched.max(1) as f64;
-    Ok(Measured::new(latencies, wall, cpu, connections).with_saved_share(saved_share))
+    let errors = errors.map_or(0, |errors| errors.load(Ordering::Relaxed));
+    let measured = Measured::new(latencies, wall, cpu, connections);
+    Ok(measured.with_saved_share(saved_share).with_errors(errors))
 }
 
 async fn ask(
@@ -108,6 +115,7 @@ async fn ask(
     address: String,
     mut request: ChunkRequest,
     next: Arc<AtomicU64>,
+    errors: Option<Arc<AtomicU64>>,
     schedule: Schedule,
 ) -> Result<Vec<Duration>, acstor_peer::PeerError> {
     let mut latencies = Vec::new();
@@ -117,9 +125,15 @@ async fn ask(
             return Ok(latencies);
         }
         request.chunk_index = next.fetch_add(1, Ordering::Relaxed);
-        client.fetch(&address, request, tokio::time::Instant::now() + DEADLINE).await?;
-        if schedule.counts(began) {
-            latencies.push(began.elapsed());
+        let deadline = tokio::time::Instant::now() + DEADLINE;
+        match (client.fetch(&address, request, deadline).await, &errors) {
+            (Ok(_), _) if schedule.counts(began) => latencies.push(began.elapsed()),
+            (Ok(_), _) => {}
+            (Err(_), Some(errors)) => {
+                errors.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+            (Err(error), None) => return Err(error),
         }
     }
 }
