@@ -22,7 +22,10 @@ pub use dedup_scope::DedupScope;
 pub use digest::{Digest, ParseDigestError};
 pub use disk_id::{DiskId, ParseDiskIdError};
 pub use error_kind::ErrorKind;
-pub use manifest::{ChunkLocation, Entry, MANIFEST_VERSION, Manifest, ManifestError};
+pub use manifest::{
+    ChunkLocation, Entry, MANIFEST_HEADER_LEN, MANIFEST_VERSION, Manifest, ManifestError,
+    ManifestHeader,
+};
 pub use manifest_builder::ManifestBuilder;
 pub use oid::Oid;
 pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId, PackSalt};

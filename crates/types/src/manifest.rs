@@ -106,54 +106,55 @@ pub enum Entry {
     },
 }
 
-/// A validated manifest; entries are read from its bytes, which are never copied.
-#[derive(Clone)]
-pub struct Manifest {
-    bytes: Bytes,
-    chunk_size: ChunkSize,
-    disk_id: DiskId,
-    size_bytes: u64,
-    chunk_count: u64,
-    pack_count: u32,
+/// Length of a header, bytes.
+pub const MANIFEST_HEADER_LEN: usize = BODY_OFFSET;
+
+/// What the first bytes of a manifest say of the disk, without the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestHeader {
+    /// The disk whose state it is.
+    pub disk_id: DiskId,
+    /// Size of the disk, bytes.
+    pub size_bytes: u64,
+    /// Size of every chunk.
+    pub chunk_size: ChunkSize,
+    /// Number of chunks, zero chunks included.
+    pub chunk_count: u64,
+    /// Number of packs referred to.
+    pub pack_count: u32,
 }
 
-impl Manifest {
-    /// Reads and validates a manifest: checksums, lengths, and every entry's ranges.
+impl ManifestHeader {
+    /// Reads the header of a manifest that is `len` bytes long. `bytes` are its first ones, at least
+    /// [`MANIFEST_HEADER_LEN`].
     ///
     /// # Errors
-    /// [`ManifestError`] when anything is out of order; no later call can fail on its content.
-    pub fn parse(bytes: Bytes) -> Result<Manifest, ManifestError> {
-        let actual = bytes.len() as u64;
+    /// [`ManifestError`] as of [`Manifest::parse`], but for what is wrong with the entries.
+    pub fn parse(bytes: &[u8], len: u64) -> Result<ManifestHeader, ManifestError> {
         if bytes.len() < BODY_OFFSET {
+            let actual = len.min(bytes.len() as u64);
             return Err(ManifestError::Length { actual, expected: BODY_OFFSET as u64 });
         }
         if &bytes[..8] != MAGIC {
             return Err(ManifestError::Magic);
         }
-        let version = u32_at(&bytes, 8);
+        let version = u32_at(bytes, 8);
         if version != MANIFEST_VERSION {
             return Err(ManifestError::Version(version));
         }
-        if crc32fast::hash(&bytes[..CRC_OFFSET]) != u32_at(&bytes, CRC_OFFSET) {
+        if crc32fast::hash(&bytes[..CRC_OFFSET]) != u32_at(bytes, CRC_OFFSET) {
             return Err(ManifestError::Corrupt("header checksum"));
         }
-        let manifest = Manifest {
-            chunk_size: ChunkSize::new(u32_at(&bytes, 12))
+        let header = ManifestHeader {
+            chunk_size: ChunkSize::new(u32_at(bytes, 12))
                 .ok_or(ManifestError::Range("chunk size"))?,
-            disk_id: DiskId::from_bytes(array_at(&bytes, 16)),
-            size_bytes: u64_at(&bytes, 32),
-            chunk_count: u64_at(&bytes, 40),
-            pack_count: u32_at(&bytes, 48),
-            bytes,
+            disk_id: DiskId::from_bytes(array_at(bytes, 16)),
+            size_bytes: u64_at(bytes, 32),
+            chunk_count: u64_at(bytes, 40),
+            pack_count: u32_at(bytes, 48),
         };
-        manifest.check_ranges(actual)?;
-        if Digest::of(&manifest.bytes[BODY_OFFSET..]).as_bytes()
-            != &manifest.bytes[BODY_DIGEST_OFFSET..BODY_OFFSET]
-        {
-            return Err(ManifestError::Corrupt("body digest"));
-        }
-        manifest.check_entries()?;
-        Ok(manifest)
+        header.check_ranges(len)?;
+        Ok(header)
     }
 
     fn check_ranges(&self, actual: u64) -> Result<(), ManifestError> {
@@ -175,15 +176,44 @@ impl Manifest {
         Ok(())
     }
 
+    fn entries_offset(&self) -> usize {
+        BODY_OFFSET + self.pack_count as usize * Digest::LEN
+    }
+}
+
+/// A validated manifest; entries are read from its bytes, which are never copied.
+#[derive(Clone)]
+pub struct Manifest {
+    bytes: Bytes,
+    header: ManifestHeader,
+}
+
+impl Manifest {
+    /// Reads and validates a manifest: checksums, lengths, and every entry's ranges.
+    ///
+    /// # Errors
+    /// [`ManifestError`] when anything is out of order; no later call can fail on its content.
+    pub fn parse(bytes: Bytes) -> Result<Manifest, ManifestError> {
+        let header = ManifestHeader::parse(&bytes, bytes.len() as u64)?;
+        let manifest = Manifest { bytes, header };
+        if Digest::of(&manifest.bytes[BODY_OFFSET..]).as_bytes()
+            != &manifest.bytes[BODY_DIGEST_OFFSET..BODY_OFFSET]
+        {
+            return Err(ManifestError::Corrupt("body digest"));
+        }
+        manifest.check_entries()?;
+        Ok(manifest)
+    }
+
     fn check_entries(&self) -> Result<(), ManifestError> {
-        let last_offset = limits::PACK_SIZE_MAX - self.chunk_size.bytes() as u64;
+        let last_offset = limits::PACK_SIZE_MAX - self.header.chunk_size.bytes() as u64;
         for entry in self.bytes[self.entries_offset()..].chunks_exact(ENTRY_LEN) {
             let (pack, offset) = (u32_at(entry, 32), u64::from(u32_at(entry, 36)));
             if pack == ZERO_PACK {
                 if entry[..32].iter().chain(&entry[36..]).any(|byte| *byte != 0) {
                     return Err(ManifestError::Range("zero chunk with a digest"));
                 }
-            } else if pack >= self.pack_count {
+            } else if pack >= self.header.pack_count {
                 return Err(ManifestError::Range("pack index"));
             } else if offset < PACK_DATA_OFFSET || offset > last_offset {
                 return Err(ManifestError::Range("offset in the pack"));
@@ -193,7 +223,12 @@ impl Manifest {
     }
 
     fn entries_offset(&self) -> usize {
-        BODY_OFFSET + self.pack_count as usize * Digest::LEN
+        self.header.entries_offset()
+    }
+
+    /// The header.
+    pub fn header(&self) -> ManifestHeader {
+        self.header
     }
 
     /// The manifest's bytes.
@@ -208,32 +243,32 @@ impl Manifest {
 
     /// The disk whose state this is.
     pub fn disk_id(&self) -> DiskId {
-        self.disk_id
+        self.header.disk_id
     }
 
     /// Size of the disk, bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.header.size_bytes
     }
 
     /// Size of every chunk.
     pub fn chunk_size(&self) -> ChunkSize {
-        self.chunk_size
+        self.header.chunk_size
     }
 
     /// Number of chunks, zero chunks included.
     pub fn chunk_count(&self) -> u64 {
-        self.chunk_count
+        self.header.chunk_count
     }
 
     /// Number of packs referred to.
     pub fn pack_count(&self) -> u32 {
-        self.pack_count
+        self.header.pack_count
     }
 
     /// Returns the id of pack `index`, or `None` at or past [`Manifest::pack_count`].
     pub fn pack(&self, index: u32) -> Option<PackId> {
-        (index < self.pack_count).then(|| {
+        (index < self.header.pack_count).then(|| {
             let offset = BODY_OFFSET + index as usize * Digest::LEN;
             PackId(Digest::from_bytes(array_at(&self.bytes, offset)))
         })
@@ -241,7 +276,7 @@ impl Manifest {
 
     /// Returns what the manifest says of chunk `index`, or `None` past the end of the disk.
     pub fn entry(&self, index: u64) -> Option<Entry> {
-        if index >= self.chunk_count {
+        if index >= self.header.chunk_count {
             return None;
         }
         let offset = self.entries_offset() + index as usize * ENTRY_LEN;
@@ -263,25 +298,25 @@ impl Manifest {
             Entry::Zero => None,
             Entry::Chunk { digest, .. } => Some(digest),
         };
-        self.disk_id == other.disk_id
-            && self.size_bytes == other.size_bytes
-            && self.chunk_size == other.chunk_size
+        self.header.disk_id == other.header.disk_id
+            && self.header.size_bytes == other.header.size_bytes
+            && self.header.chunk_size == other.header.chunk_size
             && self.entries().map(digest).eq(other.entries().map(digest))
     }
 
     /// Returns the entries in the order of the disk.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        (0..self.chunk_count).filter_map(|index| self.entry(index))
+        (0..self.header.chunk_count).filter_map(|index| self.entry(index))
     }
 }
 
 impl std::fmt::Debug for Manifest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Manifest")
-            .field("disk_id", &self.disk_id)
-            .field("size_bytes", &self.size_bytes)
-            .field("chunk_size", &self.chunk_size)
-            .field("pack_count", &self.pack_count)
+            .field("disk_id", &self.header.disk_id)
+            .field("size_bytes", &self.header.size_bytes)
+            .field("chunk_size", &self.header.chunk_size)
+            .field("pack_count", &self.header.pack_count)
             .finish_non_exhaustive()
     }
 }
