@@ -55,8 +55,8 @@ impl LocalStore for MemoryStore {
         self.0.lock().contains_key(digest)
     }
 
-    fn likely_contains(&self, digest: &Digest) -> bool {
-        self.contains(digest)
+    fn likely_contains(&self, prefix: u64) -> bool {
+        self.0.lock().keys().any(|digest| digest.prefix_u64() == prefix)
     }
 
     fn favor(&self, _: &Digest) {}

@@ -158,8 +158,11 @@ impl ReadPath {
         let wanted: HashSet<u64> = digests.iter().map(Digest::prefix_u64).collect();
         let known: HashSet<Digest> = digests.iter().copied().collect();
         let mut places = HashMap::new();
-        for disk in self.attached() {
-            self.places_on(&disk, &wanted, &known, &mut places);
+        for attachment in self.attached() {
+            // Of those that are not in memory one after the other; none is kept there.
+            if let Ok(disk) = attachment.read(&self.sources) {
+                self.places_on(&disk, &wanted, &known, &mut places);
+            }
         }
         places
     }
@@ -171,7 +174,7 @@ impl ReadPath {
         known: &HashSet<Digest>,
         places: &mut HashMap<Digest, Place>,
     ) {
-        let working_set = disk.working_set.load_full();
+        let working_set = disk.records.working_set.load_full();
         let is_in_working_set = |index: u64| {
             let indexes = working_set.as_ref().map(|chunks| chunks.indexes());
             let index = u32::try_from(index).ok();

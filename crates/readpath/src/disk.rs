@@ -8,12 +8,11 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::boot_recorder::BootRecorder;
+use crate::attachment::DiskRecords;
 use crate::extents::ExtentMap;
 use crate::ledger::Ledger;
 use crate::sources::Want;
 use crate::streams::StreamTable;
-use crate::wanted_chunks::WantedChunks;
 use crate::{LocalStore, ReadPathConfig, limits};
 
 /// One immutable disk state.
@@ -22,21 +21,28 @@ pub(crate) struct Disk {
     pub(crate) manifest: Manifest,
     /// The manifest of the same content that was published last, where the chunks moved.
     moved: ArcSwapOption<Manifest>,
+    /// Whether there is one: nothing else is looked at in a read of a disk whose chunks did not move.
+    has_moved: AtomicBool,
     pub(crate) extents: ExtentMap,
     pub(crate) streams: StreamTable,
-    pub(crate) ledger: ArcSwapOption<Ledger>,
-    pub(crate) boots: BootRecorder,
-    /// What boots read, as learnt by all hosts.
-    pub(crate) working_set: ArcSwapOption<WantedChunks>,
-    cached: CachedBytes,
+    /// They outlive the time for which the manifest is in memory.
+    pub(crate) records: Arc<DiskRecords>,
 }
 
+/// How many bytes of a disk this host holds, as counted last.
 #[derive(Debug, Default)]
-struct CachedBytes {
+pub(crate) struct CachedBytes {
     bytes: AtomicU64,
     is_counting: AtomicBool,
     /// When the last count is too old; `None`: there was none.
     stale_at: Mutex<Option<Instant>>,
+}
+
+impl CachedBytes {
+    /// The last count, however long ago.
+    pub(crate) fn last(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// A count may take one part in this many of the time.
@@ -51,16 +57,18 @@ pub(crate) struct Piece {
 }
 
 impl Disk {
-    pub(crate) fn new(manifest: Manifest, config: &ReadPathConfig) -> Disk {
+    pub(crate) fn new(
+        manifest: Manifest,
+        config: &ReadPathConfig,
+        records: Arc<DiskRecords>,
+    ) -> Disk {
         let chunk = manifest.chunk_size().bytes();
         Disk {
             extents: ExtentMap::of(&manifest),
             streams: StreamTable::new(config.prefetch_max_bytes, chunk),
-            ledger: ArcSwapOption::empty(),
-            boots: BootRecorder::new(manifest.chunk_count()),
-            working_set: ArcSwapOption::empty(),
-            cached: CachedBytes::default(),
+            records,
             moved: ArcSwapOption::empty(),
+            has_moved: AtomicBool::new(false),
             manifest,
         }
     }
@@ -68,14 +76,19 @@ impl Disk {
     /// Reads the origin where `manifest`, which has the same content, says from now on.
     pub(crate) fn move_to(&self, manifest: Manifest) {
         self.moved.store(Some(Arc::new(manifest)));
+        self.has_moved.store(true, Ordering::Release);
     }
 
     /// The manifest that was published last.
+    #[cfg(test)]
     pub(crate) fn latest_manifest(&self) -> Manifest {
         self.moved.load().as_ref().map_or_else(|| self.manifest.clone(), |m| Manifest::clone(m))
     }
 
     fn entry(&self, index: u64) -> Option<Entry> {
+        if !self.has_moved.load(Ordering::Acquire) {
+            return self.manifest.entry(index);
+        }
         match self.moved.load().as_ref() {
             Some(moved) => moved.entry(index),
             None => self.manifest.entry(index),
@@ -136,10 +149,10 @@ impl Disk {
 
     /// The last count of this host's bytes of the disk, and whether it is time for a new one.
     pub(crate) fn cached_bytes(&self) -> (u64, bool) {
-        let bytes = self.cached.bytes.load(Ordering::Relaxed);
-        let is_stale = self.cached.stale_at.lock().is_none_or(|at| Instant::now() >= at);
-        let is_due = is_stale && !self.cached.is_counting.swap(true, Ordering::Relaxed);
-        (bytes, is_due)
+        let cached = &self.records.cached;
+        let is_stale = cached.stale_at.lock().is_none_or(|at| Instant::now() >= at);
+        let is_due = is_stale && !cached.is_counting.swap(true, Ordering::Relaxed);
+        (cached.last(), is_due)
     }
 
     /// Counts this host's bytes of the disk: a look-up per chunk, so not for an I/O thread.
@@ -155,10 +168,10 @@ impl Disk {
             })
             .count() as u64;
         let bytes = (held * chunk).min(self.manifest.size_bytes());
-        self.cached.bytes.store(bytes, Ordering::Relaxed);
+        self.records.cached.bytes.store(bytes, Ordering::Relaxed);
         let age = limits::CACHED_BYTES_AGE.max(started.elapsed() * COUNT_SHARE_DIVISOR);
-        *self.cached.stale_at.lock() = Some(Instant::now() + age);
-        self.cached.is_counting.store(false, Ordering::Relaxed);
+        *self.records.cached.stale_at.lock() = Some(Instant::now() + age);
+        self.records.cached.is_counting.store(false, Ordering::Relaxed);
         bytes
     }
 
@@ -167,11 +180,11 @@ impl Disk {
     pub(crate) fn note_read(&self, offset: u64, len: usize) {
         if len > 0 {
             let size = self.manifest.chunk_size();
-            self.boots.note(size.index_of(offset), size.index_of(offset + len as u64 - 1));
+            self.records.boots.note(size.index_of(offset), size.index_of(offset + len as u64 - 1));
         }
     }
 
     pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {
-        self.ledger.load_full()
+        self.records.ledger.load_full()
     }
 }

@@ -9,6 +9,7 @@ use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::attachment::DiskRecords;
 use crate::disk::{Disk, Piece};
 use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::ledger::ChunkNote;
@@ -294,6 +295,18 @@ impl DiskView {
     }
 }
 
+/// Notes that somebody opened the disk that the records are of.
+pub(crate) fn note_opened(records: &Arc<DiskRecords>, sources: &Sources) {
+    let (is_boot, must_close) = records.boots.opened(sources.config.boot_window);
+    if is_boot {
+        sources.metrics.preload.boot();
+    }
+    if must_close {
+        let records = records.clone();
+        sources.runtime.spawn(async move { records.boots.close_when_over().await });
+    }
+}
+
 impl BlockView for DiskView {
     fn size_bytes(&self) -> u64 {
         self.disk.manifest.size_bytes()
@@ -303,7 +316,7 @@ impl BlockView for DiskView {
         let len = self.check_len(offset, len)?;
         let mut segments = Vec::with_capacity(self.disk.piece_count(offset, len));
         let mut tally = Tally::default();
-        let is_recorded = self.disk.ledger.load().is_some();
+        let is_recorded = self.disk.records.ledger.load().is_some();
         let begin = is_recorded.then(Instant::now);
         let mut tiers = Vec::new();
         for piece in self.disk.pieces(offset, len) {
@@ -349,14 +362,7 @@ impl BlockView for DiskView {
     }
 
     fn opened(&self) {
-        let (is_boot, must_close) = self.disk.boots.opened(self.sources.config.boot_window);
-        if is_boot {
-            self.sources.metrics.preload.boot();
-        }
-        if must_close {
-            let disk = self.disk.clone();
-            self.sources.runtime.spawn(async move { disk.boots.close_when_over().await });
-        }
+        note_opened(&self.disk.records, &self.sources);
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {

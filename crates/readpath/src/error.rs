@@ -29,6 +29,16 @@ pub enum ReadError {
         /// The limit.
         max: usize,
     },
+    /// The manifest of the disk, which is not in memory, cannot be read.
+    #[error("the manifest of disk {disk} cannot be read from this host's disk: {reason}")]
+    Manifest {
+        /// The disk.
+        disk: DiskId,
+        /// Whether it is so each time it is read.
+        is_damaged: bool,
+        /// What is wrong.
+        reason: String,
+    },
     /// The read path was stopped.
     #[error("the read path is stopped")]
     Stopped,
@@ -42,7 +52,10 @@ impl ReadError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             ReadError::Deadline(_) | ReadError::Stopped => ErrorKind::Unavailable,
-            ReadError::Corrupt { .. } => ErrorKind::Corrupt,
+            ReadError::Corrupt { .. } | ReadError::Manifest { is_damaged: true, .. } => {
+                ErrorKind::Corrupt
+            }
+            ReadError::Manifest { .. } => ErrorKind::Unavailable,
             ReadError::Missing { .. } => ErrorKind::NotFound,
             ReadError::TooLong { .. } => ErrorKind::Invalid,
             ReadError::Internal(_) => ErrorKind::Internal,
@@ -80,6 +93,16 @@ pub enum ReadPathError {
     /// No such disk is attached.
     #[error("disk {0} is not attached")]
     NotAttached(DiskId),
+    /// The manifest of the disk cannot be read.
+    #[error("the manifest of disk {disk} cannot be read: {reason}")]
+    Manifest {
+        /// The disk.
+        disk: DiskId,
+        /// What a caller can do about it.
+        kind: ErrorKind,
+        /// What is wrong.
+        reason: String,
+    },
     /// What was given is no working set of the disk.
     #[error("no working set of disk {disk}: {reason}")]
     WorkingSet {
@@ -118,6 +141,7 @@ impl ReadPathError {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            ReadPathError::Manifest { kind, .. } => *kind,
             ReadPathError::Config { .. }
             | ReadPathError::Conflict(_)
             | ReadPathError::WorkingSet { .. }

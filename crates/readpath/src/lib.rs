@@ -10,6 +10,7 @@
 //! Must never: wait for a network in [`BlockView::try_read`], retry without a bound, return bytes
 //! that were not verified, or let a source that fails take the others with it.
 
+mod attachment;
 mod attempt;
 mod boot_recorder;
 mod compression_wish;
@@ -29,9 +30,11 @@ mod latency;
 mod ledger;
 pub mod limits;
 mod local;
+mod manifest_source;
 pub mod metric_names;
 mod metrics;
 mod obtain;
+mod offered_view;
 mod origin;
 mod origin_health;
 mod origin_lanes;
@@ -79,13 +82,14 @@ pub use error::{ReadError, ReadPathError};
 pub use local::{
     HostStore, InsertOutcome, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage,
 };
+pub use manifest_source::{ManifestFault, ManifestFile, ManifestSource};
 pub use origin::{OriginError, OriginRange, OriginSource};
 pub use peer_latencies::PeerLatency;
 pub use peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};
 pub use pins::PinReport;
 pub use posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
 pub use preload::{PreloadEstimate, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
-pub use readpath::{ReadPath, Seams};
+pub use readpath::{ManifestState, ReadPath, Seams};
 pub use tier::Tier;
-pub use view::{BlockView, ExtentKind, ReadDone, ReadFuture, Segment, TryRead};
+pub use view::{BlockView, ExtentKind, PrepareFuture, ReadDone, ReadFuture, Segment, TryRead};
 pub use wanted_chunks::Coverage;

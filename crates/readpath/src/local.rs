@@ -80,9 +80,9 @@ pub trait LocalStore: Send + Sync + 'static {
     fn read(&self, digest: &Digest, part: &Range<usize>) -> Result<Option<Bytes>, LocalError>;
     /// Returns whether the store has a chunk, without touching its eviction state.
     fn contains(&self, digest: &Digest) -> bool;
-    /// As [`LocalStore::contains`], and may be wrong once in a great while: cheap enough to ask of
-    /// every chunk of every image.
-    fn likely_contains(&self, digest: &Digest) -> bool;
+    /// As [`LocalStore::contains`], of a digest of which the prefix ([`Digest::prefix_u64`]) is known, and
+    /// may be wrong once in a great while: cheap enough to ask of every chunk of every image.
+    fn likely_contains(&self, prefix: u64) -> bool;
     /// Sees to it that a chunk which nobody has read so far is not the first to leave.
     fn favor(&self, digest: &Digest);
     /// Looks at up to `count` chunks from the cold end on; returns those that were not used lately and
@@ -95,7 +95,7 @@ pub trait LocalStore: Send + Sync + 'static {
     fn demote(&self, _digest: &Digest) {}
     /// As [`LocalStore::likely_contains`], but not for a chunk that was demoted and not used since.
     fn keeps(&self, digest: &Digest) -> bool {
-        self.likely_contains(digest)
+        self.likely_contains(digest.prefix_u64())
     }
     /// Keeps chunks; one outcome per chunk, in order.
     ///
@@ -164,8 +164,8 @@ impl LocalStore for HostStore {
         self.store.contains(digest)
     }
 
-    fn likely_contains(&self, digest: &Digest) -> bool {
-        self.store.likely_contains(digest)
+    fn likely_contains(&self, prefix: u64) -> bool {
+        self.store.likely_contains(prefix)
     }
 
     fn favor(&self, digest: &Digest) {

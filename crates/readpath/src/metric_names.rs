@@ -121,9 +121,15 @@ pub const RING_GENERATION: &str = "acstor_ring_generation";
 pub const DISTANCE_THRESHOLD: &str = "acstor_distance_threshold";
 /// Disks attached.
 pub const DISKS: &str = "acstor_disks";
+/// Disks whose manifest is in memory.
+pub const MANIFESTS_IN_MEMORY: &str = "acstor_manifests_in_memory";
+/// Bytes of the manifests in memory.
+pub const MANIFEST_BYTES: &str = "acstor_manifest_bytes";
+/// Manifests read from this host's disk, by outcome.
+pub const MANIFEST_READS: &str = "acstor_manifest_reads";
 
 /// Every name.
-pub const ALL: [&str; 59] = [
+pub const ALL: [&str; 62] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -170,6 +176,9 @@ pub const ALL: [&str; 59] = [
     STORE_PINNED_BYTES,
     RING_GENERATION,
     DISKS,
+    MANIFESTS_IN_MEMORY,
+    MANIFEST_BYTES,
+    MANIFEST_READS,
     BYPASSES,
     DEDUPLICATION,
     PEER_PROBES,

@@ -15,8 +15,8 @@ use crate::metric_names as names;
 use crate::origin_pool::RunResult;
 use crate::origin_queue::{OriginFailure, OriginRun};
 use crate::outcome::{
-    Bypass, Deduplication, Hedge, Insert, Join, OriginCall, OriginChunk, OriginRefusal, PeerFetch,
-    PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
+    Bypass, Deduplication, Hedge, Insert, Join, ManifestLoad, OriginCall, OriginChunk,
+    OriginRefusal, PeerFetch, PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
 };
 use crate::preload_metrics::PreloadMetrics;
 use crate::{InsertOutcome, OriginError, ReadCounts, ReadError, Tier, TierCount};
@@ -72,6 +72,8 @@ pub(crate) struct Gauges {
     pub(crate) store_pinned_bytes: Gauge,
     pub(crate) ring_generation: Gauge,
     pub(crate) disks: Gauge,
+    pub(crate) manifests_in_memory: Gauge,
+    pub(crate) manifest_bytes: Gauge,
     pub(crate) reads_waiting: Gauge,
     pub(crate) distance_threshold: Gauge,
     pub(crate) peers_loaded: Gauge,
@@ -113,6 +115,12 @@ impl Gauges {
         add(names::OWN_LINK_SLOW, "Whether all sources are slow", &gauges.own_link_slow);
         add(names::STORE_UP, "Whether the chunk store's disk answers", &gauges.store_up);
         add(names::DISKS, "Disks attached", &gauges.disks);
+        add(
+            names::MANIFESTS_IN_MEMORY,
+            "Disks whose manifest is in memory",
+            &gauges.manifests_in_memory,
+        );
+        add(names::MANIFEST_BYTES, "Bytes of manifests in memory", &gauges.manifest_bytes);
         add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges
     }
@@ -136,6 +144,7 @@ pub(crate) struct Metrics {
     peer_probes: Counter,
     peer_slow_kept: Counter,
     deduplication: Labelled,
+    manifest_reads: Labelled,
     compression_welcomed: Counter,
     remapped_chunks: Labelled,
     remapped_bytes: Labelled,
@@ -228,6 +237,13 @@ impl Metrics {
                 r,
                 names::COMPRESSION_WELCOMED,
                 "Fetches whose answer may be compressed",
+            ),
+            manifest_reads: Labelled::new(
+                r,
+                names::MANIFEST_READS,
+                "Manifests read from this host's disk",
+                "outcome",
+                ManifestLoad::NAMES,
             ),
             deduplication: Labelled::new(
                 r,
@@ -384,6 +400,10 @@ impl Metrics {
 
     pub(crate) fn compression_welcomed(&self) {
         self.compression_welcomed.inc();
+    }
+
+    pub(crate) fn manifest_load(&self, outcome: ManifestLoad) {
+        self.manifest_reads.add(outcome.index(), 1);
     }
 
     pub(crate) fn deduplicated(&self, outcome: Deduplication, chunks: u64) {

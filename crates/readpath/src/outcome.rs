@@ -65,6 +65,11 @@ outcomes! {
 }
 
 outcomes! {
+    /// What became of a manifest that was not in memory and was to be read.
+    ManifestLoad { Read = "read", Damaged = "damaged", Failed = "failed", }
+}
+
+outcomes! {
     /// What became of a call of the origin.
     OriginCall {
         Ok = "ok", NotFound = "not_found", Damaged = "damaged", Unavailable = "unavailable",

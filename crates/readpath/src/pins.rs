@@ -61,7 +61,7 @@ impl ReadPath {
     /// Call again for what is missing; what is pinned already costs nothing then.
     ///
     /// # Errors
-    /// [`ReadPathError::NotAttached`].
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`].
     ///
     /// # Cancel safety
     /// What was pinned until then stays pinned, and is unpinned by the next pin or the detach.
@@ -72,7 +72,7 @@ impl ReadPath {
         tail_bytes: u64,
         timeout: Duration,
     ) -> Result<PinReport, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        let disk = self.disk_apart(disk_id).await?;
         let deadline = self.sources.clock.now() + timeout.min(limits::DURATION_MAX);
         let wants = wants(&disk, head_bytes, tail_bytes);
         let keep: HashSet<Digest> = wants.iter().map(|want| want.digest).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use acstor_ring::{RingHandle, Threshold};
 use acstor_runclock::RunClock;
-use acstor_types::{Digest, DiskId, Manifest};
+use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,13 +16,16 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use crate::attachment::Attachment;
 use crate::disk::Disk;
 use crate::disk_view::DiskView;
 use crate::flight::FlightTable;
 use crate::ghost::GhostTable;
 use crate::inserter::Inserter;
 use crate::ledger::Ledger;
+use crate::manifest_source::ManifestSource;
 use crate::metrics::Metrics;
+use crate::offered_view::OfferedView;
 use crate::origin_pool::{self, OriginPool, OrphanSink};
 use crate::origin_queue::OriginQueue;
 use crate::peer_health::PeerTable;
@@ -56,6 +59,23 @@ pub struct Seams {
     pub clock: RunClock,
 }
 
+/// Where the manifest of an attached disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestState {
+    /// In memory.
+    InMemory,
+    /// Where it was offered from; it is read when it is needed.
+    OnDisk,
+    /// There too, and found damaged: the disk cannot be read until it is attached anew.
+    Damaged,
+}
+
+/// What became of an attachment.
+enum Entered {
+    New(Arc<Attachment>),
+    Present(Arc<Attachment>),
+}
+
 /// The read path of one host. Cheap to clone; every clone is the same read path.
 #[derive(Clone)]
 pub struct ReadPath {
@@ -67,7 +87,7 @@ pub struct ReadPath {
     pub(crate) preloads: Arc<PreloadTable>,
     /// Chunks that this host may be about to give up, and does not claim to keep.
     pub(crate) offered: Arc<Mutex<HashSet<Digest>>>,
-    disks: Arc<ArcSwap<HashMap<DiskId, Arc<Disk>>>>,
+    disks: Arc<ArcSwap<HashMap<DiskId, Arc<Attachment>>>>,
     rings: Arc<RingHandle>,
     inserter_thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -141,6 +161,7 @@ impl ReadPath {
                 limits::RETRY_PER_SECOND,
             ),
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
+            manifest_permits: Arc::new(Semaphore::new(limits::MANIFEST_READS_MAX)),
             runtime,
             is_draining: AtomicBool::new(false),
             waiting_reads: WaitingReads::default(),
@@ -165,63 +186,82 @@ impl ReadPath {
     }
 
     /// Attaches a disk, or returns the view of one that is attached with the same content; where
-    /// its chunks moved in the origin, every view of it reads them from the new place.
+    /// its chunks moved in the origin, every view of it reads them from the new place. The manifest is
+    /// in memory until the disk is detached; where it was offered, for as long as the view is held.
     ///
     /// # Errors
     /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`].
     pub fn attach(&self, manifest: Manifest) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let (ours, theirs) = (self.sources.store.chunk_size(), manifest.chunk_size());
-        let id = manifest.disk_id();
+        let header = manifest.header();
+        let make = || Attachment::of(manifest.clone(), &self.sources);
+        let attachment = match self.enter(&header, make)? {
+            Entered::New(attachment) => attachment,
+            Entered::Present(attachment) => {
+                attachment.replace((header, manifest.digest()), Some(&manifest), None)?;
+                attachment
+            }
+        };
+        let view = attachment.bring(manifest, &self.sources);
+        // One of its own: that the disk is held is how the attachment knows that it is in use.
+        Ok(Arc::new(DiskView { disk: view.disk.clone(), sources: self.sources.clone() }))
+    }
+
+    /// Attaches a disk as [`ReadPath::attach`] does, but its manifest is read from `source` when it is
+    /// needed first, and is in memory for as long as it is needed. `digest` names the manifest that the
+    /// source gives. Waits for the local disk where the disk is attached with another manifest.
+    ///
+    /// # Errors
+    /// As [`ReadPath::attach`], and [`ReadPathError::Manifest`].
+    pub fn offer(
+        &self,
+        header: ManifestHeader,
+        digest: Digest,
+        source: Arc<dyn ManifestSource>,
+    ) -> Result<Arc<dyn BlockView>, ReadPathError> {
+        let make = || Attachment::offered(header, digest, source.clone());
+        let attachment = match self.enter(&header, make)? {
+            Entered::New(attachment) => attachment,
+            Entered::Present(attachment) => {
+                attachment.replace((header, digest), None, Some(source))?;
+                attachment
+            }
+        };
+        Ok(Arc::new(OfferedView { attachment, sources: self.sources.clone() }))
+    }
+
+    /// Finds the attachment of a disk, or enters the one that is made.
+    fn enter(
+        &self,
+        header: &ManifestHeader,
+        make: impl FnOnce() -> Attachment,
+    ) -> Result<Entered, ReadPathError> {
+        let (ours, theirs) = (self.sources.store.chunk_size(), header.chunk_size);
+        let id = header.disk_id;
         if ours != theirs {
             let (ours, theirs) = (ours.as_u32(), theirs.as_u32());
             return Err(ReadPathError::ChunkSize { disk: id, theirs, ours });
         }
-        if let Some(disk) = self.disk(&id) {
-            return self.same(disk, &manifest);
+        if let Some(attachment) = self.attachment(&id) {
+            return Ok(Entered::Present(attachment));
         }
-        let disk = Arc::new(Disk::new(manifest, &self.sources.config));
-        let mut outcome = Ok(());
+        let new = Arc::new(make());
+        let mut outcome = Ok(Entered::New(new.clone()));
         self.disks.rcu(|disks| {
             outcome = match disks.get(&id) {
-                Some(_) => Err(ReadPathError::Conflict(id)),
+                // Somebody else attached it at the same time.
+                Some(other) => Ok(Entered::Present(other.clone())),
                 None if disks.len() >= limits::DISKS_MAX => {
                     Err(ReadPathError::TooManyDisks(limits::DISKS_MAX))
                 }
-                None => Ok(()),
+                None => Ok(Entered::New(new.clone())),
             };
             let mut disks = HashMap::clone(disks);
-            if outcome.is_ok() {
-                disks.insert(id, disk.clone());
+            if let Ok(Entered::New(new)) = &outcome {
+                disks.insert(id, new.clone());
             }
             disks
         });
-        match outcome {
-            Ok(()) => Ok(self.view(disk)),
-            // Somebody else attached it at the same time.
-            Err(ReadPathError::Conflict(_)) => match self.disk(&id) {
-                Some(other) => self.same(other, &disk.manifest),
-                None => Err(ReadPathError::Conflict(id)),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    fn same(
-        &self,
-        disk: Arc<Disk>,
-        manifest: &Manifest,
-    ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        if disk.latest_manifest().as_bytes() != manifest.as_bytes() {
-            if !disk.manifest.has_content_of(manifest) {
-                return Err(ReadPathError::Conflict(disk.id()));
-            }
-            disk.move_to(manifest.clone());
-        }
-        Ok(self.view(disk))
-    }
-
-    fn view(&self, disk: Arc<Disk>) -> Arc<dyn BlockView> {
-        Arc::new(DiskView { disk, sources: self.sources.clone() })
+        outcome
     }
 
     /// Detaches a disk and takes its pins back. Views of it go on working; peers can no longer have
@@ -230,9 +270,7 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn detach(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
-        if self.disk(disk_id).is_none() {
-            return Err(ReadPathError::NotAttached(*disk_id));
-        }
+        self.attached_disk(disk_id)?;
         self.disks.rcu(|disks| {
             let mut disks = HashMap::clone(disks);
             disks.remove(disk_id);
@@ -248,17 +286,63 @@ impl ReadPath {
         self.disks.load().keys().copied().collect()
     }
 
-    /// The manifest of an attached disk.
-    pub fn manifest(&self, disk_id: &DiskId) -> Option<Manifest> {
-        self.disk(disk_id).map(|disk| disk.latest_manifest())
+    /// Where the manifest of an attached disk is.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn manifest_state(&self, disk_id: &DiskId) -> Result<ManifestState, ReadPathError> {
+        let attachment = self.attached_disk(disk_id)?;
+        Ok(match attachment.memory_bytes() {
+            0 if attachment.is_damaged() => ManifestState::Damaged,
+            0 => ManifestState::OnDisk,
+            _ => ManifestState::InMemory,
+        })
     }
 
-    pub(crate) fn attached(&self) -> Vec<Arc<Disk>> {
+    /// Drops from memory the manifests that can be read again and that nobody has needed for `idle`, in
+    /// general [`limits::MANIFEST_IDLE`]. `is_open`: whether a front end has a disk open, which is a need.
+    pub fn release_idle_manifests(&self, idle: Duration, is_open: impl Fn(&DiskId) -> bool) {
+        for attachment in self.attached() {
+            attachment.release_idle(idle, || is_open(&attachment.id()));
+        }
+    }
+
+    /// A disk whose manifest is in memory.
+    #[cfg(test)]
+    pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {
+        Some(self.attachment(disk_id)?.view.load_full()?.disk.clone())
+    }
+
+    pub(crate) fn attached(&self) -> Vec<Arc<Attachment>> {
         self.disks.load().values().cloned().collect()
     }
 
-    pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {
+    pub(crate) fn attachment(&self, disk_id: &DiskId) -> Option<Arc<Attachment>> {
         self.disks.load().get(disk_id).cloned()
+    }
+
+    pub(crate) fn attached_disk(&self, disk_id: &DiskId) -> Result<Arc<Attachment>, ReadPathError> {
+        self.attachment(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))
+    }
+
+    /// The disk for one look at it; waits for the local disk where its manifest is not in memory.
+    pub(crate) fn read_disk(&self, disk_id: &DiskId) -> Result<Arc<Disk>, ReadPathError> {
+        let read = self.attached_disk(disk_id)?.read(&self.sources);
+        read.map_err(|error| ReadPathError::Manifest {
+            disk: *disk_id,
+            kind: error.kind(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// As [`ReadPath::read_disk`], for a task.
+    pub(crate) async fn disk_apart(&self, disk_id: &DiskId) -> Result<Arc<Disk>, ReadPathError> {
+        if let Some(view) = self.attached_disk(disk_id)?.view.load_full() {
+            return Ok(view.disk.clone());
+        }
+        let (path, disk) = (self.clone(), *disk_id);
+        let read = self.sources.runtime.spawn_blocking(move || path.read_disk(&disk)).await;
+        read.unwrap_or(Err(ReadPathError::NotAttached(*disk_id)))
     }
 
     /// While on, requests of peers are refused as overload; guests are served as ever.
@@ -291,8 +375,8 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn ledger_start(&self, disk_id: &DiskId, capacity: usize) -> Result<(), ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        disk.ledger.store(Some(Arc::new(Ledger::new(capacity))));
+        let disk = self.attached_disk(disk_id)?;
+        disk.records.ledger.store(Some(Arc::new(Ledger::new(capacity))));
         Ok(())
     }
 
@@ -301,8 +385,12 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn ledger_get(&self, disk_id: &DiskId) -> Result<String, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        Ok(disk.ledger().map_or_else(String::new, |ledger| ledger.to_json_lines()))
+        let disk = self.attached_disk(disk_id)?;
+        Ok(disk
+            .records
+            .ledger
+            .load_full()
+            .map_or_else(String::new, |ledger| ledger.to_json_lines()))
     }
 
     /// Stops recording and forgets the records.
@@ -310,8 +398,8 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn ledger_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        disk.ledger.store(None);
+        let disk = self.attached_disk(disk_id)?;
+        disk.records.ledger.store(None);
         Ok(())
     }
 
@@ -340,7 +428,12 @@ impl ReadPath {
         gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
         sources.metrics.preload.set_jobs(self.preloads.counts());
         sources.metrics.preload.set_working_sets(self.working_set_totals());
-        gauges.disks.set(self.disks.load().len() as i64);
+        let attached = self.attached();
+        let in_memory: Vec<u64> =
+            attached.iter().map(|disk| disk.memory_bytes()).filter(|bytes| *bytes > 0).collect();
+        gauges.disks.set(attached.len() as i64);
+        gauges.manifests_in_memory.set(in_memory.len() as i64);
+        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum()));
     }
 
     /// Waits until every chunk obtained so far is in the chunk store or refused by it, at most

@@ -82,7 +82,7 @@ impl ReadPath {
             let served = if tier == Tier::Store { Serve::Store } else { Serve::Recent };
             return Ok((bytes, served));
         }
-        let Some((disk, want)) = self.locate(request) else {
+        let Some((disk, want)) = self.locate(request, deadline).await else {
             return Err((PeerStatus::NotFound, Serve::NotFound));
         };
         let (clock, now) = (&sources.clock, sources.clock.now());
@@ -104,12 +104,15 @@ impl ReadPath {
         }
     }
 
-    /// Finds where in the origin the chunk is, by the hint; the manifest has the last word.
-    fn locate(&self, request: &ChunkRequest) -> Option<(Arc<Disk>, Want)> {
+    /// Finds where in the origin the chunk is, by the hint; the manifest has the last word. It is brought
+    /// into memory where no guest of this host reads the disk.
+    async fn locate(&self, request: &ChunkRequest, deadline: Instant) -> Option<(Arc<Disk>, Want)> {
         if request.chunk_index == NO_HINT {
             return None;
         }
-        let disk = self.disk(&request.disk_id)?;
+        let attachment = self.attachment(&request.disk_id)?;
+        let load = self.sources.load(&attachment);
+        let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
         let want = disk.want(request.chunk_index)?;
         (want.digest == request.digest).then_some((disk, want))
     }

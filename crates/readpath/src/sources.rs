@@ -64,6 +64,8 @@ pub(crate) struct Sources {
     pub(crate) retry_budget: TokenBucket,
     /// One permit per chunk that is being prefetched.
     pub(crate) prefetch_permits: Arc<Semaphore>,
+    /// One permit per manifest that is being read.
+    pub(crate) manifest_permits: Arc<Semaphore>,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
     /// Reads of guests that wait; preloads give way to them.

@@ -65,6 +65,9 @@ pub enum TryRead {
 /// A read of a view that may wait for peers and the origin.
 pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<Segment>, ReadError>> + Send>>;
 
+/// What a view has to do before it can be read at once.
+pub type PrepareFuture = Pin<Box<dyn Future<Output = Result<(), ReadError>> + Send>>;
+
 /// What is called when a read that was started has ended: with the bytes, or with `None` where it is to be
 /// begun anew by [`BlockView::read`].
 pub type ReadDone = Box<dyn FnOnce(Option<Vec<Segment>>) + Send>;
@@ -80,6 +83,15 @@ pub trait BlockView: Send + Sync + 'static {
 
     /// Notes that somebody opened the disk: a guest may be about to boot from it.
     fn opened(&self) {}
+
+    /// Returns what is to be waited for before the first read of a disk that was opened; `None`: nothing.
+    /// A view that was not prepared can be read all the same: the read then waits for it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the preparation to whoever else waits for it.
+    fn prepare(&self) -> Option<PrepareFuture> {
+        None
+    }
 
     /// Returns the bytes when all of them are in this host's memory; never waits, neither for a disk
     /// nor for a network.

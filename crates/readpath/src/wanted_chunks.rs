@@ -8,9 +8,13 @@ use crate::boot_recorder::bitmap_len;
 use crate::disk::Disk;
 use crate::{LocalStore, ReadPathError, limits};
 
-/// Indexes of different chunks with content, ascending.
+/// Different chunks with content, in the order of the disk.
 #[derive(Debug)]
-pub(crate) struct WantedChunks(Box<[u32]>);
+pub(crate) struct WantedChunks {
+    indexes: Box<[u32]>,
+    /// Of each the first bytes of its digest, so that what is here is counted without the manifest.
+    prefixes: Box<[u64]>,
+}
 
 /// How much of a disk's working set this host holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,27 +63,28 @@ impl WantedChunks {
 
     fn distinct(disk: &Disk, indexes: impl Iterator<Item = u32>) -> WantedChunks {
         let mut seen = HashSet::new();
-        let is_new = |index: &u32| match disk.manifest.entry(u64::from(*index)) {
-            // Two digests with one prefix cannot both be in a chunk store, so it names a chunk.
-            Some(Entry::Chunk { digest, .. }) => seen.insert(digest.prefix_u64()),
-            Some(Entry::Zero) | None => false,
-        };
-        WantedChunks(indexes.filter(is_new).collect())
+        let (indexes, prefixes): (Vec<u32>, Vec<u64>) = indexes
+            .filter_map(|index| match disk.manifest.entry(u64::from(index)) {
+                // Two digests with one prefix cannot both be in a chunk store, so it names a chunk.
+                Some(Entry::Chunk { digest, .. }) => Some((index, digest.prefix_u64())),
+                Some(Entry::Zero) | None => None,
+            })
+            .filter(|(_, prefix)| seen.insert(*prefix))
+            .unzip();
+        WantedChunks { indexes: indexes.into_boxed_slice(), prefixes: prefixes.into_boxed_slice() }
     }
 
-    /// The indexes.
+    /// The indexes, ascending.
     pub(crate) fn indexes(&self) -> &[u32] {
-        &self.0
+        &self.indexes
     }
 
     /// How much of it a store holds.
-    pub(crate) fn coverage(&self, disk: &Disk, store: &dyn LocalStore) -> Coverage {
-        let is_present = |index: &&u32| {
-            disk.want(u64::from(**index)).is_some_and(|want| store.likely_contains(&want.digest))
-        };
+    pub(crate) fn coverage(&self, store: &dyn LocalStore) -> Coverage {
+        let is_present = |prefix: &&u64| store.likely_contains(**prefix);
         Coverage {
-            wanted_chunks: self.0.len() as u64,
-            present_chunks: self.0.iter().filter(is_present).count() as u64,
+            wanted_chunks: self.prefixes.len() as u64,
+            present_chunks: self.prefixes.iter().filter(is_present).count() as u64,
         }
     }
 }

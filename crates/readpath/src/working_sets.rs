@@ -14,10 +14,10 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`], [`ReadPathError::TooManyChunks`].
     pub fn working_set(&self, disk_id: &DiskId) -> Result<WorkingSet, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        disk.boots.working_set().ok_or_else(|| ReadPathError::TooManyChunks {
+        let disk = self.attached_disk(disk_id)?;
+        disk.records.boots.working_set().ok_or_else(|| ReadPathError::TooManyChunks {
             disk: *disk_id,
-            chunks: disk.manifest.chunk_count(),
+            chunks: disk.header.chunk_count,
             max: limits::WORKING_SET_CHUNKS_MAX,
         })
     }
@@ -27,19 +27,20 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn bitmap_len(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
-        Ok(crate::boot_recorder::bitmap_len(disk.manifest.chunk_count()))
+        let disk = self.attached_disk(disk_id)?;
+        Ok(crate::boot_recorder::bitmap_len(disk.header.chunk_count))
     }
 
-    /// Takes over which chunks boots of the disk read, as learnt by all hosts.
+    /// Takes over which chunks boots of the disk read, as learnt by all hosts. Blocks where the manifest
+    /// is not in memory.
     ///
     /// # Errors
-    /// [`ReadPathError::NotAttached`]; [`ReadPathError::WorkingSet`] when it is no bitmap of this
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`]; [`ReadPathError::WorkingSet`] when it is no bitmap of this
     /// disk; [`ReadPathError::TooManyChunks`]. What was set before stays.
     pub fn set_working_set(&self, disk_id: &DiskId, bitmap: &[u8]) -> Result<(), ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        let disk = self.read_disk(disk_id)?;
         let working_set = WantedChunks::of_bitmap(&disk, bitmap)?;
-        disk.working_set.store(Some(Arc::new(working_set)));
+        disk.records.working_set.store(Some(Arc::new(working_set)));
         Ok(())
     }
 
@@ -51,8 +52,8 @@ impl ReadPath {
             .attached()
             .iter()
             .filter_map(|disk| {
-                let working_set = disk.working_set.load_full()?;
-                Some((disk.id(), working_set.coverage(disk, store)))
+                let working_set = disk.records.working_set.load_full()?;
+                Some((disk.id(), working_set.coverage(store)))
             })
             .collect();
         found.sort_by_key(|(disk, _)| *disk);
@@ -62,7 +63,7 @@ impl ReadPath {
     /// Number of disks with a working set, and the chunks of all of them.
     pub(crate) fn working_set_totals(&self) -> (usize, usize) {
         let disks = self.attached();
-        let sets = disks.iter().filter_map(|disk| disk.working_set.load_full());
+        let sets = disks.iter().filter_map(|disk| disk.records.working_set.load_full());
         sets.fold((0, 0), |(disks, chunks), set| (disks + 1, chunks + set.indexes().len()))
     }
 }

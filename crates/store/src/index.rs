@@ -60,7 +60,8 @@ impl Index {
         (self.rests[slot as usize] == key.rest).then_some(slot)
     }
 
-    fn find_prefix(&self, prefix: u64) -> Option<u32> {
+    /// Returns the slot of the digest with this prefix.
+    pub(crate) fn find_prefix(&self, prefix: u64) -> Option<u32> {
         let mut link = self.heads[self.chain(prefix)];
         while link != 0 {
             let slot = link - 1;

@@ -180,9 +180,10 @@ impl ChunkStore {
         self.core.contains(digest)
     }
 
-    /// As [`ChunkStore::contains`], without a guard being taken: for look-ups by the million.
-    pub fn likely_contains(&self, digest: &Digest) -> bool {
-        self.core.index.read().find(Key::of(digest)).is_some()
+    /// As [`ChunkStore::contains`], of the digest with this [`Digest::prefix_u64`] and without a guard
+    /// being taken: for look-ups by the million.
+    pub fn likely_contains(&self, prefix: u64) -> bool {
+        self.core.index.read().find_prefix(prefix).is_some()
     }
 
     /// Counts as two uses of the chunk, so that a scan-resistant policy takes it for one in use and

@@ -5,7 +5,7 @@ use std::time::Duration;
 use acstor_types::Digest;
 
 use crate::flight::FlightFailure;
-use crate::{LocalError, ReadPathError, limits};
+use crate::{LocalError, ReadError, ReadPathError, limits};
 
 /// Why a preload failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,6 +35,8 @@ pub(crate) enum PreloadFailure {
     Store(#[from] LocalError),
     #[error("{0}")]
     ReadPath(#[from] ReadPathError),
+    #[error("{0}")]
+    Manifest(ReadError),
     #[error("the data plane stops")]
     Stopped,
     #[error("internal error: {0}")]

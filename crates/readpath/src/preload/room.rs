@@ -28,24 +28,25 @@ pub(crate) struct Survey {
 pub(crate) fn wanted(disk: &Disk, what: PreloadWhat) -> Result<Arc<WantedChunks>, ReadPathError> {
     match what {
         PreloadWhat::WorkingSet => {
-            disk.working_set.load_full().ok_or(ReadPathError::NoWorkingSet(disk.id()))
+            disk.records.working_set.load_full().ok_or(ReadPathError::NoWorkingSet(disk.id()))
         }
         PreloadWhat::Full => Ok(Arc::new(WantedChunks::all(disk)?)),
     }
 }
 
 impl ReadPath {
-    /// What a preload would bring and the room there is for it. A look-up per chunk.
+    /// What a preload would bring and the room there is for it. A look-up per chunk; blocks where the
+    /// manifest is not in memory.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
-    /// [`ReadPathError::TooManyChunks`].
+    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
     pub fn preload_estimate(
         &self,
         disk_id: &DiskId,
         what: PreloadWhat,
     ) -> Result<PreloadEstimate, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        let disk = self.read_disk(disk_id)?;
         Ok(self.survey(&disk, &*wanted(&disk, what)?).estimate)
     }
 

@@ -14,6 +14,7 @@ use super::failure::PreloadFailure;
 use super::rate_limit::{RateLimit, batch_bytes};
 use super::room::Survey;
 use super::{Job, PreloadState};
+use crate::attachment::Attachment;
 use crate::disk::Disk;
 use crate::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::inserter::NotQueued;
@@ -36,9 +37,17 @@ struct Run {
 
 impl ReadPath {
     /// Waits for its turn, then brings everything that the job wants.
-    pub(super) async fn run_preload(self, disk: Arc<Disk>, job: Arc<Job>) {
+    pub(super) async fn run_preload(self, attachment: Arc<Attachment>, job: Arc<Job>) {
         let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
         job.begin();
+        // The manifest stays in memory until the preload ends.
+        let disk = match self.sources.load(&attachment).await {
+            Ok(view) => view.disk.clone(),
+            Err(error) => {
+                let failure = PreloadFailure::Manifest(error);
+                return self.end_preload(&job, PreloadState::Failed, Some(failure));
+            }
+        };
         let limit = RateLimit::default();
         let mut run =
             Run { path: self.clone(), disk, job: job.clone(), limit, chunks: JoinSet::new() };

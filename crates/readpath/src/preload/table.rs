@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::failure::PreloadFailure;
-use super::room::wanted;
 use super::{Job, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
+use crate::attachment::Attachment;
 use crate::outcome::{PreloadEnd, PreloadHint};
 use crate::{ReadPath, ReadPathError, limits};
 
@@ -58,11 +58,13 @@ impl ReadPath {
         disk_id: &DiskId,
         wish: PreloadWish,
     ) -> Result<PreloadStatus, ReadPathError> {
-        let disk = self.disk(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))?;
+        let disk = self.attached_disk(disk_id)?;
         if wish.what == PreloadWhat::WorkingSet {
-            wanted(&disk, wish.what)?;
-        } else if disk.manifest.chunk_count() > limits::WORKING_SET_CHUNKS_MAX {
-            let (chunks, max) = (disk.manifest.chunk_count(), limits::WORKING_SET_CHUNKS_MAX);
+            if disk.records.working_set.load().is_none() {
+                return Err(ReadPathError::NoWorkingSet(*disk_id));
+            }
+        } else if disk.header.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
+            let (chunks, max) = (disk.header.chunk_count, limits::WORKING_SET_CHUNKS_MAX);
             return Err(ReadPathError::TooManyChunks { disk: *disk_id, chunks, max });
         }
         let mut jobs = self.preloads.jobs.lock();
@@ -83,7 +85,7 @@ impl ReadPath {
     fn spawn_preload(
         &self,
         jobs: &mut HashMap<DiskId, Entry>,
-        disk: Arc<crate::disk::Disk>,
+        disk: Arc<Attachment>,
         wish: PreloadWish,
         is_hint: bool,
     ) -> Arc<Job> {
@@ -107,9 +109,7 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn preload_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
-        if self.disk(disk_id).is_none() {
-            return Err(ReadPathError::NotAttached(*disk_id));
-        }
+        self.attached_disk(disk_id)?;
         if let Some(Entry { job, task }) = self.preloads.jobs.lock().get(disk_id) {
             self.stop_preload(job, task);
         }
@@ -175,13 +175,14 @@ impl ReadPath {
         if rate == 0 {
             return PreloadHint::Off;
         }
-        let Some(disk) = self.disk(disk_id) else { return PreloadHint::Unknown };
-        let Some(working_set) = disk.working_set.load_full() else { return PreloadHint::Unknown };
+        let Some(disk) = self.attachment(disk_id) else { return PreloadHint::Unknown };
+        let working_set = disk.records.working_set.load_full();
+        let Some(working_set) = working_set else { return PreloadHint::Unknown };
         let mut jobs = self.preloads.jobs.lock();
         if jobs.get(disk_id).is_some_and(|entry| !entry.job.state().has_ended()) {
             return PreloadHint::Busy;
         }
-        let coverage = working_set.coverage(&disk, &*self.sources.store);
+        let coverage = working_set.coverage(&*self.sources.store);
         if coverage.present_chunks >= coverage.wanted_chunks {
             return PreloadHint::Complete;
         }

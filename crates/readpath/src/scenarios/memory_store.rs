@@ -108,8 +108,8 @@ impl LocalStore for MemoryStore {
         self.state.lock().chunks.contains_key(digest)
     }
 
-    fn likely_contains(&self, digest: &Digest) -> bool {
-        self.contains(digest)
+    fn likely_contains(&self, prefix: u64) -> bool {
+        self.state.lock().chunks.keys().any(|digest| digest.prefix_u64() == prefix)
     }
 
     fn favor(&self, digest: &Digest) {

@@ -10,6 +10,7 @@ mod local_disk;
 mod memory_store;
 mod model;
 mod network;
+mod offering;
 mod origin_faults;
 mod origin_returns;
 mod origin_shares;

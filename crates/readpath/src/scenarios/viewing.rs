@@ -129,7 +129,7 @@ async fn test_attach_same_content_elsewhere_moves_open_views() {
     let error = view.read(30 * CHUNK as u64, CHUNK).await.unwrap_err();
     assert!(matches!(error, ReadError::Missing { .. }), "{error}: read at the new place");
     assert_eq!(
-        world.host("a").path.manifest(&before.id()).unwrap().digest(),
+        world.host("a").path.disk(&before.id()).unwrap().latest_manifest().digest(),
         after.manifest.digest()
     );
     world.host("a").path.attach(before.manifest.clone()).unwrap();
