@@ -1,4 +1,5 @@
-//! Every request and its answer. Nothing here waits: reads that must wait leave with `read::read`.
+//! Every request and its answer. Nothing here waits: reads that must wait leave with `read::read`, opens
+//! and seeks with `prepared::answer`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::heartbeats::Heartbeats;
 use crate::inode::ROOT_INODE;
 use crate::limits::{DIRECTORY_REPLY_MAX, NAME_MAX};
 use crate::negotiation::{self, Negotiated};
+use crate::prepared::{self, Prepared};
 use crate::read::{self, ReadRequest};
 use crate::reply::{self, DirectoryWriter};
 use crate::request::{Change, Operation, Request, RequestHeader, wants_answer};
@@ -221,7 +223,7 @@ impl Dispatch {
         }
     }
 
-    fn open(&self, header: RequestHeader, flags: u32) {
+    fn open(self: &Arc<Self>, header: RequestHeader, flags: u32) {
         if flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32 {
             bump(&self.stats.modifications_refused);
             return self.errno(header, libc::EROFS);
@@ -232,6 +234,10 @@ impl Dispatch {
         };
         // Before the answer, after which the guest may read.
         file.view.opened();
+        prepared::answer(self, header, file, Prepared::Open);
+    }
+
+    pub(crate) fn opened(&self, header: RequestHeader, file: &File) {
         let out = abi::OpenOut {
             fh: file.key.handle,
             open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH,
@@ -288,7 +294,7 @@ impl Dispatch {
         self.body(header, out.as_bytes());
     }
 
-    fn seek(&self, header: RequestHeader, offset: u64, whence: u32) {
+    fn seek(self: &Arc<Self>, header: RequestHeader, offset: u64, whence: u32) {
         let Some(file) = self.files.get(header.inode) else {
             return self.errno(header, libc::ESTALE);
         };
@@ -297,7 +303,12 @@ impl Dispatch {
             libc::SEEK_HOLE => ExtentKind::Hole,
             _ => return self.errno(header, libc::EINVAL),
         };
-        match next_extent(&file, offset, kind) {
+        file.kernel.note_use();
+        prepared::answer(self, header, file, Prepared::Seek { offset, kind });
+    }
+
+    pub(crate) fn sought(&self, header: RequestHeader, file: &File, offset: u64, kind: ExtentKind) {
+        match next_extent(file, offset, kind) {
             Some(offset) => self.body(header, abi::LseekOut { offset }.as_bytes()),
             None => self.errno(header, libc::ENXIO),
         }
@@ -307,7 +318,7 @@ impl Dispatch {
         self.note(self.device.send_body(header.unique, body));
     }
 
-    fn errno(&self, header: RequestHeader, errno: i32) {
+    pub(crate) fn errno(&self, header: RequestHeader, errno: i32) {
         self.note(self.device.send_errno(header.unique, errno));
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use acstor_readpath::BlockView;
@@ -49,6 +49,28 @@ pub(crate) struct File {
 pub(crate) struct KernelUse {
     pub(crate) opens: Count,
     pub(crate) lookups: Count,
+    /// Whether it was read although no open of it is known: somebody has it open from before a take-over.
+    is_open_from_before: AtomicBool,
+}
+
+impl KernelUse {
+    /// Notes a read, or another use of an open file.
+    pub(crate) fn note_use(&self) {
+        if self.opens.get() == 0 {
+            self.is_open_from_before.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes that a close left no open that is known. Should another from before remain, its next use
+    /// tells.
+    pub(crate) fn note_closed(&self) {
+        self.is_open_from_before.store(false, Ordering::Release);
+    }
+
+    /// Whether somebody has it open, as far as is known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens.get() > 0 || self.is_open_from_before.load(Ordering::Acquire)
+    }
 }
 
 /// A count that never goes below zero, since closes and forgets of a former process's opens and

@@ -153,6 +153,13 @@ impl FileTable {
         (entry.file.disk == disk).then(|| entry.status())
     }
 
+    /// Whether somebody has a disk open, as far as this process has seen: after a take-over a file that
+    /// nobody has read since may be open as well.
+    pub fn is_open(&self, disk: DiskId) -> bool {
+        let entry = self.entry(FileKey::of(disk).inode);
+        entry.is_some_and(|entry| entry.file.disk == disk && entry.file.kernel.is_open())
+    }
+
     fn insert(
         &self,
         name: &str,
@@ -228,6 +235,9 @@ impl FileTable {
     pub(crate) fn release(&self, inode: u64) {
         let Some(entry) = self.entry(inode) else { return };
         let left = entry.file.kernel.opens.take(1);
+        if left == 0 {
+            entry.file.kernel.note_closed();
+        }
         if left == 0 && !entry.is_listed && !self.kernel.read().is_inherited {
             self.retire(inode);
         }
@@ -236,7 +246,11 @@ impl FileTable {
     /// Takes lookups back; the last one means that the kernel has dropped the inode.
     pub(crate) fn forget(&self, inode: u64, lookups: u64) {
         let Some(entry) = self.entry(inode) else { return };
-        if entry.file.kernel.lookups.take(lookups) == 0 && !entry.is_listed {
+        if entry.file.kernel.lookups.take(lookups) > 0 {
+            return;
+        }
+        entry.file.kernel.note_closed();
+        if !entry.is_listed {
             self.retire(inode);
         }
     }

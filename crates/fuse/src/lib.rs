@@ -26,6 +26,7 @@ mod mount;
 mod mountinfo;
 mod negotiation;
 mod notify;
+mod prepared;
 mod read;
 mod reader;
 mod reply;

@@ -77,6 +77,9 @@ fn wait(
     file: Option<Arc<File>>,
 ) {
     bump(&dispatch.stats.read_waits);
+    if let Some(file) = &file {
+        file.kernel.note_use();
+    }
     let waiting = &dispatch.stats.read_waiting_now;
     if waiting.fetch_add(1, Ordering::AcqRel) >= dispatch.config.max_waiting as u64 {
         waiting.fetch_sub(1, Ordering::AcqRel);
@@ -142,21 +145,49 @@ async fn answer_in_time(
     inode: u64,
     request: ReadRequest,
 ) -> Waited {
-    let file = match file {
+    let mut file = match file {
         Some(file) => file,
         None => match wait_attached(dispatch, inode, request.handle).await {
             Some(file) => file,
             None => return Waited::Errno(libc::ESTALE),
         },
     };
+    loop {
+        let mut attached = std::pin::pin!(dispatch.files.attached());
+        attached.as_mut().enable();
+        // Looked for anew: it may have been attached between the look before and this.
+        file = find(dispatch, inode, request.handle).unwrap_or(file);
+        let error = match read_once(dispatch, &file, request).await {
+            Ok(waited) => return waited,
+            Err(error) => error,
+        };
+        // What is put aside as damaged is attached anew as soon as the origin gives it: those that had
+        // it open before this process wait for that, as for one that is not attached at all.
+        let until = dispatch.attached_until.filter(|until| Instant::now() < *until);
+        let (ReadError::Manifest { is_damaged: true, .. }, Some(until)) = (&error, until) else {
+            tracing::debug!(%error, "a read failed");
+            return Waited::Errno(errno_of(error.kind()));
+        };
+        let _ = tokio::time::timeout_at(until, attached).await;
+        match wait_attached(dispatch, inode, request.handle).await {
+            Some(found) => file = found,
+            None => return Waited::Errno(libc::ESTALE),
+        }
+    }
+}
+
+async fn read_once(
+    dispatch: &Dispatch,
+    file: &File,
+    request: ReadRequest,
+) -> Result<Waited, ReadError> {
     // First its own: what waits for a share of its file holds none of the others'.
-    let Ok(_share) = file.permits.acquire().await else { return Waited::Errno(libc::EIO) };
-    let Ok(_permit) = dispatch.permits.acquire().await else { return Waited::Errno(libc::EIO) };
-    let segments = match file.view.read(request.offset, request.size).await {
-        Ok(segments) => segments,
-        Err(error) => return Waited::Errno(errno_of(error.kind())),
+    let Ok(_share) = file.permits.acquire().await else { return Ok(Waited::Errno(libc::EIO)) };
+    let Ok(_permit) = dispatch.permits.acquire().await else {
+        return Ok(Waited::Errno(libc::EIO));
     };
-    checked(dispatch, &file, request, segments)
+    let segments = file.view.read(request.offset, request.size).await?;
+    Ok(checked(dispatch, file, request, segments))
 }
 
 fn checked(

@@ -35,6 +35,10 @@ counters! {
     getattrs,
     /// OPENs that succeeded.
     opens,
+    /// OPENs and LSEEKs that waited for the manifest of the disk.
+    prepare_waits,
+    /// OPENs and LSEEKs that failed because it could not be read.
+    prepare_errors,
     /// READs.
     reads,
     /// Bytes of answered READs.

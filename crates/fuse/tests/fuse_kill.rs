@@ -60,6 +60,8 @@ fn server_process() {
     let view = PatternView::in_store(SEED, SIZE, store.unwrap());
     view.knobs.wait_every.store(3, Ordering::Relaxed);
     view.knobs.delay_ms.store(5, Ordering::Relaxed);
+    // Some of the kills come while a manifest is being read for an open.
+    view.knobs.prepare_ms.store(5, Ordering::Relaxed);
     let server = FuseServer::take_over(config(&directory), fd).unwrap();
     let (table, runtime) = (Arc::new(FileTable::new()), runtime());
     table.attach(&raw_name(disk(1)), disk(1), Arc::new(view)).unwrap();

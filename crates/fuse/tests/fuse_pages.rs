@@ -12,10 +12,11 @@ use std::path::Path;
 
 use acstor_fuse::SessionState;
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("fuse_attributes.rs"),
     include_str!("fuse_faults.rs"),
     include_str!("fuse_kill.rs"),
+    include_str!("fuse_prepare.rs"),
     include_str!("fuse_semantics.rs"),
 ];
 

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
+use acstor_readpath::{
+    BlockView, ExtentKind, PrepareFuture, ReadError, ReadFuture, Segment, TryRead,
+};
 use acstor_store::{ChunkStore, Inserted, Look};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
@@ -69,6 +71,8 @@ pub struct Knobs {
     pub wait_every: AtomicU64,
     /// How long such a read waits.
     pub delay_ms: AtomicU64,
+    /// How long an open waits for the view.
+    pub prepare_ms: AtomicU64,
     /// Whether waiting reads never end.
     pub hang: AtomicBool,
     /// Whether reads fail.
@@ -166,6 +170,17 @@ impl PatternView {
 impl BlockView for PatternView {
     fn size_bytes(&self) -> u64 {
         self.size
+    }
+
+    fn prepare(&self) -> Option<PrepareFuture> {
+        let delay = Duration::from_millis(self.knobs.prepare_ms.load(Ordering::Relaxed));
+        if delay.is_zero() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            Ok(())
+        }))
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
