@@ -111,17 +111,30 @@ class DataPlane:
     def peer_address(self) -> str:
         """Return ``ip:port`` under which other hosts reach this one (port 0 resolved)."""
 
-    def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
+    def attach_image(
+        self, manifest_path: str, hidden: bool = False, digest: str | None = None
+    ) -> dict[str, object]:
         """Offer the image described by a manifest file as ``<uuid>.raw``.
 
         Idempotent; turns a hidden image into a listed one. A manifest of the same content whose
         chunks are elsewhere in the origin takes the place of the one before.
 
+        The manifest is in memory only while it is needed: it is read from the file, which stays the
+        same one whatever becomes of its name, at the first open or read.
+
         :param hidden: not in directory listings and not found by name: only handles that were
             open before a restart reach it.
+        :param digest: of the manifest, as 64 hex digits: only its header is read now, and damage of
+            the rest shows when it is needed. None: all of it is read and checked.
         :returns: as one element of :meth:`list_images`.
         :raises DataPlaneError: kind ``invalid`` for a malformed manifest, or when other
             content is attached under the same id.
+        """
+
+    def damaged_images(self) -> list[str]:
+        """Return the ids of the attached images whose manifest was found damaged when needed.
+
+        They cannot be read until they are attached anew.
         """
 
     def detach_image(self, disk_id: str) -> str:
@@ -136,7 +149,8 @@ class DataPlane:
 
         Keys: ``id`` str, ``manifest`` str (BLAKE3 of the manifest's bytes, hex), ``size_bytes``
         int, ``chunk_size`` int, ``chunks`` int, ``open_handles`` int, ``hidden`` bool,
-        ``pinned_bytes`` int.
+        ``pinned_bytes`` int, ``manifest_state`` str: ``in-memory``; ``on-disk`` until it is
+        needed; ``damaged`` until the image is attached anew.
         """
 
     def pin_image(

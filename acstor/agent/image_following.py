@@ -72,6 +72,11 @@ class _Known:
     read_at: float
 
 
+def _is_damaged(image: Mapping[str, Any]) -> bool:
+    """Return whether the data plane found the manifest of an image damaged when it needed it."""
+    return image.get("manifest_state") == "damaged"
+
+
 class ImageFollower:
     """Attaches what is registered, detaches what is not any more and nobody needs.
 
@@ -136,7 +141,8 @@ class ImageFollower:
             self._attach_wanted(attached, wanted, report)
         needed = self._needed()
         if report.registered is not None:
-            self._attach_lost(needed, registered.union(present, waiting or (), closed), report)
+            whole = [image_id for image_id, image in present.items() if not _is_damaged(image)]
+            self._attach_lost(needed, registered.union(whole, waiting or (), closed), report)
         for image_id in sorted(present.keys() - registered):
             if needed is None or image_id in needed:
                 # Detaching would hide it from instances that are started, or come, later.
@@ -184,7 +190,7 @@ class ImageFollower:
     ) -> None:
         """Look at a registered image; add it to ``wanted`` where it is to be attached."""
         image = present.get(image_id)
-        is_offered = image is not None and not image["hidden"]
+        is_offered = image is not None and not image["hidden"] and not _is_damaged(image)
         known = self._known.get(image_id)
         if not is_offered or known is None or self._clock() - known.read_at >= RECHECK_INTERVAL:
             known = self._read(image_id, report)

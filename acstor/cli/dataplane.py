@@ -86,10 +86,12 @@ class ListAttached(lister.Lister):
                 Size(image["pinned_bytes"]),
                 image["open_handles"],
                 image["hidden"],
+                # An older data plane has all of them in memory.
+                image.get("manifest_state", "in-memory"),
             )
             for image in _client(self.app, parsed_args).call("image.list")
         ]
-        return ("Image", "Size", "Pinned", "Open handles", "Hidden"), rows
+        return ("Image", "Size", "Pinned", "Open handles", "Hidden", "Manifest"), rows
 
 
 class ListVolumes(lister.Lister):

@@ -3,6 +3,7 @@
 Layout of the directory (``<state_path>/dataplane``), each file complete or absent::
 
     images/<uuid>.manifest   an attached image
+    images/<uuid>.digest     {"version": 1, "manifest": <its digest>, "header": <its first bytes>}
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
     images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
     images/<uuid>.refused    a manifest that was found damaged or unsupported after a restart
@@ -21,7 +22,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +34,13 @@ FORMAT_VERSION = 1
 FILE_BYTES_MAX = 4 << 30
 """Largest manifest or ring that is taken over, bytes."""
 
+HEADER_BYTES = 96
+"""First bytes of a manifest, which hold a digest of all others: two that differ differ there."""
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARRIVING = "arriving-"
 _WORKING_SET = "working-set"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class AttachedImage:
     manifest_path: str
     is_hidden: bool
     working_set_path: str | None = None
+    digest: str | None = None
+    """Of the manifest, as hex digits; None: not known."""
 
 
 class Attachments:
@@ -82,6 +89,7 @@ class Attachments:
                         self._path(disk_id, _WORKING_SET)
                         if self._exists(disk_id, _WORKING_SET)
                         else None,
+                        self._digest(disk_id),
                     )
                 )
         return found
@@ -112,13 +120,38 @@ class Attachments:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
-    def keep_image(self, disk_id: str, arrived_path: str) -> None:
-        """Keep an arrived manifest as that of a listed image."""
+    def keep_image(self, disk_id: str, arrived_path: str, digest: str) -> None:
+        """Keep an arrived manifest as that of a listed image.
+
+        :param digest: of the manifest, as hex digits.
+        """
         _check_id(disk_id)
         os.replace(arrived_path, self._path(disk_id, "manifest"))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(disk_id, "hidden"))
         sync_directory(self._images)
+        self.keep_digest(disk_id, digest)
+
+    def keep_digest(self, disk_id: str, digest: str) -> None:
+        """Keep the digest of an image's manifest, so that a start need not read all of that."""
+        _check_id(disk_id)
+        with open(self._path(disk_id, "manifest"), "rb") as source:
+            header = source.read(HEADER_BYTES).hex()
+        self._write_version_1(self._path(disk_id, "digest"), {"manifest": digest, "header": header})
+
+    def _digest(self, disk_id: str) -> str | None:
+        """Return the digest that was kept of the manifest that is there now."""
+        kept = _read_version_1(self._path(disk_id, "digest"))
+        digest = kept.get("manifest")
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            return None
+        try:
+            with open(self._path(disk_id, "manifest"), "rb") as source:
+                header = source.read(HEADER_BYTES).hex()
+        except OSError:
+            return None
+        # Another one than it was kept of: a release that keeps none has replaced it.
+        return digest if kept.get("header") == header else None
 
     def hide_image(self, disk_id: str) -> None:
         """Note that an image is withdrawn but in use."""
@@ -131,7 +164,7 @@ class Attachments:
         """Remove what is kept of an image."""
         _check_id(disk_id)
         # In this order: a kill between leaves no image.
-        for kind in ("manifest", "hidden", _WORKING_SET):
+        for kind in ("manifest", "digest", "hidden", _WORKING_SET):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(disk_id, kind))
         sync_directory(self._images)
@@ -139,6 +172,8 @@ class Attachments:
     def refuse_image(self, disk_id: str) -> None:
         """Put a manifest aside that cannot be attached, for a person to look at."""
         os.replace(self._path(disk_id, "manifest"), self._path(disk_id, "refused"))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(disk_id, "digest"))
 
     def keep_working_set(self, disk_id: str, arrived_path: str) -> None:
         """Keep an arrived bitmap as the working set of an image."""
@@ -214,14 +249,14 @@ class Attachments:
         """Keep the repository's chunk size, bytes."""
         self._write_version_1(self._repository, {"chunk_size": chunk_size})
 
-    def _write_version_1(self, path: str, content: dict[str, int | None]) -> None:
+    def _write_version_1(self, path: str, content: Mapping[str, int | str | None]) -> None:
         descriptor, arriving = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
         with os.fdopen(descriptor, "w") as copy:
             json.dump({"version": FORMAT_VERSION, **content}, copy)
             copy.flush()
             os.fsync(copy.fileno())
         os.replace(arriving, path)
-        sync_directory(self._directory)
+        sync_directory(os.path.dirname(path))
 
     def _path(self, disk_id: str, kind: str) -> str:
         return os.path.join(self._images, f"{disk_id}.{kind}")

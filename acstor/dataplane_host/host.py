@@ -177,7 +177,10 @@ class DataPlaneHost:
         return False
 
     def retry_images(self) -> None:
-        """Attach what could not be attached when the process started, when it is time."""
+        """Attach what could not be attached when the process started, when it is time.
+
+        Then go on with what was left for later, and put aside what was found damaged.
+        """
         self._restored.retry(self.runtime)
 
     def drain_log(self) -> int:
@@ -301,7 +304,7 @@ class DataPlaneHost:
         with self._lock, self._attachments.arriving(manifest_path) as arrived:
             with translated(f"attaching {manifest_path}"):
                 image = self.runtime.attach_image(arrived)
-            self._attachments.keep_image(str(image["id"]), arrived)
+            self._attachments.keep_image(str(image["id"]), arrived, str(image["manifest"]))
             self._restored.settled(str(image["id"]))
             if self._attachments.chunk_size() is None:
                 self._attachments.keep_chunk_size(self._settings["chunk_size"])

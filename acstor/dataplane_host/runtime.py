@@ -21,7 +21,10 @@ class Runtime(VolumeRuntime, Protocol):
     def fuse_fd(self) -> int: ...  # noqa: D102
     def peer_listener_fd(self) -> int: ...  # noqa: D102
     def peer_address(self) -> str: ...  # noqa: D102
-    def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]: ...  # noqa: D102
+    def attach_image(  # noqa: D102
+        self, manifest_path: str, hidden: bool = False, digest: str | None = None
+    ) -> dict[str, object]: ...
+    def damaged_images(self) -> list[str]: ...  # noqa: D102
     def detach_image(self, disk_id: str) -> str: ...  # noqa: D102
     def list_images(self) -> list[dict[str, object]]: ...  # noqa: D102
     def pin_image(  # noqa: D102

@@ -59,6 +59,11 @@ class MemoryDataPlane:
         assert self._host is not None
         return self._host._volumes.volumes
 
+    def look(self) -> None:
+        """Do what the process does now and then beside answering."""
+        assert self._host is not None
+        self._host.retry_images()
+
     def stop(self) -> None:
         """End the process, if one runs."""
         self._stop(unmount=True)

@@ -50,6 +50,9 @@ class MemoryRuntime(MemoryVolumes):
         self.longest_request_ms = 0
         self.runtime_late_ms = 0
         self.attach_failures: list[str] = []
+        self.read_whole = 0
+        """Attached images whose manifest was read and checked, not only its header."""
+        self.damaged: set[str] = set()
         self.taken_over: bool | None = None
         self.attached_before_start: list[str] = []
         self.log_lines: list[str] = []
@@ -90,9 +93,12 @@ class MemoryRuntime(MemoryVolumes):
         port = self._listener.getsockname()[1]
         return f"{self.settings['peer_advertise_address']}:{port}"
 
-    def attach_image(self, manifest_path: str, hidden: bool = False) -> dict[str, object]:
+    def attach_image(
+        self, manifest_path: str, hidden: bool = False, digest: str | None = None
+    ) -> dict[str, object]:
         if self.attach_failures:
             raise failure(self.attach_failures.pop(0), "injected")
+        self.read_whole += digest is None
         manifest = Manifest.parse(pathlib.Path(manifest_path).read_bytes())
         disk_id = manifest.disk_id
         known = self.images.get(disk_id)
@@ -105,8 +111,12 @@ class MemoryRuntime(MemoryVolumes):
             "hidden": hidden,
             "pinned_bytes": 0,
         }
+        self.damaged.discard(disk_id)
         self.preloads.attached(manifest)
         return self.images[disk_id]
+
+    def damaged_images(self) -> list[str]:
+        return sorted(self.damaged & self.images.keys())
 
     def detach_image(self, disk_id: str) -> str:
         if disk_id not in self.images:
@@ -120,7 +130,11 @@ class MemoryRuntime(MemoryVolumes):
 
     def list_images(self) -> list[dict[str, object]]:
         return [
-            {**image, "open_handles": self.open_handles.get(disk_id, 0)}
+            {
+                **image,
+                "open_handles": self.open_handles.get(disk_id, 0),
+                "manifest_state": "damaged" if disk_id in self.damaged else "on-disk",
+            }
             for disk_id, image in sorted(self.images.items())
         ]
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_readpath::{OriginSource, PreloadWish, ReadPathError};
-use acstor_types::{DedupScope, DiskId, ErrorKind};
+use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -119,16 +119,25 @@ impl DataPlane {
         self.host.peer_address().map_err(exception)
     }
 
-    #[pyo3(signature = (manifest_path, hidden=false))]
+    #[pyo3(signature = (manifest_path, hidden=false, digest=None))]
     fn attach_image<'py>(
         &self,
         py: Python<'py>,
         manifest_path: PathBuf,
         hidden: bool,
+        digest: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let image =
-            py.detach(|| self.host.attach_image(&manifest_path, hidden)).map_err(exception)?;
+        let digest: Option<Digest> = digest
+            .map(str::parse)
+            .transpose()
+            .map_err(|error| raise(ErrorKind::Invalid, format!("the digest: {error}")))?;
+        let attach = || self.host.attach_image(&manifest_path, hidden, digest);
+        let image = py.detach(attach).map_err(exception)?;
         python(py, &image)
+    }
+
+    fn damaged_images(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.host.damaged_images()).iter().map(DiskId::to_string).collect()
     }
 
     fn detach_image(&self, py: Python<'_>, disk_id: &str) -> PyResult<&'static str> {

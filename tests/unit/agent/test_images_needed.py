@@ -103,11 +103,50 @@ def test_withdrawn_image_that_nobody_needs_is_not_attached_again(
     assert runtime.images == {}
 
 
+@pytest.mark.parametrize("open_handles", [0, 1])
+def test_image_found_damaged_when_it_was_needed_is_attached_anew(
+    host: HostUnderTest, duty: NeedyDuty, open_handles: int
+) -> None:
+    """The origin keeps its manifest: withdrawn as the image is, this host uses it."""
+    runtime = host.data_plane.start()
+    digest = withdraw_in_use(host, duty)
+    runtime.open_handles[IMAGE] = open_handles
+    runtime.damaged.add(IMAGE)
+    host.data_plane.look()
+    assert [image["hidden"] for image in runtime.list_images()] == [True] * open_handles
+    host.agent.look()
+    assert runtime.images[IMAGE]["manifest"] == digest
+    assert not runtime.images[IMAGE]["hidden"]
+    assert runtime.damaged_images() == []
+
+
+def test_registered_image_found_damaged_is_attached_anew_before_it_is_put_aside(
+    host: HostUnderTest,
+) -> None:
+    runtime = host.data_plane.start()
+    publish(host.origin, 1)
+    register(host.origin, IMAGE)
+    host.agent.look()
+    runtime.damaged.add(IMAGE)
+    host.agent.look()
+    assert runtime.damaged_images() == []
+    host.data_plane.look()
+    assert not runtime.images[IMAGE]["hidden"]
+
+
 def lose_attached(host: HostUnderTest, duty: NeedyDuty) -> str:
     """Withdraw an image that is in use, and damage the manifest that the data plane keeps of it.
 
     :returns: the digest of the manifest.
     """
+    digest = withdraw_in_use(host, duty)
+    kept = pathlib.Path(host.conf.state_path) / "dataplane" / "images" / f"{IMAGE}.manifest"
+    kept.write_bytes(b"damaged")
+    return digest
+
+
+def withdraw_in_use(host: HostUnderTest, duty: NeedyDuty) -> str:
+    """Withdraw an image that is in use; return the digest of its manifest."""
     publish(host.origin, 1)
     register(host.origin, IMAGE)
     duty.use = LocalUse(images={IMAGE: ("an instance",)})
@@ -116,8 +155,6 @@ def lose_attached(host: HostUnderTest, duty: NeedyDuty) -> str:
     withdraw(host.origin, IMAGE)
     host.agent.look()
     (digest,) = Usage.parse(read_usage(host.origin), "h1").manifests
-    kept = pathlib.Path(host.conf.state_path) / "dataplane" / "images" / f"{IMAGE}.manifest"
-    kept.write_bytes(b"damaged")
     return digest
 
 

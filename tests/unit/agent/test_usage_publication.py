@@ -236,13 +236,15 @@ def duty(host: HostUnderTest) -> UsingDuty:
 
 def test_manifest_is_published_before_it_is_attached(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
-    digest = register(host.origin, IMAGE)
+    manifest = register(host.origin, IMAGE)
     seen: list[bool] = []
     attach = runtime.attach_image
 
-    def watched(manifest_path: str, hidden: bool = False) -> dict[str, object]:
-        seen.append(digest in published(host.origin).manifests)
-        return attach(manifest_path, hidden)
+    def watched(
+        manifest_path: str, hidden: bool = False, digest: str | None = None
+    ) -> dict[str, object]:
+        seen.append(manifest in published(host.origin).manifests)
+        return attach(manifest_path, hidden, digest)
 
     runtime.attach_image = watched  # type: ignore[method-assign]
     host.agent.look()

@@ -368,9 +368,11 @@ def test_image_that_waits_is_named_with_its_manifest_all_the_time(
     attach = runtime.attach_image
     seen: list[object] = []
 
-    def watched(manifest_path: str, hidden: bool = False) -> dict[str, object]:
+    def watched(
+        manifest_path: str, hidden: bool = False, digest: str | None = None
+    ) -> dict[str, object]:
         seen.append(host.status()["images_waiting"])
-        return attach(manifest_path, hidden)
+        return attach(manifest_path, hidden, digest)
 
     runtime.attach_image = watched  # type: ignore[method-assign]
     wait_attached(host, runtime, 1)

@@ -32,7 +32,11 @@ class Machine:
     def restart(self) -> MemoryRuntime:
         self._data_plane.stop()
         self.runtime = self._data_plane.start()
+        self.look()  # working sets come after the start
         return self.runtime
+
+    def look(self) -> None:
+        self._data_plane.look()
 
     def stop(self) -> None:
         self._data_plane.stop()
@@ -86,7 +90,8 @@ def test_kept_working_set_that_is_damaged_stops_no_start(
     assert runtime.attached_before_start == [IMAGE]
     assert runtime.coverage() == []
     assert "forgetting what was kept" in caplog.text
-    assert [path.name for path in machine.images.iterdir()] == [f"{IMAGE}.manifest"]
+    kept = {path.name for path in machine.images.iterdir()}
+    assert kept == {f"{IMAGE}.manifest", f"{IMAGE}.digest"}
 
 
 def test_preload_is_started_followed_and_stopped(machine: Machine) -> None:

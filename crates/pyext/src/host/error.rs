@@ -6,7 +6,7 @@ use acstor_fuse::FuseError;
 use acstor_nbd::NbdError;
 use acstor_overlay::OverlayError;
 use acstor_peer::PeerError;
-use acstor_readpath::ReadPathError;
+use acstor_readpath::{ManifestFault, ReadPathError};
 use acstor_ring::RingError;
 use acstor_store::StoreError;
 use acstor_types::{DiskId, ErrorKind, ManifestError};
@@ -41,6 +41,9 @@ pub(crate) enum HostError {
     /// A manifest file that holds no valid manifest.
     #[error("{}: {source}", path.display())]
     Manifest { path: PathBuf, source: ManifestError },
+    /// A manifest file that cannot be offered.
+    #[error("{}: {fault}", path.display())]
+    ManifestFault { path: PathBuf, fault: ManifestFault },
     /// No volume of that id is open.
     #[error("volume {0} is not open")]
     VolumeNotOpen(DiskId),
@@ -98,6 +101,10 @@ impl HostError {
             HostError::Manifest { source, .. } => match source.kind() {
                 ErrorKind::Unsupported => ErrorKind::Unsupported,
                 _ => ErrorKind::Invalid,
+            },
+            HostError::ManifestFault { fault, .. } => match fault.kind {
+                ErrorKind::Corrupt => ErrorKind::Invalid,
+                kind => kind,
             },
             HostError::Store(error) => error.kind(),
             HostError::Ring(error) => error.kind(),

@@ -1,18 +1,24 @@
 //! Which images this host offers, and which are pinned.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_fuse::Detached;
-use acstor_types::{Digest, DiskId, Manifest};
+use acstor_readpath::limits::MANIFEST_IDLE;
+use acstor_readpath::{ManifestFile, ManifestSource, ManifestState};
+use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Host, HostError};
+use super::{Host, HostError, Parts};
 
-/// An attached image.
+/// Time between two looks for manifests that nobody needs: a sixth of what they may be idle.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// An attached image: what is told of it without its manifest.
 pub(super) struct Attached {
-    manifest: Manifest,
+    header: ManifestHeader,
     digest: Digest,
 }
 
@@ -30,18 +36,36 @@ fn file_name(disk: DiskId) -> String {
 }
 
 impl Host {
-    /// Offers the image that the manifest file at `path` describes; idempotent.
+    /// Offers the image that the manifest file at `path` describes; idempotent. The manifest is read when
+    /// it is needed, from the same file whatever its name is by then.
+    ///
+    /// With the digest of the manifest only its header is read now: what is wrong with the rest of it
+    /// shows when it is needed. Without, all of it is read and checked.
     ///
     /// # Errors
     /// [`HostError`] when the manifest is invalid or other content is attached under its id.
-    pub(crate) fn attach_image(&self, path: &Path, hidden: bool) -> Result<Value, HostError> {
-        let manifest = read_manifest(path)?;
-        let (disk, digest) = (manifest.disk_id(), manifest.digest());
+    pub(crate) fn attach_image(
+        &self,
+        path: &Path,
+        hidden: bool,
+        digest: Option<Digest>,
+    ) -> Result<Value, HostError> {
+        let file = std::fs::File::open(path).and_then(ManifestFile::new);
+        let file = file.map_err(|source| HostError::File { path: path.to_owned(), source })?;
+        let refused = |fault| HostError::ManifestFault { path: path.to_owned(), fault };
+        let (header, digest) = match digest {
+            Some(digest) => (file.header().map_err(refused)?, digest),
+            None => {
+                let manifest = file.read().map_err(refused)?;
+                (manifest.header(), manifest.digest())
+            }
+        };
+        let disk = header.disk_id;
         let name = file_name(disk);
         let _one_at_a_time = self.parts.image_changes.lock();
         let mut images = self.parts.images.lock();
         let is_new = !images.contains_key(&disk);
-        let view = self.parts.read_path.attach(manifest.clone())?;
+        let view = self.parts.read_path.offer(header, digest, Arc::new(file))?;
         let is_listed = self.is_listed(disk);
         let outcome = match (hidden, is_listed) {
             (_, Some(true)) | (true, Some(false)) => Ok(()),
@@ -55,7 +79,7 @@ impl Host {
             }
             return Err(error.into());
         }
-        let attached = Attached { manifest, digest };
+        let attached = Attached { header, digest };
         let description = self.describe(disk, &attached);
         images.insert(disk, attached);
         Ok(description)
@@ -131,13 +155,40 @@ impl Host {
         json!({
             "id": disk.to_string(),
             "manifest": attached.digest.to_string(),
-            "size_bytes": attached.manifest.size_bytes(),
-            "chunk_size": attached.manifest.chunk_size().as_u32(),
-            "chunks": attached.manifest.chunk_count(),
+            "size_bytes": attached.header.size_bytes,
+            "chunk_size": attached.header.chunk_size.as_u32(),
+            "chunks": attached.header.chunk_count,
             "open_handles": file.as_ref().map_or(0, |file| file.opens),
             "hidden": file.is_some_and(|file| !file.is_listed),
             "pinned_bytes": self.parts.read_path.pinned_bytes(&disk),
+            "manifest_state": self.parts.read_path.manifest_state(&disk).map_or("on-disk", name_of),
         })
+    }
+
+    /// Images whose manifest was found damaged when it was needed.
+    pub(crate) fn damaged_images(&self) -> Vec<DiskId> {
+        let images = self.parts.images.lock();
+        let is_damaged = |disk: &DiskId| {
+            matches!(self.parts.read_path.manifest_state(disk), Ok(ManifestState::Damaged))
+        };
+        images.keys().copied().filter(is_damaged).collect()
+    }
+}
+
+fn name_of(state: ManifestState) -> &'static str {
+    match state {
+        ManifestState::InMemory => "in-memory",
+        ManifestState::OnDisk => "on-disk",
+        ManifestState::Damaged => "damaged",
+    }
+}
+
+/// Drops the manifests that nobody needs from memory, for ever.
+pub(super) async fn release_idle_manifests(parts: Arc<Parts>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let is_open = |disk: &DiskId| parts.files.is_open(*disk);
+        parts.read_path.release_idle_manifests(MANIFEST_IDLE, is_open);
     }
 }
 

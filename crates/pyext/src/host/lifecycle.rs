@@ -18,6 +18,7 @@ use acstor_types::ChunkSize;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
+use super::images::release_idle_manifests;
 use super::metrics::PartsCollector;
 use super::pulse::Pulse;
 use super::volume_metrics::VolumesCollector;
@@ -160,7 +161,10 @@ impl Host {
         parts.runtime_pulse.start(&self.handle);
         let _inside = self.handle.enter();
         let chunks = Arc::new(parts.read_path.clone());
-        serving.deduplication = Some(self.handle.spawn(parts.read_path.clone().deduplicate()));
+        serving.tasks = vec![
+            self.handle.spawn(parts.read_path.clone().deduplicate()),
+            self.handle.spawn(release_idle_manifests(parts.clone())),
+        ];
         let clock = parts.read_path.clock();
         let peers = PeerServer::start_by(listener, chunks, &peer_config(&parts.settings), clock)?;
         if let Some(ring) = &parts.rings.load().current {
@@ -177,11 +181,11 @@ impl Host {
         }
         // The next process does not go on with them; what they have in flight is kept.
         self.parts.read_path.stop_preloads();
-        let Serving { fuse, fuse_fd, peers, deduplication, .. } =
+        let Serving { fuse, fuse_fd, peers, tasks, .. } =
             std::mem::take(&mut *self.parts.serving.lock());
-        if let Some(task) = deduplication {
+        for task in tasks {
             task.abort();
-            // It holds the store, which whoever comes next must find unlocked.
+            // They hold the store, which whoever comes next must find unlocked.
             let _ = self.handle.block_on(task);
         }
         // Guests are served until the last step but one: from then on they wait for the next

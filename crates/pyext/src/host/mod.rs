@@ -73,7 +73,8 @@ struct Serving {
     fuse_fd: Option<std::os::fd::OwnedFd>,
     peers: Option<PeerServer>,
     peer_listener: Option<std::net::TcpListener>,
-    deduplication: Option<tokio::task::JoinHandle<()>>,
+    /// What runs beside the reads.
+    tasks: Vec<tokio::task::JoinHandle<()>>,
     is_taken_over: bool,
 }
 
