@@ -17,6 +17,7 @@ __all__ = [
     "StaleDescriptorError",
     "build_ring",
     "digest",
+    "mount_images",
     "pack_header",
     "pack_id",
     "parse_pack_header",
@@ -24,6 +25,8 @@ __all__ = [
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
+    "set_read_ahead",
+    "unmount_images",
     "unsound_chunks",
 ]
 
@@ -87,19 +90,19 @@ class DataPlane:
             ``unsupported`` when the store is of a newer format.
         """
 
-    def start(self, fuse_fd: int | None, peer_listener_fd: int | None) -> None:
+    def start(self, fuse_fd: int, is_new: bool, peer_listener_fd: int | None) -> None:
         """Start all threads; returns when FUSE requests and peers are being served.
 
         Ownership of both descriptors passes to the runtime, also when this raises.
 
-        :param fuse_fd: an initialised ``/dev/fuse`` descriptor of the process before: it is taken
-            over (``FUSE_NOTIFY_RESEND``, no mount, no INIT). ``None``: mount at
-            ``config["mount_point"]``.
+        :param fuse_fd: a mounted ``/dev/fuse`` descriptor.
+        :param is_new: whether it was mounted for this process, as :func:`mount_images` does. Else
+            it is of the process before, and taken over (``FUSE_NOTIFY_RESEND``, no INIT).
         :param peer_listener_fd: a listening TCP socket of the process before; ``None``: bind
             ``config["peer_listen_address"]``, ``config["peer_listen_port"]``.
         :raises StaleDescriptorError: when ``fuse_fd`` is no longer connected (unmounted or
             aborted). Nothing is running then; the caller makes a new object and mounts anew.
-        :raises DataPlaneError: when mounting, binding or starting fails.
+        :raises DataPlaneError: when binding or starting fails.
         """
 
     def fuse_fd(self) -> int:
@@ -478,11 +481,10 @@ class DataPlane:
         while the channel was full are one line ``WARN acstor_log lost <n> lines``.
         """
 
-    def stop(self, unmount: bool, timeout: float) -> None:
+    def stop(self, timeout: float) -> None:
         """Stop all threads within ``timeout`` seconds; later calls do nothing.
 
-        :param unmount: detach the mount too (lazily, so that it never waits for guests).
-            ``False``: leave descriptor and mount to the next process.
+        What is still mounted then is the next process's, which needs the descriptor.
         """
 
 class DataPlaneError(Exception):
@@ -656,6 +658,33 @@ def build_ring(
 
 def recommended_vnode_count(host_count: int) -> int:
     """Return a number of v-nodes that keeps rounding below 1 % for hosts of equal weight."""
+
+# --- The mount, for the process that may mount (crates/fuse) -----------------------------------
+
+def mount_images(mount_point: str, allow_other: bool, read_ahead_kb: int) -> int:
+    """Mount a file system that nobody serves yet; return its descriptor, now the caller's.
+
+    A mount there whose connection has ended is taken away first. Needs CAP_SYS_ADMIN.
+
+    :param mount_point: existing directory, absolute.
+    :param allow_other: whether users other than root may use it.
+    :param read_ahead_kb: of buffered reads, KiB.
+    :raises DataPlaneError: kind ``fenced`` when a live connection is mounted there, else
+        ``unavailable``.
+    """
+
+def set_read_ahead(mount_point: str, read_ahead_kb: int) -> None:
+    """Set the read-ahead of buffered reads of the file system at ``mount_point``, KiB.
+
+    :raises DataPlaneError: when nothing is mounted there, or the kernel refuses.
+    """
+
+def unmount_images(mount_point: str, grace: float) -> str:
+    """Unmount; what is in use after ``grace`` seconds gets errors. Bounded by a few seconds more.
+
+    :returns: ``clean``, ``aborted`` or ``not mounted``.
+    :raises DataPlaneError: kind ``unavailable`` when the kernel refuses.
+    """
 
 # --- Logs of volumes (crates/overlay) --------------------------------------------------------
 

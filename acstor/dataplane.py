@@ -16,6 +16,7 @@ from acstor._dataplane import (
     StaleDescriptorError,
     build_ring,
     digest,
+    mount_images,
     pack_header,
     pack_id,
     parse_pack_header,
@@ -23,6 +24,8 @@ from acstor._dataplane import (
     scan_buffer,
     scan_file,
     seal_volume_log,
+    set_read_ahead,
+    unmount_images,
     unsound_chunks,
 )
 
@@ -38,6 +41,7 @@ __all__ = [
     "StaleDescriptorError",
     "build_ring",
     "digest",
+    "mount_images",
     "pack_header",
     "pack_id",
     "parse_pack_header",
@@ -45,7 +49,9 @@ __all__ = [
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
+    "set_read_ahead",
     "translated",
+    "unmount_images",
     "unsound_chunks",
 ]
 

@@ -12,7 +12,7 @@ from acstor import exception, version
 from acstor.admin import bitmap, protocol
 from acstor.admin.server import AdminServer
 from acstor.dataplane import StaleDescriptorError, translated
-from acstor.dataplane_host import descriptors, log_drain, mount, settings
+from acstor.dataplane_host import descriptors, log_drain, settings
 from acstor.dataplane_host.admin_methods import methods
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.descriptors import InheritedDescriptors
@@ -21,6 +21,8 @@ from acstor.dataplane_host.restored_images import RestoredImages
 from acstor.dataplane_host.runtime import Runtime, RuntimeFactory
 from acstor.dataplane_host.states import ProcessEvent, ProcessState, next_state
 from acstor.dataplane_host.volume_service import VolumeService
+from acstor.mounting import mount_point
+from acstor.mounting.mounter import Mounter
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 
@@ -46,6 +48,7 @@ class DataPlaneHost:
     :param origin: where misses are read from.
     :param attachments: what was attached before.
     :param make_runtime: :class:`acstor.dataplane.DataPlane`, or a double.
+    :param mounter: mounts and unmounts.
     :param supervisor: keeps the descriptors; may be none.
     :param inherited: descriptors of the process before.
     :param request_restart: called, from any thread, when the process is asked to restart.
@@ -61,6 +64,7 @@ class DataPlaneHost:
         origin: OriginSource,
         attachments: Attachments,
         make_runtime: RuntimeFactory,
+        mounter: Mounter,
         supervisor: Supervisor,
         inherited: InheritedDescriptors,
         request_restart: Callable[[], None],
@@ -71,6 +75,7 @@ class DataPlaneHost:
         self._origin = origin
         self._attachments = attachments
         self._make_runtime = make_runtime
+        self._mounter = mounter
         self._supervisor = supervisor
         self._inherited = inherited
         self._request_restart = request_restart
@@ -138,8 +143,9 @@ class DataPlaneHost:
         if unmount:
             self._supervisor.remove(descriptors.FUSE)
             self._supervisor.remove(descriptors.PEER_LISTENER)
+            self._unmount()
         if self._runtime is not None:
-            self._runtime.stop(unmount, self._conf.dataplane.stop_timeout)
+            self._runtime.stop(self._conf.dataplane.stop_timeout)
             self.drain_log()
         self._inherited.close()
         self._move(ProcessEvent.STOPPED)
@@ -201,21 +207,37 @@ class DataPlaneHost:
         if fuse_fd is not None:
             try:
                 with translated("taking over the file system"):
-                    self._run(runtime, fuse_fd)
+                    self._run(runtime, fuse_fd, is_new=False)
             except exception.UnavailableError as error:
                 if not isinstance(error.__cause__, StaleDescriptorError):
                     raise
                 LOG.warning("the passed file system is gone (%s), mounting anew", error)
             else:
+                self._set_read_ahead()
                 return True
-            runtime.stop(False, self._conf.dataplane.stop_timeout)
+            runtime.stop(self._conf.dataplane.stop_timeout)
             del runtime
             runtime = self._restored_runtime()
         self._leave_held_mount()
-        mount.prepare(self._settings["mount_point"])
+        if mount_point.is_mounted(self._settings["mount_point"]):
+            self._mounter.detach()
+        fuse_fd = self._mounter.mount()
         with translated("starting the data plane"):
-            self._run(runtime, None)
+            self._run(runtime, fuse_fd, is_new=True)
         return False
+
+    def _set_read_ahead(self) -> None:
+        """Have the mount that was taken over read ahead as is configured now."""
+        try:
+            self._mounter.set_read_ahead()
+        except exception.AcstorError as error:
+            LOG.warning("the read-ahead of the mount stays as it is: %s; %s", error, error.hint)
+
+    def _unmount(self) -> None:
+        try:
+            self._mounter.unmount()
+        except exception.AcstorError as error:
+            LOG.error("the file system stays mounted: %s; %s", error, error.hint)
 
     def _leave_held_mount(self) -> None:
         """Leave a mount that another process still holds to the process that will be given it.
@@ -226,7 +248,7 @@ class DataPlaneHost:
         :raises UnavailableError: when the next start may be given the mount.
         """
         path = self._settings["mount_point"]
-        if mount.wait_disconnected(path, _RELEASE_TIMEOUT):
+        if mount_point.wait_disconnected(path, _RELEASE_TIMEOUT):
             return
         if not self._supervisor.is_configured:
             LOG.warning("another process holds %s and nobody hands it over", path)
@@ -239,8 +261,9 @@ class DataPlaneHost:
         else:
             LOG.error("%d starts in a row were not handed %s, mounting anew", starts, path)
 
-    def _run(self, runtime: Runtime, fuse_fd: int | None) -> None:
-        runtime.start(fuse_fd, self._inherited.duplicate_listener(self._settings))
+    def _run(self, runtime: Runtime, fuse_fd: int, *, is_new: bool) -> None:
+        listener = self._inherited.duplicate_listener(self._settings)
+        runtime.start(fuse_fd, is_new, listener)
         self._runtime = runtime
 
     def _restored_runtime(self) -> Runtime:
@@ -480,8 +503,8 @@ class DataPlaneHost:
 
     def _refuse_own_mount(self, path: str) -> None:
         # Opening a file of the own mount in this process would wait for this process.
-        mount_point = self._settings["mount_point"]
-        if os.path.commonpath([os.path.abspath(path), mount_point]) == mount_point:
+        mounted_at = self._settings["mount_point"]
+        if os.path.commonpath([os.path.abspath(path), mounted_at]) == mounted_at:
             raise exception.InvalidError(f"{path} is in the mount of the data plane itself")
 
 

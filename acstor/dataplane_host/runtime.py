@@ -17,7 +17,7 @@ class OriginReader(Protocol):
 class Runtime(VolumeRuntime, Protocol):
     """The interface of :class:`acstor._dataplane.DataPlane`, where each method is described."""
 
-    def start(self, fuse_fd: int | None, peer_listener_fd: int | None) -> None: ...  # noqa: D102
+    def start(self, fuse_fd: int, is_new: bool, peer_listener_fd: int | None) -> None: ...  # noqa: D102
     def fuse_fd(self) -> int: ...  # noqa: D102
     def peer_listener_fd(self) -> int: ...  # noqa: D102
     def peer_address(self) -> str: ...  # noqa: D102
@@ -51,7 +51,7 @@ class Runtime(VolumeRuntime, Protocol):
     def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]: ...  # noqa: D102
     def set_log_level(self, directives: str) -> None: ...  # noqa: D102
     def take_log_lines(self, lines_max: int) -> list[str]: ...  # noqa: D102
-    def stop(self, unmount: bool, timeout: float) -> None: ...  # noqa: D102
+    def stop(self, timeout: float) -> None: ...  # noqa: D102
 
 
 RuntimeFactory = Callable[[DataPlaneSettings, OriginReader | None], Runtime]

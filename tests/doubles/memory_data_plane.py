@@ -13,6 +13,7 @@ from acstor.dataplane_host.settings import DataPlaneSettings
 from acstor.dataplane_host.volumes import Volumes
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
+from tests.doubles.memory_mounter import MemoryMounter
 from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime
 
 
@@ -43,6 +44,7 @@ class MemoryDataPlane:
             origin=OriginSource("/origin", None),
             attachments=Attachments(f"{self._conf.state_path}/dataplane"),
             make_runtime=make,
+            mounter=MemoryMounter(),
             supervisor=Supervisor(None),
             inherited=InheritedDescriptors({}),
             request_restart=lambda: None,

@@ -56,23 +56,18 @@ class MemoryRuntime(MemoryVolumes):
         self.taken_over: bool | None = None
         self.attached_before_start: list[str] = []
         self.log_lines: list[str] = []
-        self.stopped_with: list[bool] = []
+        self.stops = 0
         self.preloads = MemoryPreloads(settings["store_capacity_bytes"])
         self._fuse: int | None = None
-        self._fuse_peer: socket.socket | None = None
         self._listener: socket.socket | None = None
 
-    def start(self, fuse_fd: int | None, peer_listener_fd: int | None) -> None:
+    def start(self, fuse_fd: int, is_new: bool, peer_listener_fd: int | None) -> None:
         if peer_listener_fd is None:
             self._listener = socket.create_server((self.settings["peer_listen_address"], 0))
         else:
             self._listener = socket.socket(fileno=peer_listener_fd)
         self.attached_before_start = sorted(self.images)
-        self.taken_over = fuse_fd is not None
-        if fuse_fd is None:
-            ours, self._fuse_peer = socket.socketpair()
-            self._fuse = ours.detach()
-            return
+        self.taken_over = not is_new
         self._fuse = fuse_fd
         if not pathlib.Path(f"/proc/self/fd/{fuse_fd}").is_socket():
             os.close(fuse_fd)
@@ -226,9 +221,9 @@ class MemoryRuntime(MemoryVolumes):
         taken, self.log_lines = self.log_lines[:lines_max], self.log_lines[lines_max:]
         return taken
 
-    def stop(self, unmount: bool, timeout: float) -> None:
+    def stop(self, timeout: float) -> None:
+        self.stops += 1
         self.locked_stores.discard(self.settings["store_path"])
-        self.stopped_with.append(unmount)
         for volume in self.volume_list():
             self.volume_close(volume)
         if self._listener is not None:
@@ -236,8 +231,6 @@ class MemoryRuntime(MemoryVolumes):
         if self._fuse is not None and not self.is_stale():
             os.close(self._fuse)
         self._fuse = None
-        if self._fuse_peer is not None:
-            self._fuse_peer.close()
 
     def is_stale(self) -> bool:
         return not pathlib.Path(f"/proc/self/fd/{self._fuse}").exists()

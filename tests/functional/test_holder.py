@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
-from acstor.dataplane_host import mount
+from acstor.mounting import mount_point
 from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud, Host
@@ -134,7 +134,7 @@ def test_data_plane_in_use_is_stopped_only_by_force(cloud: Cloud) -> None:
     done = host.command("host", "stop-dataplane")
     assert done.returncode == 0, f"{done.stderr}\n{host.log()}"
     wait_for("the holder ends, too", lambda: host.has_ended("holder"))
-    assert not mount.is_mounted(str(host.file(image).parent))
+    assert not mount_point.is_mounted(str(host.file(image).parent))
 
 
 def test_process_that_ignores_signals_is_killed(tmp_path: pathlib.Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.dataplane_host import mount
+from acstor.mounting import mount_point
 from tests.fixtures.conditions import wait_for
 from tests.fixtures.hosts import MIB, Cloud, Host
 from tests.functional.programs import confined
@@ -186,7 +186,7 @@ def test_units_leave_enough_privileges(cloud: Cloud) -> None:
 
     stopped = host.command("host", "stop-dataplane")
     assert stopped.returncode == 0, f"{stopped.stderr}\n{host.log()}"
-    assert not mount.is_mounted(str(host.mount))
+    assert not mount_point.is_mounted(str(host.mount))
     wait_for(
         "the mount has gone there, too", lambda: f" {host.mount} " not in mounts.read_text(), 20
     )

@@ -87,8 +87,12 @@ fn clear_leftover(mount_point: &Path, fs_type: &str) -> Result<(), FuseError> {
     }
 }
 
-/// Sets the read-ahead of buffered reads, KiB. INIT cannot raise it above the default of 128.
-pub(crate) fn set_read_ahead(mount_point: &Path, kib: u32) -> Result<(), FuseError> {
+/// Sets the read-ahead of buffered reads, KiB. INIT cannot raise it above the default of 128. Needs
+/// root.
+///
+/// # Errors
+/// [`FuseError::Mount`] when nothing is mounted there, [`FuseError::Io`] when the kernel refuses.
+pub fn set_read_ahead(mount_point: &Path, kib: u32) -> Result<(), FuseError> {
     let Some(info) = mountinfo::find(mount_point)? else {
         return Err(FuseError::Mount {
             mount_point: mount_point.to_owned(),

@@ -41,18 +41,29 @@ impl FuseServer {
     /// [`FuseError::Config`], [`FuseError::MountedAlready`], [`FuseError::Device`],
     /// [`FuseError::Mount`].
     pub fn mount(config: FuseConfig) -> Result<FuseServer, FuseError> {
+        FuseServer::on_mounted(config.clone(), mount_connection(&config)?)
+    }
+
+    /// Serves a new connection that another process mounted: its INIT is still to be answered.
+    /// Needs no privilege.
+    ///
+    /// # Errors
+    /// [`FuseError::Config`], [`FuseError::TakeOver`] when the descriptor is not a live FUSE
+    /// connection, [`FuseError::Io`] when what a former session left cannot be removed.
+    pub fn on_mounted(config: FuseConfig, fd: OwnedFd) -> Result<FuseServer, FuseError> {
         config.validate()?;
+        let mount_point = mountinfo::resolve_parent(&config.mount_point)?;
+        check_descriptor(&fd)?;
         if let Some(path) = &config.session_file {
             session_file::remove(path)?;
         }
-        let (fd, mount_point) = mount::mount(&config)?;
-        Self::set_read_ahead(&config, &mount_point);
         let device = Arc::new(Device::new(fd));
         Ok(FuseServer { config, mount_point, device, is_inherited: false, negotiated: None })
     }
 
     /// Takes a connection over whose descriptor a holder kept. Nothing is mounted and INIT is not
-    /// awaited (but answered, should the former process have died before it).
+    /// awaited (but answered, should the former process have died before it). The read-ahead stays
+    /// as it is, see [`crate::set_read_ahead`].
     ///
     /// # Errors
     /// [`FuseError::TakeOver`] when the descriptor is not a live FUSE connection,
@@ -68,7 +79,6 @@ impl FuseServer {
         if let Some(negotiated) = &negotiated {
             negotiated.check()?;
         }
-        Self::set_read_ahead(&config, &mount_point);
         let device = Arc::new(Device::new(fd));
         Ok(FuseServer { config, mount_point, device, is_inherited: true, negotiated })
     }
@@ -124,13 +134,23 @@ impl FuseServer {
             );
         }
     }
+}
 
-    /// A slow read-ahead is no reason to refuse a mount.
-    fn set_read_ahead(config: &FuseConfig, mount_point: &std::path::Path) {
-        if let Err(error) = mount::set_read_ahead(mount_point, config.read_ahead_kb) {
-            tracing::warn!(%error, "cannot set the read-ahead; sequential reads will be slower");
-        }
+/// Mounts a new connection that nobody serves yet, sets its read-ahead, and returns its
+/// descriptor: for [`FuseServer::on_mounted`], of this process or of one that it is sent to. Needs
+/// root.
+///
+/// # Errors
+/// [`FuseError::Config`], [`FuseError::MountedAlready`], [`FuseError::Device`],
+/// [`FuseError::Mount`].
+pub fn mount_connection(config: &FuseConfig) -> Result<OwnedFd, FuseError> {
+    config.validate()?;
+    let (fd, mount_point) = mount::mount(config)?;
+    // A slow read-ahead is no reason to refuse a mount.
+    if let Err(error) = mount::set_read_ahead(&mount_point, config.read_ahead_kb) {
+        tracing::warn!(%error, "cannot set the read-ahead; sequential reads will be slower");
     }
+    Ok(fd)
 }
 
 fn check_descriptor(fd: &OwnedFd) -> Result<(), FuseError> {

@@ -457,9 +457,11 @@ fn test_take_over_of_a_dead_descriptor_is_refused() {
     let file = tempfile::tempfile().unwrap();
     let never_mounted = File::options().read(true).write(true).open("/dev/fuse").unwrap();
     for file in [file, never_mounted] {
-        let error = FuseServer::take_over(config.clone(), file.into()).unwrap_err();
-        assert!(matches!(error, FuseError::TakeOver(_)), "{error}");
-        assert!(error.to_string().contains("mount anew"));
+        for start in [FuseServer::take_over, FuseServer::on_mounted] {
+            let error = start(config.clone(), file.try_clone().unwrap().into()).unwrap_err();
+            assert!(matches!(error, FuseError::TakeOver(_)), "{error}");
+            assert!(error.to_string().contains("mount anew"));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value;
 
 use crate::errors::{raise, raise_stale};
-use crate::host::{Host, HostError, VolumeSpec, Withdrawal, parse_what};
+use crate::host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use crate::log_channel::LogChannel;
 use crate::python_origin::PythonOrigin;
 use crate::settings::Settings;
@@ -29,7 +29,7 @@ pub(crate) struct DataPlane {
     host: Host,
 }
 
-fn exception(error: HostError) -> PyErr {
+pub(crate) fn exception(error: HostError) -> PyErr {
     match &error {
         HostError::Setting { .. } => PyValueError::new_err(error.to_string()),
         HostError::Stale(_) => raise_stale(error),
@@ -41,7 +41,7 @@ fn disk_id(text: &str) -> PyResult<DiskId> {
     text.parse().map_err(|error| raise(ErrorKind::Invalid, format!("{text:?}: {error}")))
 }
 
-fn timeout(seconds: f64) -> PyResult<Duration> {
+pub(crate) fn timeout(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map(|timeout| timeout.min(TIMEOUT_MAX))
         .map_err(|_| PyValueError::new_err(format!("{seconds} is no number of seconds")))
@@ -97,11 +97,13 @@ impl DataPlane {
     fn start(
         &self,
         py: Python<'_>,
-        fuse_fd: Option<i32>,
+        fuse_fd: i32,
+        is_new: bool,
         peer_listener_fd: Option<i32>,
     ) -> PyResult<()> {
         // SAFETY: the caller passes the ownership of both descriptors, as the stubs say.
-        let fuse = fuse_fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let fuse = unsafe { OwnedFd::from_raw_fd(fuse_fd) };
+        let fuse = if is_new { Connection::New(fuse) } else { Connection::TakenOver(fuse) };
         // SAFETY: as above.
         let listener = peer_listener_fd.map(|fd| unsafe { TcpListener::from_raw_fd(fd) });
         py.detach(|| self.host.start(fuse, listener)).map_err(exception)
@@ -458,9 +460,9 @@ impl DataPlane {
         LogChannel::installed().take(lines_max)
     }
 
-    fn stop(&self, py: Python<'_>, unmount: bool, timeout: f64) -> PyResult<()> {
+    fn stop(&self, py: Python<'_>, timeout: f64) -> PyResult<()> {
         let timeout = self::timeout(timeout)?;
-        py.detach(|| self.host.stop(unmount, timeout));
+        py.detach(|| self.host.stop(timeout));
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ mod data_plane;
 mod errors;
 mod host;
 mod log_channel;
+mod mounts;
 mod python_origin;
 mod python_sink;
 mod repository;
@@ -21,6 +22,8 @@ mod _dataplane {
     use crate::data_plane::DataPlane;
     #[pymodule_export]
     use crate::errors::{DataPlaneError, StaleDescriptorError};
+    #[pymodule_export]
+    use crate::mounts::{mount_images, set_read_ahead, unmount_images};
     #[pymodule_export]
     use crate::repository::{
         DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id, parse_pack_header,

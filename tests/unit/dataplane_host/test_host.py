@@ -12,7 +12,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.admin.client import AdminClient
 from acstor.dataplane_host import host as host_module
-from acstor.dataplane_host import mount, restored_images
+from acstor.dataplane_host import restored_images
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.descriptors import FUSE, PEER_LISTENER, InheritedDescriptors
 from acstor.dataplane_host.host import DataPlaneHost
@@ -20,7 +20,9 @@ from acstor.dataplane_host.origin_source import OriginSource
 from acstor.dataplane_host.runtime import OriginReader
 from acstor.dataplane_host.settings import DataPlaneSettings
 from acstor.dataplane_host.states import ProcessState
+from acstor.mounting import mount_point
 from acstor.supervision.supervisor import Supervisor
+from tests.doubles.memory_mounter import MemoryMounter
 from tests.doubles.memory_runtime import MemoryRuntime, write_manifest, write_ring
 from tests.fixtures.conditions import wait_for
 
@@ -58,6 +60,7 @@ class Machine:
         self.conf = conf
         self.keeper = keeper
         self.runtimes: list[MemoryRuntime] = []
+        self.mounter = MemoryMounter()
         self.restarts = 0
         self.stops = 0
         self.attach_failures: list[str] = []
@@ -83,6 +86,7 @@ class Machine:
             origin=OriginSource("/origin", None),
             attachments=Attachments(os.path.join(self.conf.state_path, "dataplane")),
             make_runtime=self.make_runtime,
+            mounter=self.mounter,
             supervisor=Supervisor(str(self.keeper.path) if supervised else None),
             inherited=InheritedDescriptors(passed or {}),
             request_restart=self.count_restart,
@@ -116,10 +120,10 @@ def test_first_start_mounts_and_gives_descriptors_to_the_supervisor(machine: Mac
     host = machine.host()
     assert machine.runtimes[0].taken_over is False
     assert set(machine.keeper.take()) == {FUSE, PEER_LISTENER}
-    assert os.path.isdir(machine.conf.dataplane.mount_point)
     assert host.leaves_mount()
     host.stop(unmount=False)
-    assert machine.runtimes[0].stopped_with == [False]
+    assert machine.runtimes[0].stops == 1
+    assert machine.mounter.calls == ["mount"]
     assert set(machine.keeper.take()) == {FUSE, PEER_LISTENER}
 
 
@@ -127,9 +131,40 @@ def test_final_stop_unmounts_and_takes_the_descriptors_back(machine: Machine) ->
     host = machine.host()
     machine.keeper.take()
     host.stop(unmount=True)
-    assert machine.runtimes[0].stopped_with == [True]
+    assert machine.runtimes[0].stops == 1
+    assert machine.mounter.calls == ["mount", "unmount"]
     assert machine.keeper.take() == {}
     assert host.state is ProcessState.STOPPED
+
+
+def test_stop_ends_although_nobody_unmounts(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = machine.host()
+    machine.mounter.failures["unmount"] = exception.UnavailableError("nobody", hint="start it")
+    host.stop(unmount=True)
+    assert host.state is ProcessState.STOPPED
+    assert "the file system stays mounted: nobody; start it" in caplog.text
+
+
+def test_take_over_needs_nobody_who_mounts(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = machine.host()
+    kept = dict(machine.keeper.take())
+    host.stop(unmount=False)
+    machine.mounter.failures = {
+        name: exception.UnavailableError("nobody") for name in ("mount", "set_read_ahead")
+    }
+    machine.host(passed=kept)
+    assert machine.runtimes[1].taken_over
+    assert "the read-ahead of the mount stays as it is" in caplog.text
+
+
+def test_start_without_anybody_who_mounts_says_so(machine: Machine) -> None:
+    machine.mounter.failures["mount"] = exception.UnavailableError("nobody mounts")
+    with pytest.raises(exception.UnavailableError, match="nobody mounts"):
+        machine.host()
 
 
 def test_successor_attaches_everything_before_it_serves(
@@ -199,12 +234,12 @@ def test_passed_file_system_that_is_gone_is_mounted_anew(machine: Machine) -> No
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def held(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Mounts that another process holds; what is detached leaves the list."""
     mounts: list[str] = []
-    monkeypatch.setattr(mount, "is_mounted", lambda path: path in mounts)
-    monkeypatch.setattr(mount, "is_connected", lambda path: path in mounts)
-    monkeypatch.setattr(mount, "_detach", mounts.remove)
+    monkeypatch.setattr(mount_point, "is_mounted", lambda path: path in mounts)
+    monkeypatch.setattr(mount_point, "is_connected", lambda path: path in mounts)
+    monkeypatch.setattr(machine.mounter, "detach", mounts.clear)
     monkeypatch.setattr(host_module, "_RELEASE_TIMEOUT", 0.01)
     return mounts
 

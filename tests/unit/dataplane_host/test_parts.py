@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
-from acstor.dataplane_host import groups, log_drain, mount, origin_source, settings
+from acstor.dataplane_host import groups, log_drain, origin_source, settings
 from acstor.dataplane_host.attachments import Attachments
 from acstor.dataplane_host.states import (
     TRANSITIONS,
@@ -38,18 +38,6 @@ def test_log_lines_keep_level_and_target(caplog: pytest.LogCaptureFixture) -> No
         ("acstor_peer", logging.WARNING, "stalled for 3 s"),
         ("acstor_store", logging.INFO, "INFO acstor_store"),
     ]
-
-
-def test_mounts_are_recognised_by_their_text(tmp_path: pathlib.Path) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "36 35 0:30 / /srv/a\\040b rw shared:1 - fuse.acstor acstor rw\n"
-        "37 35 0:31 / /srv/plain rw - ext4 /dev/vda rw\n"
-        "garbage\n"
-    )
-    assert mount.is_mounted("/srv/a b", str(mounts))
-    assert not mount.is_mounted("/srv/plain", str(mounts))
-    assert not mount.is_mounted("/srv", str(mounts))
 
 
 def test_kept_threshold_is_the_golden_file_or_nothing(tmp_path: pathlib.Path) -> None:

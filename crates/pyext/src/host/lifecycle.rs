@@ -36,6 +36,15 @@ const NBD_MEMORY_BYTES: u64 = 256 << 20;
 /// Recent chunks kept in memory where the prefetch window asks for no more, bytes.
 const RECENT_BYTES_MIN: usize = 16 << 20;
 
+/// The descriptor of the file system's connection.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    /// Of the process before, which has answered INIT.
+    TakenOver(OwnedFd),
+    /// Mounted for this process.
+    New(OwnedFd),
+}
+
 impl Host {
     /// Checks the settings, opens the store, and starts the runtime's threads; serves nothing yet.
     ///
@@ -114,19 +123,19 @@ impl Host {
     /// Starts to serve FUSE requests and peers.
     ///
     /// # Errors
-    /// [`HostError::Stale`] when `fuse_fd` is no longer connected, any other when mounting, binding
-    /// or starting fails; the data plane is then stopped.
+    /// [`HostError::Stale`] when `connection` is no longer connected, any other when binding or
+    /// starting fails; the data plane is then stopped.
     pub(crate) fn start(
         &self,
-        fuse_fd: Option<OwnedFd>,
+        connection: Connection,
         listener: Option<TcpListener>,
     ) -> Result<(), HostError> {
         self.enter(HostState::Running)?;
         let mut serving = self.parts.serving.lock();
-        let outcome = self.start_serving(&mut serving, fuse_fd, listener);
+        let outcome = self.start_serving(&mut serving, connection, listener);
         drop(serving);
         if outcome.is_err() {
-            self.stop(false, Duration::from_secs(1));
+            self.stop(Duration::from_secs(1));
         }
         outcome
     }
@@ -134,7 +143,7 @@ impl Host {
     fn start_serving(
         &self,
         serving: &mut Serving,
-        fuse_fd: Option<OwnedFd>,
+        connection: Connection,
         listener: Option<TcpListener>,
     ) -> Result<(), HostError> {
         let parts = &self.parts;
@@ -143,15 +152,16 @@ impl Host {
             None => listen(&parts.settings)?,
         };
         serving.peer_listener = Some(listener.try_clone()?);
-        serving.is_taken_over = fuse_fd.is_some();
+        serving.is_taken_over = matches!(connection, Connection::TakenOver(_));
         let config = fuse_config(&parts.settings);
-        let server = match fuse_fd {
-            Some(fd) => FuseServer::take_over(config, fd).map_err(|error| match error {
-                FuseError::TakeOver(_) => HostError::Stale(error),
-                other => other.into(),
-            })?,
-            None => FuseServer::mount(config)?,
+        let server = match connection {
+            Connection::TakenOver(fd) => FuseServer::take_over(config, fd),
+            Connection::New(fd) => FuseServer::on_mounted(config, fd),
         };
+        let server = server.map_err(|error| match error {
+            FuseError::TakeOver(_) => HostError::Stale(error),
+            other => other.into(),
+        })?;
         serving.fuse_fd = Some(server.device().try_clone_to_owned()?);
         let (read_path, rate) = (parts.read_path.clone(), parts.settings.hint_preload_bytes_per_s);
         let hooks =
@@ -174,8 +184,9 @@ impl Host {
         Ok(())
     }
 
-    /// Stops everything within about `timeout`; later calls do nothing.
-    pub(crate) fn stop(&self, unmount: bool, timeout: Duration) {
+    /// Stops everything within about `timeout`; later calls do nothing. What is mounted then stays
+    /// for the next process.
+    pub(crate) fn stop(&self, timeout: Duration) {
         if self.enter(HostState::Stopped).is_err() {
             return;
         }
@@ -196,13 +207,7 @@ impl Host {
         self.parts.read_path.flush_inserts(timeout / 4);
         self.stop_volumes(timeout / 4);
         if let Some(session) = fuse {
-            if unmount {
-                if let Err(error) = session.unmount(timeout / 4) {
-                    tracing::error!(%error, "the file system stays mounted");
-                }
-            } else {
-                session.shutdown();
-            }
+            session.shutdown();
         }
         drop(fuse_fd);
         self.parts.peer_client.shutdown();
@@ -253,7 +258,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.stop(false, Duration::from_secs(2));
+        self.stop(Duration::from_secs(2));
         // A stopped host whose runtime is still there failed to open; it has no tasks.
         if let Some(runtime) = self.runtime.lock().take() {
             runtime.shutdown_background();

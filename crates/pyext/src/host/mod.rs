@@ -33,6 +33,7 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use error::HostError;
 pub(crate) use images::Withdrawal;
+pub(crate) use lifecycle::Connection;
 pub(crate) use preloads::parse_what;
 use pulse::Pulse;
 pub(crate) use volumes::VolumeSpec;

@@ -72,15 +72,17 @@ def wait_disconnected(path: str, timeout: float) -> bool:
     return True
 
 
-def prepare(path: str) -> None:
-    """Make ``path`` ready to be mounted on: detach what is there, create it.
+def detach_all(path: str) -> int:
+    """Take every FUSE file system away from ``path``, whoever uses it; return how many there were.
 
-    :raises OSError: when either is not possible.
+    :raises OSError: when the kernel refuses.
     """
+    count = 0
     while is_mounted(path):
-        LOG.warning("detaching a file system at %s that nobody serves any more", path)
+        LOG.warning("detaching the file system at %s", path)
         _detach(path)
-    os.makedirs(path, mode=0o755, exist_ok=True)
+        count += 1
+    return count
 
 
 def _detach(path: str) -> None:
