@@ -72,8 +72,7 @@ def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -
     from acstor.dataplane_host.attachments import Attachments
     from acstor.dataplane_host.descriptors import InheritedDescriptors
     from acstor.dataplane_host.host import DataPlaneHost
-    from acstor.mounting.direct import DirectMounter
-    from acstor.mounting.mounter import MountOptions
+    from acstor.mounting.opening import open_mounter
 
     started_at = time.monotonic()
     attachments = Attachments(os.path.join(conf.state_path, "dataplane"))
@@ -86,7 +85,7 @@ def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -
         origin=origin_source.open_source(conf),
         attachments=attachments,
         make_runtime=DataPlane,
-        mounter=DirectMounter(MountOptions.from_conf(conf)),
+        mounter=open_mounter(conf),
         supervisor=supervisor,
         inherited=InheritedDescriptors(passed),
         request_restart=lambda: os.kill(os.getpid(), signal.SIGTERM),

@@ -28,6 +28,22 @@ OPTIONS = [
             "where there is no systemd."
         ),
     ),
+    cfg.StrOpt(
+        "user",
+        default="acstor",
+        help=(
+            "User who runs the data plane where it is not root: acstor-mount answers nobody else, "
+            "and gives him what a data plane wrote that was root."
+        ),
+    ),
+    cfg.StrOpt(
+        "mount_socket",
+        default="/run/acstor-mount/mount.sock",
+        help=(
+            "Unix socket (mode 0660, of the group of user) on which acstor-mount mounts for a data "
+            "plane that is not root. One that is root mounts itself."
+        ),
+    ),
     cfg.IntOpt(
         "fuse_threads",
         min=1,
@@ -65,7 +81,7 @@ OPTIONS = [
     cfg.BoolOpt(
         "allow_other",
         default=True,
-        help="Whether users other than the data plane's (libvirt, Nova) may read the images.",
+        help="Whether users other than root (libvirt, Nova) may read the images.",
     ),
     cfg.StrOpt(
         "image_group",

@@ -173,6 +173,7 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
         ("[dataplane] mount_point", conf.dataplane.mount_point),
         ("[dataplane] admin_socket", conf.dataplane.admin_socket),
         ("[dataplane] holder_socket", conf.dataplane.holder_socket),
+        ("[dataplane] mount_socket", conf.dataplane.mount_socket),
         ("[volumes] directory", conf.volumes.directory),
         ("[volumes] socket_directory", conf.volumes.socket_directory),
         ("[volumes] control_socket", conf.volumes.control_socket),
@@ -184,6 +185,7 @@ def _check_paths(conf: cfg.ConfigOpts) -> None:
     for group, name in (
         ("dataplane", "admin_socket"),
         ("dataplane", "holder_socket"),
+        ("dataplane", "mount_socket"),
         ("volumes", "control_socket"),
     ):
         path = conf[group][name]

@@ -50,9 +50,7 @@ class VolumeService:
             is_enabled=self._conf.enabled,
             runtime=runtime,
             files=VolumeFiles(self._conf.directory, self._conf.reserve_percent),
-            place=LogDirectory(
-                self._conf.directory, os.path.join(conf.state_path, "volumes-identity.json")
-            ),
+            place=LogDirectory(self._conf.directory, _identity_path(conf.state_path)),
             sockets=VolumeSockets(
                 self._conf.socket_directory,
                 socket_group,
@@ -96,3 +94,14 @@ class VolumeService:
         if is_final:
             self.volumes.push_finally(self._conf.stop_push_timeout)
         self.volumes.leave(is_final=is_final)
+
+
+def _identity_path(state_path: str) -> str:
+    """Return where the copy of the identity of the local logs is kept.
+
+    Once that was the state directory itself, in which the data plane need not be able to write.
+    """
+    former = os.path.join(state_path, "volumes-identity.json")
+    if os.path.exists(former):
+        return former
+    return os.path.join(state_path, "dataplane", "volumes-identity.json")

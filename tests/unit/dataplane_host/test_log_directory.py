@@ -73,7 +73,8 @@ def test_volumes_of_a_former_release_give_their_directory_an_identity(
 ) -> None:
     host.open()
     host.plane.stop_for_next()
-    identities = [mounted / "identity.json", pathlib.Path(conf.state_path, "volumes-identity.json")]
+    state = pathlib.Path(conf.state_path, "dataplane")
+    identities = [mounted / "identity.json", state / "volumes-identity.json"]
     for identity in identities:
         identity.unlink()
 
@@ -97,11 +98,26 @@ def test_lost_directory_is_given_up_by_operators_only(
     host.plane.start()
     with pytest.raises(exception.UnavailableError) as refused:
         host.open()
-    copy = pathlib.Path(conf.state_path) / "volumes-identity.json"
+    copy = pathlib.Path(conf.state_path) / "dataplane" / "volumes-identity.json"
     assert str(copy) in str(refused.value)
     copy.unlink()
     host.restart()
     assert host.open()["epoch"] == 2
+
+
+def test_identity_that_a_former_release_kept_elsewhere_counts(
+    mounted: pathlib.Path, host: HostUnderTest, conf: cfg.ConfigOpts
+) -> None:
+    """In the state directory itself, where the data plane may not write."""
+    host.open()
+    host.plane.stop_for_next()
+    state = pathlib.Path(conf.state_path)
+    former = state / "volumes-identity.json"
+    (state / "dataplane" / "volumes-identity.json").rename(former)
+    unmount(mounted)
+    host.plane.start()
+    with pytest.raises(exception.UnavailableError, match=str(former)):
+        host.open()
 
 
 def test_directory_that_goes_while_nothing_is_open_is_noticed(

@@ -1,0 +1,83 @@
+"""Looking whether a mount point can be moved by anybody but root.
+
+The data plane's user may own directories near it. Were one of them on the way, a link put in its
+place would have root mount over any directory of the host.
+"""
+
+import errno
+import os
+import stat
+
+from acstor import exception
+
+_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINKS_MAX = 40
+"""Links of one path, as in the kernel."""
+_WRITE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def require_root_alone(path: str) -> None:
+    """Make sure that only root can change where the directories above ``path`` are.
+
+    ``path`` itself is not looked at: a file system may be mounted there.
+
+    :param path: absolute.
+    :raises InvalidError: names the directory that is somebody else's.
+    :raises OSError: when a directory is not there, or too many links are in the way.
+    """
+    waiting = _components(os.path.dirname(os.path.abspath(path)))
+    followed = 0
+    here, here_path = os.open("/", _PLACE), "/"
+    try:
+        while True:
+            _require_root(os.fstat(here), here_path)
+            if not waiting:
+                return
+            name = waiting.pop()
+            there = os.open(name, _PLACE, dir_fd=here)
+            status = os.fstat(there)
+            if not stat.S_ISLNK(status.st_mode):
+                os.close(here)
+                here, here_path = there, os.path.join(here_path, name)
+                continue
+            target = os.readlink("", dir_fd=there)
+            os.close(there)
+            followed += 1
+            if followed > _LINKS_MAX or status.st_uid != 0:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(here_path, name))
+            waiting += _components(target)
+            if target.startswith("/"):
+                os.close(here)
+                here, here_path = os.open("/", _PLACE), "/"
+    finally:
+        os.close(here)
+
+
+def require_directory_of_root(path: str) -> None:
+    """Make sure that ``path``, on which nothing is mounted, is a directory of root and no link.
+
+    :raises InvalidError: when it is something else.
+    :raises OSError: when it cannot be looked at.
+    """
+    status = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0:
+        raise exception.InvalidError(
+            f"{path} is not a directory of root", hint=f"make it one: chown root {path}"
+        )
+
+
+def _require_root(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    is_open = status.st_mode & _WRITE_FOR_OTHERS and not status.st_mode & stat.S_ISVTX
+    if status.st_uid != 0 or is_open:
+        raise exception.InvalidError(
+            f"{path} (owner {status.st_uid}, mode {status.st_mode & 0o7777:04o}) is above the "
+            "mount point, and others than root could put another directory in its place",
+            hint=f"chown root {path}; chmod go-w {path}",
+        )
+
+
+def _components(path: str) -> list[str]:
+    """Return the components of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
