@@ -5,11 +5,15 @@ import os
 import tempfile
 
 
-def write_atomically(path: str, content: bytes, *, is_synced: bool = False) -> None:
+def write_atomically(
+    path: str, content: bytes, *, is_synced: bool = False, owner: int | None = None
+) -> None:
     """Replace the file at ``path`` by ``content``; its directory is made when missing.
 
     :param is_synced: whether it is on the disk when this returns; what can be had again from the
         origin need not be.
+    :param owner: number of the user whom the file is given to before it is there; who writes it
+        must be root.
     :raises OSError: when it cannot be written; the file is then as it was.
     """
     directory = os.path.dirname(path)
@@ -17,6 +21,8 @@ def write_atomically(path: str, content: bytes, *, is_synced: bool = False) -> N
     descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".arriving-")
     try:
         with os.fdopen(descriptor, "wb") as target:
+            if owner is not None:
+                os.fchown(target.fileno(), owner, -1)
             target.write(content)
             if is_synced:
                 target.flush()

@@ -1,6 +1,7 @@
 """The caller's end of the admin protocol."""
 
 import contextlib
+import os
 import socket
 from typing import Any
 
@@ -54,6 +55,13 @@ class AdminClient:
             raise exception.UnavailableError(
                 f"the data plane at {self._path} cannot be reached: {reason}", hint=_HINT
             ) from error
+
+    def user(self) -> int | None:
+        """Return the number of the user who runs the data plane; None: it does not run."""
+        try:
+            return os.stat(self._path).st_uid
+        except OSError:
+            return None
 
     def _exchange(self, line: bytes, timeout: float) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:

@@ -10,8 +10,8 @@ from typing import Any
 
 from acstor import dataplane, exception
 from acstor.admin.client import AdminClient
+from acstor.agent.handing_over import hand_over
 from acstor.agent.usage_publication import UsagePublisher
-from acstor.atomic_file import write_atomically
 from acstor.origin.base import Origin
 from acstor.repository import layout
 from acstor.repository.catalogue import Catalogue
@@ -289,7 +289,7 @@ class ImageFollower:
         if disk_id != image_id:
             raise exception.CorruptError(f"the record names a manifest of {disk_id}")
         path = os.path.join(self._directory, f"{image_id}.manifest")
-        write_atomically(path, content)
+        hand_over(self._data_plane, path, content)
         try:
             self._data_plane.call("image.attach", call_timeout=ATTACH_TIMEOUT, path=path)
         finally:

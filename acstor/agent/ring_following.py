@@ -4,7 +4,7 @@ import logging
 import os
 
 from acstor.admin.client import AdminClient
-from acstor.atomic_file import write_atomically
+from acstor.agent.handing_over import hand_over
 from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class RingFollower:
         generation = published.ring.generation
         if generation_in_use is not None and generation_in_use >= generation:
             return generation_in_use
-        write_atomically(self._path, published.content)
+        hand_over(self._data_plane, self._path, published.content)
         self._data_plane.call("ring.set", path=self._path)
         LOG.info("the data plane uses ring generation %d", generation)
         return generation

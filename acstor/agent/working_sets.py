@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from acstor import dataplane, exception, untrusted_json
 from acstor.admin import bitmap
 from acstor.agent.duty import Sight
+from acstor.agent.handing_over import hand_over
 from acstor.atomic_file import write_atomically
 from acstor.repository import working_set
 from acstor.repository.working_set import CHUNK_COUNT_MAX, Report, WorkingSet
@@ -291,7 +292,7 @@ class WorkingSets:
         if not any(wanted) or self._given.get(image_id) == (process, digest):
             return
         path = os.path.join(self._directory, f"{image_id}.bitmap")
-        write_atomically(path, wanted)
+        hand_over(sight.data_plane, path, wanted)
         try:
             sight.data_plane.call("workingset.set", image=image_id, path=path)
         finally:
