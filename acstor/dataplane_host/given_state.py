@@ -20,6 +20,8 @@ RUNTIME_DIRECTORY = "/run/acstor"
 """Of the sockets, unless the operator has others: those he cares for himself."""
 GIVEN = "state-given"
 """Name of the file whose time says when the state was last given."""
+GIVEN_BY_DEFAULT = f"/run/acstor-mount/{GIVEN}"
+"""Where the unit of the data plane looks for it."""
 _ROOT = 0
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

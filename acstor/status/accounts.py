@@ -20,6 +20,12 @@ def is_member(user: str, group: int) -> bool:
     return found is not None and group in os.getgrouplist(user, found.pw_gid)
 
 
+def numbers(user: str) -> set[int]:
+    """Return the number of a user, nothing where this host has none of the name."""
+    found = _find(user)
+    return set() if found is None else {found.pw_uid}
+
+
 def _find(name: str) -> pwd.struct_passwd | None:
     try:
         return pwd.getpwnam(name)

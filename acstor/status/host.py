@@ -12,6 +12,7 @@ from oslo_upgradecheck.upgradecheck import Result
 from acstor import exception, version
 from acstor.admin.client import AdminClient
 from acstor.dataplane_host.groups import IMAGE_GROUP, image_group
+from acstor.status import accounts
 from acstor.status.accounts import NOVA_USERS, QEMU_USERS, is_member, present
 from acstor.status.verdict import failure, failure_of, success, warning
 
@@ -110,7 +111,10 @@ def check_directories(conf: cfg.ConfigOpts) -> Result:
             continue  # made at the first start
         except OSError as error:
             return failure(f"{path}: {error.strerror}; run this as root")
-        if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
+        owners = {0, os.geteuid()}
+        if path not in {conf.state_path, mount_parent}:
+            owners |= accounts.numbers(conf.dataplane.user)
+        if found.st_uid not in owners or found.st_mode & stat.S_IWOTH:
             return failure(
                 f"{path} (owner {found.st_uid}, mode {found.st_mode & 0o7777:04o}) can be written "
                 f"by others, who could put other disks under guests; chown root {path}, "

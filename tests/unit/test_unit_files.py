@@ -1,15 +1,18 @@
 """The unit files say what the take-over of the mount depends on."""
 
 import configparser
+import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
 import pytest
 
-from acstor.conf import registrar
+from acstor.conf import dataplane, registrar
 from acstor.conf.types import ByteSize
+from acstor.dataplane_host import given_state
 from acstor.supervision.protocol import EXIT_STOPPED
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -91,7 +94,61 @@ def test_images_are_there_until_the_last_guest_is_down() -> None:
 
 
 def test_unit_that_mounts_has_no_mount_namespace_of_its_own() -> None:
-    assert not NAMESPACE_DIRECTIVES & set(read("acstor-dataplane.service")["Service"])
+    assert not NAMESPACE_DIRECTIVES & set(read("acstor-mount.service")["Service"])
+
+
+def test_unit_that_mounts_is_there_before_the_data_plane_and_after() -> None:
+    """Units stop in the opposite order of their start; neither takes the other down."""
+    data_plane = "acstor-dataplane.service"
+    assert "acstor-mount.service" in words(data_plane, "After") & words(data_plane, "Wants")
+    assert data_plane in words("acstor-mount.service", "Before")
+    for unit in (data_plane, "acstor-mount.service"):
+        assert not {"Requires", "BindsTo", "PartOf", "Requisite"} & set(read(unit)["Unit"])
+
+
+def test_data_plane_is_an_ordinary_user() -> None:
+    service = read("acstor-dataplane.service")["Service"]
+    user = service["User"]
+    assert user == {option.name: option.default for option in dataplane.OPTIONS}["user"]
+    users = (ROOT / "etc" / "sysusers.d" / "acstor.conf").read_text()
+    assert f"u {user} " in users
+    for group in ("acstor-volumes", "acstor-nbd"):
+        assert f"m {user} {group}" in users, "or it could not give them sockets"
+    # systemd would give everything in them away, the group of sockets too.
+    assert not {"RuntimeDirectory", "StateDirectory"} & set(service)
+    assert "mount" not in words("acstor-dataplane.service", "SystemCallFilter")
+    assert service["ExecStartPre"].startswith("+")
+    assert "RuntimeDirectory" not in set(read("acstor-agent.service")["Service"])
+
+
+def test_state_is_given_before_the_start_where_the_configuration_is_newer(
+    tmp_path: pathlib.Path,
+) -> None:
+    """And not each time: guests wait for the start."""
+    command = read("acstor-dataplane.service")["Service"]["ExecStartPre"]
+    *_, script = shlex.split(command.removeprefix("+"))
+    given, configuration = tmp_path / "given", tmp_path / "acstor.conf"
+    for path in (
+        given_state.GIVEN_BY_DEFAULT, "/etc/acstor/acstor.conf",
+        "exec /usr/bin/acstor-mount --config-file",
+    ):  # fmt: skip
+        assert path in script
+    script = script.replace(given_state.GIVEN_BY_DEFAULT, str(given))
+    script = script.replace("/etc/acstor/acstor.conf", str(configuration))
+    script = script.replace("exec /usr/bin/acstor-mount", "echo")
+
+    def printed() -> str:
+        return subprocess.run(
+            ["sh", "-c", script], check=True, capture_output=True, text=True, timeout=30
+        ).stdout
+
+    configuration.write_text("")
+    assert "--give-state" in printed()
+    given.write_text("")
+    os.utime(configuration, (1, 1))
+    assert printed() == ""
+    os.utime(given, (0, 0))
+    assert "--give-state" in printed()
 
 
 def test_agent_sees_the_mounts_of_the_host() -> None:
@@ -107,7 +164,7 @@ def test_agent_sees_the_mounts_of_the_host() -> None:
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_unit_keeps_few_privileges(path: pathlib.Path) -> None:
     kept = {
-        "acstor-dataplane": {"CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", "CAP_CHOWN"},
+        "acstor-mount": {"CAP_SYS_ADMIN"},
         "acstor-agent": {"CAP_DAC_OVERRIDE", "CAP_CHOWN"},
     }
     assert words(path.name, "CapabilityBoundingSet") == kept.get(path.stem, set())
@@ -152,7 +209,7 @@ def test_registrar_is_an_ordinary_user() -> None:
     assert f"u {user} " in (ROOT / "etc" / "sysusers.d" / "acstor.conf").read_text()
     # The directory above is root's: the last component is what systemd gives to the user.
     assert all("/" in name for name in service["StateDirectory"].split())
-    state = " ".join(read("acstor-dataplane.service")["Service"]["StateDirectory"].split())
+    state = " ".join(read("acstor-agent.service")["Service"]["StateDirectory"].split())
     assert state not in service["StateDirectory"].split()
 
 
@@ -186,6 +243,7 @@ def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
     user = next(int(line.split(":")[2]) for line in passwd if line.startswith("acstor:"))
     spool = (tmp_path / "var/lib/acstor/spool").stat()
     assert (spool.st_uid, spool.st_mode & 0o777) == (user, 0o750)
+    assert (tmp_path / "run/acstor").stat().st_uid == user
     assert (tmp_path / "var/lib/acstor").stat().st_uid == 0
     config = (tmp_path / "etc/acstor/acstor.conf").stat()
     assert (config.st_uid, config.st_gid, config.st_mode & 0o777) == (0, user, 0o640)

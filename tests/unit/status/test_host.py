@@ -110,6 +110,22 @@ def test_directory_that_others_may_write_is_a_failure(
     assert f"chmod o-w {tmp_path}/store" in text(result)
 
 
+def test_directories_of_the_data_plane_s_user_are_fine_but_for_those_above_the_mount(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure(
+        f"[dataplane]\nuser = nobody\nmount_point = {tmp_path}/mounted/images\nimage_group =\n"
+    )
+    (tmp_path / "mounted").mkdir()
+    store = pathlib.Path(conf.store.path)
+    store.mkdir(exist_ok=True)
+    user = pwd.getpwnam("nobody").pw_uid
+    os.chown(store, user, -1)
+    assert str(store) not in text(host.check_directories(conf)).partition("can be written")[0]
+    os.chown(tmp_path / "mounted", user, -1)
+    assert f"{tmp_path}/mounted (owner {user}" in text(host.check_directories(conf))
+
+
 def test_images_that_nova_cannot_reach_are_a_failure(
     configure: Configure, tmp_path: pathlib.Path
 ) -> None:
