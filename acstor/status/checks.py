@@ -18,6 +18,7 @@ from acstor.status import (
     platform,
     volumes,
 )
+from acstor.status.data_plane_user import check_data_plane_user
 from acstor.status.verdict import Check, failure, failure_of, warning
 
 CHECK_TIMEOUT = 30.0
@@ -48,6 +49,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Access to volumes", volumes.check_access),
     ("Directories", host.check_directories),
     ("FUSE access", host.check_image_access),
+    ("User of the data plane", check_data_plane_user),
     ("Chunk store format", host.check_chunk_store),
     ("Take-over of the mount", host.check_take_over),
     ("Running data plane", host.check_data_plane),

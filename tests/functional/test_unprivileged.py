@@ -1,5 +1,6 @@
 """A data plane that is an ordinary user without any capability; acstor-mount mounts for it."""
 
+import grp
 import os
 import pathlib
 import shutil
@@ -9,8 +10,11 @@ import pytest
 
 from acstor.mounting import mount_point
 from acstor.supervision.supervisor import Supervisor
+from acstor.volumes.durability import Durability, DurabilityClass
+from tests.fixtures import host_volumes as volumes
 from tests.fixtures.checked_reader import CheckedReader
 from tests.fixtures.conditions import wait_for
+from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
 from tests.fixtures.hosts import MIB, Cloud, Host, Image
 from tests.fixtures.unprivileged import USER, UnprivilegedHost, open_cloud
 from tests.functional.test_held_mount import take_fuse
@@ -22,6 +26,9 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv"),
 ]
+
+
+NEVER = Durability(DurabilityClass.WRITE_BACK, period_s=3600.0)
 
 
 @pytest.fixture
@@ -119,6 +126,37 @@ def test_mount_that_a_killed_data_plane_left_is_made_anew(
     host.start_agent()
     cloud.wait_ready(image)
     assert host.file(image).read_bytes() == image.content
+
+
+def test_volume_that_a_root_data_plane_had_open_is_served_on(
+    cloud: Cloud, tmp_path: pathlib.Path
+) -> None:
+    """Its log, its attachment, and its socket for QEMU's group, in which the user is."""
+    qemu = grp.getgrnam("users")
+    host = UnprivilegedHost(cloud, "h0", {"volumes": {"socket_group": qemu.gr_name}})
+    host.groups = [qemu.gr_gid]
+    cloud.hosts.append(host)
+    control = Volumes(cloud)
+    (host.path / "state").mkdir()
+    Host.start_dataplane(host)
+    volume = control.create(32 * MIB, host, durability=NEVER)
+    opened = open_volume(host, volume)
+    assert qemu_io(opened, "write -P 1 0 1M", "flush").returncode == 0
+    host.vanish()
+    (host.path / "run" / "holder.sock").unlink()
+    host.start_dataplane()
+    wait_for("it is served again", lambda: volumes.state(host, volume) == "serving")
+    opened = open_volume(host, volume)
+    found = os.stat(str(opened["socket"]))
+    assert (found.st_uid, found.st_gid) == (USER.pw_uid, qemu.gr_gid)
+    assert qemu_io(opened, "write -P 2 5M 64k", "flush").returncode == 0
+    call(host, "push", volume)
+    assert call(host, "fold", volume)["is_folded"]
+    expected = bytearray(32 * MIB)
+    expected[:MIB] = b"\1" * MIB
+    expected[5 * MIB : 5 * MIB + 65536] = b"\2" * 65536
+    assert content(opened, tmp_path / "content") == expected
+    call(host, "close", volume, force=False)
 
 
 def test_data_plane_that_was_root_is_replaced_under_a_guest(
