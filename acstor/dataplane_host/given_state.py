@@ -13,6 +13,7 @@ import stat
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.mounting import safe_path
 
 LOG = logging.getLogger(__name__)
 
@@ -63,16 +64,23 @@ def give_state(conf: cfg.ConfigOpts, runtime_directory: str = RUNTIME_DIRECTORY)
     ):
         _make(path, 0o700)
         owner.give_tree(path)
-    directory = os.path.dirname(conf.dataplane.mount_socket)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    with open(os.path.join(directory, GIVEN), "w", encoding="ascii"):
-        pass
+    given = os.path.join(os.path.dirname(conf.dataplane.mount_socket), GIVEN)
+    _make(os.path.dirname(given), 0o755)
+    os.close(os.open(given, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+    os.utime(given, follow_symlinks=False)
 
 
 def _make(path: str, mode: int) -> None:
-    if not os.path.lexists(path):
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        os.mkdir(path, mode)
+    """Make a directory, and those above, through no link but root's."""
+    if os.path.lexists(path):
+        return
+    above = os.path.dirname(path)
+    _make(above, 0o755)
+    parent = safe_path.open_place(above)
+    try:
+        os.mkdir(os.path.basename(path), mode, dir_fd=parent)
+    finally:
+        os.close(parent)
 
 
 class _Owner:
@@ -98,42 +106,41 @@ class _Owner:
     def give_tree(self, path: str) -> None:
         """Give a file, or a directory with what is in it on the same file system.
 
-        The path up to it is the operator's, and may have links.
+        Links on the way are root's, another disk for the store for instance, or it fails.
         """
-        # A link there is the operator's, too: another disk for the store.
-        real = os.path.realpath(path)
-        parent = os.open(os.path.dirname(real), os.O_PATH | os.O_CLOEXEC)
+        place = safe_path.open_place(path)
+        self._count = 0
         try:
-            name = os.path.basename(real)
-            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            status = os.fstat(place)
             if status.st_uid not in {_ROOT, self._uid}:
                 LOG.warning(
                     "%s is of user %d, the data plane of %d", path, status.st_uid, self._uid
                 )
                 return
-            self._count = 0
-            self._give_below(parent, name, real, status.st_dev)
+            self._give_with_content(place, status, path)
         finally:
-            os.close(parent)
+            os.close(place)
         if self._count:
             LOG.info("gave user %d %s: %d files and directories", self._uid, path, self._count)
 
-    def _give_below(self, parent: int, name: str, path: str, device: int) -> None:
+    def _give_with_content(self, place: int, status: os.stat_result, path: str) -> None:
+        if stat.S_ISDIR(status.st_mode):
+            folder = os.open(".", _DIRECTORY, dir_fd=place)
+            try:
+                for name in os.listdir(folder):
+                    self._give_entry(folder, name, os.path.join(path, name), status.st_dev)
+            finally:
+                os.close(folder)
+        self._give(place, status, path)
+
+    def _give_entry(self, parent: int, name: str, path: str, device: int) -> None:
         if path == self._mount_point:
             return
         place = os.open(name, _PLACE, dir_fd=parent)
         try:
             status = os.fstat(place)
-            if status.st_uid not in {_ROOT, self._uid} or status.st_dev != device:
-                return
-            if stat.S_ISDIR(status.st_mode):
-                folder = os.open(".", _DIRECTORY, dir_fd=place)
-                try:
-                    for entry in os.listdir(folder):
-                        self._give_below(folder, entry, os.path.join(path, entry), device)
-                finally:
-                    os.close(folder)
-            self._give(place, status, path)
+            if status.st_uid in {_ROOT, self._uid} and status.st_dev == device:
+                self._give_with_content(place, status, path)
         finally:
             os.close(place)
 

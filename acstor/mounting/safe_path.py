@@ -1,4 +1,4 @@
-"""Looking whether a mount point can be moved by anybody but root.
+"""Paths that root follows although somebody else may own directories on the way.
 
 The data plane's user may own directories near it. Were one of them on the way, a link put in its
 place would have root mount over any directory of the host.
@@ -7,6 +7,7 @@ place would have root mount over any directory of the host.
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 from acstor import exception
 
@@ -25,14 +26,32 @@ def require_root_alone(path: str) -> None:
     :raises InvalidError: names the directory that is somebody else's.
     :raises OSError: when a directory is not there, or too many links are in the way.
     """
-    waiting = _components(os.path.dirname(os.path.abspath(path)))
+    os.close(_walk(os.path.dirname(os.path.abspath(path)), _require_root))
+
+
+def open_place(path: str) -> int:
+    """Open what is at ``path`` to look at it and to give it away; follow no link but root's.
+
+    :param path: absolute.
+    :returns: a descriptor (``O_PATH``) that the caller closes.
+    :raises OSError: ELOOP for a link of somebody else, or too many links; else as the kernel does.
+    """
+    return _walk(os.path.abspath(path), lambda *_: None)
+
+
+def _walk(path: str, look: Callable[[os.stat_result, str], None]) -> int:
+    """Open a path, component by component.
+
+    :param look: called with the status and path of each place on the way, the last one included.
+    """
+    waiting = _components(path)
     followed = 0
     here, here_path = os.open("/", _PLACE), "/"
     try:
         while True:
-            _require_root(os.fstat(here), here_path)
+            look(os.fstat(here), here_path)
             if not waiting:
-                return
+                return here
             name = waiting.pop()
             there = os.open(name, _PLACE, dir_fd=here)
             status = os.fstat(there)
@@ -49,8 +68,9 @@ def require_root_alone(path: str) -> None:
             if target.startswith("/"):
                 os.close(here)
                 here, here_path = os.open("/", _PLACE), "/"
-    finally:
+    except BaseException:
         os.close(here)
+        raise
 
 
 def require_directory_of_root(path: str) -> None:

@@ -50,6 +50,7 @@ class MountServer:
         """Bind the socket and start answering.
 
         :raises ConfigurationError: when there is no such user.
+        :raises InvalidError: when others than root could put another directory above the socket.
         :raises OSError: when the socket cannot be bound, or given to the group.
         """
         try:
@@ -61,6 +62,9 @@ class MountServer:
             ) from error
         self._uid = account.pw_uid
         os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+        if os.geteuid() == 0:
+            # Its name is changed by path below.
+            safe_path.require_root_alone(self._path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)

@@ -108,6 +108,25 @@ def test_links_that_the_user_planted_lead_nowhere(
     assert owner(secret) == owner(tmp_path) == (0, 0)
 
 
+def test_link_of_the_user_in_the_place_of_a_directory_is_refused(
+    conf: cfg.ConfigOpts, user: pwd.struct_passwd, tmp_path: pathlib.Path
+) -> None:
+    """The directory above sockets is his: he may put a link to any directory of root there."""
+    target, run = tmp_path / "etc", tmp_path / "run"
+    for path in (target, run):
+        path.mkdir()
+    (target / "shadow").write_text("root's")
+    (run / "nbd").symlink_to(target)
+    for path in (run, run / "nbd"):
+        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    for below in ("nbd", "nbd/more"):
+        conf.set_override("socket_directory", f"{run}/{below}", "volumes")
+        with pytest.raises(OSError, match="symbolic links"):
+            give_state(conf)
+    assert owner(target) == owner(target / "shadow") == (0, 0)
+    assert os.listdir(target) == ["shadow"]
+
+
 def test_file_says_that_it_was_done(
     conf: cfg.ConfigOpts, user: pwd.struct_passwd, tmp_path: pathlib.Path
 ) -> None:

@@ -103,6 +103,20 @@ def test_other_user_is_refused(
     assert served.mounter.calls == []
 
 
+@pytest.mark.root
+def test_socket_below_a_directory_of_another_is_refused(
+    served: Served, short_path: pathlib.Path
+) -> None:
+    """Root would change the mode of whatever he puts in its place."""
+    folder = short_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, 65533, -1)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    server = MountServer(str(folder / "x.sock"), user, served.load, lambda _: served.mounter)
+    with pytest.raises(exception.InvalidError, match=str(folder)):
+        server.start()
+
+
 def test_user_who_does_not_exist_is_named(served: Served, short_path: pathlib.Path) -> None:
     path, user = str(short_path / "x.sock"), "nobody-of-that-name"
     server = MountServer(path, user, served.load, lambda _: served.mounter)
