@@ -1,4 +1,4 @@
-"""The extension module; only ``acstor.dataplane`` imports it."""
+"""The extension module; only ``acstor.native`` imports it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, Self, final, type_check_only
@@ -83,7 +83,7 @@ class DataPlane:
         The runtime's threads start here: the process must not fork afterwards.
 
         :param config: keys, types and units are those of
-            :class:`acstor.dataplane_host.settings.DataPlaneSettings`, all present.
+            :class:`acstor.dataplane.settings.DataPlaneSettings`, all present.
         :param origin: ``None`` exactly when ``config["origin_posix_root"]`` is not ``None``.
         :raises ValueError: when a key is missing, of a wrong type or out of range (named).
         :raises DataPlaneError: kind ``unavailable`` when another process has the store open,
@@ -330,7 +330,7 @@ class DataPlane:
         directory begins the epoch.
 
         :param spec: keys, types and units are those of
-            :class:`acstor.dataplane_host.volume_runtime.VolumeSpec`, all present.
+            :class:`acstor.dataplane.volumes.runtime.VolumeSpec`, all present.
         :raises ValueError: when a key is missing or of a wrong type (named).
         :raises DataPlaneError: kind ``invalid`` when it is open, or the manifest or durability is
             malformed; ``corrupt`` for a local log that is not of this epoch or damaged;

@@ -12,15 +12,15 @@ import pathlib
 import sys
 import time
 
-from acstor.testbed import accelerator, boot_storm, processes
-from acstor.testbed.approaches.collaborative import Acstor
-from acstor.testbed.guest import build
-from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest
-from acstor.testbed.guest.recipe import GuestRecipe
-from acstor.testbed.run_directory import DEFAULT_ROOT
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import accelerator, boot_storm, processes
+from testbed.approaches.collaborative import Acstor
+from testbed.guest import build
+from testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest
+from testbed.guest.recipe import GuestRecipe
+from testbed.run_directory import DEFAULT_ROOT
+from testbed.testbed import Testbed, TestbedSettings
 
 BOOT_TIMEOUT_S = 300.0
 

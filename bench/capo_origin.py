@@ -5,7 +5,7 @@ import math
 import threading
 
 from acstor.origin import base
-from acstor.testbed.origin_server import OriginServer
+from testbed.origin_server import OriginServer
 
 OPERATION_BYTES = 64 << 10
 """A transfer as a network file system makes it: a longer one is several."""

@@ -5,7 +5,7 @@ Source: Shamma et al., "Capo: Recapitulating Storage for Virtual Desktops", FAST
 
 import dataclasses
 
-from acstor.volumes.durability import DurabilityClass
+from acstor.repository.volumes.durability import DurabilityClass
 
 WRITE_BACK_PERIOD_S = 600.0
 """Of write-back and of differential (section 5.4.1)."""

@@ -37,10 +37,10 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 
-from acstor import dataplane
+from acstor import native
 from acstor.drivers.brick.nbd_connection import NbdConnection
 from acstor.origin.opening import open_origin
-from acstor.volumes.durability import Durability, DurabilityClass, Region
+from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
 from bench import capo_periods, capo_workload, served_disk
 from bench.capo_origin import Count, CountingOriginServer
 from bench.capo_workload import (
@@ -52,8 +52,8 @@ from bench.capo_workload import (
     Request,
     Trace,
 )
-from tests.fixtures import host_volumes
-from tests.fixtures.hosts import Cloud, Host, cloud_in
+from testbed.fixtures import host_volumes
+from testbed.fixtures.hosts import Cloud, Host, cloud_in
 
 _MIB = 1 << 20
 _TIMEOUT_S = 60.0
@@ -312,7 +312,7 @@ class Replay:
 
 def fold_threshold(volume: str) -> int:
     """Return from how many log objects on a volume is folded (crates/overlay, cadence.rs)."""
-    digest = dataplane.digest(uuid.UUID(volume).bytes)
+    digest = native.digest(uuid.UUID(volume).bytes)
     share = 1 - 0.25 * int.from_bytes(digest[:2], "little") / 65535
     return int(_FOLD_OBJECTS * share)
 

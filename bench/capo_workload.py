@@ -33,7 +33,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from acstor.volumes.durability import DurabilityClass
+from acstor.repository.volumes.durability import DurabilityClass
 from bench import capo_periods
 from bench.capo_periods import Period
 

@@ -18,7 +18,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 
-from acstor.testbed import processes
+from testbed import processes
 
 POOL = "bench"
 PLACEMENT_GROUPS = 8

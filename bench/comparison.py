@@ -7,7 +7,7 @@ import pathlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from acstor.testbed.measurement import machine
+from testbed.measurement import machine
 
 RUNS_DEFAULT = 5
 

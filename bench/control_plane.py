@@ -31,11 +31,14 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.agent.agent import Agent
-from acstor.agent.member import Member
-from acstor.agent.membership import MEMBERS_EVERY
 from acstor.agent.metrics import AgentMetrics
+from acstor.cluster.member import Member
+from acstor.cluster.membership import MEMBERS_EVERY
+from acstor.cluster.ring import building
+from acstor.cluster.ring.decision import Decision, replace_decision
+from acstor.cluster.ring.published_ring import RingReference
 from acstor.conf import loading
-from acstor.dataplane import Ring
+from acstor.native import Ring
 from acstor.origin.base import Origin
 from acstor.origin.http import HttpOrigin
 from acstor.origin.memory import MemoryOrigin
@@ -44,16 +47,13 @@ from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
 from acstor.policy.settings import PolicySettings
 from acstor.repository.repository import Repository
-from acstor.ring import building
-from acstor.ring.decision import Decision, replace_decision
-from acstor.ring.published_ring import RingReference
 from acstor.rpc import transport
-from acstor.rpc.host_state_details import DiskHealth, PeerLatency
-from acstor.rpc.host_states import HostState
-from acstor.testbed.origin_server import OriginServer
+from acstor.telemetry.host_state_details import DiskHealth, PeerLatency
+from acstor.telemetry.host_states import HostState
 from bench import comparison
 from bench.comparison import Row, Series
-from tests.doubles.memory_data_plane import MemoryDataPlane
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.origin_server import OriginServer
 
 LINK = 125e6
 """Bytes per second: 1 Gbit/s, in one direction."""

@@ -13,10 +13,10 @@ Needs root. One command: ``python -m bench.cpu_memory [--chunks N] [--json FILE]
 import shutil
 import sys
 
-from acstor.testbed import processes
-from acstor.testbed.run_directory import DEFAULT_ROOT
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import processes
+from testbed.run_directory import DEFAULT_ROOT
 
 SIZE = 512 << 20
 GIB = 1 << 30

@@ -16,9 +16,9 @@ import pathlib
 import sys
 import time
 
-from acstor.testbed import processes
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import processes
 
 SIZE = 256 << 20
 FIO_SECONDS = 3

@@ -17,9 +17,9 @@ import sys
 import tempfile
 from typing import Any
 
-from acstor.testbed import boot_trace, processes
-from acstor.testbed.boot_trace import BootTrace
-from acstor.testbed.measurement import machine
+from testbed import boot_trace, processes
+from testbed.boot_trace import BootTrace
+from testbed.measurement import machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRACE = ROOT / "bench" / "traces" / "debian-12-boot.jsonl"

@@ -13,9 +13,9 @@ import pathlib
 import shutil
 import sys
 
-from acstor.testbed import processes
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import processes
 
 SIZE = 128 << 20
 LOADS = {"sequential 1 MiB": ("read", "1M"), "random 64 KiB": ("randread", "64k")}

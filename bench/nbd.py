@@ -19,9 +19,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from acstor.testbed import processes
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import processes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZE = 512 << 20

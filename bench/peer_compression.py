@@ -13,11 +13,11 @@ import pathlib
 import sys
 from typing import Any
 
-from acstor.testbed import boot_trace, processes
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench import comparison, peer_link
 from bench.comparison import Row, Series, at_least
+from testbed import boot_trace, processes
+from testbed.rates import LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRACE = ROOT / "bench" / "traces" / "debian-12-boot.jsonl"

@@ -15,12 +15,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.testbed.network import Namespace
-from acstor.testbed.rates import RATE_MAX_BITS_PER_S, LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench import comparison
 from bench.comparison import Row, Series
+from testbed import processes
+from testbed.network import Namespace
+from testbed.rates import RATE_MAX_BITS_PER_S, LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ("plain", "tls", "bare")

@@ -30,11 +30,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.testbed.measurement import machine
 from bench import comparison
-from tests.fixtures import poisoned_registrar
-from tests.fixtures.registrar_deployment import PROGRAM, Deployment
+from testbed import processes
+from testbed.fixtures import poisoned_registrar
+from testbed.fixtures.registrar_deployment import PROGRAM, Deployment
+from testbed.measurement import machine
 
 IMAGE_SIZE = 512 << 10
 CHUNK_SIZE = 64 << 10

@@ -25,10 +25,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from unittest import mock
 
-from acstor import dataplane
+from acstor import native
 from acstor.conf import types
 from acstor.origin import posix
-from acstor.repository import inspection, registration
+from acstor.repository.images import inspection, registration
 from acstor.repository.repository import Repository
 from acstor.repository.source import base, raw
 from acstor.repository.verification import Verifier
@@ -248,7 +248,7 @@ def main() -> None:
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()))
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    dataplane.digest(b"")
+    native.digest(b"")
     with tempfile.TemporaryDirectory(prefix="acstor-bench-", dir=options.folder) as folder:
         results = measure(pathlib.Path(folder), options.size, options.runs)
     rows = table(results, options.size)

@@ -17,8 +17,8 @@ import time
 
 from bench import comparison
 from bench.comparison import Row, Series
-from tests.fixtures.broker import broker_in
-from tests.fixtures.policy_deployment import PolicyDeployment, policy_deployment
+from testbed.fixtures.broker import broker_in
+from testbed.fixtures.policy_deployment import PolicyDeployment, policy_deployment
 
 INTERVAL = 2.0
 """Seconds. By default it is 10, of which what messages and a ring take is a smaller part."""

@@ -8,12 +8,12 @@ import random
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from acstor import dataplane
-from acstor.testbed import host_processes, processes
-from acstor.testbed.host_processes import Configuration, HostProcesses
-from acstor.testbed.origin_repository import OriginRepository
-from acstor.testbed.rates import RATE_MAX_BITS_PER_S, LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
+from acstor import native
+from testbed import host_processes, processes
+from testbed.host_processes import Configuration, HostProcesses
+from testbed.origin_repository import OriginRepository
+from testbed.rates import RATE_MAX_BITS_PER_S, LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 MIB = 1 << 20
 VNODES = 1024
@@ -102,12 +102,12 @@ def serve(
 def make_ring(testbed: Testbed, owners: tuple[int, ...]) -> bytes:
     """A ring in which only some hosts own chunks."""
     members = [
-        dataplane.RingHost(
+        native.RingHost(
             host.name, f"{host.address}:{host_processes.PEER_PORT}", int(index in owners)
         )
         for index, host in enumerate(testbed.hosts)
     ]
-    return dataplane.build_ring(members, VNODES).encode()
+    return native.build_ring(members, VNODES).encode()
 
 
 def write_random(path: pathlib.Path, size_bytes: int) -> None:

@@ -32,10 +32,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.testbed.measurement import machine
 from bench import comparison, peer_link, silent_crowd
-from tests.fixtures.hosts import Cloud, Host, Image, cloud_in
+from testbed import processes
+from testbed.fixtures.hosts import Cloud, Host, Image, cloud_in
+from testbed.measurement import machine
 
 COUNT = 10_000
 SECONDS = 5

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-from acstor.testbed import processes
+from testbed import processes
 
 SAMPLE_S = 0.5
 FIRST_ADDRESS = 0x7F400000  # 127.64.0.0

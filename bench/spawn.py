@@ -18,9 +18,9 @@ from bench import comparison
 from bench.comparison import Row, Series
 from bench.openstack import cold, servers
 from bench.openstack.cold import Way
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.one_box import RunningBox, attached
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.one_box import RunningBox, attached
 
 WARM = "stock, warm cache"
 FIGURES = ("spawn", "active", "login")

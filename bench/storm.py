@@ -27,8 +27,8 @@ from bench import comparison
 from bench.comparison import Row, Series
 from bench.openstack import cold, latency, servers
 from bench.openstack.cold import Way
-from tests.fixtures.cloud_api import CloudApi, Template
-from tests.fixtures.one_box import RunningBox, attached, connect
+from testbed.fixtures.cloud_api import CloudApi, Template
+from testbed.fixtures.one_box import RunningBox, attached, connect
 
 SERVERS = 8
 REQUESTS_AT_ONCE = 4

@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 
-from acstor.testbed import processes
 from bench import comparison, served_disk
 from bench.comparison import Row, Series
+from testbed import processes
 
 SIZE = 64 << 20
 BLOCK = 64 << 10

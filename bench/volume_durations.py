@@ -28,14 +28,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.repository.volumes.durability import Durability, DurabilityClass
 from bench import comparison
 from bench.comparison import Row, Series
-from tests.fixtures import host_volumes
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import Volumes, call, open_volume, state
-from tests.fixtures.hosts import Cloud, Host, cloud_in
+from testbed import processes
+from testbed.fixtures import host_volumes
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, call, open_volume, state
+from testbed.fixtures.hosts import Cloud, Host, cloud_in
 
 MIB = 1 << 20
 SIZE = 1 << 30

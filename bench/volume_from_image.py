@@ -23,11 +23,11 @@ from bench.comparison import Row, Series
 from bench.openstack import cold, servers
 from bench.openstack.cold import Way
 from bench.openstack.servers import TimedServer
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.one_box import RunningBox, attached
-from tests.fixtures.volume_api import VolumeApi
-from tests.fixtures.volumes import ACSTOR, STOCK
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.one_box import RunningBox, attached
+from testbed.fixtures.volume_api import VolumeApi
+from testbed.fixtures.volumes import ACSTOR, STOCK
 
 TYPES = {Way.ACSTOR: ACSTOR, Way.STOCK: STOCK}
 FIGURES = ("available", "ACTIVE", "login", "in all")

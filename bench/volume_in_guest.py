@@ -28,22 +28,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from acstor.testbed import accelerator, processes
-from acstor.testbed.guest.exerciser import build_exerciser
-from acstor.testbed.guest.exerciser_machine import (
+from bench import comparison, nbd, served_disk, volumes
+from bench.comparison import Row, Series
+from bench.nbd import Server
+from bench.volumes import LOCAL, PUSHING, QCOW2, SIZE, Shape
+from testbed import accelerator, processes
+from testbed.fixtures import host_volumes
+from testbed.fixtures.host_volumes import Volumes
+from testbed.fixtures.hosts import cloud_in
+from testbed.guest.exerciser import build_exerciser
+from testbed.guest.exerciser_machine import (
     ExerciserMachine,
     GuestDisk,
     file_disk,
     nbd_disk,
 )
-from acstor.testbed.run_directory import DEFAULT_ROOT
-from bench import comparison, nbd, served_disk, volumes
-from bench.comparison import Row, Series
-from bench.nbd import Server
-from bench.volumes import LOCAL, PUSHING, QCOW2, SIZE, Shape
-from tests.fixtures import host_volumes
-from tests.fixtures.host_volumes import Volumes
-from tests.fixtures.hosts import cloud_in
+from testbed.run_directory import DEFAULT_ROOT
 
 GUESTS = DEFAULT_ROOT / "guests"
 SECONDS = 2

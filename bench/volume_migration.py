@@ -29,16 +29,16 @@ from collections.abc import Iterator
 
 from acstor.origin import base
 from acstor.origin.opening import open_origin
-from acstor.testbed import processes
-from acstor.testbed.origin_server import OriginServer
-from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.repository.volumes.durability import Durability, DurabilityClass
 from bench import comparison
 from bench.comparison import Row, Series
 from bench.volume_durations import MIB, TimedClient
-from tests.fixtures import host_volumes
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import Volumes, call, open_volume, state
-from tests.fixtures.hosts import Cloud, Host, cloud_in
+from testbed import processes
+from testbed.fixtures import host_volumes
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, call, open_volume, state
+from testbed.fixtures.hosts import Cloud, Host, cloud_in
+from testbed.origin_server import OriginServer
 
 LINK_BYTES_PER_S = 1e9 / 8
 SIZE = 6 << 30

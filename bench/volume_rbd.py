@@ -22,12 +22,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from acstor.testbed import processes
 from bench import comparison, served_disk, volumes
 from bench.ceph_node import POOL, CephNode, ceph_node
 from bench.comparison import Row
 from bench.nbd import Figure, Server
 from bench.volumes import LOCAL, QCOW2, SECONDS, SIZE, THROUGH, Shape
+from testbed import processes
 
 OSD_BYTES = 4 << 30
 IMAGE = "disk"

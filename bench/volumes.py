@@ -37,14 +37,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from acstor.testbed import processes
-from acstor.volumes.durability import Durability, DurabilityClass
+from acstor.repository.volumes.durability import Durability, DurabilityClass
 from bench import comparison, nbd, served_disk
 from bench.comparison import Row, Series
 from bench.nbd import Figure, Server
-from tests.fixtures import host_volumes
-from tests.fixtures.host_volumes import Volumes
-from tests.fixtures.hosts import Host, cloud_in
+from testbed import processes
+from testbed.fixtures import host_volumes
+from testbed.fixtures.host_volumes import Volumes
+from testbed.fixtures.hosts import Host, cloud_in
 
 SIZE = 512 << 20
 SECONDS = 2.0

@@ -1,12 +1,12 @@
 """The control loop: what agents report, what the policy decides, when hosts follow.
 
 The load book, the decision maker, the decision and the ring are the real ones (``acstor.policy``,
-``acstor.ring``); modelled are the times: each agent reports its rates every ``collection_interval``
-with jitter, at its own phase. The policy collects once per interval, and at once when a host's
-reports have shown overload for long enough (``acstor/policy/service.py``). A decision is announced:
-the publishing agent writes a ring, whose announcement has each agent follow within some time that
-grows with their number. Where announcements are lost (``timing.announced`` is false) both happen at
-the agents' next looks. While nothing is decided nothing is published.
+``acstor.cluster.ring``); modelled are the times: each agent reports its rates every
+``collection_interval`` with jitter, at its own phase. The policy collects once per interval, and at
+once when a host's reports have shown overload for long enough (``acstor/policy/service.py``). A
+decision is announced: the publishing agent writes a ring, whose announcement has each agent follow
+within some time that grows with their number. Where announcements are lost (``timing.announced`` is
+false) both happen at the agents' next looks. While nothing is decided nothing is published.
 """
 
 import math
@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acstor.dataplane import Ring
+from acstor.cluster.ring import building
+from acstor.cluster.ring.decision import Decision
+from acstor.native import Ring
 from acstor.policy import load_book
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_book import LoadBook, Sample
@@ -25,8 +27,6 @@ from acstor.policy.observation import is_overloaded
 from acstor.policy.outcome import Outcome, Part
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
-from acstor.ring import building
-from acstor.ring.decision import Decision
 from sim import events
 from sim.onsets import Onsets
 from sim.rings import Rings, ring_hosts

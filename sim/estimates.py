@@ -357,7 +357,7 @@ def _is_hedged_early(world: World, rules: Rules, host: int, row: int, now: float
 def hedge_delay(world: World, rules: Rules, attempt: int, now: float) -> float:
     """Return after how long a fetch is late.
 
-    Source: ``crates/readpath/src/peer_health.rs`` and ``round.rs``.
+    Source: ``crates/readpath/src/steering/peer_health.rs`` and ``round.rs``.
     """
     host = world.flight_host[world.attempt_flight[attempt]]
     row, is_origin = world.attempt_row[attempt], world.attempt_kind[attempt] == ORIGIN

@@ -2,7 +2,7 @@
 
 A program is a sequence of operations. An operation waits (the guest thinks, or the host's own disk
 works), then reads some chunks at once and ends when it has them all. Programs come from boot traces
-of real guests (:mod:`acstor.testbed.boot_trace`) or are made like a benchmark's mix
+of real guests (:mod:`testbed.boot_trace`) or are made like a benchmark's mix
 (:mod:`sim.mixes`).
 
 Several images of one trace stand for several templates: image k has the chunks of the trace, of
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acstor.oid import oid
-from acstor.testbed import boot_trace
-from acstor.testbed.boot_trace import BootTrace
+from testbed import boot_trace
+from testbed.boot_trace import BootTrace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]

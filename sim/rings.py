@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from acstor.dataplane import Ring, RingHost
+from acstor.native import Ring, RingHost
 from sim.exception import CapacityError, ScenarioError
 from sim.programs import Programs
 from sim.topology import Topology, host_name

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from acstor.dataplane import build_ring, recommended_vnode_count
+from acstor.native import build_ring, recommended_vnode_count
 from acstor.policy.settings import PolicySettings
-from acstor.testbed import boot_trace
 from sim import (
     approaches,
     events,
@@ -32,6 +31,7 @@ from sim.scenario import Case
 from sim.topology import Topology, TreeSpec
 from sim.traffic import ExtraFlows
 from sim.world import DIRTY, ERROR, SAMPLE_COUNT, Sizes, World, handle, make
+from testbed import boot_trace
 
 MEGABYTE = 1e6
 _MIB = 1 << 20

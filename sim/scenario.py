@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from acstor.exception import InvalidError
-from acstor.testbed.rates import LinkRate
 from sim.exception import ScenarioError
 from sim.topology import TreeSpec
+from testbed.rates import LinkRate
 
 DIRECTORY = pathlib.Path(__file__).resolve().parent / "scenarios"
 VERSION = 1

@@ -1,6 +1,6 @@
 """What the testbed measured, to be set beside what was simulated.
 
-Reads two documents of ``acstor.testbed``: the report of the demo (``acstor-testbed-report``: boot
+Reads two documents of ``testbed``: the report of the demo (``acstor-testbed-report``: boot
 times of real guests by approach) and the report of a replay (``acstor-replay-report``: a trace
 replayed on every host). The conditions that a scenario must share are the number of hosts, the
 rates of the links, the trace and the scale of its think times.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.conditions import PATIENCE
-from tests.fixtures.hosts import Cloud, cloud_in
+from testbed.fixtures.conditions import PATIENCE
+from testbed.fixtures.hosts import Cloud, cloud_in
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

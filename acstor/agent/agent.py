@@ -15,29 +15,29 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 
 from acstor import exception, version
-from acstor.admin.client import AdminClient
-from acstor.agent.decision_following import DecisionFollower
-from acstor.agent.desired_host import is_drained, read_wish
-from acstor.agent.duty import Duty, ImageUser, Sight
-from acstor.agent.image_following import ImageFollower, ImageReport, waiting_images
-from acstor.agent.image_use import ImageUse
-from acstor.agent.member import Member
-from acstor.agent.membership import CoordinationSettings, Membership, View
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.pinning import Pinner
-from acstor.agent.ring_following import RingFollower
-from acstor.agent.ring_publication import RingPublisher
-from acstor.agent.rounds_following import RoundsFollower
+from acstor.agent.reconciler import Duty, ImageUser, Sight
+from acstor.agent.reconcilers.decision_following import DecisionFollower
+from acstor.agent.reconcilers.desired_host import is_drained, read_wish
+from acstor.agent.reconcilers.image_following import ImageFollower, ImageReport, waiting_images
+from acstor.agent.reconcilers.image_use import ImageUse
+from acstor.agent.reconcilers.pinning import Pinner
+from acstor.agent.reconcilers.ring_following import RingFollower
+from acstor.agent.reconcilers.rounds_following import RoundsFollower
+from acstor.agent.reconcilers.usage_publication import LocalUse, UsagePublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
-from acstor.agent.usage_publication import LocalUse, UsagePublisher
 from acstor.alarm import Alarm
+from acstor.cluster.member import Member
+from acstor.cluster.membership import CoordinationSettings, Membership, View
+from acstor.cluster.ring.decision import DecisionReference
+from acstor.cluster.ring.publication import RingPublisher
+from acstor.cluster.ring.published_ring import RingReference
+from acstor.cluster.ring.publisher_term import TermOffice
+from acstor.cluster.ring.shrink_bound import ShrinkBound
+from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
+from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.opening import open_repository
-from acstor.repository.withdrawal_rounds import Rounds
-from acstor.ring.decision import DecisionReference
-from acstor.ring.published_ring import RingReference
-from acstor.ring.publisher_term import TermOffice
-from acstor.ring.shrink_bound import ShrinkBound
 
 LOG = logging.getLogger(__name__)
 

@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 from oslo_config import cfg
 
-from acstor.admin.client import AdminClient
-from acstor.agent import traffic
-from acstor.agent.disk_watch import DiskWatch
-from acstor.agent.duty import Duty
-from acstor.agent.host_state import HostStateDuty
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.preloading import Preloading
-from acstor.agent.working_sets import WorkingSets
-from acstor.drivers.nova.image_links import links_duty
+from acstor.agent.preload_endpoint import PreloadEndpoint
+from acstor.agent.reconciler import Duty
+from acstor.agent.reconcilers import image_links
+from acstor.agent.reconcilers.host_state import HostStateDuty
+from acstor.agent.reconcilers.preloading import Preloading
+from acstor.agent.reconcilers.working_sets import WorkingSets
+from acstor.agent.volume_endpoint import VolumeEndpoint
+from acstor.control.client import AdminClient
 from acstor.preload.admission import Limits
 from acstor.rpc import transport
-from acstor.rpc.host_states import HostStateSender
-from acstor.rpc.preload_endpoint import PreloadEndpoint
 from acstor.rpc.signature import SignedEndpoint, Verifier, secrets_of
-from acstor.rpc.volume_endpoint import VolumeEndpoint
+from acstor.telemetry import traffic
+from acstor.telemetry.disk_watch import DiskWatch
+from acstor.telemetry.host_states import HostStateSender
 
 
 def build(
@@ -35,7 +35,7 @@ def build(
         on_coverage=metrics.set_coverage,
     )
     link_speed = _LinkSpeed()
-    links = links_duty.build(conf, metrics.set_links)
+    links = image_links.build(conf, metrics.set_links)
     return (
         *((links,) if links is not None else ()),
         working_sets,

@@ -3,8 +3,8 @@
 import os
 import stat
 
-from acstor.admin.client import AdminClient
-from acstor.atomic_file import write_atomically
+from acstor.control.client import AdminClient
+from acstor.files import write_atomically
 
 _CLOSED, _PASSED_THROUGH = 0o700, 0o711
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
-from acstor.agent.data_plane_readings import DataPlaneLoad
 from acstor.agent.states import AgentState
+from acstor.cluster.ring.decision import Decision
 from acstor.preload.promise import Promise
 from acstor.preload.states import PromiseState
-from acstor.ring.decision import Decision
+from acstor.telemetry.data_plane_readings import DataPlaneLoad
 
 STATE = "acstor_agent_state"
 MEMBERS = "acstor_agent_members"

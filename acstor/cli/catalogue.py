@@ -11,8 +11,8 @@ from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
 from acstor.cli.partial_list import PartialLister
-from acstor.repository import catalogue
-from acstor.repository.catalogue import Catalogue, EntryEvent, EntryState
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import Catalogue, EntryEvent, EntryState
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 

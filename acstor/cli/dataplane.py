@@ -7,10 +7,10 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import untrusted_json
-from acstor.admin import protocol
-from acstor.admin.client import AdminClient
 from acstor.cli import deployment
 from acstor.cli.columns import Fields, Size
+from acstor.control import protocol
+from acstor.control.client import AdminClient
 from acstor.repository.layout import canonical_image_id
 
 LOG = logging.getLogger(__name__)

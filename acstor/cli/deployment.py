@@ -8,11 +8,11 @@ from typing import Any
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.member import Member
+from acstor.cluster.member import Member
+from acstor.cluster.ring.published_ring import PublishedRing, read_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.repository.opening import open_repository
-from acstor.ring.published_ring import PublishedRing, read_ring
 
 ORIGIN_DEADLINE = 5.0
 """Seconds for which a command tries to reach the origin."""
@@ -36,7 +36,7 @@ def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
     # thread: it would never end.
     import tooz
 
-    from acstor.agent.membership import CoordinationSettings, open_coordinator, read_members
+    from acstor.cluster.membership import CoordinationSettings, open_coordinator, read_members
 
     settings = CoordinationSettings(
         conf.coordination.backend_url,

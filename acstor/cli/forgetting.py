@@ -9,7 +9,7 @@ from acstor import exception
 from acstor.cli.usage_view import named
 from acstor.origin.base import Origin
 from acstor.repository import layout
-from acstor.repository.usage import Usage, read_usage
+from acstor.repository.images.usage import Usage, read_usage
 
 ANSWER_TIMEOUT = 2.0
 """Seconds for a data plane to accept a connection, where one runs."""

@@ -10,16 +10,16 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import exception
-from acstor.admin.client import AdminClient
-from acstor.agent.desired_host import HostWish, forget_wish, read_wish, write_wish
-from acstor.agent.member import Member
+from acstor.agent.reconcilers.desired_host import HostWish, forget_wish, read_wish, write_wish
 from acstor.cli import deployment, forgetting, host_traffic, metrics_tls
 from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
-from acstor.dataplane import RingHost
-from acstor.repository.usage import forget_usage
-from acstor.ring.departure import remove_host
-from acstor.rpc import host_state_details
+from acstor.cluster.member import Member
+from acstor.cluster.ring.departure import remove_host
+from acstor.control.client import AdminClient
+from acstor.native import RingHost
+from acstor.repository.images.usage import forget_usage
+from acstor.telemetry import host_state_details
 
 _POLL_SECONDS = 0.2
 

@@ -6,7 +6,6 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from acstor.agent.member import Member
 from acstor.agent.metrics import (
     DISK_HEALTHY,
     DISK_WEAR,
@@ -17,7 +16,8 @@ from acstor.agent.metrics import (
 )
 from acstor.cli import samples
 from acstor.cli.samples import Sample
-from acstor.rpc.host_state_details import DiskHealth, PeerLatency
+from acstor.cluster.member import Member
+from acstor.telemetry.host_state_details import DiskHealth, PeerLatency
 
 
 @dataclass(frozen=True)

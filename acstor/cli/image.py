@@ -12,16 +12,10 @@ from cliff import command, lister, show
 from acstor import exception
 from acstor.cli import repository_access, usage_view
 from acstor.conf.types import MIB, ByteSize
-from acstor.repository import (
-    catalogue,
-    inspection,
-    layout,
-    progress,
-    registration,
-    verification,
-)
+from acstor.repository import layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.images import catalogue, inspection, registration
 from acstor.repository.source import confinement
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]

@@ -16,14 +16,14 @@ from acstor.cli.policy_view import (
     moves,
     parse_relative,
 )
-from acstor.dataplane import DataPlaneError
+from acstor.cluster.ring.decision import MEAN_WEIGHT, Decision, read_decision
+from acstor.cluster.ring.published_ring import read_ring
+from acstor.native import DataPlaneError
 from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
 from acstor.policy.journal import read_records
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.policy.replay import replay
-from acstor.ring.decision import MEAN_WEIGHT, Decision, read_decision
-from acstor.ring.published_ring import read_ring
 
 JOURNAL_HELP = "journal of a policy service; by default [policy] journal_path on this machine"
 

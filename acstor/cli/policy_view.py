@@ -10,12 +10,12 @@ from cliff import columns
 
 from acstor import exception
 from acstor.cli.columns import Fields, Rate, Share
-from acstor.dataplane import Ring, RingHost
-from acstor.policy import ceilometer_feed_traffic_file
+from acstor.cluster.ring.building import EQUAL_WEIGHT, next_ring, weighted
+from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
+from acstor.native import Ring, RingHost
+from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.journal import read_records
 from acstor.policy.outcome import Explanation
-from acstor.ring.building import EQUAL_WEIGHT, next_ring, weighted
-from acstor.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
 
 
 class Relative(columns.FormattableColumn[float]):
@@ -82,7 +82,7 @@ def instances_of(journal_path: str, host: str) -> Fields:
 
     :raises CorruptError: when what the policy service wrote is damaged.
     """
-    rates = ceilometer_feed_traffic_file.read_beside(journal_path).get(host, [])
+    rates = traffic_file.read_beside(journal_path).get(host, [])
     return Fields(
         [
             {

@@ -11,17 +11,18 @@ from typing import Any
 from cliff import lister
 
 from acstor import exception
-from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
-from acstor.agent.member import Member
 from acstor.cli import deployment, preload_view
 from acstor.cli.columns import Share, Size
+from acstor.cluster.member import Member
 from acstor.conf.types import KIB, ByteSize
+from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.preload import admission, many_hosts
 from acstor.preload.admission import Reason, Verdict
 from acstor.preload.many_hosts import HostPreload, Progress
 from acstor.preload.states import PromiseState
 from acstor.preload.wish import DEADLINE_MAX, DEADLINE_MIN, RATE_MIN, Wish
-from acstor.repository import layout, working_set
+from acstor.repository import layout
+from acstor.repository.images import working_set
 from acstor.repository.repository import Repository
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient

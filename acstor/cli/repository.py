@@ -9,7 +9,7 @@ from cliff import show
 from acstor.cli import repository_access
 from acstor.conf import types
 from acstor.repository import upgrade
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import CHUNK_SIZE_DEFAULT, Repository
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from acstor.agent.member import Member
+from acstor.cluster.member import Member
 
 FETCH_TIMEOUT = 2.0
 """Seconds for one host's metrics."""

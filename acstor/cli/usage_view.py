@@ -12,8 +12,8 @@ from acstor.cli.columns import Names
 from acstor.cli.partial_list import PartialLister
 from acstor.origin.base import Origin
 from acstor.repository import layout
-from acstor.repository.usage import USAGE_PREFIX, Usage, read_all, read_usage
-from acstor.repository.withdrawal_rounds import read_rounds
+from acstor.repository.images.usage import USAGE_PREFIX, Usage, read_all, read_usage
+from acstor.repository.images.withdrawal_rounds import read_rounds
 
 NAMED_MAX = 5
 """Hosts, instances or images that a message names."""

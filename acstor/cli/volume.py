@@ -6,16 +6,16 @@ from typing import Any
 
 from cliff import columns, lister, show
 
-from acstor import dataplane, exception
-from acstor.admin.client import AdminClient
+from acstor import exception, native
 from acstor.cli import repository_access
 from acstor.cli.columns import Fields, Size
+from acstor.control.client import AdminClient
 from acstor.repository import layout
-from acstor.volumes.durability import Region, format_regions
-from acstor.volumes.log_range import LogRange
-from acstor.volumes.record_refs import Snapshot, Volume
-from acstor.volumes.states import state_of
-from acstor.volumes.store import VolumeStore
+from acstor.repository.volumes.durability import Region, format_regions
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.record_refs import Snapshot, Volume
+from acstor.repository.volumes.states import state_of
+from acstor.repository.volumes.store import VolumeStore
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
@@ -132,8 +132,8 @@ class SettleVolume(show.ShowOne):
         repository = repository_access.open_repository(conf)
 
         def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
-            with dataplane.translated(f"sealing epoch {epoch} of volume {volume}"):
-                end = dataplane.seal_volume_log(volume, epoch, first, repository.origin)
+            with native.translated(f"sealing epoch {epoch} of volume {volume}"):
+                end = native.seal_volume_log(volume, epoch, first, repository.origin)
             assert end["seal"] is not None
             return end["last"], end["seal"]
 

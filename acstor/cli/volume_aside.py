@@ -9,10 +9,10 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import exception
-from acstor.admin import protocol
-from acstor.admin.client import AdminClient
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
+from acstor.control import protocol
+from acstor.control.client import AdminClient
 from acstor.repository import layout
 
 _COLUMNS = ("name", "volume", "put_aside_at", "bytes", "why", "path")

@@ -22,12 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor import metrics_endpoint
-    from acstor.admin.client import AdminClient
     from acstor.agent import duties
     from acstor.agent.agent import ORIGIN_DEADLINE, Agent
     from acstor.agent.metrics import AgentMetrics
-    from acstor.dataplane_host.settings import advertised_address
+    from acstor.control.client import AdminClient
+    from acstor.dataplane.settings import advertised_address
+    from acstor.http_server import metrics as metrics_endpoint
     from acstor.origin.opening import open_origin
     from acstor.rpc import transport
     from acstor.rpc.agent_server import AgentServer, AnnouncementEndpoint

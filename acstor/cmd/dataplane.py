@@ -21,9 +21,9 @@ from acstor.supervision.protocol import EXIT_STOPPED
 from acstor.supervision.supervisor import Supervisor, take_descriptors, watchdog_interval
 
 if TYPE_CHECKING:
-    from acstor.dataplane_host.host import DataPlaneHost
+    from acstor.dataplane.host import DataPlaneHost
 
-LOG = logging.getLogger("acstor.dataplane")
+LOG = logging.getLogger("acstor.native")
 
 _PROGRAM = "acstor-dataplane"
 _EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
@@ -67,12 +67,12 @@ def _configure(arguments: list[str]) -> cfg.ConfigOpts:
 
 
 def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -> int:
-    from acstor.dataplane import DataPlane
-    from acstor.dataplane_host import origin_source
-    from acstor.dataplane_host.attachments import Attachments
-    from acstor.dataplane_host.descriptors import InheritedDescriptors
-    from acstor.dataplane_host.host import DataPlaneHost
+    from acstor.dataplane import origin_source
+    from acstor.dataplane.attachments import Attachments
+    from acstor.dataplane.descriptors import InheritedDescriptors
+    from acstor.dataplane.host import DataPlaneHost
     from acstor.mounting.opening import open_mounter
+    from acstor.native import DataPlane
 
     started_at = time.monotonic()
     attachments = Attachments(os.path.join(conf.state_path, "dataplane"))

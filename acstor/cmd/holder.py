@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from acstor.holder.holder import Holder, HolderSettings
-from acstor.holder.notify_socket import HolderRunningError
+from acstor.supervision.holder.holder import Holder, HolderSettings
+from acstor.supervision.holder.notify_socket import HolderRunningError
 
 _EXIT_USAGE = 2
 _EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _give_state(conf: cfg.ConfigOpts) -> int:
-    from acstor.dataplane_host.given_state import give_state
+    from acstor.dataplane.given_state import give_state
 
     give_state(conf)
     return 0

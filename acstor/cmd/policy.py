@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor import metrics_endpoint
+    from acstor.http_server import metrics as metrics_endpoint
     from acstor.origin.opening import open_origin
-    from acstor.policy.feeds import build_feeds
+    from acstor.policy.feeds.base import build_feeds
     from acstor.policy.load_book import LoadBook
     from acstor.policy.metrics import PolicyMetrics
     from acstor.policy.service import PolicyService

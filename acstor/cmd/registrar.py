@@ -19,11 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor import identity, metrics_endpoint
-    from acstor.image_service.opening import open_image_service
+    from acstor import identity
+    from acstor.http_server import metrics as metrics_endpoint
     from acstor.origin.opening import open_origin
-    from acstor.registrar.child_registration import InChild
+    from acstor.registrar.image_service.opening import open_image_service
     from acstor.registrar.metrics import RegistrarMetrics
+    from acstor.registrar.registration.child_registration import InChild
     from acstor.registrar.service import RegistrarService
     from acstor.repository.source import confinement
 

@@ -10,8 +10,8 @@ from oslo_log import log
 from oslo_upgradecheck import upgradecheck
 
 from acstor import version, warning_filters
+from acstor.checks.upgrade import UpgradeChecks
 from acstor.conf import loading, opts
-from acstor.status.checks import UpgradeChecks
 
 _PROGRAM = "acstor-status"
 _EXIT_ERROR = 255

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.mounting import mount_point
 from acstor.mounting.mounter import MountOptions
 
@@ -40,21 +40,19 @@ class DirectMounter:
             raise exception.UnavailableError(
                 f"{path} cannot be made: {error.strerror}", hint="make the directory, as root's"
             ) from error
-        with dataplane.translated("mounting"):
-            return dataplane.mount_images(
-                path, self._options.allow_other, self._options.read_ahead_kb
-            )
+        with native.translated("mounting"):
+            return native.mount_images(path, self._options.allow_other, self._options.read_ahead_kb)
 
     def set_read_ahead(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""
-        with dataplane.translated("setting the read-ahead"):
-            dataplane.set_read_ahead(self._options.mount_point, self._options.read_ahead_kb)
+        with native.translated("setting the read-ahead"):
+            native.set_read_ahead(self._options.mount_point, self._options.read_ahead_kb)
 
     def unmount(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""
         path = self._options.mount_point
-        with dataplane.translated("unmounting"):
-            outcome = dataplane.unmount_images(path, self._options.unmount_grace)
+        with native.translated("unmounting"):
+            outcome = native.unmount_images(path, self._options.unmount_grace)
         if outcome == "aborted":
             LOG.warning("%s was in use when it was unmounted: those who did get errors", path)
 

@@ -1,7 +1,7 @@
 """An origin behind HTTP: ranged GET to read, conditional PUT to write.
 
 Any static web server over the directory of a POSIX origin serves the objects. Refs, and writing,
-take a server that knows them and conditional requests (RFC 9110, section 13), as ``acstor-testbed
+take a server that knows them and conditional requests (RFC 9110, section 13), as ``tools/testbed
 origin`` is one. Requests, relative to the origin's URL::
 
     GET, HEAD, PUT, DELETE  <key>          an object

@@ -6,13 +6,13 @@ from collections.abc import Collection as Names
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.memory import Memory
 from acstor.policy.observation import forgetful
 from acstor.policy.outcome import Explanation, Outcome, Part, Reason
 from acstor.policy.pins import Pins
 from acstor.policy.proportions import Step, moved_share, skew, step_towards
-from acstor.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
 
 if TYPE_CHECKING:
     from acstor.policy.decision_maker import DecisionMaker

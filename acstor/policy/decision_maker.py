@@ -17,6 +17,7 @@ so that nothing swings:
 from collections.abc import Callable, Mapping
 from collections.abc import Collection as Names
 
+from acstor.cluster.ring.decision import SIMILARITY_MAX, Decision
 from acstor.policy import plugins
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.consideration import Consideration
@@ -27,7 +28,6 @@ from acstor.policy.pins import Pins
 from acstor.policy.proportions import fitted
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
-from acstor.ring.decision import SIMILARITY_MAX, Decision
 
 Pairs = tuple[tuple[str, str, float], ...]
 Similarity = Callable[[Names[str], Names[str]], Pairs]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
 from acstor.policy.memory import Memory
 from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
-from acstor.ring.decision import Decision
 
 JOURNAL_VERSION = 1
 """Raised when a field changes its meaning; unknown fields are ignored."""

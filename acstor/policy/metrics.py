@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
 from acstor.policy.outcome import Outcome
 from acstor.policy.states import PolicyState
-from acstor.ring.decision import Decision
 
 STATE = "acstor_policy_state"
 UP = "acstor_policy_up"

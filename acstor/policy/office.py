@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.origin.base import Origin
-from acstor.policy.states import PolicyEvent, PolicyState, next_state
-from acstor.ring.decision import (
+from acstor.cluster.ring.decision import (
     DECISION_REF,
     Decision,
     PublishedDecision,
@@ -21,6 +19,8 @@ from acstor.ring.decision import (
     read_decision,
     replace_decision,
 )
+from acstor.origin.base import Origin
+from acstor.policy.states import PolicyEvent, PolicyState, next_state
 
 LOG = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.memory import Memory
-from acstor.ring.decision import Decision
 
 
 class Reason(enum.StrEnum):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.cluster.ring.decision import HOSTS_MAX, THRESHOLD_MAX, WEIGHT_MAX
 from acstor.origin.base import Origin
-from acstor.ring.decision import HOSTS_MAX, THRESHOLD_MAX, WEIGHT_MAX
 
 PINS_REF = "policy-pins"
 PINS_VERSION = 1

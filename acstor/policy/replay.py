@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from acstor import exception
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.decision_maker import DecisionMaker, Pairs
 from acstor.policy.journal import Inputs
 from acstor.policy.outcome import Outcome
-from acstor.ring.decision import Decision
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from typing import Protocol
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.membership import CoordinationSettings
 from acstor.alarm import Alarm
-from acstor.dataplane import RingHost
-from acstor.leadership import Leadership
+from acstor.cluster.leader_lock import Leadership
+from acstor.cluster.membership import CoordinationSettings
+from acstor.cluster.ring.decision import Decision
+from acstor.cluster.ring.published_ring import RingReference
+from acstor.native import RingHost
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
@@ -34,8 +36,6 @@ from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins, read_pins
 from acstor.policy.states import PolicyState
 from acstor.repository.opening import open_repository
-from acstor.ring.decision import Decision
-from acstor.ring.published_ring import RingReference
 
 LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acstor import exception
-from acstor.ring.decision import MEAN_WEIGHT, WEIGHT_MAX
+from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX
 
 RELATIVE_MAX = WEIGHT_MAX / MEAN_WEIGHT
 """Largest weight of a decision, in ordinary hosts'."""

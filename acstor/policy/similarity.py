@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
+from acstor.telemetry.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
 
 Sketch = ChunkSketch
 RECEIVERS_MAX = 8

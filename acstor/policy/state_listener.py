@@ -9,7 +9,7 @@ from acstor import exception
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
 from acstor.rpc import background_server
 from acstor.rpc.background_server import BackgroundServer
-from acstor.rpc.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC, HostState
+from acstor.telemetry.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC, HostState
 
 LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from acstor import exception
-from acstor.admin.protocol import PRELOAD_RATE_MAX
+from acstor.control.protocol import PRELOAD_RATE_MAX
 from acstor.preload.wish import (
     DEADLINE_MAX,
     DEADLINE_MIN,

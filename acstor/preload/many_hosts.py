@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from acstor import exception
-from acstor.agent.member import Member
+from acstor.cluster.member import Member
 from acstor.preload import admission
 from acstor.preload.admission import Estimate, Reason, Verdict
 from acstor.preload.states import PromiseState

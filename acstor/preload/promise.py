@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
-from acstor.atomic_file import write_atomically
+from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
+from acstor.files import write_atomically
 from acstor.preload.states import PromiseEvent, PromiseState, next_state
 from acstor.preload.wish import checked_id, checked_image, checked_what, is_number, is_whole
 

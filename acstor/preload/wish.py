@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
+from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.repository import layout
 
 RATE_MIN = 64 << 10

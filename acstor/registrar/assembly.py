@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from acstor.image_service.base import ImageService
 from acstor.registrar.bookkeeping import Bookkeeper, BookSettings
 from acstor.registrar.decision import Rules
-from acstor.registrar.download import DownloadSettings
-from acstor.registrar.file_registration import FileRegistrar, FileSettings
-from acstor.registrar.job import JobSettings
-from acstor.registrar.jobs import Jobs
+from acstor.registrar.image_service.base import ImageService
 from acstor.registrar.rate_limit import RateLimit
+from acstor.registrar.registration.download import DownloadSettings
+from acstor.registrar.registration.file_registration import FileRegistrar, FileSettings
+from acstor.registrar.registration.job import JobSettings
+from acstor.registrar.registration.jobs import Jobs
 from acstor.registrar.withdrawal import Withdrawals
-from acstor.repository import registration
 from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 
 

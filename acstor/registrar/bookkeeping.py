@@ -13,16 +13,17 @@ from collections.abc import Callable, Mapping
 
 from acstor import exception
 from acstor.conf.types import MIB
-from acstor.image_service.base import ImageService, ServiceImage
 from acstor.registrar import decision as deciding
 from acstor.registrar import planning
 from acstor.registrar.boot_parts import BootParts
 from acstor.registrar.fair_order import FairOrder
-from acstor.registrar.job import Outcome, OutcomeKind
-from acstor.registrar.jobs import Jobs
+from acstor.registrar.image_service.base import ImageService, ServiceImage
+from acstor.registrar.registration.job import Outcome, OutcomeKind
+from acstor.registrar.registration.jobs import Jobs
 from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
-from acstor.repository import catalogue, layout
-from acstor.repository.catalogue import Catalogue, Entry, EntryEvent, EntryState, Listed
+from acstor.repository import layout
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import Catalogue, Entry, EntryEvent, EntryState, Listed
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from acstor import exception
-from acstor.image_service import base
-from acstor.image_service.base import ServiceImage
+from acstor.registrar.image_service import base
+from acstor.registrar.image_service.base import ServiceImage
 from acstor.repository import layout
 
 BOOT_PART_PROPERTIES = ("kernel_id", "ramdisk_id")

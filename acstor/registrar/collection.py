@@ -8,7 +8,7 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.conf.types import MIB
 from acstor.registrar.metrics import RegistrarMetrics
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)

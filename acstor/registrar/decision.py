@@ -7,10 +7,10 @@ from collections.abc import Collection
 from oslo_utils import strutils
 
 from acstor.conf.registrar import VISIBILITIES
-from acstor.image_service import base
-from acstor.image_service.base import VISIBILITY_PUBLIC, ServiceImage
 from acstor.registrar.boot_parts import Naming
-from acstor.repository.inspection import DECLARED_FORMATS
+from acstor.registrar.image_service import base
+from acstor.registrar.image_service.base import VISIBILITY_PUBLIC, ServiceImage
+from acstor.repository.images.inspection import DECLARED_FORMATS
 
 CACHE_PROPERTY = "acstor_cache"
 PIN_PROPERTY = "acstor_pin"

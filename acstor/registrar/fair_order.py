@@ -6,7 +6,7 @@ Else whoever uploads much, or large files, has everybody else wait.
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from acstor.image_service.base import ServiceImage
+from acstor.registrar.image_service.base import ServiceImage
 
 OWNERS_MAX = 4096
 """Owners whose last turn is remembered."""

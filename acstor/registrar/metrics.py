@@ -8,8 +8,8 @@ from collections import Counter
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
-from acstor.registrar.job import Outcome, OutcomeKind
-from acstor.repository.catalogue import EntryState
+from acstor.registrar.registration.job import Outcome, OutcomeKind
+from acstor.repository.images.catalogue import EntryState
 
 LEADER = "acstor_registrar_leader"
 UP = "acstor_registrar_up"

@@ -5,9 +5,9 @@ Everything here is a pure function, so that every combination can be tested.
 
 import dataclasses
 
-from acstor.image_service.base import ServiceImage
 from acstor.registrar.decision import Decision, Kind
-from acstor.repository.catalogue import Entry, EntryEvent, EntryState, parse_time
+from acstor.registrar.image_service.base import ServiceImage
+from acstor.repository.images.catalogue import Entry, EntryEvent, EntryState, parse_time
 
 _OTHER_CONTENT = "Glance has other content under its id"
 _KILLED = "the registrar that was registering it was killed"

@@ -16,20 +16,20 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.membership import CoordinationSettings
-from acstor.image_service.base import ImageService, ServiceImage
-from acstor.image_service.watched import WatchedImageService
-from acstor.leadership import Leadership
+from acstor.cluster.leader_lock import Leadership
+from acstor.cluster.membership import CoordinationSettings
 from acstor.origin.base import Origin
 from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
 from acstor.registrar.collection import GarbageCollection
-from acstor.registrar.download import empty_spool
-from acstor.registrar.file_registration import FileRegistrar
-from acstor.registrar.job import ImageJob, OutcomeKind
-from acstor.registrar.jobs import Jobs
+from acstor.registrar.image_service.base import ImageService, ServiceImage
+from acstor.registrar.image_service.watched import WatchedImageService
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.notifications import ImageNotifications
+from acstor.registrar.registration.download import empty_spool
+from acstor.registrar.registration.file_registration import FileRegistrar
+from acstor.registrar.registration.job import ImageJob, OutcomeKind
+from acstor.registrar.registration.jobs import Jobs
 from acstor.repository.origin_reserve import reserved_bytes
 from acstor.repository.repository import Repository
 

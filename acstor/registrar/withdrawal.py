@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from acstor import exception
 from acstor.origin.ref_replacement import read_replaceable
 from acstor.registrar.withdrawal_step import Answers, Step, answers, grace_min, next_step
-from acstor.repository import catalogue, usage, withdrawal_rounds
-from acstor.repository.catalogue import Catalogue, Entry, Listed
+from acstor.repository.images import catalogue, usage, withdrawal_rounds
+from acstor.repository.images.catalogue import Catalogue, Entry, Listed
+from acstor.repository.images.usage import Usage
+from acstor.repository.images.withdrawal_rounds import ROUNDS_REF, Phase, Rounds
 from acstor.repository.repository import Image, Repository
-from acstor.repository.usage import Usage
-from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, Rounds
 
 LOG = logging.getLogger(__name__)
 

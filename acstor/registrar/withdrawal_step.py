@@ -4,8 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
-from acstor.repository.usage import Usage
-from acstor.repository.withdrawal_rounds import Phase, Rounds
+from acstor.repository.images.usage import Usage
+from acstor.repository.images.withdrawal_rounds import Phase, Rounds
 
 
 class Step(enum.Enum):

@@ -20,7 +20,7 @@ import struct
 import threading
 from collections.abc import Collection, Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 
 CACHE_VERSION = 1
 _MAGIC = b"ACSTPIDX"
@@ -48,7 +48,7 @@ class PackCache:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._is_writer = True
 
-    def load(self, index: dataplane.DigestIndex, wanted: Collection[bytes]) -> set[bytes]:
+    def load(self, index: native.DigestIndex, wanted: Collection[bytes]) -> set[bytes]:
         """Add the wanted packs that the cache has to ``index``; return their ids."""
         size = os.fstat(self._descriptor).st_size
         if size < len(self._header) or os.pread(self._descriptor, 16, 0) != self._header:
@@ -65,7 +65,7 @@ class PackCache:
                     if pack not in wanted:
                         stale_size += record_end - end
                     elif pack not in added:
-                        with dataplane.translated(f"reading {self._path}"):
+                        with native.translated(f"reading {self._path}"):
                             index.add_pack(pack, salt, digests)
                         added.add(pack)
                     digests.release()

@@ -13,7 +13,7 @@ import os
 import queue
 from collections.abc import Callable
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.pack_reader import DATA_OFFSET
@@ -69,7 +69,7 @@ class PackFiller:
     def __init__(
         self,
         origin: base.Origin,
-        builder: dataplane.ImageBuilder,
+        builder: native.ImageBuilder,
         chunk_size: int,
         pack_size: int,
         executor: concurrent.futures.Executor,
@@ -145,7 +145,7 @@ class PackFiller:
     def _store(self, pack: bytes, salt: bytes, digests: bytes, buffer: mmap.mmap) -> None:
         try:
             count = len(digests) // 32
-            header = dataplane.pack_header(self._chunk_size, count, salt)
+            header = native.pack_header(self._chunk_size, count, salt)
             buffer[:DATA_OFFSET] = header
             size = DATA_OFFSET + count * self._chunk_size
             self._check_room(size + len(digests))

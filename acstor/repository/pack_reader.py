@@ -5,10 +5,10 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.origin import base
 from acstor.repository import layout, pack_cache
-from acstor.repository.condemnation import Tombstones
+from acstor.repository.gc.condemnation import Tombstones
 
 LOG = logging.getLogger(__name__)
 
@@ -44,20 +44,20 @@ def read_digests(origin: base.Origin, pack: bytes) -> PackDigests:
     :raises UnsupportedError: when a newer release wrote it.
     """
     key = layout.pack_key(pack.hex())
-    with dataplane.translated(f"reading {key}"):
+    with native.translated(f"reading {key}"):
         header = origin.get_range(key, 0, HEADER_SIZE)
-        chunk_size, chunk_count, salt = dataplane.parse_pack_header(header)
+        chunk_size, chunk_count, salt = native.parse_pack_header(header)
         digests = origin.get_range(
             key, DATA_OFFSET + chunk_size * chunk_count, chunk_count * DIGEST_SIZE
         )
-        if dataplane.pack_id(digests, salt) != pack:
+        if native.pack_id(digests, salt) != pack:
             raise exception.CorruptError(f"{key}: the digests are not those of this pack")
     return PackDigests(pack, salt, chunk_size, digests)
 
 
 def load_index(
     origin: base.Origin, chunk_size: int, cache: pack_cache.PackCache | None
-) -> dataplane.DigestIndex:
+) -> native.DigestIndex:
     """Return the digests of every pack that may be relied on: all but the condemned.
 
     Packs that vanish meanwhile or are damaged are left out; chunks in them are stored anew.
@@ -65,7 +65,7 @@ def load_index(
     names = {layout.name_of(key) for key in origin.list(layout.PACK_PREFIX)} - {None}
     usable = names - Tombstones(origin).names()
     wanted = {bytes.fromhex(name) for name in usable if name}
-    index = dataplane.DigestIndex(chunk_size)
+    index = native.DigestIndex(chunk_size)
     known = cache.load(index, wanted) if cache else set()
     for found in _read_all(origin, wanted - known):
         if found.chunk_size != chunk_size:

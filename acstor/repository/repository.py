@@ -5,10 +5,11 @@ import json
 import uuid
 from collections.abc import Iterator
 
-from acstor import dataplane, exception, untrusted_json
+from acstor import exception, native, untrusted_json
 from acstor.origin import base
-from acstor.repository import image_record, layout, working_set
+from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.images import image_record, working_set
 
 FORMAT_NAME = "acstor-repository"
 FORMAT_VERSION = 4
@@ -241,17 +242,17 @@ class Repository:
             if image is not None:
                 yield image
 
-    def load_manifest(self, digest: str) -> dataplane.Manifest:
+    def load_manifest(self, digest: str) -> native.Manifest:
         """Return the manifest with that digest.
 
         :raises NotFoundError: when it is not there.
         :raises CorruptError: when its bytes are not what the digest says.
         """
         content = self.origin.get(layout.manifest_key(digest), MANIFEST_SIZE_MAX)
-        if dataplane.digest(content).hex() != digest:
+        if native.digest(content).hex() != digest:
             raise exception.CorruptError(f"manifest {digest} is damaged in the origin")
-        with dataplane.translated(f"reading manifest {digest}"):
-            return dataplane.Manifest.parse(content)
+        with native.translated(f"reading manifest {digest}"):
+            return native.Manifest.parse(content)
 
     def remove_image(self, image_id: str, expected: str | None = None) -> Image:
         """Withdraw an image. Its chunks stay until garbage collection finds them unreferenced.

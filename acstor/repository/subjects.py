@@ -4,10 +4,10 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.repository.repository import Repository
-from acstor.volumes import record_refs
-from acstor.volumes.record import DiskState
+from acstor.repository.volumes import record_refs
+from acstor.repository.volumes.record import DiskState
 
 UNREADABLE = (exception.NotFoundError, exception.CorruptError, exception.UnsupportedError)
 
@@ -61,7 +61,7 @@ class Subjects:
         snapshot = record_refs.find_snapshot(self._origin, subject.id)
         return None if snapshot is None else snapshot.record.disk
 
-    def load(self, disk: DiskState) -> dataplane.Manifest | None:
+    def load(self, disk: DiskState) -> native.Manifest | None:
         """Return the manifest of a disk, None when it has none.
 
         :raises CorruptError: and the like when it is not readable.

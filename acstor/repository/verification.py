@@ -9,15 +9,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acstor import dataplane, exception
-from acstor.repository import claim, layout, pack_reader
-from acstor.repository.condemnation import State, Tombstones
+from acstor import exception, native
+from acstor.repository import layout, pack_reader
+from acstor.repository.gc import claim
+from acstor.repository.gc.condemnation import State, Tombstones
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
 from acstor.repository.subjects import UNREADABLE, Kind, Subject, Subjects
-from acstor.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
-from acstor.volumes.log_range import LogRange
-from acstor.volumes.record import DiskState
+from acstor.repository.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.record import DiskState
 
 READERS = 2
 """Packs read at the same time."""
@@ -84,7 +85,7 @@ class Verifier:
         self._report = Report()
         self._reasons: dict[bytes, str] = {}
         self._unsound: dict[bytes, list[int]] = {}
-        self._index = dataplane.DigestIndex(repository.chunk_size)
+        self._index = native.DigestIndex(repository.chunk_size)
 
     def verify(self, image_ids: Sequence[str] | None = None) -> Report:
         """Re-read every digest of some images, or of the whole repository.
@@ -97,7 +98,7 @@ class Verifier:
         started = time.monotonic()
         self._report = Report()
         self._reasons, self._unsound = {}, {}
-        self._index = dataplane.DigestIndex(self._repository.chunk_size)
+        self._index = native.DigestIndex(self._repository.chunk_size)
         wanted = (
             list(self._subjects.all())
             if image_ids is None
@@ -127,7 +128,7 @@ class Verifier:
 
     def _load(
         self, wanted: Sequence[Subject]
-    ) -> dict[Subject, tuple[DiskState, dataplane.Manifest | None]]:
+    ) -> dict[Subject, tuple[DiskState, native.Manifest | None]]:
         disks = {}
         counts = Counter(subject.kind for subject in wanted)
         for subject in wanted:
@@ -145,7 +146,7 @@ class Verifier:
         self._report.snapshots = counts[Kind.SNAPSHOT]
         return disks
 
-    def _load_one(self, subject: Subject) -> tuple[DiskState, dataplane.Manifest | None] | None:
+    def _load_one(self, subject: Subject) -> tuple[DiskState, native.Manifest | None] | None:
         before: DiskState | None = None
         while True:
             disk = self._subjects.disk_of(subject)
@@ -220,12 +221,12 @@ class Verifier:
                     self._origin.read_exactly(key, offset, part)
                     start = first * pack_reader.DIGEST_SIZE
                     expected = found.digests[start : start + count * pack_reader.DIGEST_SIZE]
-                    wrong = dataplane.unsound_chunks(part, found.chunk_size, expected)
+                    wrong = native.unsound_chunks(part, found.chunk_size, expected)
                 unsound.extend(first + position for position in wrong)
                 self._progress.advance(size)
         return unsound
 
-    def _judge_manifest(self, subject: Subject, manifest: dataplane.Manifest) -> None:
+    def _judge_manifest(self, subject: Subject, manifest: native.Manifest) -> None:
         unsound = manifest.unsound(self._index)
         if unsound and not self._is_current(subject, manifest):
             return
@@ -237,7 +238,7 @@ class Verifier:
             reason = self._reasons.get(pack, "the content is not what its digest says")
             self._add(subject, reason, chunk=chunk, pack=pack.hex(), offset=offset)
 
-    def _is_current(self, subject: Subject, manifest: dataplane.Manifest) -> bool:
+    def _is_current(self, subject: Subject, manifest: native.Manifest) -> bool:
         """Return whether a volume or snapshot still has the manifest that was judged."""
         try:
             disk = self._subjects.disk_of(subject)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.rpc.host_states import HostState
+from acstor.telemetry.host_states import HostState
 
 HOSTS_MAX = 4096
 """Hosts that are remembered; with all their coverage about 100 MB at the very most."""

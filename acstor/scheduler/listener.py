@@ -6,8 +6,8 @@ from typing import Any
 
 from acstor.rpc import background_server
 from acstor.rpc.background_server import BackgroundServer
-from acstor.rpc.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC
 from acstor.scheduler.host_table import HostTable
+from acstor.telemetry.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC
 
 LOG = logging.getLogger(__name__)
 

@@ -13,9 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from acstor.exception import AcstorError
-from acstor.testbed import interruption
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.rates import LinkRate
 from bench.acstor import report as reports
 from bench.acstor import tables
 from bench.acstor.figures import FIGURES, Figure
@@ -24,6 +21,9 @@ from bench.acstor.settings import EvaluationSettings, checked_approaches, requir
 from bench.acstor.storm import OnDone
 from bench.acstor.validation import IN_ORDER, LEFT_SHARE
 from sim import tables as sim_tables
+from testbed import interruption
+from testbed.exception import TestbedError
+from testbed.rates import LinkRate
 
 _DESCRIPTION = """\
 The evaluation of the ACStor paper on hosts that are network namespaces of this machine: recorded

@@ -12,18 +12,18 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.testbed.approaches.base import Approach
-from acstor.testbed.approaches.collaborative import Acstor, Collaborative, StaticCollaborative
-from acstor.testbed.approaches.local_cache import LocalCache
-from acstor.testbed.approaches.non_cache import NonCache
-from acstor.testbed.guest.build import GuestImage
-from acstor.testbed.host_processes import METRICS_PORT, MetricSample, write_configuration
-from acstor.testbed.network import Namespace
-from acstor.testbed.run_directory import ResourceKind
-from acstor.testbed.testbed import Testbed
 from bench.acstor.control import ControlPlan
 from bench.acstor.settings import ROOT, EvaluationSettings
+from testbed import processes
+from testbed.approaches.base import Approach
+from testbed.approaches.collaborative import Acstor, Collaborative, StaticCollaborative
+from testbed.approaches.local_cache import LocalCache
+from testbed.approaches.non_cache import NonCache
+from testbed.guest.build import GuestImage
+from testbed.host_processes import METRICS_PORT, MetricSample, write_configuration
+from testbed.network import Namespace
+from testbed.run_directory import ResourceKind
+from testbed.testbed import Testbed
 
 FILE_TIMEOUT_S = 30.0
 CONTROL_TIMEOUT_S = 20.0

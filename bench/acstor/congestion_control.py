@@ -5,9 +5,9 @@ import functools
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.network import Namespace
 from bench.acstor.namespace_calls import in_namespace
+from testbed.exception import TestbedError
+from testbed.network import Namespace
 
 _SETTINGS = pathlib.Path("/proc/sys/net/ipv4")
 _OWN = _SETTINGS / "tcp_congestion_control"

@@ -31,19 +31,20 @@ from typing import Any
 from oslo_config import cfg
 from pyroute2 import netns
 
-from acstor.admin.client import AdminClient
-from acstor.agent import duties, traffic
+from acstor.agent import duties
 from acstor.agent.agent import ORIGIN_DEADLINE, Agent
-from acstor.agent.duty import Duty
-from acstor.agent.host_state import HostStateDuty
 from acstor.agent.metrics import AgentMetrics
+from acstor.agent.reconciler import Duty
+from acstor.agent.reconcilers.host_state import HostStateDuty
 from acstor.conf import loading
+from acstor.control.client import AdminClient
 from acstor.origin.opening import open_origin
 from acstor.policy.load_book import LoadBook
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.service import PolicyService
 from acstor.policy.state_listener import StateEndpoint
-from acstor.rpc.host_states import HostState
+from acstor.telemetry import traffic
+from acstor.telemetry.host_states import HostState
 
 LOG = logging.getLogger("bench.acstor.control")
 

@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.network import Namespace
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench.acstor import link_shares
 from bench.acstor.link_shares import Connections
 from bench.acstor.settings import RATE
+from testbed.exception import TestbedError
+from testbed.network import Namespace
+from testbed.rates import LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 ASKING = 20
 LOADS = (0.0, 0.28)

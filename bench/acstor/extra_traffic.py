@@ -31,9 +31,9 @@ from collections.abc import Sequence
 import numpy as np
 from pyroute2 import netns
 
-from acstor.testbed.exception import TestbedError
 from sim import traffic
 from sim.traffic import ExtraFlows
+from testbed.exception import TestbedError
 
 UDP_PORT, TCP_PORT = 9, 5009
 PAYLOAD = 1472

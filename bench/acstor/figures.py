@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from acstor.testbed.approaches.names import APPROACHES
 from bench.acstor.settings import EvaluationSettings
+from testbed.approaches.names import APPROACHES
 
 ALL = tuple(APPROACHES)
 COLLABORATIVE = ("static-collaborative", "acstor")

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from acstor.exception import AcstorError
-from acstor.testbed import boot_trace
-from acstor.testbed.boot_trace import BootTrace
-from acstor.testbed.replay import ReplayResult, replay
+from testbed import boot_trace
+from testbed.boot_trace import BootTrace
+from testbed.replay import ReplayResult, replay
 
 FAILURE_LENGTH_MAX = 300
 

@@ -15,13 +15,13 @@ import hashlib
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from acstor.testbed import boot_trace, replay_storm
-from acstor.testbed.boot_trace import BootTrace, TraceRead
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.guest import build
-from acstor.testbed.guest.build import GuestImage
-from acstor.testbed.guest.recipe import GuestRecipe
 from bench.acstor.mix_programs import MixProgram
+from testbed import boot_trace, replay_storm
+from testbed.boot_trace import BootTrace, TraceRead
+from testbed.exception import TestbedError
+from testbed.guest import build
+from testbed.guest.build import GuestImage
+from testbed.guest.recipe import GuestRecipe
 
 CHUNK_SIZE = 64 << 10
 

@@ -17,16 +17,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from acstor.testbed import processes
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.network import Namespace
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench.acstor import extra_traffic
 from bench.acstor.extra_traffic import Flow, Host, Plan
 from bench.acstor.images import CHUNK_SIZE
 from bench.acstor.namespace_calls import in_namespace
 from bench.acstor.settings import RATE, ROOT
+from testbed import processes
+from testbed.exception import TestbedError
+from testbed.network import Namespace
+from testbed.rates import LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 PARTNERS = 5
 LOADS = (0.9, 0.95, 1.0, 1.1)

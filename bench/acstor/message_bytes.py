@@ -14,11 +14,11 @@ from pyroute2 import IPRoute, netns
 
 from acstor.conf import loading
 from acstor.rpc import transport
-from acstor.rpc.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
-from acstor.rpc.host_states import HostState, HostStateSender, SequenceNumbers
-from acstor.testbed import processes
+from acstor.telemetry.host_state_details import SKETCH_HASHES_MAX, ChunkSketch
+from acstor.telemetry.host_states import HostState, HostStateSender, SequenceNumbers
 from bench.acstor.namespace_calls import in_namespace
-from tests.fixtures.broker import broker_in
+from testbed import processes
+from testbed.fixtures.broker import broker_in
 
 STATES = 120
 SKETCH_EVERY = 6

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from acstor.testbed.boot_trace import BootTrace, TraceRead
 from bench.acstor.settings import PAPER_RATE, EvaluationSettings
 from sim import mixes
+from testbed.boot_trace import BootTrace, TraceRead
 
 BLOCK = 4096
 PROGRAMS_PER_IMAGE = 8

@@ -15,22 +15,22 @@ import timeit
 import uuid
 from collections.abc import Sequence
 
-from acstor import dataplane
-from acstor.dataplane import Manifest, RingHost, build_ring
+from acstor import native
+from acstor.cluster.ring import building
+from acstor.native import Manifest, RingHost, build_ring
 from acstor.origin.opening import open_origin
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.settings import PolicySettings
 from acstor.repository import layout
-from acstor.repository.image_record import ImageRecord
-from acstor.repository.registration import content_name
-from acstor.ring import building
-from acstor.testbed import processes
+from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.registration import content_name
 from bench.acstor import message_bytes
 from bench.acstor.approaches import ControlledAcstor
 from bench.acstor.images import CHUNK_SIZE
 from bench.acstor.report import StormSeries
 from bench.acstor.settings import EvaluationSettings
+from testbed import processes
 
 HOSTS_LARGE = 1000
 LOOKUPS = 200_000
@@ -115,7 +115,7 @@ def policy_at(hosts: int) -> list[Overhead]:
 
 def large_manifest(size: int) -> Manifest:
     """Return the manifest of a disk of which every chunk is another; nothing is stored."""
-    builder = dataplane.ImageBuilder(dataplane.DigestIndex(CHUNK_SIZE))
+    builder = native.ImageBuilder(native.DigestIndex(CHUNK_SIZE))
     for first in range(0, size // CHUNK_SIZE, _BATCH):
         buffer = bytearray(
             b"".join(
@@ -123,7 +123,7 @@ def large_manifest(size: int) -> Manifest:
                 for index in range(first, first + _BATCH)
             )
         )
-        builder.absorb(dataplane.scan_buffer(buffer, CHUNK_SIZE), buffer)
+        builder.absorb(native.scan_buffer(buffer, CHUNK_SIZE), buffer)
         if (first + _BATCH) % _PACK_CHUNKS == 0:
             builder.seal_pack((first // _PACK_CHUNKS).to_bytes(16, "little"))
     return builder.finish(str(uuid.uuid4()), size, 1)

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from acstor.cluster.ring.decision import DECISION_REF
+from acstor.cluster.ring.published_ring import GENERATION_REF, RING_REF
 from acstor.origin.opening import open_origin
-from acstor.ring.decision import DECISION_REF
-from acstor.ring.published_ring import GENERATION_REF, RING_REF
-from acstor.testbed import boot_trace, measurement
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench.acstor import congestion_control, images, mix_programs, result
 from bench.acstor.figures import Figure, Point, settings_at
 from bench.acstor.images import Images
 from bench.acstor.result import FORMAT, FORMAT_VERSION, StormResult
 from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.storm import OnDone, Storm
+from testbed import boot_trace, measurement
+from testbed.exception import TestbedError
+from testbed.testbed import Testbed, TestbedSettings
 
 ORIGIN_TIMEOUT_S = 5.0
 

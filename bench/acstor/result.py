@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acstor.testbed import processes
-from acstor.testbed.exception import TestbedError
 from bench.acstor.guests import GuestResult
 from bench.acstor.images import CHUNK_SIZE
 from bench.acstor.settings import ROOT
+from testbed import processes
+from testbed.exception import TestbedError
 
 FORMAT = "acstor-evaluation-report"
 FORMAT_VERSION = 1
@@ -194,6 +194,6 @@ def build() -> dict[str, str]:
     except TestbedError:
         revision = "unknown"
     content = pathlib.Path(str(_dataplane.__file__)).read_bytes()
-    from acstor.dataplane import digest
+    from acstor.native import digest
 
     return {"revision": revision, "extension": digest(content).hex()[:12]}

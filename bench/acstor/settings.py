@@ -10,13 +10,13 @@ are about those of the whole trace on 1 Gbit/s.
 import dataclasses
 import pathlib
 
-from acstor.testbed import processes
-from acstor.testbed.approaches.names import APPROACHES
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.host_processes import Configuration
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.run_directory import DEFAULT_ROOT
 from sim.mixes import MIXES
+from testbed import processes
+from testbed.approaches.names import APPROACHES
+from testbed.exception import TestbedError
+from testbed.host_processes import Configuration
+from testbed.rates import LinkRate
+from testbed.run_directory import DEFAULT_ROOT
 
 PAPER_RATE = 1e9
 """Bits per second of the paper's links."""

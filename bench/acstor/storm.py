@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from acstor.cluster.ring.published_ring import RingReference
 from acstor.exception import AcstorError
 from acstor.origin.opening import open_origin
 from acstor.policy.journal import read_records
-from acstor.ring.published_ring import RingReference
-from acstor.testbed import processes
-from acstor.testbed.network import LinkBytes
-from acstor.testbed.processes import RunningProcess
-from acstor.testbed.testbed import Testbed
 from bench.acstor import approaches, extra_traffic, guests
 from bench.acstor.approaches import ControlledAcstor, Counters, StormApproach
 from bench.acstor.extra_traffic import Plan
@@ -27,6 +23,10 @@ from bench.acstor.processor import ProcessorTime
 from bench.acstor.result import Generation, StormResult, Traffic
 from bench.acstor.settings import ROOT, EvaluationSettings
 from sim.traffic import cv_of
+from testbed import processes
+from testbed.network import LinkBytes
+from testbed.processes import RunningProcess
+from testbed.testbed import Testbed
 
 SAMPLE_S = 0.5
 SETTLE_S = 3.0

@@ -11,15 +11,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acstor.testbed import boot_trace
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.rates import LinkRate
 from bench.acstor import images
 from bench.acstor.report import Entry, Report
 from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.tables import grouped, median_of
 from sim import run, scenario
 from sim import tables as sim_tables
+from testbed import boot_trace
+from testbed.exception import TestbedError
+from testbed.rates import LinkRate
 
 MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
             "origin_mb": "origin_mb"}  # fmt: skip

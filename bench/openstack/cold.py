@@ -6,10 +6,10 @@ import os
 import subprocess
 from collections.abc import Iterator
 
-from acstor.testbed.onebox.configuration import acstor
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.one_box import RunningBox
+from testbed.onebox.configuration import acstor
 
 REGISTER_TIMEOUT_S = 300.0
 

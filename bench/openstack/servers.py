@@ -4,12 +4,12 @@ import dataclasses
 import re
 import time
 
-from acstor.testbed.guest.build import GuestImage, build_guest
-from acstor.testbed.guest.recipe import GuestRecipe
-from acstor.testbed.run_directory import DEFAULT_ROOT
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.one_box import RunningBox
+from testbed.guest.build import GuestImage, build_guest
+from testbed.guest.recipe import GuestRecipe
+from testbed.run_directory import DEFAULT_ROOT
 
 FLAVOR = "bench"
 MEMORY_MIB = 256

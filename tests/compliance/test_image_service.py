@@ -1,4 +1,4 @@
-"""One suite that every image service passes, see acstor/image_service/base.py."""
+"""One suite that every image service passes, see acstor/registrar/image_service/base.py."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -7,10 +7,10 @@ import pytest
 from keystoneauth1 import adapter, noauth, session
 
 from acstor import exception
-from acstor.image_service import base, faulty, memory, retrying, watched
-from acstor.image_service.glance import GlanceImageService
-from tests.unit.image_service.glance_server import GlanceServer
-from tests.unit.registrar.cloud import content_of, describe
+from acstor.registrar.image_service import base, faulty, memory, retrying, watched
+from acstor.registrar.image_service.glance import GlanceImageService
+from testbed.doubles.glance_server import GlanceServer
+from testbed.doubles.registrar_cloud import content_of, describe
 
 CONTENT = content_of(1, 300_000)
 

@@ -12,7 +12,7 @@ import pytest
 from acstor import exception
 from acstor.drivers.cinder import native_threads
 from acstor.origin import base, faulty, http, memory, posix, retrying
-from acstor.testbed import origin_server
+from testbed import origin_server
 
 
 class ServedOrigin(http.HttpOrigin):

@@ -10,10 +10,10 @@ from acstor import exception
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.repository import Repository
-from acstor.volumes.settling import SETTLER
-from acstor.volumes.states import VolumeState, state_of
-from acstor.volumes.store import NewVolume, VolumeStore
-from tests.unit.volumes.hosts import SEAL, FencedOwnerError, Owner, content_of
+from acstor.repository.volumes.settling import SETTLER
+from acstor.repository.volumes.states import VolumeState, state_of
+from acstor.repository.volumes.store import NewVolume, VolumeStore
+from tests.unit.repository.volumes.hosts import SEAL, FencedOwnerError, Owner, content_of
 
 VOLUME = str(uuid.UUID(int=3))
 

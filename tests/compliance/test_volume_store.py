@@ -15,14 +15,14 @@ from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.repository import layout
 from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
-from acstor.volumes.durability import Durability, DurabilityClass, Region
-from acstor.volumes.log_range import LogRange
-from acstor.volumes.ownership import LogPosition
-from acstor.volumes.record import DiskState
-from acstor.volumes.states import VolumeState, state_of
-from acstor.volumes.store import NewVolume, PushedState, VolumeStore
+from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.ownership import LogPosition
+from acstor.repository.volumes.record import DiskState
+from acstor.repository.volumes.states import VolumeState, state_of
+from acstor.repository.volumes.store import NewVolume, PushedState, VolumeStore
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
-from tests.unit.volumes.hosts import FencedOwnerError, Owner, content_of
+from tests.unit.repository.volumes.hosts import FencedOwnerError, Owner, content_of
 
 GIB = 1 << 30
 

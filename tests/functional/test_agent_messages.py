@@ -15,10 +15,10 @@ from acstor.rpc.agent_server import (
     AnnouncementEndpoint,
 )
 from acstor.rpc.announcements import Announcements
-from tests.fixtures import broker as brokers
-from tests.fixtures.agent_greeter import Greeter
-from tests.fixtures.broker import Broker
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.agent_greeter import Greeter
+from testbed.fixtures.broker import Broker
+from testbed.fixtures.conditions import wait_for
 
 pytestmark = [
     pytest.mark.slow,

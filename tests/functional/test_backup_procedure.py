@@ -9,13 +9,13 @@ import subprocess
 import pytest
 
 from acstor.origin.opening import open_origin
-from acstor.repository.registration import content_name
+from acstor.repository.images.registration import content_name
 from acstor.repository.repository import Repository
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures.documents import SOURCE, block
-from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host, cloud_in
-from tests.fixtures.stamped_writers import StampedWriters
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures.documents import SOURCE, block
+from testbed.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, cloud_in
+from testbed.fixtures.stamped_writers import StampedWriters
 
 pytestmark = [
     pytest.mark.root,

@@ -15,11 +15,11 @@ from acstor.rpc.agent_server import (
     AnnouncementEndpoint,
 )
 from acstor.rpc.announcements import Announcements
-from tests.fixtures import broker as brokers
-from tests.fixtures.agent_greeter import Greeter
-from tests.fixtures.broker import Broker, broker_in
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.documents import SOURCE, block
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.agent_greeter import Greeter
+from testbed.fixtures.broker import Broker, broker_in
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.documents import SOURCE, block
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,18 +17,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.agent.traffic import InterfaceCounters, NetlinkInterfaces, TrafficMeter
 from acstor.conf import loading
-from acstor.metrics_endpoint import MetricsEndpoint
-from acstor.policy.ceilometer_feed_instances import InstanceRate
-from acstor.policy.ceilometer_feed_traffic_file import read_beside
-from acstor.policy.feeds import build_feeds
+from acstor.http_server.metrics import MetricsEndpoint
+from acstor.policy.feeds.base import build_feeds
+from acstor.policy.feeds.ceilometer.instances import InstanceRate
+from acstor.policy.feeds.ceilometer.traffic_file import read_beside
 from acstor.policy.load_book import CEILOMETER, LoadBook, Sample
 from acstor.policy.service import Feed
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker, broker_in, free_port
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN
+from acstor.telemetry.traffic import InterfaceCounters, NetlinkInterfaces, TrafficMeter
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import Broker, broker_in, free_port
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN
 
 pytestmark = [
     pytest.mark.extended,  # compares rates read by several processes: wants an idle machine

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
-from acstor.agent.member import Member
-from acstor.agent.membership import CoordinationSettings, Membership, open_coordinator, read_members
-from acstor.leadership import Leadership
-from tests.fixtures import etcd
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.etcd import EtcdCluster
+from acstor.cluster.leader_lock import Leadership
+from acstor.cluster.member import Member
+from acstor.cluster.membership import (
+    CoordinationSettings,
+    Membership,
+    open_coordinator,
+    read_members,
+)
+from testbed.fixtures import etcd
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.etcd import EtcdCluster
 
 pytestmark = [
     pytest.mark.slow,

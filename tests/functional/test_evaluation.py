@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import netns
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.testbed import Testbed, TestbedSettings
 from bench.acstor import congestion_control
 from bench.acstor.report import Report
+from testbed.exception import TestbedError
+from testbed.rates import LinkRate
+from testbed.testbed import Testbed, TestbedSettings
 
 pytestmark = [
     pytest.mark.root,

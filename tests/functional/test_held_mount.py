@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.supervision.supervisor import Supervisor
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host, Image
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, Image
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

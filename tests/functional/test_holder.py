@@ -12,9 +12,9 @@ import pytest
 
 from acstor import exception
 from acstor.mounting import mount_point
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud, Host
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host
 
 PROGRAM = str(pathlib.Path(__file__).parent / "programs" / "counting_server.py")
 ROOT = str(pathlib.Path(__file__).parents[2])

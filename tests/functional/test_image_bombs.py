@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from tests.fixtures.anonymous_memory import watched
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud, Host
-from tests.fixtures.registrar_deployment import Deployment
-from tests.unit.registrar.cloud import content_of
+from testbed.doubles.registrar_cloud import content_of
+from testbed.fixtures.anonymous_memory import watched
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host
+from testbed.fixtures.registrar_deployment import Deployment
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(600),

@@ -18,11 +18,11 @@ import pytest
 from acstor.drivers.nova.image_links import known_links
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.opening import open_origin
-from acstor.repository.usage import read_usage
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud, Host, Image
-from tests.fixtures.nova_host import NovaHost
-from tests.fixtures.nova_party import NovaParty
+from acstor.repository.images.usage import read_usage
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host, Image
+from testbed.fixtures.nova_host import NovaHost
+from testbed.fixtures.nova_party import NovaParty
 
 pytest.importorskip("nova", reason="nova is not installed")
 pytestmark = [

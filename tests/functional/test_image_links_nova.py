@@ -18,9 +18,9 @@ from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.link_states import LinkEvent
 from acstor.drivers.nova.image_links.overlay_scan import scan
 from acstor.drivers.nova.image_links.planting import Planter
-from acstor.repository import inspection
-from tests.fixtures.nova_host import NovaHost
-from tests.fixtures.nova_party import NovaError, NovaParty
+from acstor.repository.images import inspection
+from testbed.fixtures.nova_host import NovaHost
+from testbed.fixtures.nova_party import NovaError, NovaParty
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 from tests.unit.repository.test_inspection import disk, iso, master_boot_record
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import (
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import (
     TOOL_TIMEOUT,
     Volumes,
     call,
@@ -19,7 +19,7 @@ from tests.fixtures.host_volumes import (
     qemu_io,
     state,
 )
-from tests.fixtures.hosts import MIB, Cloud, Host, cloud_in
+from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures import lossy_device
-from tests.fixtures.lossy_device import BLOCK, LossyDevice
+from testbed.fixtures import lossy_device
+from testbed.fixtures.lossy_device import BLOCK, LossyDevice
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.timeout(120)]
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.testbed import exception, processes
-from acstor.testbed.onebox import network, teardown
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.host import Host
-from acstor.testbed.onebox.status import outer_pids
-from tests.fixtures.conditions import wait_for
+from testbed import exception, processes
+from testbed.fixtures.conditions import wait_for
+from testbed.onebox import network, teardown
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.host import Host
+from testbed.onebox.status import outer_pids
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 
@@ -196,7 +196,7 @@ def test_down_ends_what_an_up_that_was_killed_has_begun() -> None:
 
 def test_a_first_process_that_is_not_recorded_ends_by_itself() -> None:
     """Who starts it writes it down before it sends the specification."""
-    command = [sys.executable, "-m", "acstor.testbed.onebox.host_init"]
+    command = [sys.executable, "-m", "testbed.onebox.host_init"]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=30, check=False)
     assert result.returncode == 0
 

@@ -10,21 +10,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from acstor.cluster.ring.decision import Decision, read_decision
+from acstor.cluster.ring.published_ring import RingReference
 from acstor.cmd.daemon import EXIT_CONFIGURATION
 from acstor.conf import loading
-from acstor.dataplane import RingHost, build_ring
+from acstor.native import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.journal import read_records
 from acstor.policy.replay import replay
 from acstor.repository.repository import Repository
-from acstor.ring.decision import Decision, read_decision
-from acstor.ring.published_ring import RingReference
 from acstor.rpc import transport
-from acstor.rpc.host_states import HostState, HostStateSender, SequenceNumbers
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker, broker_in
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN
+from acstor.telemetry.host_states import HostState, HostStateSender, SequenceNumbers
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import Broker, broker_in
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN
 
 pytestmark = [
     pytest.mark.slow,

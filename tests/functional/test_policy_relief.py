@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import broker_in
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.policy_deployment import policy_deployment
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import broker_in
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.policy_deployment import policy_deployment
 
 pytestmark = [
     pytest.mark.root,

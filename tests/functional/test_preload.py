@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from acstor.admin import bitmap
-from acstor.admin.client import AdminClient
-from acstor.admin.protocol import PreloadState
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud, Host, Image
+from acstor.control import bitmap
+from acstor.control.client import AdminClient
+from acstor.control.protocol import PreloadState
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker, broker_in
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host, Image
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import Broker, broker_in
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, Image
 
 pytestmark = [
     pytest.mark.root,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures import poisoned_registrar
-from tests.fixtures.registrar_deployment import Deployment
-from tests.unit.registrar.cloud import content_of
+from testbed.doubles.registrar_cloud import content_of
+from testbed.fixtures import poisoned_registrar
+from testbed.fixtures.registrar_deployment import Deployment
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
 

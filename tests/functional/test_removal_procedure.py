@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
-from acstor.admin.server import AdminServer, Method
-from acstor.dataplane_host.kept_clean import CleanReason, KeptClean
-from acstor.dataplane_host.volume_files import VolumeFiles
-from tests.fixtures.documents import SOURCE, block
-from tests.fixtures.hosts import MIB, make_image
+from acstor.control.server import AdminServer, Method
+from acstor.dataplane.volumes.files import VolumeFiles
+from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean
+from testbed.fixtures.documents import SOURCE, block
+from testbed.fixtures.hosts import MIB, make_image
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="needs qemu-img")
 

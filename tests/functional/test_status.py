@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from oslo_upgradecheck.upgradecheck import Code
 
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(200)]
 

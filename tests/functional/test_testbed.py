@@ -16,15 +16,15 @@ from collections.abc import Iterator
 import pytest
 from pyroute2 import netns
 
-from acstor.testbed import accelerator, boot_trace, cleanup, processes, replay_storm
-from acstor.testbed.guest import build
-from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
-from acstor.testbed.guest.recipe import GuestRecipe
-from acstor.testbed.network import Namespace
-from acstor.testbed.rates import LinkRate
-from acstor.testbed.run_directory import DEFAULT_ROOT, ResourceKind, RunDirectory
-from acstor.testbed.testbed import Testbed, TestbedSettings
-from tests.fixtures.conditions import wait_for
+from testbed import accelerator, boot_trace, cleanup, processes, replay_storm
+from testbed.fixtures.conditions import wait_for
+from testbed.guest import build
+from testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
+from testbed.guest.recipe import GuestRecipe
+from testbed.network import Namespace
+from testbed.rates import LinkRate
+from testbed.run_directory import DEFAULT_ROOT, ResourceKind, RunDirectory
+from testbed.testbed import Testbed, TestbedSettings
 
 pytestmark = [
     pytest.mark.root,
@@ -108,8 +108,8 @@ def test_close_removes_namespaces_processes_and_directory(tmp_path: pathlib.Path
 
 OWNER = """
 import pathlib, sys, time
-from acstor.testbed import interruption
-from acstor.testbed.testbed import Testbed, TestbedSettings
+from testbed import interruption
+from testbed.testbed import Testbed, TestbedSettings
 with interruption.raised():
     with Testbed.create(TestbedSettings(host_count=1), pathlib.Path(sys.argv[1])) as testbed:
         process = testbed.table.spawn("sleeper", ["sleep", "1000"], namespace=testbed.hosts[0])

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(200)]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.mounting import mount_point
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN, MIB, Cloud, Options
-from tests.fixtures.unprivileged import USER, UnprivilegedHost, UserPython, open_cloud
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Options
+from testbed.fixtures.unprivileged import USER, UnprivilegedHost, UserPython, open_cloud
 from tests.functional.programs import confined
 
 pytestmark = [

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.mounting import mount_point
+from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.supervision.supervisor import Supervisor
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures import host_volumes as volumes
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
-from tests.fixtures.hosts import MIB, Cloud, Host, Image
-from tests.fixtures.unprivileged import USER, UnprivilegedHost, open_cloud
+from testbed.fixtures import host_volumes as volumes
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
+from testbed.fixtures.hosts import MIB, Cloud, Host, Image
+from testbed.fixtures.unprivileged import USER, UnprivilegedHost, open_cloud
 from tests.functional.test_held_mount import take_fuse
 
 pytestmark = [

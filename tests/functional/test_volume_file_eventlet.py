@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.doubles.memory_nbd_server import MemoryNbdServer
+from testbed.doubles.memory_nbd_server import MemoryNbdServer
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "functional" / "programs" / "green_volume_file.py"

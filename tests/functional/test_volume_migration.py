@@ -5,11 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures import host_volumes as volumes
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import CheckedWriter, Volumes, call, content, open_volume, qemu_io
-from tests.fixtures.hosts import MIB, Cloud, cloud_in
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures import host_volumes as volumes
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import (
+    CheckedWriter,
+    Volumes,
+    call,
+    content,
+    open_volume,
+    qemu_io,
+)
+from testbed.fixtures.hosts import MIB, Cloud, cloud_in
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

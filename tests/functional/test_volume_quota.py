@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures.host_volumes import Volumes, call, open_volume, qemu_io
-from tests.fixtures.hosts import MIB, cloud_in
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures.host_volumes import Volumes, call, open_volume, qemu_io
+from testbed.fixtures.hosts import MIB, cloud_in
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ from oslo_config import cfg
 from acstor.drivers.brick import options, registration
 from acstor.drivers.brick.volume_calls import VolumeCalls
 from acstor.drivers.nova.volumes.online_extend import OnlineExtension
-from tests.fixtures.host_volumes import Volumes, call
-from tests.fixtures.hosts import MIB, Cloud, Host
-from tests.fixtures.qmp import Qemu
+from testbed.fixtures.host_volumes import Volumes, call
+from testbed.fixtures.hosts import MIB, Cloud, Host
+from testbed.fixtures.qmp import Qemu
 from tests.unit.drivers.nova.volumes.conftest import INSTANCE
 from tests.unit.drivers.nova.volumes.conftest import Host as NovaHost
 

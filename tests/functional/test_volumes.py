@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
-from acstor.admin.client import AdminClient
-from acstor.volumes.durability import Durability, DurabilityClass, Region
-from tests.fixtures import host_volumes as volumes
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
-from tests.fixtures.hosts import MIB, Cloud, Host, cloud_in
+from acstor.control.client import AdminClient
+from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
+from testbed.fixtures import host_volumes as volumes
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
+from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

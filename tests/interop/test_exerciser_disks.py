@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("nova", reason="nova is not installed")
 
-from acstor.testbed.guest.exerciser_machine import RECONNECT_DELAY_S, file_disk, nbd_disk
-from tests.fixtures.session_libvirt import SessionLibvirt
+from testbed.fixtures.session_libvirt import SessionLibvirt
+from testbed.guest.exerciser_machine import RECONNECT_DELAY_S, file_disk, nbd_disk
 from tests.unit.drivers.nova.volumes.conftest import connection
 
 pytestmark = [

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.fixtures.hosts import MIB, Cloud
+from testbed.fixtures.hosts import MIB, Cloud
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

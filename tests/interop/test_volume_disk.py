@@ -18,10 +18,10 @@ from lxml import etree
 
 from acstor.drivers.brick.volume_file import VolumeFile
 from acstor.drivers.nova.volumes.online_extend import OnlineExtension
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.documents import ROOT
-from tests.fixtures.qmp import Qemu
-from tests.fixtures.session_libvirt import SessionLibvirt
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.documents import ROOT
+from testbed.fixtures.qmp import Qemu
+from testbed.fixtures.session_libvirt import SessionLibvirt
 from tests.unit.drivers.conftest import VOLUME
 from tests.unit.drivers.nova.volumes.conftest import INSTANCE, Domain, Host, connection
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.testbed import exception
-from acstor.testbed.run_directory import DEFAULT_ROOT
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
-from tests.fixtures.one_box import RunningBox, attached
-from tests.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
-from tests.fixtures.volumes import Volumes, volumes_of
+from testbed import exception
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
+from testbed.fixtures.one_box import RunningBox, attached
+from testbed.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
+from testbed.fixtures.volumes import Volumes, volumes_of
+from testbed.run_directory import DEFAULT_ROOT
 
 HERE = pathlib.Path(__file__).parent
 GUESTS = DEFAULT_ROOT / "guests"

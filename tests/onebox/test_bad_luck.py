@@ -7,14 +7,14 @@ import openstack.exceptions
 import pytest
 from keystoneauth1.exceptions import ConnectTimeout
 
-from acstor.testbed.onebox.configuration import endpoints
-from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import Instances
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.slow_proxy import SlowProxy
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import Instances
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.slow_proxy import SlowProxy
+from testbed.onebox.configuration import endpoints
+from testbed.onebox.network import CONTROLLER_ADDRESS
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox, pytest.mark.disruptive,

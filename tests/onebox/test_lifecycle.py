@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.one_box import RunningBox
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "onebox"
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.instances import LARGER_FLAVOR, Instance, Instances
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.instances import LARGER_FLAVOR, Instance, Instances
+from testbed.fixtures.one_box import RunningBox
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

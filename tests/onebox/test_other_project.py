@@ -16,19 +16,19 @@ import openstack.exceptions
 import pytest
 
 from acstor.origin.posix import PosixOrigin
-from acstor.testbed import exception
-from acstor.testbed.onebox.configuration import acstor
-from tests.fixtures.anonymous_memory import watched
-from tests.fixtures.cloud_api import CloudApi, Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.guest_console import GuestWriter
-from tests.fixtures.instances import Instance, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.small_logs import small_logs
-from tests.fixtures.volume_api import VolumeApi
-from tests.fixtures.volume_types import volume_types_of
-from tests.fixtures.volumes import GIB, THROUGH, Volumes, console, volumes_of
+from testbed import exception
+from testbed.fixtures.anonymous_memory import watched
+from testbed.fixtures.cloud_api import CloudApi, Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.guest_console import GuestWriter
+from testbed.fixtures.instances import Instance, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.small_logs import small_logs
+from testbed.fixtures.volume_api import VolumeApi
+from testbed.fixtures.volume_types import volume_types_of
+from testbed.fixtures.volumes import GIB, THROUGH, Volumes, console, volumes_of
+from testbed.onebox.configuration import acstor
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox, pytest.mark.disruptive,

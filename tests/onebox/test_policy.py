@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from acstor.cluster.ring.decision import DECISION_REF
+from acstor.cluster.ring.published_ring import read_ring
 from acstor.origin import ref_replacement
 from acstor.origin.posix import PosixOrigin
-from acstor.ring.decision import DECISION_REF
-from acstor.ring.published_ring import read_ring
-from acstor.testbed.onebox.configuration import acstor
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import FLAVOR, Instances
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.policy_services import PolicyService, decision_in, extra_traffic, running
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import FLAVOR, Instances
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.policy_services import PolicyService, decision_in, extra_traffic, running
+from testbed.onebox.configuration import acstor
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

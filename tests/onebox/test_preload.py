@@ -4,12 +4,12 @@ import functools
 
 import pytest
 
-from acstor.testbed import exception
-from tests.fixtures.cloud_api import POLL_SECONDS, Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import Instances
-from tests.fixtures.one_box import RunningBox
+from testbed import exception
+from testbed.fixtures.cloud_api import POLL_SECONDS, Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import Instances
+from testbed.fixtures.one_box import RunningBox
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.agent.metrics import COVERAGE, HOST_STATES
-from acstor.testbed.onebox.configuration import acstor, compute
-from tests.fixtures.cloud_api import POLL_SECONDS, Template
-from tests.fixtures.compute_host import ComputeHost, samples
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import FLAVOR, Instance, Instances
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.tiny_guest import MEMORY_MIB
+from testbed.fixtures.cloud_api import POLL_SECONDS, Template
+from testbed.fixtures.compute_host import ComputeHost, samples
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import FLAVOR, Instance, Instances
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.tiny_guest import MEMORY_MIB
+from testbed.onebox.configuration import acstor, compute
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.instances import FLAVOR, Instance, Instances
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.tiny_guest import boots_of_other_disk
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.instances import FLAVOR, Instance, Instances
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.tiny_guest import boots_of_other_disk
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import Instances
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import Instances
+from testbed.fixtures.one_box import RunningBox
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

@@ -21,21 +21,21 @@ from typing import Any
 
 import pytest
 
+from acstor.cluster.ring.decision import MEAN_WEIGHT
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.collection import HostLoad
 from acstor.repository.repository import Repository
-from acstor.ring.decision import MEAN_WEIGHT
-from acstor.testbed.onebox.configuration import acstor, endpoints
-from acstor.testbed.onebox.network import CONTROLLER_ADDRESS
-from acstor.testbed.onebox.services import base_environment
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import BoxHost, ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.guest_console import GuestConsole
-from tests.fixtures.instances import Instance, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.policy_services import PolicyService, decision_in, extra_traffic, running
-from tests.fixtures.tiny_guest import network_command
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import BoxHost, ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.guest_console import GuestConsole
+from testbed.fixtures.instances import Instance, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.policy_services import PolicyService, decision_in, extra_traffic, running
+from testbed.fixtures.tiny_guest import network_command
+from testbed.onebox.configuration import acstor, endpoints
+from testbed.onebox.network import CONTROLLER_ADDRESS
+from testbed.onebox.services import base_environment
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox,

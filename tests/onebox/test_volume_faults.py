@@ -8,17 +8,17 @@ import signal
 
 import pytest
 
-from acstor.testbed.onebox import environment
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.forgetful_log import forgetful_log, guests_resumed_at_boot
-from tests.fixtures.guest_console import GuestWriter
-from tests.fixtures.instances import Instances
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volume_api import VolumeApi
-from tests.fixtures.volume_types import volume_types_of
-from tests.fixtures.volumes import THROUGH, Volumes, console, volumes_of
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.forgetful_log import forgetful_log, guests_resumed_at_boot
+from testbed.fixtures.guest_console import GuestWriter
+from testbed.fixtures.instances import Instances
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.volume_api import VolumeApi
+from testbed.fixtures.volume_types import volume_types_of
+from testbed.fixtures.volumes import THROUGH, Volumes, console, volumes_of
+from testbed.onebox import environment
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox, pytest.mark.disruptive,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.guest_console import MIB
-from tests.fixtures.instances import FLAVOR, Instances, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volumes import Volumes, volumes_of
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.guest_console import MIB
+from testbed.fixtures.instances import FLAVOR, Instances, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.volumes import Volumes, volumes_of
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

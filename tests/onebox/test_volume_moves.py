@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.guest_console import GuestWriter
-from tests.fixtures.instances import Instance, Instances, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volumes import Volumes, console, volumes_of
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.guest_console import GuestWriter
+from testbed.fixtures.instances import Instance, Instances, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.volumes import Volumes, console, volumes_of
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.drivers.brick.volume_file import VolumeFile
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.guest_console import MIB
-from tests.fixtures.instances import Instance, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volume_api import VolumeApi
-from tests.fixtures.volume_types import VolumeTypes, volume_types_of
-from tests.fixtures.volumes import ACSTOR, GIB, STOCK, Volumes, volumes_of
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.guest_console import MIB
+from testbed.fixtures.instances import Instance, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.volume_api import VolumeApi
+from testbed.fixtures.volume_types import VolumeTypes, volume_types_of
+from testbed.fixtures.volumes import ACSTOR, GIB, STOCK, Volumes, volumes_of
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

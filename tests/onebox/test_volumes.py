@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import openstack.exceptions
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.guest_console import MIB
-from tests.fixtures.instances import Instance, instances_of
-from tests.fixtures.one_box import RunningBox
-from tests.fixtures.volumes import ACSTOR, GIB, NONE, STOCK, THROUGH, Volumes, console
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.guest_console import MIB
+from testbed.fixtures.instances import Instance, instances_of
+from testbed.fixtures.one_box import RunningBox
+from testbed.fixtures.volumes import ACSTOR, GIB, NONE, STOCK, THROUGH, Volumes, console
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 

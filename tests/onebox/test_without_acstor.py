@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from tests.fixtures.cloud_api import Template
-from tests.fixtures.compute_host import ComputeHost
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.instances import Instance, Instances
-from tests.fixtures.one_box import RunningBox
+from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.instances import Instance, Instances
+from testbed.fixtures.one_box import RunningBox
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox, pytest.mark.disruptive,

@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 
+from acstor.cluster.ring.decision import DECISION_REF
 from acstor.cmd import policy
 from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
-from acstor.ring.decision import DECISION_REF
 
 MOMENTS = {
     "killed-before": (True, signal.SIGKILL),

@@ -6,8 +6,8 @@ Usage: python -m tests.probe.registration_worker register|collect ORIGIN CACHE [
 import sys
 
 from acstor.origin import opening
-from acstor.repository import registration
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.repository.source import base, raw
 

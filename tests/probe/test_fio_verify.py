@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import RECONNECT_DELAY, Volumes, open_volume
-from tests.fixtures.hosts import MIB, Cloud, Host, cloud_in
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import RECONNECT_DELAY, Volumes, open_volume
+from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
 
 SECONDS = int(os.environ.get("ACSTOR_FIO_SECONDS", "60"))
 VERIFIED = ("--verify=crc32c", "--verify_fatal=1", "--bs=4k", "--randseed=7")

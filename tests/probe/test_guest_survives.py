@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from acstor.testbed import accelerator, cleanup, processes
-from acstor.testbed.guest import build
-from acstor.testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
-from acstor.testbed.guest.recipe import GuestRecipe
-from acstor.testbed.run_directory import DEFAULT_ROOT, RunDirectory
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import Cloud, Host
+from testbed import accelerator, cleanup, processes
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import Cloud, Host
+from testbed.guest import build
+from testbed.guest.machine import BackingDisk, GuestMachine, GuestRequest, GuestState
+from testbed.guest.recipe import GuestRecipe
+from testbed.run_directory import DEFAULT_ROOT, RunDirectory
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(900)]
 

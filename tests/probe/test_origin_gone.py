@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud
 
 CHUNK = 64 << 10
 

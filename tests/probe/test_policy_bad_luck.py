@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from acstor.origin.posix import PosixOrigin
-from acstor.ring.decision import (
+from acstor.cluster.ring.decision import (
     DECISION_REF,
     Decision,
     PublishedDecision,
     read_decision,
     replace_decision,
 )
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import BIN, MIB, Cloud, Host
+from acstor.origin.posix import PosixOrigin
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import BIN, MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

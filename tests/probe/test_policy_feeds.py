@@ -7,14 +7,14 @@ import pytest
 
 from acstor.cli import samples
 from acstor.policy.metrics import COLLECTIONS
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker, broker_in, free_port
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import Options
-from tests.fixtures.policy_deployment import SPEED, PolicyDeployment, policy_deployment, skewed
-from tests.fixtures.posted_samples import PostedSamples
-from tests.fixtures.tcp_relay import TcpRelay
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import Broker, broker_in, free_port
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import Options
+from testbed.fixtures.policy_deployment import SPEED, PolicyDeployment, policy_deployment, skewed
+from testbed.fixtures.posted_samples import PostedSamples
+from testbed.fixtures.tcp_relay import TcpRelay
 
 pytestmark = [
     pytest.mark.root,

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from acstor.conf import loading
-from acstor.rpc import host_states, transport
-from tests.fixtures import broker as brokers
-from tests.fixtures.broker import Broker, broker_in
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import Host, Image
-from tests.fixtures.policy_deployment import PolicyDeployment, policy_deployment
+from acstor.rpc import transport
+from acstor.telemetry import host_states
+from testbed.fixtures import broker as brokers
+from testbed.fixtures.broker import Broker, broker_in
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import Host, Image
+from testbed.fixtures.policy_deployment import PolicyDeployment, policy_deployment
 
 pytestmark = [
     pytest.mark.root,

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures import broker as brokers
-from tests.fixtures import memcached as memcacheds
-from tests.fixtures.broker import Broker, broker_in
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.decision_watch import DecisionWatch
-from tests.fixtures.hosts import Host
-from tests.fixtures.policy_deployment import PolicyDeployment, policy_deployment
+from testbed.fixtures import broker as brokers
+from testbed.fixtures import memcached as memcacheds
+from testbed.fixtures.broker import Broker, broker_in
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.decision_watch import DecisionWatch
+from testbed.fixtures.hosts import Host
+from testbed.fixtures.policy_deployment import PolicyDeployment, policy_deployment
 
 pytestmark = [
     pytest.mark.root,

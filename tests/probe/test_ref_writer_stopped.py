@@ -9,7 +9,7 @@ import pytest
 
 from acstor import exception
 from acstor.origin import posix, posix_refs, posix_tree
-from tests.fixtures.stopped_ref_writer import Writers
+from testbed.fixtures.stopped_ref_writer import Writers
 
 NAME = "decision"
 CONTENTS = {"create": "mine", "change": "mine", "remove": None}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from acstor.origin import posix, posix_refs
-from tests.fixtures import ref_counter
+from testbed.fixtures import ref_counter
 
 PROCESSES = 6
 TIMES = 60

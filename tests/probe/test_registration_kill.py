@@ -15,7 +15,7 @@ import pytest
 
 from acstor.origin import posix
 from acstor.repository import layout
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
 

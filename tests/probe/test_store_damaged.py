@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from tests.fixtures.checked_reader import CheckedReader
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.hosts import MIB, Cloud, Host, Image
+from testbed.fixtures.checked_reader import CheckedReader
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -104,7 +104,7 @@ def test_two_data_planes_on_one_store_the_second_refuses(cloud: Cloud) -> None:
 
 def executable(name: str) -> pathlib.Path:
     """Return the path of an installed program."""
-    from tests.fixtures.hosts import BIN
+    from testbed.fixtures.hosts import BIN
 
     return BIN / name
 

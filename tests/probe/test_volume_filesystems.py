@@ -8,12 +8,12 @@ import random
 
 import pytest
 
-from acstor.testbed.accelerator import Accelerator
-from acstor.testbed.guest.build import GuestImage
-from acstor.testbed.guest.exerciser import SETTINGS
-from tests.fixtures import exerciser_volume as exercise
-from tests.fixtures.exerciser_volume import DISK, MOUNT, exercised, exerciser
-from tests.fixtures.hosts import MIB, Cloud
+from testbed.accelerator import Accelerator
+from testbed.fixtures import exerciser_volume as exercise
+from testbed.fixtures.exerciser_volume import DISK, MOUNT, exercised, exerciser
+from testbed.fixtures.hosts import MIB, Cloud
+from testbed.guest.build import GuestImage
+from testbed.guest.exerciser import SETTINGS
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(3600)]
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from tests.fixtures import host_volumes as volumes
-from tests.fixtures.host_volumes import CheckedWriter, Volumes, call, content, open_volume
-from tests.fixtures.hosts import MIB, Cloud
+from testbed.fixtures import host_volumes as volumes
+from testbed.fixtures.host_volumes import CheckedWriter, Volumes, call, content, open_volume
+from testbed.fixtures.hosts import MIB, Cloud
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(600)]
 

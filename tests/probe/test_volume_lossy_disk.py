@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.host_volumes import Volumes, content, nova_calls, open_volume, state
-from tests.fixtures.hosts import MIB, Cloud, Host, cloud_in
-from tests.fixtures.lossy_disk import LossyDisk
-from tests.fixtures.stamped_writers import StampedWriters
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, content, nova_calls, open_volume, state
+from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
+from testbed.fixtures.lossy_disk import LossyDisk
+from testbed.fixtures.stamped_writers import StampedWriters
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.volumes.durability import Durability, DurabilityClass
-from tests.fixtures.host_volumes import Volumes, content, nova_calls, open_volume, qemu_io
-from tests.fixtures.hosts import MIB, Cloud, cloud_in
-from tests.fixtures.log_disk import LogDisk
+from acstor.repository.volumes.durability import Durability, DurabilityClass
+from testbed.fixtures.host_volumes import Volumes, content, nova_calls, open_volume, qemu_io
+from testbed.fixtures.hosts import MIB, Cloud, cloud_in
+from testbed.fixtures.log_disk import LogDisk
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

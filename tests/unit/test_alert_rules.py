@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fixtures.documents import ROOT, SOURCE
-from tests.fixtures.metric_expressions import promtool, undocumented
+from testbed.fixtures.documents import ROOT, SOURCE
+from testbed.fixtures.metric_expressions import promtool, undocumented
 
 ADMIN = SOURCE / "admin"
 RULES = ROOT / "etc" / "prometheus" / "acstor.rules.yaml"

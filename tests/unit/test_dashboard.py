@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from tests.fixtures.documents import ROOT
-from tests.fixtures.metric_expressions import promtool, undocumented
+from testbed.fixtures.documents import ROOT
+from testbed.fixtures.metric_expressions import promtool, undocumented
 
 DASHBOARD = ROOT / "etc" / "grafana" / "acstor.json"
 WIDTH = 24

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.fixtures.documents import ROOT, SOURCE
+from testbed.fixtures.documents import ROOT, SOURCE
 
 PAGE = SOURCE / "user" / "durability.rst"
 

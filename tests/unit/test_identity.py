@@ -12,10 +12,10 @@ from oslo_config import cfg
 
 from acstor import exception, identity
 from acstor.conf import loading
-from acstor.image_service.memory import MemoryImageService
-from acstor.image_service.opening import open_image_service
-from tests.unit.image_service.glance_server import GlanceServer
-from tests.unit.registrar.cloud import content_of, describe
+from acstor.registrar.image_service.memory import MemoryImageService
+from acstor.registrar.image_service.opening import open_image_service
+from testbed.doubles.glance_server import GlanceServer
+from testbed.doubles.registrar_cloud import content_of, describe
 
 
 class Keystone(ThreadingHTTPServer):

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.fixtures.documents import ROOT, SOURCE
+from testbed.fixtures.documents import ROOT, SOURCE
 
 CODE = ROOT / "crates" / "pyext" / "src" / "host" / "metrics.rs"
 ADMIN = SOURCE / "admin"

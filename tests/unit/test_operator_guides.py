@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 from oslo_config import cfg
 
+from acstor.checks import upgrade
 from acstor.cli.app import Application
 from acstor.conf import loading, opts, services
-from acstor.status import checks
-from tests.fixtures.documents import ROOT, SOURCE, Block, blocks
+from testbed.fixtures.documents import ROOT, SOURCE, Block, blocks
 
 ADMIN = SOURCE / "admin"
 TROUBLESHOOTING = ADMIN / "troubleshooting.rst"
@@ -284,4 +284,4 @@ def test_every_check_is_explained() -> None:
         if following.startswith("   ") and term and not term.startswith(" ")
         for part in term.split(", ")
     }
-    assert terms == {checks.FIRST[0], *(name for name, _ in checks.OTHERS)}
+    assert terms == {upgrade.FIRST[0], *(name for name, _ in upgrade.OTHERS)}

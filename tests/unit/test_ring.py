@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acstor.dataplane import (
+from acstor.native import (
     DataPlaneError,
     Ring,
     RingHost,

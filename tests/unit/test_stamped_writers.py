@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tests.fixtures import stamped_writers
-from tests.fixtures.stamped_writers import SECTOR, StampedWriters
+from testbed.fixtures import stamped_writers
+from testbed.fixtures.stamped_writers import SECTOR, StampedWriters
 
 SIZE = 1 << 20
 COUNT = 2

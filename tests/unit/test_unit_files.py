@@ -12,7 +12,7 @@ import pytest
 
 from acstor.conf import dataplane, registrar
 from acstor.conf.types import ByteSize
-from acstor.dataplane_host import given_state
+from acstor.dataplane import given_state
 from acstor.supervision.protocol import EXIT_STOPPED
 
 ROOT = pathlib.Path(__file__).parents[2]

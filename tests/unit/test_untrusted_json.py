@@ -13,32 +13,33 @@ from typing import Any
 import pytest
 
 from acstor import exception, untrusted_json
-from acstor.admin import protocol
-from acstor.agent.desired_host import HostWish
-from acstor.agent.disk_watch import parse_report
-from acstor.agent.working_sets import Reported
-from acstor.dataplane_host.attachments import Attachments
-from acstor.dataplane_host.kept_clean import KeptClean
-from acstor.dataplane_host.kept_volume import KeptStandby, KeptVolume
-from acstor.dataplane_host.logs_aside import LogsAside
+from acstor.agent.reconcilers.desired_host import HostWish
+from acstor.agent.reconcilers.working_sets import Reported
+from acstor.cluster.ring.decision import Decision
+from acstor.cluster.ring.publisher_term import PublisherTerm
+from acstor.control import protocol
+from acstor.dataplane.attachments import Attachments
+from acstor.dataplane.volumes.kept_clean import KeptClean
+from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
+from acstor.dataplane.volumes.logs.aside import LogsAside
 from acstor.drivers.nova.image_links.known_links import KnownLinks
-from acstor.image_service.glance import GlanceImageService
 from acstor.origin.base import Ref
-from acstor.policy import ceilometer_feed_traffic_file, journal
+from acstor.policy import journal
+from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.pins import Pins
 from acstor.preload import promise
+from acstor.registrar.image_service.glance import GlanceImageService
 from acstor.repository import layout
-from acstor.repository.catalogue import Entry
-from acstor.repository.condemnation import State, Tombstone
-from acstor.repository.image_record import ImageRecord
+from acstor.repository.gc.condemnation import State, Tombstone
+from acstor.repository.images.catalogue import Entry
+from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.usage import Usage
+from acstor.repository.images.withdrawal_rounds import Rounds
+from acstor.repository.images.working_set import WorkingSet
 from acstor.repository.repository import Format
-from acstor.repository.usage import Usage
-from acstor.repository.withdrawal_rounds import Rounds
-from acstor.repository.working_set import WorkingSet
-from acstor.ring.decision import Decision
-from acstor.ring.publisher_term import PublisherTerm
-from acstor.rpc.host_states import HostState
-from acstor.volumes.record import SnapshotRecord, VolumeRecord
+from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
+from acstor.telemetry.disk_watch import parse_report
+from acstor.telemetry.host_states import HostState
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 IMAGE = "00000000-0000-0000-0000-000000000001"
@@ -161,7 +162,7 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "decision": (Decision.parse, golden("decision-v1.json")),
     "ring term": (PublisherTerm.parse, golden("ring-term-v1.json")),
     "pins": (Pins.parse, golden("policy-pins-v1.json")),
-    "traffic file": (ceilometer_feed_traffic_file.parse, golden("instance-traffic-v1.json")),
+    "traffic file": (traffic_file.parse, golden("instance-traffic-v1.json")),
     "links": (KnownLinks.parse, golden("image-links-v1.json")),
     "promises": (promise.decode, golden("preload-promises-v1.json")),
     "kept volume": (KeptVolume.decode, golden("volume-kept-v2.json")),

@@ -13,7 +13,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from acstor import exact_receive
+from acstor import sockets
 
 REQUEST_BYTES_MAX = 1 << 20
 """Bytes of one read or write request; longer ones become several."""
@@ -256,7 +256,7 @@ class NbdConnection:
 
     def _receive_into(self, view: memoryview) -> None:
         try:
-            exact_receive.receive_into(self._socket, view)
+            sockets.receive_into(self._socket, view)
         except OSError as error:
             raise _lost(error) from error
         except EOFError as error:

@@ -13,7 +13,7 @@ from typing import Any
 import tenacity
 
 from acstor import exception
-from acstor.admin.client import AdminClient
+from acstor.control.client import AdminClient
 
 LOG = logging.getLogger(__name__)
 

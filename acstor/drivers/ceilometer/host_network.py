@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from ceilometer import sample
 from ceilometer.polling import plugin_base
 
-from acstor.agent.traffic import MovedBytes, NetlinkInterfaces
 from acstor.drivers.ceilometer import host_reading, options
 from acstor.drivers.ceilometer.host_reading import HostReading
+from acstor.telemetry.traffic import MovedBytes, NetlinkInterfaces
 
 _CACHE_KEY = "acstor.host.network"
 _lock = threading.Lock()  # of reading: pollsters may run on several threads

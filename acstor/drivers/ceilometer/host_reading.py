@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acstor import exception
-from acstor.agent import data_plane_readings
-from acstor.agent.traffic import InterfaceCounters, Interfaces, MovedBytes
+from acstor.telemetry import data_plane_readings
+from acstor.telemetry.traffic import InterfaceCounters, Interfaces, MovedBytes
 
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 METRICS_SIZE_MAX = 16 << 20

@@ -20,11 +20,11 @@ from acstor.drivers.cinder.hosts import AgentHosts, Hosts
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller
 from acstor.origin import opening
 from acstor.origin.base import Origin
-from acstor.repository.catalogue import Catalogue, EntryState
 from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.images.catalogue import Catalogue, EntryState
 from acstor.repository.repository import Image, Repository
+from acstor.repository.volumes.store import VolumeStore
 from acstor.rpc.signature import checked_secrets
-from acstor.volumes.store import VolumeStore
 
 LOG = logging.getLogger(__name__)
 

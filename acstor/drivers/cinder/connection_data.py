@@ -4,7 +4,7 @@ from typing import Any
 
 from acstor.drivers.cinder import limits
 from acstor.drivers.cinder.attachment_rules import Access
-from acstor.volumes.record import VolumeRecord
+from acstor.repository.volumes.record import VolumeRecord
 
 PROTOCOL = "acstor"
 """``driver_volume_type``."""

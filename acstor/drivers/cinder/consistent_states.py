@@ -17,7 +17,7 @@ from acstor import exception
 from acstor.drivers.cinder.back_end import BackEnd
 from acstor.drivers.cinder.hosts import call_each, first_error
 from acstor.drivers.cinder.present_state import from_answer
-from acstor.volumes.store import PushedState
+from acstor.repository.volumes.store import PushedState
 
 LOG = logging.getLogger(__name__)
 

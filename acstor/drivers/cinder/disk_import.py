@@ -10,9 +10,11 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller, NativeThreadSource
-from acstor.repository import claim, pack_cache, pack_reader, registration
+from acstor.repository import pack_cache, pack_reader
+from acstor.repository.gc import claim
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.repository.source.base import SourceFile
 from acstor.repository.source.raw import RawSource
@@ -40,9 +42,7 @@ class DiskImport(registration.Registrar):
         super().__init__(repository, settings)
         self._caller = caller or DirectCaller()
 
-    def store(
-        self, path: str, publish: Publish, dedup_scope: str | None = None
-    ) -> dataplane.Manifest:
+    def store(self, path: str, publish: Publish, dedup_scope: str | None = None) -> native.Manifest:
         """Store a raw file.
 
         :param publish: makes a ref keep the manifest alive, or raises; called again with another

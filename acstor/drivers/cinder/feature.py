@@ -7,7 +7,7 @@ from acstor.drivers.cinder import limits
 from acstor.drivers.cinder.back_end import BackEnd
 from acstor.drivers.cinder.limits import Limits
 from acstor.repository.dedup_scope import DedupScope
-from acstor.volumes.durability import Durability
+from acstor.repository.volumes.durability import Durability
 
 GIB = 1 << 30
 CINDER_ID = "cinder_volume"

@@ -18,7 +18,7 @@ from acstor.drivers.cinder.consistent_states import consistent_states
 from acstor.drivers.cinder.failures import reported
 from acstor.drivers.cinder.feature import NO_SHARED_TARGET, disk_of
 from acstor.drivers.cinder.snapshots import Snapshots
-from acstor.volumes.store import PushedState
+from acstor.repository.volumes.store import PushedState
 
 LOG = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from acstor.drivers.cinder.feature import (
 )
 from acstor.drivers.cinder.locks import one_at_a_time
 from acstor.drivers.cinder.present_state import with_present_state
-from acstor.volumes.store import NewVolume, PushedState
+from acstor.repository.volumes.store import NewVolume, PushedState
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from acstor import exception
-from acstor.admin.protocol import VOLUME_RATE_MAX
+from acstor.control.protocol import VOLUME_RATE_MAX
 
 PREFIX = "acstor:"
 IOPS = "iops"

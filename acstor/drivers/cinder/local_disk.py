@@ -12,7 +12,7 @@ from acstor import exception
 from acstor.drivers.brick import connector as brick_connector
 from acstor.drivers.cinder import connection_data
 from acstor.drivers.cinder.back_end import BackEnd
-from acstor.volumes.store import NewVolume, PushedState
+from acstor.repository.volumes.store import NewVolume, PushedState
 
 LOG = logging.getLogger(__name__)
 

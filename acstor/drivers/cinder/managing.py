@@ -23,8 +23,8 @@ from acstor.drivers.cinder.feature import (
 )
 from acstor.drivers.cinder.locks import one_at_a_time
 from acstor.repository import layout
-from acstor.volumes.record import VolumeRecord
-from acstor.volumes.record_refs import Snapshot, Volume
+from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.record_refs import Snapshot, Volume
 
 LOG = logging.getLogger(__name__)
 

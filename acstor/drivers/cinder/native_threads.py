@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from acstor import dataplane
+from acstor import native
 from acstor.origin import base
 from acstor.repository.source.base import Extent, ImageSource
 
@@ -176,7 +176,7 @@ class NativeThreadSource(ImageSource):
 
     def scan(
         self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
-    ) -> dataplane.Scan:
+    ) -> native.Scan:
         """Read and digest."""
         return self._caller.run(lambda: self._inner.scan(offset, buffer, chunk_size, scope))
 

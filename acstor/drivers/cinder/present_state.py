@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from acstor import exception
 from acstor.drivers.cinder.back_end import BackEnd
-from acstor.volumes.store import PushedState
+from acstor.repository.volumes.store import PushedState
 
 LOG = logging.getLogger(__name__)
 

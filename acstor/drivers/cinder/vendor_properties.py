@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from acstor.admin.protocol import VOLUME_RATE_MAX
+from acstor.control.protocol import VOLUME_RATE_MAX
 from acstor.drivers.cinder import limits
-from acstor.volumes import durability
-from acstor.volumes.durability import DurabilityClass, FlushTarget
+from acstor.repository.volumes import durability
+from acstor.repository.volumes.durability import DurabilityClass, FlushTarget
 
 VENDOR = "acstor"
 

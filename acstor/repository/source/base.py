@@ -5,7 +5,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 
 SECTOR_SIZE = 512
 """Sizes of disks are multiples of this, bytes; a file is padded with zeros up to it."""
@@ -81,7 +81,7 @@ class ImageSource(abc.ABC):
     @abc.abstractmethod
     def scan(
         self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
-    ) -> dataplane.Scan:
+    ) -> native.Scan:
         """Read from ``offset`` on into ``buffer``, zeros past the disk's end, and digest it.
 
         :param buffer: whole chunks.

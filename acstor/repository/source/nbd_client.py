@@ -8,7 +8,7 @@ with simple replies are spoken: qemu-nbd on this host is the only server.
 import socket
 import struct
 
-from acstor import exact_receive, exception
+from acstor import exception, sockets
 
 REQUEST_SIZE_MAX = 1 << 20
 """Bytes of one read request; several are in flight, so that QEMU decompresses on all cores."""
@@ -47,7 +47,7 @@ class NbdClient:
             raise
 
     def _negotiate(self) -> int:
-        init, option, flags = struct.unpack(">QQH", exact_receive.receive(self._socket, 18))
+        init, option, flags = struct.unpack(">QQH", sockets.receive(self._socket, 18))
         if init != _INIT_MAGIC or option != _OPTION_MAGIC or not flags & _FLAG_FIXED_NEWSTYLE:
             raise exception.UnavailableError("the server speaks no fixed newstyle NBD")
         no_zeroes = flags & _FLAG_NO_ZEROES
@@ -55,9 +55,9 @@ class NbdClient:
             struct.pack(">I", _FLAG_FIXED_NEWSTYLE | no_zeroes)
             + struct.pack(">QII", _OPTION_MAGIC, _OPTION_EXPORT_NAME, 0)
         )
-        size, _transmission_flags = struct.unpack(">QH", exact_receive.receive(self._socket, 10))
+        size, _transmission_flags = struct.unpack(">QH", sockets.receive(self._socket, 10))
         if not no_zeroes:
-            exact_receive.receive(self._socket, 124)
+            sockets.receive(self._socket, 124)
         return int(size)
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -77,15 +77,13 @@ class NbdClient:
             self._socket.sendall(b"".join(requests))
             waiting = set(range(len(parts)))
             while waiting:
-                magic, error, number = struct.unpack(
-                    ">IIQ", exact_receive.receive(self._socket, 16)
-                )
+                magic, error, number = struct.unpack(">IIQ", sockets.receive(self._socket, 16))
                 if magic != _REPLY_MAGIC or number not in waiting:
                     raise exception.UnavailableError("qemu-nbd broke the protocol")
                 if error:
                     raise exception.UnavailableError(f"qemu-nbd cannot read: error {error}")
                 waiting.remove(number)
-                exact_receive.receive_into(self._socket, parts[number][1])
+                sockets.receive_into(self._socket, parts[number][1])
         except (OSError, EOFError) as error:
             raise exception.UnavailableError(f"qemu-nbd does not answer: {error}") from error
 

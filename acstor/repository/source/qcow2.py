@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.repository.source import base, nbd_client, qemu
 
 CONNECTIONS = 2
@@ -66,11 +66,11 @@ class Qcow2Source(base.ImageSource):
 
     def scan(
         self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
-    ) -> dataplane.Scan:
+    ) -> native.Scan:
         """Read through all connections at once, then digest."""
         self._read_into(offset, buffer)
-        with dataplane.translated(self.file.path):
-            return dataplane.scan_buffer(buffer, chunk_size, scope)
+        with native.translated(self.file.path):
+            return native.scan_buffer(buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the disk."""

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.repository.source import base
 
 READ_AHEAD_SIZE = 32 << 20
@@ -53,16 +53,14 @@ class RawSource(base.ImageSource):
 
     def scan(
         self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
-    ) -> dataplane.Scan:
+    ) -> native.Scan:
         """Read and digest in one pass on all cores."""
         size = max(0, min(len(buffer), self.file.size - offset))
         os.posix_fadvise(
             self.file.descriptor, offset + READ_AHEAD_SIZE, size, os.POSIX_FADV_WILLNEED
         )
-        with dataplane.translated(self.file.path):
-            return dataplane.scan_file(
-                self.file.descriptor, offset, size, buffer, chunk_size, scope
-            )
+        with native.translated(self.file.path):
+            return native.scan_file(self.file.descriptor, offset, size, buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a part of the file."""

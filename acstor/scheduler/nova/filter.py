@@ -11,12 +11,12 @@ import nova.conf
 from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 
-from acstor.rpc.host_states import HostState
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.nova import request
 from acstor.scheduler.nova.hosts import Hosts, shared
 from acstor.scheduler.nova.lookup import state_of
 from acstor.scheduler.nova.request import Need
+from acstor.telemetry.host_states import HostState
 
 LOG = logging.getLogger(__name__)
 

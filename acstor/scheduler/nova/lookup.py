@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from acstor.rpc.host_states import HostState
 from acstor.scheduler.host_table import HostTable
+from acstor.telemetry.host_states import HostState
 
 
 def state_of(table: HostTable, host_state: Any, now: float) -> HostState | None:

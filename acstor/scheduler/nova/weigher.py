@@ -21,11 +21,11 @@ import nova.conf
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 
-from acstor.rpc.host_states import HostState
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.nova import request
 from acstor.scheduler.nova.hosts import Hosts, shared
 from acstor.scheduler.nova.lookup import state_of
+from acstor.telemetry.host_states import HostState
 
 LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use acstor_readpath::Segment;
 use zerocopy::IntoBytes;
 
-use crate::abi;
 use crate::limits::IOVECS_MAX;
+use crate::wire::abi;
 
 /// Zeros for holes. Memory that was written: a page that is not mapped yet, and the kernel's zero page
 /// at any time, would be looked up in the midst of an answer, which a SIGKILL then ends with an error.

@@ -11,21 +11,21 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, fopen};
 use crate::device::{Device, Sent};
 use crate::file::File;
 use crate::file_table::FileTable;
-use crate::heartbeats::Heartbeats;
-use crate::inode::ROOT_INODE;
 use crate::limits::{DIRECTORY_REPLY_MAX, NAME_MAX};
-use crate::negotiation::{self, Negotiated};
 use crate::prepared::{self, Prepared};
 use crate::read::{self, ReadRequest};
-use crate::reply::{self, DirectoryWriter};
-use crate::request::{Change, Operation, Request, RequestHeader, wants_answer};
-use crate::session_state::{SessionState, StateCell};
+use crate::session::heartbeats::Heartbeats;
+use crate::session::session_state::{SessionState, StateCell};
 use crate::stats::{Counters, bump};
-use crate::{FuseConfig, FuseHooks, session_file};
+use crate::wire::abi::{self, fopen};
+use crate::wire::inode::ROOT_INODE;
+use crate::wire::negotiation::{self, Negotiated};
+use crate::wire::reply::{self, DirectoryWriter};
+use crate::wire::request::{Change, Operation, Request, RequestHeader, wants_answer};
+use crate::{FuseConfig, FuseHooks, session::session_file};
 
 /// Cookies of the first two directory entries; those of files are their inode numbers.
 const COOKIE_DOT: u64 = 1;

@@ -10,8 +10,8 @@ use acstor_types::DiskId;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::inode::FileKey;
 use crate::limits::{CACHED_BYTES_VALID, READS_PER_FILE_MAX};
+use crate::wire::inode::FileKey;
 
 /// A file as the host process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

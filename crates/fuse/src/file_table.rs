@@ -18,9 +18,9 @@ use tokio::sync::futures::Notified;
 use crate::FuseError;
 use crate::device::Device;
 use crate::file::{File, FileStatus, KernelUse};
-use crate::inode::FileKey;
 use crate::limits::{FILES_MAX, NAME_MAX};
-use crate::notify;
+use crate::wire::inode::FileKey;
+use crate::wire::notify;
 
 /// What became of a detached file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

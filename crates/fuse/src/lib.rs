@@ -10,46 +10,34 @@
 //! `doc/source/reference/protocols/fuse-semantics.rst`; no process that serves a mount may ever
 //! open a file of it (fork and exec would then deadlock in the kernel).
 
-mod abi;
 mod config;
 mod device;
 mod dispatch;
-mod errno;
 mod error;
 mod file;
 mod file_table;
-mod heartbeats;
 mod hooks;
-mod inode;
 pub mod limits;
 mod mount;
-mod mountinfo;
-mod negotiation;
-mod notify;
 mod prepared;
 mod read;
-mod reader;
-mod reply;
-mod request;
 mod server;
 mod session;
-mod session_file;
-mod session_state;
 mod stats;
-mod stop_signal;
+mod wire;
 
 pub use config::FuseConfig;
-pub use errno::errno_of;
 pub use error::FuseError;
 pub use file::FileStatus;
 pub use file_table::{Detached, FileTable};
 pub use hooks::FuseHooks;
-pub use inode::FileKey;
 pub use mount::{Unmounted, set_read_ahead, unmount};
-pub use negotiation::Negotiated;
-pub use request::{Change, ForgetList, Operation, ParseError, Request, RequestHeader};
 pub use server::{FuseServer, mount_connection};
 pub use session::FuseSession;
-pub use session_file::SESSION_FILE_VERSION;
-pub use session_state::SessionState;
+pub use session::session_file::SESSION_FILE_VERSION;
+pub use session::session_state::SessionState;
 pub use stats::FuseStats;
+pub use wire::errno::errno_of;
+pub use wire::inode::FileKey;
+pub use wire::negotiation::Negotiated;
+pub use wire::request::{Change, ForgetList, Operation, ParseError, Request, RequestHeader};

@@ -1,5 +1,7 @@
 //! mount(2), umount2(2), the read-ahead of the mount, and the emergency exit.
 
+pub(crate) mod mountinfo;
+
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,7 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::limits::READ_SIZE_MAX;
-use crate::{FuseConfig, FuseError, mountinfo};
+use crate::{FuseConfig, FuseError};
 
 const DEVICE: &str = "/dev/fuse";
 /// How long a leftover mount may take to say that it is dead.

@@ -12,11 +12,11 @@ use acstor_readpath::ExtentKind;
 use tokio::time::{Instant, timeout_at};
 
 use crate::dispatch::Dispatch;
-use crate::errno::errno_of;
 use crate::file::File;
-use crate::reader;
-use crate::request::RequestHeader;
+use crate::session::reader;
 use crate::stats::bump;
+use crate::wire::errno::errno_of;
+use crate::wire::request::RequestHeader;
 
 /// What is answered once the view is prepared.
 #[derive(Clone, Copy, Debug)]

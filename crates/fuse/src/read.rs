@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 use crate::device::Sent;
 use crate::dispatch::Dispatch;
-use crate::errno::errno_of;
 use crate::file::File;
 use crate::limits::READ_SIZE_MAX;
-use crate::reader;
-use crate::request::RequestHeader;
+use crate::session::reader;
 use crate::stats::bump;
+use crate::wire::errno::errno_of;
+use crate::wire::request::RequestHeader;
 
 /// What a READ asks for.
 #[derive(Clone, Copy, Debug)]

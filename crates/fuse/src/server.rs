@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use crate::device::Device;
 use crate::dispatch::Dispatch;
-use crate::heartbeats::Heartbeats;
-use crate::session_state::{SessionState, StateCell};
+use crate::session::heartbeats::Heartbeats;
+use crate::session::session_state::{SessionState, StateCell};
 use crate::stats::Counters;
 use crate::{
-    FileTable, FuseConfig, FuseError, FuseHooks, FuseSession, Negotiated, mount, mountinfo, notify,
-    session_file,
+    FileTable, FuseConfig, FuseError, FuseHooks, FuseSession, Negotiated, mount, mount::mountinfo,
+    session::session_file, wire::notify,
 };
 
 /// Device number of `/dev/fuse`.

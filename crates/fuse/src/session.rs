@@ -1,5 +1,11 @@
 //! A connection that is being served: its threads, and the ways to end them.
 
+pub(crate) mod heartbeats;
+pub(crate) mod reader;
+pub(crate) mod session_file;
+pub(crate) mod session_state;
+pub(crate) mod stop_signal;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +18,8 @@ use parking_lot::Mutex;
 use crate::dispatch::Dispatch;
 use crate::limits::{REQUEST_BUFFER_BYTES, STOP_WAIT};
 use crate::mount::{self, Unmounted};
-use crate::session_state::SessionState;
-use crate::{FuseError, FuseStats, Negotiated, mountinfo, stop_signal};
+use crate::session::session_state::SessionState;
+use crate::{FuseError, FuseStats, Negotiated, mount::mountinfo};
 
 /// Pause between two tries to wake a thread up.
 const WAKE_INTERVAL: Duration = Duration::from_millis(2);

@@ -11,22 +11,22 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::cadence::Cadence;
-use crate::durability::{Durability, DurabilityClass, FlushTarget};
-use crate::extent_map::{Extent, Place};
-use crate::flusher::{Flusher, closed};
 use crate::fold::LogPosition;
-use crate::gpt::Table;
-use crate::hold_back::{Held, HoldBack};
 use crate::log::LocalLog;
-use crate::map_state::MapState;
-use crate::origin_wait::{OriginWait, Told};
 use crate::push::Pusher;
-use crate::push_waiters::{Awaited, PushQueue};
-use crate::refetch::{Reach, Refetch};
+use crate::push::cadence::Cadence;
+use crate::push::origin_wait::{OriginWait, Told};
+use crate::push::push_waiters::{Awaited, PushQueue};
+use crate::push::refetch::{Reach, Refetch};
+use crate::push::release::QuietCount;
+use crate::regions::durability::{Durability, DurabilityClass, FlushTarget};
+use crate::regions::gpt::Table;
+use crate::regions::table_seen::TableSeen;
 use crate::regions::{Partition, RegionMap};
-use crate::release::QuietCount;
-use crate::table_seen::TableSeen;
+use crate::segments::extent_map::{Extent, Place};
+use crate::segments::flusher::{Flusher, closed};
+use crate::segments::hold_back::{Held, HoldBack};
+use crate::segments::map_state::MapState;
 use crate::{
     DeviceError, DeviceErrorKind, DeviceFuture, OriginSink, OverlayError, VolumeConfig,
     VolumeState, limits,

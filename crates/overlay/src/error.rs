@@ -109,13 +109,18 @@ impl OverlayError {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     /// What is in a local log may be nowhere else, whatever is wrong with it.
     #[test]
     fn no_text_says_to_remove_a_log() {
         let mut texts = 0;
-        for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
-            let path = entry.unwrap().path();
+        let mut paths = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
             let source = fs::read_to_string(&path).unwrap();
             // A text that goes on in the next line ends with a backslash.
             let words: Vec<&str> = source.split_whitespace().filter(|word| *word != "\\").collect();

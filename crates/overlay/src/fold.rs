@@ -20,13 +20,13 @@ use acstor_types::{
 use bytes::Bytes;
 use hashbrown::HashMap;
 
-use crate::cadence::Pace;
 use crate::core::Core;
-use crate::durability::DurabilityClass;
-use crate::extent_map::{Extent, Place};
-use crate::range_set::RangeSet;
-use crate::record::SECTOR;
-use crate::slot_floor::write_floor;
+use crate::push::cadence::Pace;
+use crate::regions::durability::DurabilityClass;
+use crate::segments::extent_map::{Extent, Place};
+use crate::segments::range_set::RangeSet;
+use crate::segments::record::SECTOR;
+use crate::segments::slot_floor::write_floor;
 use crate::{OverlayError, limits};
 
 /// A log object: everything up to it is meant.

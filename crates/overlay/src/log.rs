@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::disk::LogDisk;
-use crate::extent_map::{Extent, Place};
 use crate::limits;
-use crate::map_state::MapState;
-use crate::pool::Pool;
-use crate::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordKind, SECTOR};
-use crate::segment::Segment;
-use crate::writeback::Writeback;
+use crate::segments::disk::LogDisk;
+use crate::segments::extent_map::{Extent, Place};
+use crate::segments::map_state::MapState;
+use crate::segments::pool::Pool;
+use crate::segments::record::{HEADER_LEN, NewRecord, RECORDS_OFFSET, RecordKind, SECTOR};
+use crate::segments::segment::Segment;
+use crate::segments::writeback::Writeback;
 
 /// Sizes of a local log.
 #[derive(Clone, Copy, Debug)]
@@ -469,10 +469,10 @@ mod tests {
     use acstor_types::DiskId;
 
     use super::*;
-    use crate::durability::Durability;
-    use crate::memory_disk::MemoryDisk;
-    use crate::recovery::{create_log, open_log};
     use crate::regions::RegionMap;
+    use crate::regions::durability::Durability;
+    use crate::scenarios::memory_disk::MemoryDisk;
+    use crate::segments::recovery::{create_log, open_log};
 
     const CONFIG: LogConfig =
         LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };

@@ -15,21 +15,34 @@
 //! host that lost power), put other bytes into a slot than were tried there before, or go on when
 //! a slot holds what this owner did not put there.
 
+pub(crate) mod cadence;
+pub(crate) mod fetch_ahead;
+pub(crate) mod origin;
+pub(crate) mod origin_log;
+pub(crate) mod origin_wait;
+pub(crate) mod push_batch;
+pub(crate) mod push_turns;
+pub(crate) mod push_waiters;
+pub(crate) mod refetch;
+pub(crate) mod release;
+pub(crate) mod replay;
+pub(crate) mod seal;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acstor_types::DiskId;
 use bytes::Bytes;
 
-use crate::cadence::{Pace, deadline};
-use crate::checked_read::CheckedReader;
 use crate::limits;
 use crate::log::LocalLog;
-use crate::map_state::Stream;
-use crate::origin_log::{LogObjectInfo, log_key, log_object_info};
-use crate::push_batch::{Batch, BatchObject, record_bytes};
-use crate::record::SECTOR;
-use crate::seal::{digest_of, first_free, object_at, open_batches};
+use crate::push::cadence::{Pace, deadline};
+use crate::push::origin_log::{LogObjectInfo, log_key, log_object_info};
+use crate::push::push_batch::{Batch, BatchObject, record_bytes};
+use crate::push::seal::{digest_of, first_free, object_at, open_batches};
+use crate::segments::checked_read::CheckedReader;
+use crate::segments::map_state::Stream;
+use crate::segments::record::SECTOR;
 use crate::{OriginSink, OverlayError};
 
 /// For how long reads of a batch have failed when it goes on without what they were to read: a device

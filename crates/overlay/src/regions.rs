@@ -1,10 +1,14 @@
 //! Which part of a disk has which durability, as a write looks it up.
 
+pub(crate) mod durability;
+pub(crate) mod gpt;
+pub(crate) mod table_seen;
+
 use std::time::{Duration, Instant};
 
-use crate::durability::{Durability, DurabilityClass};
 use crate::limits;
-use crate::record::SECTOR;
+use crate::regions::durability::{Durability, DurabilityClass};
+use crate::segments::record::SECTOR;
 
 /// Regions of one class and period: they are pushed together, so the origin holds a consistent
 /// prefix of each group.
@@ -137,7 +141,7 @@ impl RegionMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::RegionSpec;
+    use crate::regions::durability::RegionSpec;
 
     fn region(first: u64, last: u64, class: DurabilityClass) -> RegionSpec {
         let (first, last) = (Some(first * SECTOR), Some(last * SECTOR));

@@ -7,12 +7,12 @@ use acstor_readpath::{ExtentKind, ReadError, Segment as BaseSegment, limits as b
 use bytes::Bytes;
 
 use crate::core::{Base, Core};
-use crate::extent_map::{Extent, Place};
 use crate::log::AppendError;
-use crate::range_set::RangeSet;
-use crate::record::SECTOR;
-use crate::refetch::Refetched;
-use crate::segment::{LogPiece, Segment};
+use crate::push::refetch::Refetched;
+use crate::segments::extent_map::{Extent, Place};
+use crate::segments::range_set::RangeSet;
+use crate::segments::record::SECTOR;
+use crate::segments::segment::{LogPiece, Segment};
 use crate::{
     DeviceError, DeviceErrorKind, DeviceExtent, Done, ExtentQuery, OverlayError, Piece, TryRead,
     limits,
@@ -95,7 +95,7 @@ impl Core {
     /// Returns what the log has of a range, and gaps.
     fn plan(&self, offset: u64, len: usize) -> Result<Vec<Part>, DeviceError> {
         if self.is_closed() {
-            return Err(crate::flusher::closed());
+            return Err(crate::segments::flusher::closed());
         }
         self.check_range(offset, len as u64)?;
         if len > limits::READ_BYTES_MAX {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
-use crate::cadence::PushRate;
 use crate::core::{Core, TABLE_LOOK};
-use crate::durability::DurabilityClass;
+use crate::push::cadence::PushRate;
 use crate::push::{PushError, Wanted};
+use crate::regions::durability::DurabilityClass;
 use crate::{OverlayError, VolumeState, limits};
 
 /// Longest that the threads sleep without looking around.

@@ -1,5 +1,5 @@
 //! What the host process tells the runtime: the dictionary `DataPlaneSettings` of
-//! `acstor.dataplane_host.settings`, key by key. Units are in the names.
+//! `acstor.dataplane.settings`, key by key. Units are in the names.
 
 use std::path::PathBuf;
 

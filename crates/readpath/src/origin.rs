@@ -1,5 +1,11 @@
 //! The seam to the origin.
 
+pub(crate) mod origin_health;
+pub(crate) mod origin_lanes;
+pub(crate) mod origin_pool;
+pub(crate) mod origin_queue;
+pub(crate) mod posix_pack_reader;
+
 use acstor_types::{ErrorKind, PackId};
 use bytes::BytesMut;
 

@@ -9,7 +9,7 @@
 //! storm everybody waits for the same chunk at once, and if all turned to the origin, those who must read
 //! it for everybody would wait behind them.
 //!
-//! Where all sources are slow, this host's own link is to blame ([`crate::sources_now`]). Then nothing
+//! Where all sources are slow, this host's own link is to blame ([`crate::steering::sources_now`]). Then nothing
 //! is asked for twice (no hedge but the one before the guest's deadline, no probe), the line stays as
 //! it is, and whatever comes is kept.
 //!
@@ -17,6 +17,18 @@
 //! no choice is drawn at random, since the line that the ring gives keeps a chunk at few hosts; one
 //! leaves it only for a reason. ACStor has nothing of the kind: under load it can be slower than a
 //! local cache (§5.6).
+
+pub(crate) mod compression_wish;
+pub(crate) mod jitter;
+pub(crate) mod latency;
+pub(crate) mod peer_client;
+pub(crate) mod peer_health;
+pub(crate) mod peer_latencies;
+pub(crate) mod peers;
+pub(crate) mod placement;
+pub(crate) mod slow_looks;
+pub(crate) mod source_delay;
+pub(crate) mod sources_now;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,16 +38,16 @@ use acstor_runclock::RunInstant;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::flight::Side;
+use crate::ahead::token_bucket::TokenBucket;
+use crate::fetch::flight::Side;
+use crate::fetch::outcome::{Bypass, PeerSkip};
+use crate::fetch::sources::Sources;
 use crate::limits;
-use crate::outcome::{Bypass, PeerSkip};
-use crate::peer_health::PeerHealth;
-use crate::placement::{Candidate, Plan};
-use crate::slow_looks::{SlowLooks, SlowTimes};
-use crate::source_delay::SourceDelay;
-use crate::sources::Sources;
-use crate::sources_now::SourcesNow;
-use crate::token_bucket::TokenBucket;
+use crate::steering::peer_health::PeerHealth;
+use crate::steering::placement::{Candidate, Plan};
+use crate::steering::slow_looks::{SlowLooks, SlowTimes};
+use crate::steering::source_delay::SourceDelay;
+use crate::steering::sources_now::SourcesNow;
 
 /// What steering knows beside the estimates of the peers.
 #[derive(Debug)]

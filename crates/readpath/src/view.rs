@@ -1,5 +1,15 @@
 //! What a front end sees of a disk: its size, its bytes as segments, its holes.
 
+pub(crate) mod attachment;
+pub(crate) mod deduplication;
+pub(crate) mod disk;
+pub(crate) mod disk_view;
+pub(crate) mod extents;
+pub(crate) mod manifest_source;
+pub(crate) mod offered_view;
+pub(crate) mod waiting_reads;
+pub(crate) mod wanted_chunks;
+
 use std::future::Future;
 use std::pin::Pin;
 

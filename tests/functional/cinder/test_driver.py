@@ -18,8 +18,9 @@ from cinder.volume import volume_utils
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.admin import protocol
-from acstor.admin.client import AdminClient
+from acstor.agent.volume_endpoint import VolumeEndpoint
+from acstor.control import protocol
+from acstor.control.client import AdminClient
 from acstor.drivers.brick import options, registration
 from acstor.drivers.brick.volume_calls import VolumeCalls
 from acstor.drivers.brick.volume_file import VolumeFile
@@ -27,9 +28,8 @@ from acstor.drivers.cinder.back_end import BackEnd, OriginSettings
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
 from acstor.rpc import agent_client
-from acstor.rpc.volume_endpoint import VolumeEndpoint
-from tests.fixtures.cinder_party import GIB, Party
-from tests.fixtures.hosts import MIB, Cloud, Host
+from testbed.fixtures.cinder_party import GIB, Party
+from testbed.fixtures.hosts import MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 

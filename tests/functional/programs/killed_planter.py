@@ -10,7 +10,7 @@ import sys
 
 from acstor.drivers.nova.image_links import nova_settings
 from acstor.drivers.nova.image_links.planting import Planter
-from tests.doubles.faulty_file_operations import FaultyFileOperations
+from testbed.doubles.faulty_file_operations import FaultyFileOperations
 
 
 def main() -> None:

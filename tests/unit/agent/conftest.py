@@ -6,14 +6,14 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.agent.agent import Agent
-from acstor.agent.duty import Sight
 from acstor.agent.metrics import AgentMetrics
+from acstor.agent.reconciler import Sight
 from acstor.conf import loading
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
-from tests.doubles.memory_data_plane import MemoryDataPlane
-from tests.doubles.memory_runtime import MemoryRuntime
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.doubles.memory_runtime import MemoryRuntime
 from tests.unit.repository import images
 
 

@@ -13,27 +13,27 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.agent import Agent
-from acstor.agent.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
-from acstor.agent.image_following import RECHECK_INTERVAL
-from acstor.agent.membership import View
+from acstor.agent.reconcilers.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
+from acstor.agent.reconcilers.image_following import RECHECK_INTERVAL
 from acstor.agent.states import (
     TRANSITIONS,
     AgentEvent,
     AgentState,
     next_state,
 )
-from acstor.agent.timed_lock import TimedLock
-from acstor.dataplane import RingHost, build_ring
+from acstor.cluster.membership import View
+from acstor.cluster.ring.decision import DECISION_REF, Decision, replace_decision
+from acstor.cluster.ring.published_ring import RING_REF, read_ring
+from acstor.cluster.timed_lock import TimedLock
+from acstor.native import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.repository import layout
-from acstor.repository.image_record import ImageRecord
-from acstor.ring.decision import DECISION_REF, Decision, replace_decision
-from acstor.ring.published_ring import RING_REF, read_ring
+from acstor.repository.images.image_record import ImageRecord
 from acstor.states import IllegalTransitionError
-from tests.doubles.memory_lock import MemoryLock
-from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
-from tests.fixtures.conditions import wait_for
+from testbed.doubles.memory_lock import MemoryLock
+from testbed.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest
 
 IMAGE = str(uuid.UUID(int=1))

@@ -1,6 +1,6 @@
 """What a running guest reads outlives its image's removal, and its host's agent."""
 
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
 from tests.unit.agent.conftest import HostUnderTest
 from tests.unit.repository.images import disk, image_id, register

@@ -5,13 +5,13 @@ import pathlib
 import pytest
 
 from acstor.agent import states as agent_states
-from acstor.agent.desired_host import WISH_VERSION, HostWish
-from acstor.dataplane_host import attachments
-from acstor.dataplane_host import states as process_states
-from acstor.dataplane_host.attachments import Attachments
-from acstor.holder import states as holder_states
-from acstor.ring.published_ring import GENERATION_VERSION, encode_generation
-from acstor.ring.publisher_term import TERM_VERSION, PublisherTerm
+from acstor.agent.reconcilers.desired_host import WISH_VERSION, HostWish
+from acstor.cluster.ring.published_ring import GENERATION_VERSION, encode_generation
+from acstor.cluster.ring.publisher_term import TERM_VERSION, PublisherTerm
+from acstor.dataplane import attachments
+from acstor.dataplane import states as process_states
+from acstor.dataplane.attachments import Attachments
+from acstor.supervision.holder import states as holder_states
 
 ROOT = pathlib.Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.admin.client import AdminClient
 from acstor.agent.handing_over import hand_over
+from acstor.control.client import AdminClient
 
 pytestmark = pytest.mark.root
 

@@ -10,19 +10,19 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.admin.client import AdminClient
-from acstor.agent.block_devices import BlockDevice
-from acstor.agent.data_plane_readings import DataPlaneLoad
-from acstor.agent.disk_watch import DiskWatch
-from acstor.agent.duty import Sight
-from acstor.agent.host_state import SKETCH_EVERY, HostStateDuty
-from acstor.agent.membership import View
-from acstor.agent.traffic import WIRE_SHARE, ExtraTraffic, InterfaceCounters
-from acstor.rpc import host_states
-from acstor.rpc.host_state_details import DiskHealth, PeerLatency
-from acstor.rpc.host_states import HostState
-from tests.doubles.memory_data_plane import MemoryDataPlane
-from tests.fixtures.conditions import wait_for
+from acstor.agent.reconciler import Sight
+from acstor.agent.reconcilers.host_state import SKETCH_EVERY, HostStateDuty
+from acstor.cluster.membership import View
+from acstor.control.client import AdminClient
+from acstor.telemetry import host_states
+from acstor.telemetry.block_devices import BlockDevice
+from acstor.telemetry.data_plane_readings import DataPlaneLoad
+from acstor.telemetry.disk_watch import DiskWatch
+from acstor.telemetry.host_state_details import DiskHealth, PeerLatency
+from acstor.telemetry.host_states import HostState
+from acstor.telemetry.traffic import WIRE_SHARE, ExtraTraffic, InterfaceCounters
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
 
 LONG = 3600.0

@@ -1,6 +1,6 @@
 """Which images are pinned first."""
 
-from acstor.agent.image_use import ImageUse
+from acstor.agent.reconcilers.image_use import ImageUse
 from tests.unit.agent.conftest import Clock
 
 OLD, NEW = "2026-11-20T08:00:00+00:00", "2026-11-21T08:00:00+00:00"

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import pytest
 from oslo_config import cfg
 
-from acstor.agent.duty import ImageUser
-from acstor.agent.usage_publication import LocalUse
+from acstor.agent.reconciler import ImageUser
+from acstor.agent.reconcilers.usage_publication import LocalUse
 from acstor.conf.types import KIB
 from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.repository import layout
-from acstor.repository.catalogue import Catalogue, Entry, EntryState
-from acstor.repository.usage import Usage, usage_ref
-from tests.fixtures.conditions import wait_for
+from acstor.repository.images.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.images.usage import Usage, usage_ref
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, publish, register
 

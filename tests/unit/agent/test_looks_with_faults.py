@@ -5,17 +5,17 @@ import pathlib
 import pytest
 
 from acstor.agent.agent import Agent
-from acstor.agent.decision_following import DecisionFollower
-from acstor.agent.membership import View
-from acstor.agent.usage_publication import UsagePublisher
+from acstor.agent.reconcilers.decision_following import DecisionFollower
+from acstor.agent.reconcilers.usage_publication import UsagePublisher
+from acstor.cluster.membership import View
+from acstor.cluster.ring.published_ring import read_ring
 from acstor.origin.posix import PosixOrigin
-from acstor.repository.image_record import ImageRecord
+from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.repository import Repository
-from acstor.ring.published_ring import read_ring
-from tests.doubles.memory_runtime import CHUNK_SIZE
+from testbed.doubles.memory_runtime import CHUNK_SIZE
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
-from tests.unit.agent.ring_publishers import named
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, publish, register
+from tests.unit.cluster.ring_publishers import named
 
 
 class Elected:

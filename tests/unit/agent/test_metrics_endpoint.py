@@ -13,14 +13,15 @@ import pytest
 from oslo_config import cfg
 from prometheus_client.openmetrics import parser
 
-from acstor import exception, metrics_endpoint
+from acstor import exception
 from acstor.agent import metrics
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.states import AgentState
 from acstor.cli import metrics_tls, samples
 from acstor.conf import metrics as conf_metrics
-from acstor.metrics_endpoint import MetricsEndpoint
-from tests.fixtures.conditions import wait_for
+from acstor.http_server import metrics as metrics_endpoint
+from acstor.http_server.metrics import MetricsEndpoint
+from testbed.fixtures.conditions import wait_for
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "source" / "admin" / "metrics-agent.rst"
 

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from acstor import exception
-from acstor.agent.pinning import PINNED_PERCENT_MAX, SLICE_BYTES, WHOLE_RETRY_INTERVAL, Pinner
+from acstor.agent.reconcilers.pinning import (
+    PINNED_PERCENT_MAX,
+    SLICE_BYTES,
+    WHOLE_RETRY_INTERVAL,
+    Pinner,
+)
 from acstor.conf.types import KIB, MIB
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.admin.client import AdminClient
-from acstor.admin.protocol import PreloadState, PreloadWhat
-from acstor.agent.duty import Sight
-from acstor.agent.membership import View
-from acstor.agent.preloading import Preloading
+from acstor.agent.reconciler import Sight
+from acstor.agent.reconcilers.preloading import Preloading
+from acstor.cluster.membership import View
+from acstor.control.client import AdminClient
+from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.preload.admission import Limits
 from acstor.preload.promise import Promise
 from acstor.preload.states import PromiseState
 from acstor.preload.wish import RATE_MIN, Wish
-from tests.doubles.memory_data_plane import MemoryDataPlane
-from tests.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
-from tests.fixtures.conditions import wait_for
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
 
 IMAGE = str(uuid.UUID(int=1))

@@ -4,11 +4,17 @@ import dataclasses
 
 import pytest
 
-from acstor.agent.usage_publication import LocalUse
+from acstor.agent.reconcilers.usage_publication import LocalUse
 from acstor.origin import base
 from acstor.origin.faulty import FaultyOrigin
-from acstor.repository.usage import forget_usage, read_usage, usage_ref
-from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, Rounds, Withdrawal, read_rounds
+from acstor.repository.images.usage import forget_usage, read_usage, usage_ref
+from acstor.repository.images.withdrawal_rounds import (
+    ROUNDS_REF,
+    Phase,
+    Rounds,
+    Withdrawal,
+    read_rounds,
+)
 from tests.unit.agent.conftest import Clock, HostUnderTest
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, register
 from tests.unit.agent.test_usage_publication import UsingDuty

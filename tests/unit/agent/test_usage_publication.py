@@ -6,21 +6,22 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.agent.duty import ImageUser
-from acstor.agent.usage_publication import (
+from acstor.agent.reconciler import ImageUser
+from acstor.agent.reconcilers.usage_publication import (
     LINGER_SECONDS,
     RECHECK_INTERVAL,
     REFRESH_INTERVAL,
     LocalUse,
     UsagePublisher,
 )
-from acstor.dataplane_host import restored_images
+from acstor.dataplane import restored_images
 from acstor.origin import base
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.repository import condemnation, layout
-from acstor.repository.usage import Usage, forget_usage, read_usage, usage_ref
-from tests.doubles.memory_runtime import MemoryRuntime
-from tests.fixtures.usage_records import write_usage
+from acstor.repository import layout
+from acstor.repository.gc import condemnation
+from acstor.repository.images.usage import Usage, forget_usage, read_usage, usage_ref
+from testbed.doubles.memory_runtime import MemoryRuntime
+from testbed.fixtures.usage_records import write_usage
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, register
 

@@ -9,17 +9,17 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.admin.client import AdminClient
-from acstor.agent.duty import Sight
-from acstor.agent.membership import View
-from acstor.agent.working_sets import REPORTED_VERSION, Reported, WorkingSets
+from acstor.agent.reconciler import Sight
+from acstor.agent.reconcilers.working_sets import REPORTED_VERSION, Reported, WorkingSets
+from acstor.cluster.membership import View
+from acstor.control.client import AdminClient
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository import working_set
-from tests.doubles.memory_data_plane import MemoryDataPlane
-from tests.doubles.memory_preloads import decode_bitmap, encode_bitmap
-from tests.doubles.memory_runtime import MemoryRuntime, make_manifest
-from tests.fixtures.conditions import wait_for
+from acstor.repository.images import working_set
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.doubles.memory_preloads import decode_bitmap, encode_bitmap
+from testbed.doubles.memory_runtime import MemoryRuntime, make_manifest
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"

@@ -4,12 +4,12 @@ import pathlib
 
 import pytest
 
-from acstor.testbed import boot_trace
-from acstor.testbed.boot_trace import BootTrace, TraceRead
-from acstor.testbed.exception import TestbedError
 from bench.acstor import images
 from bench.acstor.images import CHUNK_SIZE
 from bench.acstor.settings import FIRST_READ, TRACE
+from testbed import boot_trace
+from testbed.boot_trace import BootTrace, TraceRead
+from testbed.exception import TestbedError
 
 DISK_CHUNKS = 8
 

@@ -5,14 +5,14 @@ import pathlib
 
 import pytest
 
-from acstor.testbed import boot_trace
-from acstor.testbed.exception import TestbedError
 from bench.acstor import images, mix_programs
 from bench.acstor.figures import FIGURES
 from bench.acstor.guests import GuestResult
 from bench.acstor.mix_programs import BLOCK, PROGRAMS_PER_IMAGE
 from bench.acstor.settings import EvaluationSettings
 from sim.mixes import MIXES
+from testbed import boot_trace
+from testbed.exception import TestbedError
 from tests.unit.bench.test_acstor_report import storm
 
 MIB = 1 << 20

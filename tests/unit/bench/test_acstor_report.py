@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.rates import LinkRate
 from bench.acstor import __main__ as command
 from bench.acstor import plots, report, tables, validation
 from bench.acstor.figures import FIGURES, settings_at
@@ -19,7 +17,9 @@ from bench.acstor.result import Generation, StormResult, Traffic
 from bench.acstor.settings import EvaluationSettings, checked_approaches
 from bench.acstor.storm import grown
 from sim import approaches, scenario
-from tests.fixtures.drawings import labels
+from testbed.exception import TestbedError
+from testbed.fixtures.drawings import labels
+from testbed.rates import LinkRate
 
 DEADLINE = 100.0
 

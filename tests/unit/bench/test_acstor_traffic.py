@@ -5,13 +5,13 @@ import pathlib
 import numpy as np
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.rates import LinkRate
 from bench.acstor import extra_traffic
 from bench.acstor.extra_traffic import FRAME, Flow, Host, Plan
 from bench.acstor.settings import EvaluationSettings
 from sim import traffic
 from sim.exception import ScenarioError
+from testbed.exception import TestbedError
+from testbed.rates import LinkRate
 
 LINK = 12.5e6
 

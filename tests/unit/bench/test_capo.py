@@ -11,7 +11,7 @@ import pytest
 
 from acstor.origin.http import HttpOrigin
 from acstor.origin.posix import PosixOrigin
-from acstor.volumes.durability import DurabilityClass
+from acstor.repository.volumes.durability import DurabilityClass
 from bench import capo, capo_replay, capo_workload
 from bench.capo_origin import OPERATION_BYTES, Count, CountingOriginServer
 from bench.capo_periods import PERIODS

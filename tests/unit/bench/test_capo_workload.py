@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from acstor.volumes.durability import DurabilityClass
+from acstor.repository.volumes.durability import DurabilityClass
 from bench import capo_periods, capo_workload
 from bench.capo_periods import PERIODS, Period
 from bench.capo_workload import CHUNK, DESKTOPS, REGIONS, DesktopDisk, Request, Trace

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.agent.member import Member
-from acstor.agent.membership import CoordinationSettings, open_coordinator
 from acstor.cli.app import Application, describe
-from acstor.dataplane import RingHost, build_ring
+from acstor.cluster.member import Member
+from acstor.cluster.membership import CoordinationSettings, open_coordinator
+from acstor.native import RingHost, build_ring
 from acstor.origin.opening import open_origin
 from acstor.origin.posix import PosixOrigin
 from acstor.repository.repository import Repository

@@ -9,7 +9,7 @@ import pytest
 
 from acstor.cli.app import Application
 from acstor.origin.posix import PosixOrigin
-from acstor.repository.catalogue import Catalogue, Entry, EntryState, catalogue_ref
+from acstor.repository.images.catalogue import Catalogue, Entry, EntryState, catalogue_ref
 from acstor.repository.repository import Repository
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
 

@@ -5,16 +5,16 @@ import pathlib
 
 import pytest
 
-from acstor.agent.data_plane_readings import DataPlaneLoad
-from acstor.agent.member import Member
 from acstor.agent.metrics import PEERS_SHOWN_MAX, AgentMetrics
 from acstor.agent.states import AgentState
 from acstor.cli import host_traffic, samples
 from acstor.cli.columns import Disk
 from acstor.cli.host_traffic import HostTraffic
 from acstor.cli.samples import Sample
-from acstor.metrics_endpoint import MetricsEndpoint
-from acstor.rpc.host_state_details import DiskHealth, PeerLatency, disk_to_message
+from acstor.cluster.member import Member
+from acstor.http_server.metrics import MetricsEndpoint
+from acstor.telemetry.data_plane_readings import DataPlaneLoad
+from acstor.telemetry.host_state_details import DiskHealth, PeerLatency, disk_to_message
 from tests.unit.cli.test_app import Run, deployed, run
 
 __all__ = ("deployed", "run")  # fixtures

@@ -12,23 +12,23 @@ from collections.abc import Callable
 
 import pytest
 
-from acstor.agent.desired_host import HostWish, read_wish, write_wish
-from acstor.agent.member import Member
-from acstor.agent.membership import CoordinationSettings, open_coordinator
+from acstor.agent.reconcilers.desired_host import HostWish, read_wish, write_wish
 from acstor.cli import forgetting
 from acstor.cli.app import Application
-from acstor.dataplane import RingHost, build_ring
+from acstor.cluster.member import Member
+from acstor.cluster.membership import CoordinationSettings, open_coordinator
+from acstor.cluster.ring.published_ring import RING_REF, read_ring
 from acstor.drivers.nova.image_links import known_links
 from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
 from acstor.drivers.nova.image_links.link_states import LinkState
+from acstor.native import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
+from acstor.repository.images.usage import base_name, read_usage
+from acstor.repository.images.withdrawal_rounds import Phase, Rounds, write_rounds
 from acstor.repository.repository import Repository
-from acstor.repository.usage import base_name, read_usage
-from acstor.repository.withdrawal_rounds import Phase, Rounds, write_rounds
-from acstor.ring.published_ring import RING_REF, read_ring
-from tests.fixtures.nova_host import NovaHost
-from tests.fixtures.usage_records import write_usage
+from testbed.fixtures.nova_host import NovaHost
+from testbed.fixtures.usage_records import write_usage
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 
 Run = Callable[..., tuple[int, str, str]]

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from acstor.cli.app import Application
-from acstor.dataplane import RingHost, build_ring
+from acstor.cluster.ring.decision import Decision, replace_decision
+from acstor.cluster.ring.published_ring import RING_REF
+from acstor.native import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.repository.repository import Repository
-from acstor.ring.decision import Decision, replace_decision
-from acstor.ring.published_ring import RING_REF
 
 Run = Callable[..., tuple[int, str, str]]
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "policy-journal-v1.jsonl"

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from acstor import exception
-from acstor.admin.protocol import PreloadWhat
 from acstor.cli import aggregates, preload, preload_view
+from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate, Reason, Verdict, judge
 from acstor.preload.many_hosts import HostPreload
 from acstor.preload.wish import Wish

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from cliff import command
 
-from acstor.admin.server import AdminServer
 from acstor.cli import app
 from acstor.cli import volume as commands
+from acstor.control.server import AdminServer
 from acstor.origin.posix import PosixOrigin
 from acstor.repository import layout
 from acstor.repository.repository import Format, Repository
-from acstor.volumes.durability import Durability, DurabilityClass, Region
-from acstor.volumes.log_object import check_log_object
-from acstor.volumes.store import NewVolume, VolumeStore
-from tests.unit.volumes.log_objects import log_object
+from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
+from acstor.repository.volumes.log_object import check_log_object
+from acstor.repository.volumes.store import NewVolume, VolumeStore
+from tests.unit.repository.volumes.log_objects import log_object
 
 HOME, SCRATCH, SNAPSHOT = (str(uuid.UUID(int=number)) for number in (7, 8, 9))
 

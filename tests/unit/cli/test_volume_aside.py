@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from cliff import command
 
-from acstor.admin.server import AdminServer
 from acstor.cli import app
 from acstor.cli import volume_aside as commands
+from acstor.control.server import AdminServer
 
 VOLUME = str(uuid.UUID(int=7))
 NAME = f"{VOLUME}.1"

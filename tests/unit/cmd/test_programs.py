@@ -44,8 +44,8 @@ def test_data_plane_imports_nothing_heavy_before_it_serves() -> None:
         [
             sys.executable,
             "-c",
-            "import sys, acstor.cmd.dataplane, acstor.dataplane_host.host, oslo_log.log,"
-            "acstor.dataplane_host.origin_source; print(*sys.modules)",
+            "import sys, acstor.cmd.dataplane, acstor.dataplane.host, oslo_log.log,"
+            "acstor.dataplane.origin_source; print(*sys.modules)",
         ],
         capture_output=True, text=True, timeout=60, check=True,
     ).stdout.split()  # fmt: skip

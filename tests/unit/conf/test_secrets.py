@@ -7,7 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.membership import CoordinationSettings, open_coordinator
+from acstor.cluster.membership import CoordinationSettings, open_coordinator
 from acstor.conf import loading, opts
 from acstor.drivers.ceilometer import options as ceilometer_options
 from acstor.drivers.cinder import options as cinder_options

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from acstor.conf import loading
 from acstor.drivers.ceilometer import options as pollster_options
 from acstor.drivers.cinder import options as cinder_options
-from tests.fixtures.documents import ROOT
+from testbed.fixtures.documents import ROOT
 
 HERE = pathlib.Path(__file__).parent
 PLUGIN = ROOT / "devstack"

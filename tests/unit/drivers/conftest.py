@@ -6,8 +6,8 @@ import pytest
 from oslo_config import cfg
 
 from acstor.drivers.brick import options
-from tests.doubles.memory_nbd_server import MemoryNbdServer
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.memory_nbd_server import MemoryNbdServer
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 
 VOLUME = str(uuid.UUID(int=1))
 SIZE = 4 << 20

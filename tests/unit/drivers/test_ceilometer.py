@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from acstor.agent.traffic import InterfaceCounters, MovedBytes
 from acstor.drivers.ceilometer import host_reading
-from acstor.metrics_endpoint import MetricsEndpoint
+from acstor.http_server.metrics import MetricsEndpoint
+from acstor.telemetry.traffic import InterfaceCounters, MovedBytes
 
 ROOT = pathlib.Path(__file__).parents[3]
 COUNTERS = InterfaceCounters("eth0", 2, 100, 200, 125e6)

@@ -15,8 +15,8 @@ from acstor.mounting import protocol
 from acstor.mounting.client import SocketMounter
 from acstor.mounting.mounter import MountOptions
 from acstor.mounting.server import MountServer
-from tests.doubles.memory_mounter import MemoryMounter
-from tests.fixtures.conditions import wait_for
+from testbed.doubles.memory_mounter import MemoryMounter
+from testbed.fixtures.conditions import wait_for
 
 MOUNT_POINT = "/srv/images"
 

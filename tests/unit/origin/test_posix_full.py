@@ -11,7 +11,7 @@ import pytest
 from acstor import exception
 from acstor.origin import base, posix, posix_reserve
 from acstor.repository import layout
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
 from tests.unit.repository import images
 

@@ -8,7 +8,7 @@ from acstor import exception
 from acstor.drivers.cinder.native_threads import NativeThreadOrigin
 from acstor.origin import base, faulty, memory, opening, retrying
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from tests.doubles.virtual_time import VirtualTime
+from testbed.doubles.virtual_time import VirtualTime
 
 
 def test_error_hits_the_call_it_is_armed_for() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from acstor.policy.ceilometer_feed_samples import HOST_IN, HOST_OUT, INSTANCE_IN, MeterSample
+from acstor.policy.feeds.ceilometer.samples import HOST_IN, HOST_OUT, INSTANCE_IN, MeterSample
 
 BOOT = 1_000_000.0
 """POSIX time at which the monotonic clock of hosts is 0."""

@@ -8,11 +8,11 @@ what the data plane moves (as TCP does): then the extra traffic that is seen dep
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.outcome import Outcome
 from acstor.policy.settings import PolicySettings
-from acstor.ring.decision import Decision
 
 LINK = 125e6
 INTERVAL = 10.0

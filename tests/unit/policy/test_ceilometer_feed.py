@@ -8,13 +8,14 @@ import pytest
 
 from acstor import exception
 from acstor.conf import loading
-from acstor.policy import ceilometer_feed_samples, ceilometer_feed_traffic_file
-from acstor.policy.ceilometer_feed import CeilometerSamples
-from acstor.policy.ceilometer_feed_assembly import WELL_KNOWN_SECRETS
-from acstor.policy.ceilometer_feed_bus import SampleEndpoint, SampleListener
-from acstor.policy.ceilometer_feed_http import SampleReceiver
-from acstor.policy.ceilometer_feed_instances import InstanceRate
-from acstor.policy.feeds import build_feeds
+from acstor.policy.feeds.base import build_feeds
+from acstor.policy.feeds.ceilometer import samples as ceilometer_feed_samples
+from acstor.policy.feeds.ceilometer import traffic_file
+from acstor.policy.feeds.ceilometer.assembly import WELL_KNOWN_SECRETS
+from acstor.policy.feeds.ceilometer.bus import SampleEndpoint, SampleListener
+from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
+from acstor.policy.feeds.ceilometer.http import SampleReceiver
+from acstor.policy.feeds.ceilometer.instances import InstanceRate
 from acstor.policy.load_book import CEILOMETER, DIRECT, LoadBook, Sample
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples, instance_sample
 
@@ -113,7 +114,7 @@ def test_who_causes_the_traffic_is_written(world: World) -> None:
         world.clock.now = BOOT + at
         samples = [instance_sample(at, at * 700.0)]
         world.samples.take(samples, lambda sample: sample)  # type: ignore[arg-type, return-value]
-    found = ceilometer_feed_traffic_file.read_beside(str(world.path.parent / "journal.jsonl"))
+    found = traffic_file.read_beside(str(world.path.parent / "journal.jsonl"))
     assert found == {"h1": [InstanceRate("i1", "name of i1", "project", 700.0, 0.0)]}
 
 
@@ -126,10 +127,10 @@ def test_directory_that_cannot_be_written_is_no_fault(world: World) -> None:
 
 
 def test_instance_traffic_version_1_requires_update() -> None:
-    assert ceilometer_feed_traffic_file.VERSION == 1
+    assert traffic_file.VERSION == 1
     golden = (GOLDEN / "instance-traffic-v1.json").read_bytes()
-    assert ceilometer_feed_traffic_file.encode(RATES, 5) == golden
-    assert ceilometer_feed_traffic_file.parse(golden) == RATES
+    assert traffic_file.encode(RATES, 5) == golden
+    assert traffic_file.parse(golden) == RATES
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_instance_traffic_version_1_requires_update() -> None:
 )  # fmt: skip
 def test_other_content_is_refused(content: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
-        ceilometer_feed_traffic_file.parse(content)
+        traffic_file.parse(content)
 
 
 def test_bus_takes_what_is_signed_and_nothing_else(world: World) -> None:

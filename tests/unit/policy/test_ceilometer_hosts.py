@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acstor.agent.traffic import WIRE_SHARE
-from acstor.policy.ceilometer_feed_hosts import GAP_MAX, HostReadings
-from acstor.policy.ceilometer_feed_lag import LATE_MAX
-from acstor.policy.ceilometer_feed_samples import MeterSample
+from acstor.policy.feeds.ceilometer.hosts import GAP_MAX, HostReadings
+from acstor.policy.feeds.ceilometer.lag import LATE_MAX
+from acstor.policy.feeds.ceilometer.samples import MeterSample
 from acstor.policy.load_book import FUTURE_MAX, Sample
+from acstor.telemetry.traffic import WIRE_SHARE
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples
 
 

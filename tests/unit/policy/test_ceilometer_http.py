@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from acstor.bounded_http_server import BoundedHandler
-from acstor.policy.ceilometer_feed import CeilometerSamples
-from acstor.policy.ceilometer_feed_http import PATH, ReceiverSettings, SampleReceiver
+from acstor.http_server.server import BoundedHandler
+from acstor.http_server.tls import ServerTls
+from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
+from acstor.policy.feeds.ceilometer.http import PATH, ReceiverSettings, SampleReceiver
 from acstor.policy.load_book import LoadBook
-from acstor.server_tls import ServerTls
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 from tests.unit.policy.ceilometer_cases import Clock
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "ceilometer-samples-http-v1.json"

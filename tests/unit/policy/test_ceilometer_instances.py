@@ -2,15 +2,15 @@
 
 import pytest
 
-from acstor.policy.ceilometer_feed_instances import (
+from acstor.policy.feeds.ceilometer.instances import (
     EXPIRY,
     FASTEST,
     GAP_MAX,
     InstanceRate,
     InstanceTraffic,
 )
-from acstor.policy.ceilometer_feed_lag import LATE_MAX
-from acstor.policy.ceilometer_feed_samples import INSTANCE_OUT
+from acstor.policy.feeds.ceilometer.lag import LATE_MAX
+from acstor.policy.feeds.ceilometer.samples import INSTANCE_OUT
 from acstor.policy.load_book import FUTURE_MAX
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, instance_sample
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acstor.policy.ceilometer_feed_hosts import HostReadings
-from acstor.policy.ceilometer_feed_instances import InstanceTraffic
-from acstor.policy.ceilometer_feed_lag import LATE_MAX, SHRINK_MAX, STEADY_AFTER, LagWatch
+from acstor.policy.feeds.ceilometer.hosts import HostReadings
+from acstor.policy.feeds.ceilometer.instances import InstanceTraffic
+from acstor.policy.feeds.ceilometer.lag import LATE_MAX, SHRINK_MAX, STEADY_AFTER, LagWatch
 from acstor.policy.load_book import CEILOMETER, FUTURE_MAX, LoadBook, Sample
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples, instance_sample
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
-from acstor.policy import ceilometer_feed_samples as samples
-from acstor.policy.ceilometer_feed_bus import is_signed, signature
-from acstor.policy.ceilometer_feed_samples import MeterSample
+from acstor.policy.feeds.ceilometer import samples
+from acstor.policy.feeds.ceilometer.bus import is_signed, signature
+from acstor.policy.feeds.ceilometer.samples import MeterSample
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 POSTED: list[dict[str, Any]] = json.loads((GOLDEN / "ceilometer-samples-http-v1.json").read_text())

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
+from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.memory import Memory
@@ -17,7 +18,6 @@ from acstor.policy.pins import Pins
 from acstor.policy.proportions import fitted, moved_share, step_towards
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
-from acstor.ring.decision import Decision
 
 LINK = 125e6
 

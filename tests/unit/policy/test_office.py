@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from acstor import exception
+from acstor.cluster.ring.decision import DECISION_REF, Decision, read_decision
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.policy.office import Office
 from acstor.policy.states import TRANSITIONS, PolicyEvent, PolicyState, next_state
-from acstor.ring.decision import DECISION_REF, Decision, read_decision
 from acstor.states import IllegalTransitionError
 
 PATIENCE = 30.0

@@ -9,8 +9,10 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.cluster.ring.decision import DECISION_REF, Decision, read_decision
+from acstor.cluster.ring.published_ring import RingReference
 from acstor.conf import loading
-from acstor.dataplane import RingHost, build_ring
+from acstor.native import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
@@ -23,9 +25,7 @@ from acstor.policy.replay import replay
 from acstor.policy.service import PolicyService
 from acstor.policy.states import PolicyState
 from acstor.repository.repository import Repository
-from acstor.ring.decision import DECISION_REF, Decision, read_decision
-from acstor.ring.published_ring import RingReference
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 
 LINK = 125e6
 INTERVAL = 10.0

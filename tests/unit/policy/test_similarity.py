@@ -11,7 +11,7 @@ from acstor.policy.similarity import (
     most_similar,
     sketch_of,
 )
-from acstor.rpc.host_state_details import SKETCH_HASHES_MAX
+from acstor.telemetry.host_state_details import SKETCH_HASHES_MAX
 
 
 def hashes(chance: random.Random, count: int) -> set[int]:

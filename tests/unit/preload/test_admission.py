@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from acstor import exception
-from acstor.admin.protocol import PRELOAD_RATE_MAX, PreloadWhat
+from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.preload.admission import Estimate, Limits, Reason, judge, rate_for, suggest
 from acstor.preload.wish import DEADLINE_MAX, RATE_MIN, Wish
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from acstor import exception
-from acstor.admin.protocol import PreloadWhat
-from acstor.agent.member import Member
+from acstor.cluster.member import Member
+from acstor.control.protocol import PreloadWhat
 from acstor.preload import many_hosts
 from acstor.preload.admission import Reason
 from acstor.preload.many_hosts import SILENCE_MAX, HostPreload, Progress, ask, begin, told
 from acstor.preload.states import PromiseState
 from acstor.preload.wish import Wish
 from acstor.rpc.agent_client import Answer
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 
 IMAGE = str(uuid.UUID(int=1))
 WISH = Wish(IMAGE, PreloadWhat.FULL, deadline_s=100.0)

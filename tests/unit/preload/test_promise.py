@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
-from acstor.admin.protocol import PreloadWhat
+from acstor.control.protocol import PreloadWhat
 from acstor.preload import promise, states
 from acstor.preload.promise import FILE_VERSION, Promise, PromiseFile, decode, encode
 from acstor.preload.states import (

@@ -7,8 +7,8 @@ import signal
 import sys
 import threading
 
-from acstor.registrar import child_messages, registration_child
-from acstor.registrar.registration_child import Parent
+from acstor.registrar.registration import child_messages, registration_child
+from acstor.registrar.registration.registration_child import Parent
 
 
 def _allocate(parent: Parent) -> bytes:

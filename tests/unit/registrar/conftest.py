@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.registrar.cloud import Cloud
+from testbed.doubles.registrar_cloud import Cloud
 
 
 @pytest.fixture

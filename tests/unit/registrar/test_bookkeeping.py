@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.image_service.base import ServiceImage
 from acstor.registrar import assembly
 from acstor.registrar.bookkeeping import Bookkeeper
 from acstor.registrar.decision import Rules
-from acstor.registrar.file_registration import InProcess
-from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
-from acstor.registrar.jobs import Jobs
-from acstor.repository.catalogue import Entry, EntryState
-from tests.unit.registrar.cloud import Cloud
+from acstor.registrar.image_service.base import ServiceImage
+from acstor.registrar.registration.file_registration import InProcess
+from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
+from acstor.registrar.registration.jobs import Jobs
+from acstor.repository.images.catalogue import Entry, EntryState
+from testbed.doubles.registrar_cloud import Cloud
 
 
 def job_settings(cloud: Cloud) -> JobSettings:

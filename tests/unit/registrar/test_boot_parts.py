@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from acstor.image_service.base import ServiceImage
 from acstor.registrar.boot_parts import BootParts, Naming, named_by
+from acstor.registrar.image_service.base import ServiceImage
 
 KERNEL, RAMDISK, DISK, OTHER = (f"00000000-0000-4000-8000-{number:012}" for number in range(1, 5))
 IMAGE = ServiceImage(DISK, owner="a", properties={"kernel_id": KERNEL, "ramdisk_id": RAMDISK})

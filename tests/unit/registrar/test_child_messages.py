@@ -7,10 +7,10 @@ import pytest
 
 from acstor import exception
 from acstor.origin.base import DamagedRefError, OvertakenError
-from acstor.registrar import child_messages
-from acstor.registrar.child_messages import OutOfMemoryError
-from acstor.registrar.file_registration import CancelledError, LeftError
-from acstor.repository import registration
+from acstor.registrar.registration import child_messages
+from acstor.registrar.registration.child_messages import OutOfMemoryError
+from acstor.registrar.registration.file_registration import CancelledError, LeftError
+from acstor.repository.images import registration
 
 
 def arrived(error: BaseException) -> Exception:

@@ -15,24 +15,24 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
-from acstor.image_service.base import ServiceImage
-from acstor.image_service.memory import MemoryImageService
 from acstor.origin.posix import PosixOrigin
-from acstor.registrar import child_registration
-from acstor.registrar.child_messages import OutOfMemoryError
-from acstor.registrar.child_registration import InChild
-from acstor.registrar.download import DownloadSettings
-from acstor.registrar.file_registration import (
+from acstor.registrar.image_service.base import ServiceImage
+from acstor.registrar.image_service.memory import MemoryImageService
+from acstor.registrar.rate_limit import RateLimit
+from acstor.registrar.registration import child_registration
+from acstor.registrar.registration.child_messages import OutOfMemoryError
+from acstor.registrar.registration.child_registration import InChild
+from acstor.registrar.registration.download import DownloadSettings
+from acstor.registrar.registration.file_registration import (
     CancelledError,
     FileRegistrar,
     FileSettings,
     ImageFile,
 )
-from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
-from acstor.registrar.rate_limit import RateLimit
-from acstor.repository import registration
+from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 from tests.unit.registrar.cloud import CHUNK_SIZE, Cloud, content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"

@@ -6,7 +6,7 @@ import pytest
 
 from acstor.registrar.boot_parts import Naming
 from acstor.registrar.decision import Kind, Rules, decide, is_pin_ignored
-from tests.unit.registrar.cloud import content_of, describe
+from testbed.doubles.registrar_cloud import content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
 OTHER_ID = "00000000-0000-4000-8000-000000000002"

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.image_service.faulty import Effect, Fault, FaultyImageService, Operation
-from acstor.image_service.memory import MemoryImageService
-from acstor.registrar import download
-from acstor.registrar.download import Downloader, DownloadSettings
-from acstor.registrar.file_registration import CancelledError
-from acstor.registrar.file_store import find_file
+from acstor.registrar.image_service.faulty import Effect, Fault, FaultyImageService, Operation
+from acstor.registrar.image_service.memory import MemoryImageService
 from acstor.registrar.rate_limit import BURST_SECONDS, RateLimit
-from tests.unit.registrar.cloud import Space, content_of, describe
+from acstor.registrar.registration import download
+from acstor.registrar.registration.download import Downloader, DownloadSettings
+from acstor.registrar.registration.file_registration import CancelledError
+from acstor.registrar.registration.file_store import find_file
+from testbed.doubles.registrar_cloud import Space, content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
 PART = download.PART_SIZE

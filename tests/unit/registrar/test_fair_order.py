@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from acstor.image_service.base import ServiceImage
 from acstor.registrar.fair_order import FairOrder
+from acstor.registrar.image_service.base import ServiceImage
 
 
 def image(number: int, owner: str, size: int = 1) -> ServiceImage:

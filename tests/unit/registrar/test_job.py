@@ -8,19 +8,19 @@ from typing import Protocol
 import pytest
 
 from acstor import exception
-from acstor.image_service.base import ServiceImage
-from acstor.image_service.faulty import Effect, Fault, FaultyImageService, Operation
-from acstor.image_service.memory import MemoryImageService
 from acstor.origin import faulty as faulty_origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
-from acstor.registrar.download import DownloadSettings
-from acstor.registrar.file_registration import FileSettings, InProcess
-from acstor.registrar.job import ImageJob, JobSettings, Outcome, OutcomeKind
-from acstor.repository import registration
+from acstor.registrar.image_service.base import ServiceImage
+from acstor.registrar.image_service.faulty import Effect, Fault, FaultyImageService, Operation
+from acstor.registrar.image_service.memory import MemoryImageService
+from acstor.registrar.registration.download import DownloadSettings
+from acstor.registrar.registration.file_registration import FileSettings, InProcess
+from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
-from tests.unit.registrar.cloud import CHUNK_SIZE, content_of, describe
+from testbed.doubles.registrar_cloud import CHUNK_SIZE, content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
 CONTENT = content_of(1)

@@ -6,11 +6,11 @@ import re
 from prometheus_client.openmetrics import parser
 
 from acstor.registrar import metrics
-from acstor.registrar.job import Outcome, OutcomeKind
 from acstor.registrar.metrics import RegistrarMetrics
-from acstor.repository import registration
-from acstor.repository.catalogue import EntryState
-from tests.unit.registrar.cloud import content_of, describe
+from acstor.registrar.registration.job import Outcome, OutcomeKind
+from acstor.repository.images import registration
+from acstor.repository.images.catalogue import EntryState
+from testbed.doubles.registrar_cloud import content_of, describe
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "source" / "admin" / "registrar.rst"
 

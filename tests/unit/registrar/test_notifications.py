@@ -15,7 +15,7 @@ from acstor.conf import loading
 from acstor.registrar import notifications
 from acstor.registrar.notifications import ImageNotifications
 from acstor.rpc import transport
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 
 Listen = Callable[[], tuple[ImageNotifications, list[tuple[str, str]]]]
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"

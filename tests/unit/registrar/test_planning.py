@@ -8,9 +8,9 @@ import pytest
 
 from acstor.registrar.decision import Decision, Kind
 from acstor.registrar.planning import Plan, Situation, plan, verdict_key
-from acstor.repository import catalogue
-from acstor.repository.catalogue import TRANSITIONS, Entry, EntryEvent, EntryState
-from tests.unit.registrar.cloud import content_of, describe
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import TRANSITIONS, Entry, EntryEvent, EntryState
+from testbed.doubles.registrar_cloud import content_of, describe
 
 NOW = 1_000_000.0
 PAST, FUTURE = catalogue.format_time(NOW - 60), catalogue.format_time(NOW + 60)

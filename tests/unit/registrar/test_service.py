@@ -10,15 +10,15 @@ import threading
 import pytest
 
 from acstor import exception
-from acstor.image_service import faulty
-from acstor.image_service.base import ImageData
 from acstor.origin import base
 from acstor.origin import faulty as faulty_origin
 from acstor.registrar import metrics
-from acstor.repository import catalogue, registration
-from acstor.repository.catalogue import EntryState
-from tests.fixtures.conditions import wait_for
-from tests.unit.registrar.cloud import Cloud, Space, content_of, describe
+from acstor.registrar.image_service import faulty
+from acstor.registrar.image_service.base import ImageData
+from acstor.repository.images import catalogue, registration
+from acstor.repository.images.catalogue import EntryState
+from testbed.doubles.registrar_cloud import Cloud, Space, content_of, describe
+from testbed.fixtures.conditions import wait_for
 from tests.unit.repository.memory_source import MemorySource
 
 

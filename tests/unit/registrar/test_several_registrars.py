@@ -2,12 +2,12 @@
 
 import os
 
-from acstor.image_service import faulty
+from acstor.registrar.image_service import faulty
 from acstor.registrar.service import RegistrarService
-from acstor.repository import catalogue
-from acstor.repository.catalogue import Entry, EntryState
-from tests.fixtures.conditions import wait_for
-from tests.unit.registrar.cloud import Cloud, content_of
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import Entry, EntryState
+from testbed.doubles.registrar_cloud import Cloud, content_of
+from testbed.fixtures.conditions import wait_for
 
 
 def test_registration_of_a_killed_registrar_is_begun_again_after_a_while(cloud: Cloud) -> None:

@@ -9,12 +9,12 @@ from acstor import exception
 from acstor.origin.base import DamagedRefError, Origin, Ref
 from acstor.origin.memory import MemoryOrigin
 from acstor.registrar.withdrawal import PATIENCE_MIN, POLL_INTERVAL, USAGE_AGE_MAX, Withdrawals
-from acstor.repository import usage
-from acstor.repository.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.images import usage
+from acstor.repository.images.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.images.usage import base_name
+from acstor.repository.images.withdrawal_rounds import ROUNDS_REF, Phase, read_rounds, write_rounds
 from acstor.repository.repository import Repository
-from acstor.repository.usage import base_name
-from acstor.repository.withdrawal_rounds import ROUNDS_REF, Phase, read_rounds, write_rounds
-from tests.fixtures.usage_records import write_usage
+from testbed.fixtures.usage_records import write_usage
 from tests.unit.repository.images import disk, image_id, open_repository, register
 
 IMAGE = image_id(0)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from acstor.registrar.withdrawal_step import Step, answers, next_step
-from acstor.repository.usage import Usage
-from acstor.repository.withdrawal_rounds import Phase, Rounds, Withdrawal
+from acstor.repository.images.usage import Usage
+from acstor.repository.images.withdrawal_rounds import Phase, Rounds, Withdrawal
 
 IMAGE = "00000000-0000-4000-8000-000000000001"
 STATES_MAX = 2_000_000

@@ -4,7 +4,8 @@ import random
 import uuid
 
 from acstor.origin import base
-from acstor.repository import layout, registration
+from acstor.repository import layout
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from tests.unit.repository.memory_source import MemorySource
 

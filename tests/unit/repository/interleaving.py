@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from unittest import mock
 
 from acstor.origin import base
-from acstor.repository import condemnation
-from acstor.volumes import record
+from acstor.repository.gc import condemnation
+from acstor.repository.volumes import record
 
 
 class Killed(BaseException):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.repository.source import base
 
 
@@ -27,11 +27,11 @@ class MemorySource(base.ImageSource):
 
     def scan(
         self, offset: int, buffer: memoryview, chunk_size: int, scope: str | None = None
-    ) -> dataplane.Scan:
+    ) -> native.Scan:
         part = self.content[offset : offset + len(buffer)]
         buffer[: len(part)] = part
         buffer[len(part) :] = bytes(len(buffer) - len(part))
-        return dataplane.scan_buffer(buffer, chunk_size, scope)
+        return native.scan_buffer(buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:
         return self.content[offset : offset + size]

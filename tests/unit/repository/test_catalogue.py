@@ -7,8 +7,8 @@ import pytest
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository import catalogue
-from acstor.repository.catalogue import (
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import (
     CATALOGUE_VERSION,
     TRANSITIONS,
     Catalogue,

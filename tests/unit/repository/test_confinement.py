@@ -12,10 +12,10 @@ import textwrap
 import pytest
 
 from acstor import exception
-from acstor.repository import inspection
+from acstor.repository.images import inspection
 from acstor.repository.source import base, confinement, qemu
 from acstor.repository.source.confinement import Limits
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 
 LIMITS = Limits(address_space=1 << 30, cpu_seconds=20)
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.origin import memory
-from acstor.repository import layout, registration
+from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope, canonical_project, check_scope
-from acstor.repository.garbage import Collector
-from acstor.repository.image_record import ImageRecord
+from acstor.repository.gc.garbage import Collector
+from acstor.repository.images import registration
+from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.repository import Format, Repository
 from acstor.repository.upgrade import upgrade
 from acstor.repository.verification import Verifier
@@ -57,12 +58,12 @@ def test_scoped_digest_version_1_requires_update() -> None:
     vectors = [vector for vector in golden["vectors"] if vector["size"]]
     for vector in vectors:
         content = bytes([vector["byte"]]) * vector["size"]
-        scoped = dataplane.scan_buffer(content, vector["size"], vector["scope"])
-        plain = dataplane.scan_buffer(content, vector["size"])
+        scoped = native.scan_buffer(content, vector["size"], vector["scope"])
+        plain = native.scan_buffer(content, vector["size"])
         assert scoped.digests().hex() == vector["digest"]
         assert plain.digests().hex() == vector["plain"]
         for names in (scoped, plain):
-            assert dataplane.unsound_chunks(content, vector["size"], names.digests()) == []
+            assert native.unsound_chunks(content, vector["size"], names.digests()) == []
     assert len(vectors) == 6
 
 
@@ -71,25 +72,25 @@ def test_file_is_scanned_in_a_scope_as_a_buffer_is(tmp_path: pathlib.Path) -> No
     (tmp_path / "disk").write_bytes(content)
     buffer = bytearray(len(content))
     with (tmp_path / "disk").open("rb") as file:
-        found = dataplane.scan_file(file.fileno(), 0, len(content), buffer, CHUNK_SIZE, ONE)
-    wanted = dataplane.scan_buffer(content, CHUNK_SIZE, ONE).digests()
+        found = native.scan_file(file.fileno(), 0, len(content), buffer, CHUNK_SIZE, ONE)
+    wanted = native.scan_buffer(content, CHUNK_SIZE, ONE).digests()
     assert found.digests() == wanted
-    assert found.digests() != dataplane.scan_buffer(content, CHUNK_SIZE, OTHER).digests()
+    assert found.digests() != native.scan_buffer(content, CHUNK_SIZE, OTHER).digests()
     assert wanted[32:64] == bytes(32), "zeros have no name"
 
 
 def test_chunks_that_are_not_what_their_names_say_are_found() -> None:
     content = disk(1, 2, 0, 3, 4)
-    names = bytearray(dataplane.scan_buffer(content, CHUNK_SIZE, ONE).digests())
-    names[32:64] = dataplane.scan_buffer(disk(2), CHUNK_SIZE).digests()
-    assert dataplane.unsound_chunks(content, CHUNK_SIZE, names) == []
+    names = bytearray(native.scan_buffer(content, CHUNK_SIZE, ONE).digests())
+    names[32:64] = native.scan_buffer(disk(2), CHUNK_SIZE).digests()
+    assert native.unsound_chunks(content, CHUNK_SIZE, names) == []
     names[96] ^= 1
     damaged = bytearray(content)
     damaged[2 * CHUNK_SIZE] = damaged[4 * CHUNK_SIZE + 7] = damaged[CHUNK_SIZE] = 250
-    assert dataplane.unsound_chunks(content, CHUNK_SIZE, names) == [3]
-    assert dataplane.unsound_chunks(damaged, CHUNK_SIZE, names) == [1, 2, 3, 4]
-    with pytest.raises(dataplane.DataPlaneError, match="one digest for each chunk"):
-        dataplane.unsound_chunks(content, CHUNK_SIZE, names[32:])
+    assert native.unsound_chunks(content, CHUNK_SIZE, names) == [3]
+    assert native.unsound_chunks(damaged, CHUNK_SIZE, names) == [1, 2, 3, 4]
+    with pytest.raises(native.DataPlaneError, match="one digest for each chunk"):
+        native.unsound_chunks(content, CHUNK_SIZE, names[32:])
 
 
 def test_two_projects_share_no_chunk_and_one_project_does(repository: Repository) -> None:

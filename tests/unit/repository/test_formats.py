@@ -5,9 +5,9 @@ import pathlib
 
 import pytest
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.origin import memory
-from acstor.repository.image_record import ImageRecord
+from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from tests.unit.repository.images import chunk, disk, open_repository, register
 
@@ -19,19 +19,19 @@ CHUNKS = [bytes([number]) * CHUNK_SIZE for number in (1, 2, 3)]
 
 
 def make_pack() -> bytes:
-    digests = b"".join(map(dataplane.digest, CHUNKS))
-    return dataplane.pack_header(CHUNK_SIZE, len(CHUNKS), SALT) + b"".join(CHUNKS) + digests
+    digests = b"".join(map(native.digest, CHUNKS))
+    return native.pack_header(CHUNK_SIZE, len(CHUNKS), SALT) + b"".join(CHUNKS) + digests
 
 
-def make_manifest() -> dataplane.Manifest:
+def make_manifest() -> native.Manifest:
     """Return the manifest of the chunks 1, zero, 2, 1, 3 of the pack above, 512 bytes short."""
-    index = dataplane.DigestIndex(CHUNK_SIZE)
-    digests = b"".join(map(dataplane.digest, CHUNKS))
-    index.add_pack(dataplane.pack_id(digests, SALT), SALT, digests)
-    builder = dataplane.ImageBuilder(index)
+    index = native.DigestIndex(CHUNK_SIZE)
+    digests = b"".join(map(native.digest, CHUNKS))
+    index.add_pack(native.pack_id(digests, SALT), SALT, digests)
+    builder = native.ImageBuilder(index)
     for number in (1, 0, 2, 1, 3):
         buffer = bytearray([number]) * CHUNK_SIZE
-        assert builder.absorb(dataplane.scan_buffer(buffer, CHUNK_SIZE), buffer) == 0
+        assert builder.absorb(native.scan_buffer(buffer, CHUNK_SIZE), buffer) == 0
     return builder.finish(DISK_ID, 5 * CHUNK_SIZE - 512, 0x0123456789ABCDEF)
 
 
@@ -40,13 +40,13 @@ def test_pack_version_1_requires_update() -> None:
     golden = (GOLDEN / "pack-v1.bin").read_bytes()
     assert make_pack() == golden
     expected = json.loads((GOLDEN / "pack-v1.json").read_text())
-    chunk_size, count, salt = dataplane.parse_pack_header(golden[:64])
+    chunk_size, count, salt = native.parse_pack_header(golden[:64])
     digests = golden[4096 + chunk_size * count :]
     assert (chunk_size, count, salt.hex()) == (
         expected["chunk_size"], expected["chunk_count"], expected["salt"],
     )  # fmt: skip
-    assert dataplane.pack_id(digests, salt).hex() == expected["id"]
-    assert dataplane.pack_id(digests, bytes(16)).hex() == expected["id_without_salt"]
+    assert native.pack_id(digests, salt).hex() == expected["id"]
+    assert native.pack_id(digests, bytes(16)).hex() == expected["id_without_salt"]
 
 
 def test_manifest_version_1_requires_update() -> None:
@@ -54,7 +54,7 @@ def test_manifest_version_1_requires_update() -> None:
     golden = (GOLDEN / "manifest-v1.bin").read_bytes()
     assert make_manifest().to_bytes() == golden
     expected = json.loads((GOLDEN / "manifest-v1.json").read_text())
-    manifest = dataplane.Manifest.parse(golden)
+    manifest = native.Manifest.parse(golden)
     assert manifest.digest == expected["digest"]
     assert manifest.disk_id == expected["disk_id"] == DISK_ID
     assert manifest.size_bytes == expected["size_bytes"]
@@ -71,9 +71,9 @@ def test_damaged_manifest_is_an_error_of_its_kind(position: int) -> None:
     content[position] ^= 0x80
     with (
         pytest.raises((exception.CorruptError, exception.UnsupportedError)),
-        dataplane.translated("reading"),
+        native.translated("reading"),
     ):
-        dataplane.Manifest.parse(content)
+        native.Manifest.parse(content)
 
 
 def test_record_reads_back() -> None:
@@ -139,27 +139,27 @@ def test_init_twice_keeps_the_first() -> None:
 
 def test_scan_of_a_buffer_agrees_with_single_digests() -> None:
     content = disk(1, 0, 2)
-    scan = dataplane.scan_buffer(content, 4096)
+    scan = native.scan_buffer(content, 4096)
     assert (len(scan), scan.zero_count) == (3, 1)
-    assert scan.digests() == dataplane.digest(chunk(1)) + bytes(32) + dataplane.digest(chunk(2))
+    assert scan.digests() == native.digest(chunk(1)) + bytes(32) + native.digest(chunk(2))
 
 
 def test_index_finds_what_was_added_until_it_is_forgotten() -> None:
-    index = dataplane.DigestIndex(4096)
+    index = native.DigestIndex(4096)
     packs = []
     for number in range(300):
-        digests = b"".join(dataplane.digest(b"%d %d" % (number, at)) for at in range(50))
+        digests = b"".join(native.digest(b"%d %d" % (number, at)) for at in range(50))
         salt = bytes([number % 256]) * 16
-        packs.append(dataplane.pack_id(digests, salt))
+        packs.append(native.pack_id(digests, salt))
         index.add_pack(packs[-1], salt, digests)
     assert len(index) == 15_000
     assert index.memory_bytes < 60 * 15_000
     for number in (0, 150, 299):
-        found = index.lookup(dataplane.digest(b"%d %d" % (number, 7)))
+        found = index.lookup(native.digest(b"%d %d" % (number, 7)))
         assert found == (packs[number], 4096 + 7 * 4096)
-    assert index.lookup(dataplane.digest(b"unknown")) is None
+    assert index.lookup(native.digest(b"unknown")) is None
     assert index.forget_pack(packs[150])
     assert not index.forget_pack(packs[150])
-    assert index.lookup(dataplane.digest(b"150 7")) is None
-    with pytest.raises(exception.CorruptError), dataplane.translated("adding"):
+    assert index.lookup(native.digest(b"150 7")) is None
+    with pytest.raises(exception.CorruptError), native.translated("adding"):
         index.add_pack(packs[0], bytes(16), bytes(32))

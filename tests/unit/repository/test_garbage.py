@@ -4,12 +4,13 @@ import pytest
 
 from acstor import exception
 from acstor.origin import memory
-from acstor.repository import layout, usage
-from acstor.repository.condemnation import State, Tombstone, Tombstones
-from acstor.repository.garbage import Collector, Report
+from acstor.repository import layout
+from acstor.repository.gc.condemnation import State, Tombstone, Tombstones
+from acstor.repository.gc.garbage import Collector, Report
+from acstor.repository.images import usage
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
-from tests.fixtures.usage_records import write_usage
+from testbed.fixtures.usage_records import write_usage
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register
 
 

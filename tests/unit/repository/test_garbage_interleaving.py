@@ -17,10 +17,12 @@ import pytest
 
 from acstor import exception
 from acstor.origin import base, memory
-from acstor.repository import claim, condemnation, layout, pack_filler, registration
-from acstor.repository.condemnation import Tombstone, Tombstones
-from acstor.repository.garbage import Collector, Report
-from acstor.repository.marking import Marker
+from acstor.repository import layout, pack_filler
+from acstor.repository.gc import claim, condemnation
+from acstor.repository.gc.condemnation import Tombstone, Tombstones
+from acstor.repository.gc.garbage import Collector, Report
+from acstor.repository.gc.marking import Marker
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
 from tests.unit.repository import interleaving

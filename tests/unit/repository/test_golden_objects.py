@@ -6,10 +6,10 @@ import pathlib
 import pytest
 
 from acstor.origin import base
-from acstor.repository.condemnation import TOMBSTONE_VERSION, State, Tombstone, name_of_logs
-from acstor.repository.image_record import RECORD_VERSION, ImageRecord
+from acstor.repository.gc.condemnation import TOMBSTONE_VERSION, State, Tombstone, name_of_logs
+from acstor.repository.images.image_record import RECORD_VERSION, ImageRecord
 from acstor.repository.repository import FORMAT_VERSION, Format
-from acstor.volumes.log_range import LogRange
+from acstor.repository.volumes.log_range import LogRange
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
 NAME = "12" * 32

@@ -12,7 +12,7 @@ import pytest
 from oslo_utils.imageutils import format_inspector
 
 from acstor import exception
-from acstor.repository import inspection
+from acstor.repository.images import inspection
 from acstor.repository.source import qemu
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-nbd"), reason="qemu-utils is missing")

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor import dataplane, exception
+from acstor import exception, native
 from acstor.origin import faulty, memory
-from acstor.repository import layout, registration
+from acstor.repository import layout
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.verification import Verifier
@@ -77,10 +78,10 @@ def test_disk_of_too_many_chunks_is_refused_before_it_is_read(repository: Reposi
 
 def test_more_chunks_than_a_manifest_has_take_no_memory() -> None:
     """As many as a disk of 1 PiB has would take 64 GiB."""
-    builder = dataplane.ImageBuilder(dataplane.DigestIndex(CHUNK_SIZE))
+    builder = native.ImageBuilder(native.DigestIndex(CHUNK_SIZE))
     builder.push_zeros(5)
     for count in (1 << 34, layout.CHUNKS_MAX - 4):
-        with pytest.raises(dataplane.DataPlaneError, match="limit of manifests"):
+        with pytest.raises(native.DataPlaneError, match="limit of manifests"):
             builder.push_zeros(count)
         assert (len(builder), builder.zero_count) == (5, 5)
     with pytest.raises(OverflowError):
@@ -238,7 +239,7 @@ def test_damaged_cache_costs_only_reads(
 
 
 def test_condemned_pack_is_not_reused(repository: Repository) -> None:
-    from acstor.repository.garbage import Collector
+    from acstor.repository.gc.garbage import Collector
 
     register(repository, 0, disk(1, 2, 3))
     repository.remove_image(image_id(0))

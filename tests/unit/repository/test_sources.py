@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.origin import memory
-from acstor.repository import inspection, registration
 from acstor.repository.checksum import Checksum
+from acstor.repository.images import inspection, registration
 from acstor.repository.source import base, nbd_client, raw
 from tests.unit.repository.images import CHUNK_SIZE, SETTINGS, image_id, open_repository, read_back
 

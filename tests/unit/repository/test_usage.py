@@ -9,9 +9,9 @@ import pytest
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository import usage
-from acstor.repository.usage import Usage, base_name, forget_usage, read_all, read_usage
-from tests.fixtures.usage_records import write_usage
+from acstor.repository.images import usage
+from acstor.repository.images.usage import Usage, base_name, forget_usage, read_all, read_usage
+from testbed.fixtures.usage_records import write_usage
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 ONE, TWO, THREE = (str(uuid.UUID(int=number)) for number in (1, 2, 3))

@@ -18,14 +18,14 @@ from unittest import mock
 import pytest
 
 from acstor import exception
-from acstor.agent import usage_publication
-from acstor.agent.image_following import ImageFollower
-from acstor.agent.usage_publication import UsagePublisher
-from acstor.dataplane import Manifest
+from acstor.agent.reconcilers import usage_publication
+from acstor.agent.reconcilers.image_following import ImageFollower
+from acstor.agent.reconcilers.usage_publication import UsagePublisher
+from acstor.native import Manifest
 from acstor.origin import base, memory
 from acstor.repository import layout
-from acstor.repository.garbage import Collector
-from acstor.repository.marking import Marker
+from acstor.repository.gc.garbage import Collector
+from acstor.repository.gc.marking import Marker
 from acstor.repository.repository import Repository
 from tests.unit.repository import interleaving
 from tests.unit.repository.images import disk, image_id, open_repository, register

@@ -9,14 +9,14 @@ import pytest
 from acstor import exception
 from acstor.origin import base, memory, posix
 from acstor.repository import layout
-from acstor.repository.condemnation import Tombstones
-from acstor.repository.garbage import Collector, Report
-from acstor.repository.log_coverage import RUN_LENGTH_MAX, LogCoverage, uncovered_runs
+from acstor.repository.gc.condemnation import Tombstones
+from acstor.repository.gc.garbage import Collector, Report
+from acstor.repository.gc.log_coverage import RUN_LENGTH_MAX, LogCoverage, uncovered_runs
 from acstor.repository.repository import Repository
-from acstor.volumes.log_range import SEQUENCE_MAX, LogRange
-from acstor.volumes.store import NewVolume, VolumeStore
+from acstor.repository.volumes.log_range import SEQUENCE_MAX, LogRange
+from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, open_repository, register
-from tests.unit.volumes.hosts import Owner, content_of
+from tests.unit.repository.volumes.hosts import Owner, content_of
 
 VOLUME, CLONE, SNAPSHOT = (str(uuid.UUID(int=number)) for number in (50, 51, 52))
 

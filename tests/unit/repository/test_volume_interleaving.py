@@ -17,16 +17,16 @@ from unittest import mock
 import pytest
 
 from acstor.origin import base, memory
-from acstor.repository import claim
-from acstor.repository.condemnation import Tombstone, Tombstones, logs_of_name
-from acstor.repository.garbage import Collector, Report
+from acstor.repository.gc import claim
+from acstor.repository.gc.condemnation import Tombstone, Tombstones, logs_of_name
+from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.repository import Repository
-from acstor.volumes.log_range import SEQUENCE_MAX, LogRange
-from acstor.volumes.record import VolumeRecord
-from acstor.volumes.store import PushedState
+from acstor.repository.volumes.log_range import SEQUENCE_MAX, LogRange
+from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.store import PushedState
 from tests.unit.repository import interleaving
 from tests.unit.repository.volume_model import Cloud, PromiseError
-from tests.unit.volumes.hosts import CHUNK_SIZE, Owner
+from tests.unit.repository.volumes.hosts import CHUNK_SIZE, Owner
 
 RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "2000"))
 BATCHES = 8

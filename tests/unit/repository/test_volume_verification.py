@@ -11,11 +11,11 @@ from acstor.origin.faulty import FaultyOrigin
 from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Damage, Report, Verifier
-from acstor.volumes.log_range import LogRange
-from acstor.volumes.record import VolumeRecord
-from acstor.volumes.store import NewVolume, VolumeStore
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, open_repository, register
-from tests.unit.volumes.log_objects import log_object
+from tests.unit.repository.volumes.log_objects import log_object
 
 VOLUME, CLONE, SNAPSHOT = (str(uuid.UUID(int=number)) for number in (50, 51, 52))
 

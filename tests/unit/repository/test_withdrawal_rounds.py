@@ -8,8 +8,8 @@ import pytest
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository import withdrawal_rounds
-from acstor.repository.withdrawal_rounds import (
+from acstor.repository.images import withdrawal_rounds
+from acstor.repository.images.withdrawal_rounds import (
     PHASES,
     ROUNDS_REF,
     Phase,

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository import working_set
-from acstor.repository.garbage import Collector
-from acstor.repository.repository import Repository
-from acstor.repository.working_set import (
+from acstor.repository.gc.garbage import Collector
+from acstor.repository.images import working_set
+from acstor.repository.images.working_set import (
     CONTENT_SIZE_MAX,
     REPORTERS_FOR_TWO,
     VERSION,
@@ -27,7 +26,8 @@ from acstor.repository.working_set import (
     read,
     working_set_ref,
 )
-from tests.doubles.memory_preloads import decode_bitmap, encode_bitmap
+from acstor.repository.repository import Repository
+from testbed.doubles.memory_preloads import decode_bitmap, encode_bitmap
 
 GOLDEN = pathlib.Path(__file__).parents[3] / "tests" / "golden"
 IMAGE = str(uuid.UUID(int=1))

@@ -9,13 +9,19 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.garbage import Collector
+from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
-from acstor.volumes import record_refs
-from acstor.volumes.log_range import LogRange
-from acstor.volumes.record import VolumeRecord
-from acstor.volumes.store import NewVolume, PushedState, VolumeStore
-from tests.unit.volumes.hosts import CHUNK_SIZE, SEAL, FencedOwnerError, Owner, content_of
+from acstor.repository.volumes import record_refs
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.store import NewVolume, PushedState, VolumeStore
+from tests.unit.repository.volumes.hosts import (
+    CHUNK_SIZE,
+    SEAL,
+    FencedOwnerError,
+    Owner,
+    content_of,
+)
 
 GONE = (exception.NotFoundError, exception.ConflictError, exception.FencedError, FencedOwnerError)
 """What stops an actor whose turn is over."""

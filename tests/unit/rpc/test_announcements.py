@@ -4,7 +4,7 @@ from oslo_config import cfg
 
 from acstor.rpc.agent_server import AnnouncementEndpoint
 from acstor.rpc.announcements import WAITING_MAX, Announcements
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 from tests.unit.rpc.conftest import Listen
 
 

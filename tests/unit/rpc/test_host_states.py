@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.rpc import host_states, transport
-from acstor.rpc.host_state_details import (
+from acstor.rpc import transport
+from acstor.scheduler.host_table import HostTable
+from acstor.scheduler.listener import Listener
+from acstor.telemetry import host_states
+from acstor.telemetry.host_state_details import (
     PEERS_MAX,
     SKETCH_HASHES_MAX,
     ChunkSketch,
     PeerLatency,
 )
-from acstor.rpc.host_states import HostState, HostStateSender, SequenceNumbers, most_covered
-from acstor.scheduler.host_table import HostTable
-from acstor.scheduler.listener import Listener
-from tests.fixtures.conditions import wait_for
+from acstor.telemetry.host_states import HostState, HostStateSender, SequenceNumbers, most_covered
+from testbed.fixtures.conditions import wait_for
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "host-state-v1.json"
 FULL_GOLDEN = GOLDEN.with_name("host-state-v1-full.json")

@@ -7,12 +7,12 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.admin.protocol import PreloadWhat
+from acstor.agent.preload_endpoint import PreloadEndpoint
+from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate
 from acstor.preload.wish import Wish
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
-from acstor.rpc.preload_endpoint import PreloadEndpoint
 from tests.unit.rpc.conftest import Listen
 
 IMAGE = str(uuid.UUID(int=1))

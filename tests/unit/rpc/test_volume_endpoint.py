@@ -7,11 +7,11 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.agent.preload_endpoint import PreloadEndpoint
+from acstor.agent.volume_endpoint import VolumeEndpoint
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.agent_server import version_of
-from acstor.rpc.preload_endpoint import PreloadEndpoint
-from acstor.rpc.volume_endpoint import VolumeEndpoint
 from tests.unit.rpc.conftest import Listen
 from tests.unit.rpc.test_preload_endpoint import RecordingPreloads
 

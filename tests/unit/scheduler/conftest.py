@@ -9,11 +9,11 @@ from nova import objects
 from nova.scheduler.host_manager import HostState as NovaHost
 from oslo_config import cfg
 
-from acstor.rpc.host_states import HostState
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.listener import Listener
 from acstor.scheduler.nova import options
 from acstor.scheduler.nova.hosts import Hosts
+from acstor.telemetry.host_states import HostState
 
 IMAGE = "0b5f3c1e-7a52-4f7e-9d35-6f0d0c1c7a01"
 OTHER_IMAGE = "c3a1f0de-0f43-4a40-8a0e-5a4c9b2d7e02"

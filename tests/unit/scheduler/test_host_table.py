@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from acstor.rpc.host_states import HostState
 from acstor.scheduler import host_table
 from acstor.scheduler.host_table import IMAGE_TTL, HostTable
 from acstor.scheduler.listener import COMPLAINT_INTERVAL, StateEndpoint
+from acstor.telemetry.host_states import HostState
 from tests.unit.scheduler.conftest import IMAGE, OTHER_IMAGE, TTL, Clock
 
 STATE = HostState("h1", 1, "1", is_up=True, is_draining=False)

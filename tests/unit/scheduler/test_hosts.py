@@ -20,7 +20,7 @@ from acstor.scheduler.nova import options
 from acstor.scheduler.nova.filter import DataPlaneFilter
 from acstor.scheduler.nova.hosts import Hosts
 from acstor.scheduler.nova.weigher import BootCoverageWeigher
-from tests.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import wait_for
 from tests.unit.scheduler.conftest import DeafListener, nova_host, request_spec
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "source" / "admin" / "scheduling.rst"

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 from sim import plots
-from tests.fixtures.drawings import labels
+from testbed.fixtures.drawings import labels
 
 
 def document() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acstor.dataplane import build_ring
+from acstor.native import build_ring
 from sim import rings, topology
 from sim.exception import ScenarioError
 from sim.run import prepare, run_case

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from acstor.testbed import boot_trace
 from sim import kernel, programs
 from sim.approaches import APPROACHES
 from sim.run import finish, prepare, run_case
+from testbed import boot_trace
 from tests.unit.sim.small_runs import case
 
 TRACE = boot_trace.load(programs.TRACES / "debian-12-boot.jsonl")

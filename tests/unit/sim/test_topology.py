@@ -2,7 +2,7 @@
 
 import pytest
 
-from acstor.dataplane import build_ring
+from acstor.native import build_ring
 from sim import rings, topology
 from sim.exception import ScenarioError
 from sim.topology import GIGABIT, TreeSpec

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acstor.testbed import boot_trace
-from acstor.testbed.boot_trace import BootTrace, TraceRead
-from acstor.testbed.exception import TraceFormatError
+from testbed import boot_trace
+from testbed.boot_trace import BootTrace, TraceRead
+from testbed.exception import TraceFormatError
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "boot-trace-v1.jsonl"
 DISK = b"".join(bytes([sector]) * 512 for sector in range(256))

@@ -4,9 +4,9 @@ import pathlib
 
 import pytest
 
-from acstor.cmd import testbed
-from acstor.testbed.approaches.names import APPROACHES
-from acstor.testbed.run_directory import RunDirectory
+from testbed import command
+from testbed.approaches.names import APPROACHES
+from testbed.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from acstor.testbed.run_directory import RunDirectory
 )
 def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
-        testbed.main(arguments)
+        command.main(arguments)
     assert error.value.code == 2
 
 
@@ -41,7 +41,7 @@ def test_runs_lists_who_owns_what(
     left_up.detach()
     left_up.release()
     crashed.release()
-    assert testbed.main(["--root", str(tmp_path), "runs"]) == 0
+    assert command.main(["--root", str(tmp_path), "runs"]) == 0
     lines = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
     assert lines == {running.id: "running", left_up.id: "up", crashed.id: "abandoned"}
 
@@ -50,7 +50,7 @@ def test_error_is_one_line_with_what_to_do(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert testbed.main(["--root", str(tmp_path), "demo", "--hosts", "0"]) != 0
+    assert command.main(["--root", str(tmp_path), "demo", "--hosts", "0"]) != 0
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "1 to 256" in error
@@ -61,5 +61,5 @@ def test_without_root_says_so(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert testbed.main(["--root", str(tmp_path), "up"]) != 0
+    assert command.main(["--root", str(tmp_path), "up"]) != 0
     assert "needs root" in capsys.readouterr().err

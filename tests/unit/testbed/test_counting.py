@@ -4,11 +4,11 @@ import pathlib
 
 import pytest
 
-from acstor.testbed import guest_reads
-from acstor.testbed.approaches import local_cache
-from acstor.testbed.approaches.base import TierBytes
-from acstor.testbed.approaches.collaborative import chunks_read, minus
-from acstor.testbed.host_processes import MetricSample, parse_metrics, write_configuration
+from testbed import guest_reads
+from testbed.approaches import local_cache
+from testbed.approaches.base import TierBytes
+from testbed.approaches.collaborative import chunks_read, minus
+from testbed.host_processes import MetricSample, parse_metrics, write_configuration
 
 CHUNK = guest_reads.CHUNK_SIZE
 

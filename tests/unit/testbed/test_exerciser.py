@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.guest.exerciser import EXERCISER_FILES, ExerciserRecipe
-from acstor.testbed.guest.exerciser_console import ExerciserConsole, GuestCommandError
-from acstor.testbed.guest.exerciser_machine import file_disk, nbd_disk
-from acstor.testbed.guest.monitor import Monitor
-from acstor.testbed.guest.recipe import GuestRecipe
+from testbed.exception import TestbedError
+from testbed.guest.exerciser import EXERCISER_FILES, ExerciserRecipe
+from testbed.guest.exerciser_console import ExerciserConsole, GuestCommandError
+from testbed.guest.exerciser_machine import file_disk, nbd_disk
+from testbed.guest.monitor import Monitor
+from testbed.guest.recipe import GuestRecipe
 
 Answer = Callable[[bytes], bytes]
 SEED = "7"

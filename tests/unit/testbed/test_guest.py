@@ -10,10 +10,10 @@ import threading
 
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.guest import build
-from acstor.testbed.guest.machine import TRANSITIONS, GuestState
-from acstor.testbed.guest.recipe import GuestRecipe
+from testbed.exception import TestbedError
+from testbed.guest import build
+from testbed.guest.machine import TRANSITIONS, GuestState
+from testbed.guest.recipe import GuestRecipe
 
 
 def test_key_differs_with_every_field() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acstor.testbed.rates import LinkRate
+from testbed.rates import LinkRate
 
 
 @pytest.mark.parametrize(

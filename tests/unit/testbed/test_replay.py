@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from acstor.testbed import boot_trace, replay
-from acstor.testbed.exception import ContentMismatchError, TestbedError
+from testbed import boot_trace, replay
+from testbed.exception import ContentMismatchError, TestbedError
 from tests.unit.testbed.test_boot_trace import DISK, GOLDEN, GOLDEN_TRACE
 
 

@@ -9,9 +9,9 @@ import pathlib
 import pytest
 from rich.console import Console
 
-from acstor.testbed import live_view, report
-from acstor.testbed.approaches.base import TierBytes
-from acstor.testbed.measurement import (
+from testbed import live_view, report
+from testbed.approaches.base import TierBytes
+from testbed.measurement import (
     ApproachResult,
     Conditions,
     DemoResult,
@@ -19,7 +19,7 @@ from acstor.testbed.measurement import (
     Sample,
     machine,
 )
-from acstor.testbed.network import LinkBytes
+from testbed.network import LinkBytes
 
 
 def approach(name: str, boot_times: list[float | None], chunks: int | None) -> ApproachResult:

@@ -8,8 +8,8 @@ from multiprocessing.synchronize import Event
 
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.run_directory import ResourceKind, RunDirectory
+from testbed.exception import TestbedError
+from testbed.run_directory import ResourceKind, RunDirectory
 
 
 def test_create_owns_a_new_directory(tmp_path: pathlib.Path) -> None:

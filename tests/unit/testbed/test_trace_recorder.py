@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from acstor.testbed import boot_trace, trace_recorder
-from acstor.testbed.exception import TraceFormatError
+from testbed import boot_trace, trace_recorder
+from testbed.exception import TraceFormatError
 
 LOG = """\
 2026-11-21 11:32:30.130911 Ready thread_model=3

@@ -3,7 +3,7 @@
 import os
 import re
 
-from acstor.repository.usage import base_name
+from acstor.repository.images.usage import base_name
 
 __all__ = ["base_name", "image_of_link", "is_base_name", "is_other_digest", "target_path"]
 

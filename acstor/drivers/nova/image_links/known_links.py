@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from acstor import exception, untrusted_json
-from acstor.atomic_file import write_atomically
 from acstor.drivers.nova.image_links.link_states import LinkState
+from acstor.files import write_atomically
 from acstor.repository.layout import canonical_image_id
 
 FILE_NAME = "image-links.json"

@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::Dispatch;
-use crate::abi::{self, opcode};
 use crate::device::Device;
-use crate::inode::FileKey;
-use crate::session_state::{SessionState, StateCell};
+use crate::session::session_state::{SessionState, StateCell};
+use crate::wire::abi::{self, opcode};
+use crate::wire::inode::FileKey;
 use crate::{FileTable, FuseConfig, FuseHooks};
 
 const SIZE: u64 = 1 << 20;
@@ -117,7 +117,7 @@ impl Bench {
             stats: Default::default(),
             permits: Arc::new(Semaphore::new(1)),
             attached_until: None,
-            heartbeats: crate::heartbeats::Heartbeats::new(1),
+            heartbeats: crate::session::heartbeats::Heartbeats::new(1),
             is_handed_over: false.into(),
             state: StateCell::new(SessionState::Starting),
             negotiated: None.into(),
@@ -259,7 +259,7 @@ proptest! {
     ) {
         let bench = Bench::new();
         let answer = bench.ask(opcode, inode, &body);
-        prop_assert_eq!(answer.is_some(), crate::request::wants_answer(opcode));
+        prop_assert_eq!(answer.is_some(), crate::wire::request::wants_answer(opcode));
         if let Some(Answer(errno, _)) = answer {
             prop_assert!((0..512).contains(&errno), "{errno}");
         }

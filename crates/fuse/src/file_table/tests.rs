@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Detached, Entry, FileTable, kernel_use_of};
 use crate::FuseError;
 use crate::file::File;
-use crate::inode::FileKey;
+use crate::wire::inode::FileKey;
 
 struct ZeroView(u64);
 

@@ -21,7 +21,7 @@ use super::{Host, HostError};
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a volume is opened with; the dictionary `VolumeSpec` of
-/// `acstor.dataplane_host.volume_runtime`.
+/// `acstor.dataplane.volumes.runtime`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct VolumeSpec {
     directory: PathBuf,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use acstor_types::Digest;
 
-use crate::flight::FlightFailure;
+use crate::fetch::flight::FlightFailure;
 use crate::{LocalError, ReadError, ReadPathError, limits};
 
 /// Why a preload failed.

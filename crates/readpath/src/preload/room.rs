@@ -7,8 +7,8 @@ use acstor_types::{Digest, DiskId};
 
 use super::failure::PreloadFailure;
 use super::{Job, PreloadEstimate, PreloadWhat};
-use crate::disk::Disk;
-use crate::wanted_chunks::WantedChunks;
+use crate::view::disk::Disk;
+use crate::view::wanted_chunks::WantedChunks;
 use crate::{ReadPath, ReadPathError};
 
 /// What a look at the chunk store found.

@@ -14,14 +14,14 @@ use super::failure::PreloadFailure;
 use super::rate_limit::{RateLimit, batch_bytes};
 use super::room::Survey;
 use super::{Job, PreloadState};
-use crate::attachment::Attachment;
-use crate::disk::Disk;
-use crate::flight::{Flight, FlightFailure, Obtained, Side};
-use crate::inserter::NotQueued;
-use crate::outcome::PreloadChunk;
-use crate::pins::Pinned;
-use crate::sources::{Sources, Want};
-use crate::{InsertOutcome, ReadPath, Tier, jitter, limits};
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::fetch::outcome::PreloadChunk;
+use crate::fetch::sources::{Sources, Want};
+use crate::keeping::inserter::NotQueued;
+use crate::keeping::pins::Pinned;
+use crate::view::attachment::Attachment;
+use crate::view::disk::Disk;
+use crate::{InsertOutcome, ReadPath, Tier, limits, steering::jitter};
 
 type Ended = Result<Result<(), PreloadFailure>, JoinError>;
 

@@ -10,8 +10,8 @@ use tokio::task::AbortHandle;
 
 use super::failure::PreloadFailure;
 use super::{Job, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
-use crate::attachment::Attachment;
-use crate::outcome::{PreloadEnd, PreloadHint};
+use crate::fetch::outcome::{PreloadEnd, PreloadHint};
+use crate::view::attachment::Attachment;
 use crate::{ReadPath, ReadPathError, limits};
 
 /// The newest preload of each disk that had one.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::image::{CHUNK, Image, Shape};
 use super::network::PeerMood;
 use super::world::{World, config, ring};
-use crate::deduplication::Walk;
+use crate::view::deduplication::Walk;
 use crate::{Keep, LocalStore, ReadPathConfig};
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];

@@ -15,7 +15,7 @@ use super::image::{CHUNK, Image, Shape};
 use super::link::Link;
 use super::network::PeerMood;
 use super::world::{World, config};
-use crate::peers::NO_HINT;
+use crate::steering::peers::NO_HINT;
 use crate::{Keep, ReadPathConfig};
 
 /// A 64 KiB chunk on an idle 1 Gb/s link takes 0.52 ms, and so does a chunk here.

@@ -6,7 +6,7 @@ use super::image::{CHUNK, Image, Shape};
 use super::network::PeerMood;
 use super::world::{TestHost, World, config};
 use crate::ReadPathConfig;
-use crate::flight::Side;
+use crate::fetch::flight::Side;
 
 const MILLI: Duration = Duration::from_millis(1);
 const READ: usize = 32 * CHUNK;

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::network::NetworkPort;
-use crate::metrics::Metrics;
-use crate::origin_pool::{OrphanSink, finish_run, read_run, workers};
-use crate::origin_queue::OriginQueue;
+use crate::observe::metrics::Metrics;
+use crate::origin::origin_pool::{OrphanSink, finish_run, read_run, workers};
+use crate::origin::origin_queue::OriginQueue;
 use crate::{OriginError, OriginRange, OriginSource};
 
 /// How the origin behaves.

@@ -10,8 +10,8 @@ from os_brick.initiator import connector as brick
 from acstor.drivers.brick import registration
 from acstor.drivers.brick.connector import AcstorConnector
 from acstor.drivers.brick.volume_file import VolumeFile
-from tests.doubles.memory_nbd_server import MemoryNbdServer
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.memory_nbd_server import MemoryNbdServer
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 OTHER = "00000000-0000-0000-0000-000000000009"

@@ -13,9 +13,9 @@ from acstor.conf import loading
 from acstor.drivers.brick.volume_calls import VolumeCalls, VolumeInUseError
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
-from acstor.volumes.store import NewVolume, VolumeStore
-from tests.doubles.memory_data_plane import MemoryDataPlane
-from tests.doubles.memory_runtime import MemoryRuntime
+from acstor.repository.volumes.store import NewVolume, VolumeStore
+from testbed.doubles.memory_data_plane import MemoryDataPlane
+from testbed.doubles.memory_runtime import MemoryRuntime
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 

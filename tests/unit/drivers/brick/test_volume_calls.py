@@ -5,7 +5,7 @@ import pytest
 
 from acstor import exception
 from acstor.drivers.brick.volume_calls import OpenedVolume, VolumeCalls, VolumeInUseError
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 UNKNOWN = "00000000-0000-0000-0000-000000000009"

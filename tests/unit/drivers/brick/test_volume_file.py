@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acstor.drivers.brick.nbd_connection import REQUEST_BYTES_MAX, ConnectionLostError
 from acstor.drivers.brick.volume_file import VolumeFile, nbd_uri
-from tests.doubles.memory_nbd_server import HangupError, MemoryNbdServer
+from testbed.doubles.memory_nbd_server import HangupError, MemoryNbdServer
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 READ, WRITE, FLUSH, WRITE_ZEROES = 0, 1, 3, 6

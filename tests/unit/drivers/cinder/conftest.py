@@ -8,7 +8,7 @@ import os
 
 if "ACSTOR_TEST_CINDER" in os.environ:
     os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
-    from tests.fixtures.cinder_party import (  # noqa: F401
+    from testbed.fixtures.cinder_party import (  # noqa: F401
         back_end,
         cinder_settings,
         hosts,

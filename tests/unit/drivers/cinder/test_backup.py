@@ -6,7 +6,7 @@ from unittest import mock
 from cinder import objects
 from cinder.volume import driver as cinder_driver
 
-from tests.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_party import Party
 
 
 def _backup(volume: Any, snapshot: Any = None) -> Any:

@@ -25,7 +25,7 @@ from cinder.volume import volume_utils
 
 from acstor.drivers.cinder.driver import AcstorVolumeDriver
 from acstor.drivers.cinder.locks import one_at_a_time
-from tests.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_party import Party
 
 INTERFACES = [
     volume_driver.VolumeDriverCore,

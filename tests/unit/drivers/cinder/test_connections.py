@@ -10,7 +10,7 @@ from cinder import exception as cinder_exception
 from oslo_serialization import jsonutils
 
 from acstor import exception
-from tests.fixtures.cinder_party import GIB, H1, H2, Party
+from testbed.fixtures.cinder_party import GIB, H1, H2, Party
 
 H3 = {"host": "h3", "acstor_host": "h3"}
 

@@ -16,7 +16,7 @@ from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.repository import Format
 from acstor.repository.upgrade import upgrade
-from tests.fixtures.cinder_party import CHUNK_SIZE, H1, PROJECT, Party
+from testbed.fixtures.cinder_party import CHUNK_SIZE, H1, PROJECT, Party
 
 OTHER = "e2b5a1c07f3d4c9a8b6e5d4c3b2a1908"
 CONTENT = random.Random(1).randbytes(3 * CHUNK_SIZE)

@@ -21,7 +21,7 @@ from oslo_concurrency import processutils
 
 from acstor import exception
 from acstor.drivers.cinder import encryption
-from tests.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
+from testbed.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
 
 KEY = "a key"
 SECRET = KEY.encode().hex()

@@ -20,7 +20,7 @@ from acstor.drivers.cinder.disk_import import DiskImport
 from acstor.drivers.cinder.hosts import call_each
 from acstor.drivers.cinder.native_threads import around, find_caller
 from acstor.origin.opening import open_origin
-from acstor.repository import registration
+from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.rpc import transport
 

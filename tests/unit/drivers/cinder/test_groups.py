@@ -12,7 +12,7 @@ from cinder.volume import volume_utils
 
 from acstor import exception
 from acstor.drivers.cinder import consistent_states as consistency
-from tests.fixtures.cinder_party import H1, H2, Party
+from testbed.fixtures.cinder_party import H1, H2, Party
 
 CONSISTENT = str(uuid.UUID(int=1))
 PLAIN = str(uuid.UUID(int=2))

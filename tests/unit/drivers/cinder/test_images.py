@@ -15,11 +15,12 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.drivers.brick import connector, options, registration
-from acstor.repository import catalogue, layout
-from acstor.repository.catalogue import Entry, EntryState
-from tests.doubles.memory_nbd_server import MemoryNbdServer
-from tests.doubles.volume_socket import MemoryVolumeSocket
-from tests.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
+from acstor.repository import layout
+from acstor.repository.images import catalogue
+from acstor.repository.images.catalogue import Entry, EntryState
+from testbed.doubles.memory_nbd_server import MemoryNbdServer
+from testbed.doubles.volume_socket import MemoryVolumeSocket
+from testbed.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
 
 CONTENT = random.Random(1).randbytes(5 * CHUNK_SIZE) + bytes(CHUNK_SIZE)
 

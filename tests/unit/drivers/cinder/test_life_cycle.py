@@ -9,8 +9,8 @@ from cinder import exception as cinder_exception
 from cinder import objects
 from cinder.context import RequestContext
 
-from acstor.volumes.durability import DurabilityClass
-from tests.fixtures.cinder_party import GIB, H1, H2, Party
+from acstor.repository.volumes.durability import DurabilityClass
+from testbed.fixtures.cinder_party import GIB, H1, H2, Party
 
 
 def test_create_volume_records_size_durability_and_whose_it_is(party: Party) -> None:

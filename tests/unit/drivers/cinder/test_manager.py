@@ -23,8 +23,8 @@ from oslo_config import cfg
 
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
-from acstor.volumes.store import NewVolume, VolumeStore
-from tests.fixtures.cinder_party import GIB, H1, H2, Party
+from acstor.repository.volumes.store import NewVolume, VolumeStore
+from testbed.fixtures.cinder_party import GIB, H1, H2, Party
 
 HOST = "c1@acstor"
 POOL = f"{HOST}#ACStor"

@@ -7,8 +7,8 @@ import pytest
 from cinder import exception as cinder_exception
 from cinder import objects
 
-from acstor.volumes.store import NewVolume
-from tests.fixtures.cinder_party import GIB, H1, Party
+from acstor.repository.volumes.store import NewVolume
+from testbed.fixtures.cinder_party import GIB, H1, Party
 
 PAGE: tuple[Any, ...] = (None, 1000, 0, ["size"], ["asc"])
 

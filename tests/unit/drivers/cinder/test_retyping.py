@@ -7,8 +7,8 @@ import pytest
 from cinder import exception as cinder_exception
 
 from acstor import exception
-from acstor.volumes.durability import DurabilityClass
-from tests.fixtures.cinder_party import H1, Party
+from acstor.repository.volumes.durability import DurabilityClass
+from testbed.fixtures.cinder_party import H1, Party
 
 HOST = {"host": "c1@acstor"}
 

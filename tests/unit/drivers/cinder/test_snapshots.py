@@ -6,7 +6,7 @@ import pytest
 from cinder import exception as cinder_exception
 
 from acstor.repository import layout
-from tests.fixtures.cinder_party import GIB, H1, Party
+from testbed.fixtures.cinder_party import GIB, H1, Party
 
 
 def test_snapshot_of_available_volume_is_a_record_only(party: Party) -> None:

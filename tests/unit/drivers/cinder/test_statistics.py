@@ -18,8 +18,8 @@ from acstor.drivers.cinder.driver import AcstorVolumeDriver
 from acstor.drivers.cinder.options import OPTIONS
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
-from tests.doubles.volume_hosts import MemoryVolumeHosts
-from tests.fixtures.cinder_party import Party
+from testbed.doubles.volume_hosts import MemoryVolumeHosts
+from testbed.fixtures.cinder_party import Party
 
 REQUIRED = {
     "volume_backend_name",

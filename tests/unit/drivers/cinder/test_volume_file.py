@@ -7,7 +7,7 @@ import pytest
 from cinder.volume import volume_utils
 
 from acstor.drivers.brick.volume_file import VolumeFile
-from tests.doubles.memory_nbd_server import MemoryNbdServer
+from testbed.doubles.memory_nbd_server import MemoryNbdServer
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 MIB = 1 << 20

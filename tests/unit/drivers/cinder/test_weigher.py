@@ -15,7 +15,7 @@ from oslo_serialization import jsonutils
 from acstor.scheduler.cinder import options
 from acstor.scheduler.cinder.request import image_id
 from acstor.scheduler.cinder.weigher import AcstorImageWeigher
-from tests.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_party import Party
 
 IMAGE = str(uuid.UUID(int=7))
 OTHER = str(uuid.UUID(int=8))

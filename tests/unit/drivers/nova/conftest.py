@@ -5,7 +5,7 @@ import pytest
 
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.planting import Planter
-from tests.fixtures.nova_host import NovaHost
+from testbed.fixtures.nova_host import NovaHost
 
 IMAGE = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))

@@ -9,7 +9,7 @@ from acstor.drivers.nova.image_links import safe_paths
 from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.link_states import LinkEvent
-from tests.fixtures.nova_host import NOVA_USER, NovaHost
+from testbed.fixtures.nova_host import NOVA_USER, NovaHost
 from tests.unit.drivers.nova.conftest import IMAGE, make_planter
 
 pytestmark = pytest.mark.root

@@ -15,8 +15,8 @@ from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
 from acstor.drivers.nova.image_links.link_keeper import IN_USE, LinkKeeper, LinkReport, Wish
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.drivers.nova.image_links.overlay_scan import OverlayScan
-from tests.doubles.faulty_file_operations import NO_SPACE, FaultyFileOperations
-from tests.fixtures.nova_host import NovaHost
+from testbed.doubles.faulty_file_operations import NO_SPACE, FaultyFileOperations
+from testbed.fixtures.nova_host import NovaHost
 from tests.unit.agent.conftest import Clock
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 from tests.unit.drivers.nova.test_planting import Holder

@@ -12,21 +12,22 @@ import pytest
 from oslo_config import cfg
 from oslo_log import log
 
-from acstor.admin.client import AdminClient
-from acstor.agent.duty import ImageUser, Sight
-from acstor.agent.membership import View
-from acstor.agent.usage_publication import LocalUse
+from acstor.agent.reconciler import ImageUser, Sight
+from acstor.agent.reconcilers import image_links
+from acstor.agent.reconcilers.image_links import OVERDUE_SECONDS, ImageLinksDuty
+from acstor.agent.reconcilers.usage_publication import LocalUse
+from acstor.cluster.membership import View
 from acstor.conf import loading
-from acstor.drivers.nova.image_links import known_links, links_duty, overlay_scan
+from acstor.control.client import AdminClient
+from acstor.drivers.nova.image_links import known_links, overlay_scan
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLinks
-from acstor.drivers.nova.image_links.links_duty import OVERDUE_SECONDS, ImageLinksDuty
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository.usage import base_name
-from tests.fixtures.conditions import wait_for
-from tests.fixtures.nova_host import NovaHost
+from acstor.repository.images.usage import base_name
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.nova_host import NovaHost
 from tests.unit.agent.conftest import Clock
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER
 
@@ -225,13 +226,13 @@ def test_small_pins_are_refused(make_conf: MakeConf, nova: NovaHost) -> None:
 
 
 def test_links_are_removed_when_they_are_turned_off(make_conf: MakeConf, nova: NovaHost) -> None:
-    assert links_duty.build(make_conf(enabled=False), lambda _: None) is None
+    assert image_links.build(make_conf(enabled=False), lambda _: None) is None
     first = Deployed(make_conf())
     first.duty.start()
     first.look({IMAGE, OTHER})
     first.duty.stop(10)
     nova.add_overlay(OTHER)
-    duty = links_duty.build(make_conf(enabled=False), lambda _: None)
+    duty = image_links.build(make_conf(enabled=False), lambda _: None)
     assert duty is not None
     second = Deployed(make_conf(enabled=False), known=KnownLinks())
     second.duty.start()
@@ -247,7 +248,7 @@ def test_damaged_memory_is_made_anew(make_conf: MakeConf, tmp_path: pathlib.Path
     path = pathlib.Path(known_links.path_in(f"{tmp_path}/state"))
     path.parent.mkdir(parents=True)
     path.write_bytes(b"{")
-    assert links_duty.build(conf, lambda _: None) is not None
+    assert image_links.build(conf, lambda _: None) is not None
 
 
 def test_second_process_of_a_host_changes_nothing(

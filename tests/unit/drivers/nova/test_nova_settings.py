@@ -6,7 +6,7 @@ import pytest
 
 from acstor import exception
 from acstor.drivers.nova.image_links import nova_settings
-from tests.fixtures.nova_host import NovaHost
+from testbed.fixtures.nova_host import NovaHost
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from acstor.drivers.nova.image_links import overlay_scan
 from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.qcow2_header import read_backing_names
-from tests.fixtures.nova_host import NovaHost, make_overlay
+from testbed.fixtures.nova_host import NovaHost, make_overlay
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")

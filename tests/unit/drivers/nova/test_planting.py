@@ -18,13 +18,13 @@ from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.link_states import LinkEvent
 from acstor.drivers.nova.image_links.nova_directories import TEMPORARY_PREFIX, NovaDirectories
 from acstor.drivers.nova.image_links.planting import Planter
-from tests.doubles.faulty_file_operations import (
+from testbed.doubles.faulty_file_operations import (
     EVERY_STEP,
     NO_SPACE,
     FaultyFileOperations,
     KilledError,
 )
-from tests.fixtures.nova_host import NOVA_USER, NovaHost
+from testbed.fixtures.nova_host import NOVA_USER, NovaHost
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 
 HOLD = """

@@ -8,18 +8,12 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.conf import loading
-from acstor.testbed import processes
-from acstor.testbed.onebox import network
-from acstor.testbed.onebox.configuration import (
-    acstor,
-    block_storage,
-    compute,
-    files,
-    infrastructure,
-)
-from acstor.testbed.onebox.configuration.writer import Configuration, Override, render
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.settings import Settings
+from testbed import processes
+from testbed.onebox import network
+from testbed.onebox.configuration import acstor, block_storage, compute, files, infrastructure
+from testbed.onebox.configuration.writer import Configuration, Override, render
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.settings import Settings
 
 VENV = "/venv"
 

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from acstor.testbed import processes
-from acstor.testbed.onebox import environment
-from acstor.testbed.onebox.databases import Databases
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.host import Host
+from testbed import processes
+from testbed.onebox import environment
+from testbed.onebox.databases import Databases
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.host import Host
 
 
 class NoHost:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.testbed import processes
-from acstor.testbed.onebox import environment
-from acstor.testbed.onebox.directory import OneBoxDirectory
+from testbed import processes
+from testbed.onebox import environment
+from testbed.onebox.directory import OneBoxDirectory
 
 BINDEP = """\
 # comment

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from acstor.testbed import processes
-from tests.fixtures.conditions import wait_for
+from testbed import processes
+from testbed.fixtures.conditions import wait_for
 
 _SERVE = """
 import ctypes, socket, sys
-from acstor.testbed.onebox import host_init
+from testbed.onebox import host_init
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from acstor.testbed.onebox import service_control
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.host import Host
-from acstor.testbed.onebox.service_control import ServiceControl, ServiceFailedError
-from acstor.testbed.onebox.services import Service
+from testbed.onebox import service_control
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.host import Host
+from testbed.onebox.service_control import ServiceControl, ServiceFailedError
+from testbed.onebox.services import Service
 
 
 class ScriptedHost:

@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from acstor.testbed.onebox import services
-from acstor.testbed.onebox.bring_up import BringUp
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.settings import Settings
+from testbed.onebox import services
+from testbed.onebox.bring_up import BringUp
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.settings import Settings
 
 HOSTS = ["compute1", "compute2"]
 
@@ -77,10 +77,10 @@ def test_every_step_of_up_follows_steps_that_exist(
     settings = Settings(with_acstor=with_acstor)
     for is_filled in (False, True):
         monkeypatch.setattr(
-            "acstor.testbed.onebox.databases.Databases.are_complete", is_filled, raising=True
+            "testbed.onebox.databases.Databases.are_complete", is_filled, raising=True
         )
         monkeypatch.setattr(
-            "acstor.testbed.onebox.databases.Databases.cached", pathlib.Path("/nowhere/cached")
+            "testbed.onebox.databases.Databases.cached", pathlib.Path("/nowhere/cached")
         )
         plan = BringUp(directory, settings, lambda name, seconds: None).plan()
         known = [step.name for step in plan]

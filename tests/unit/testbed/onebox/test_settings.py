@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.onebox.configuration.writer import Override
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.settings import Settings
+from testbed.exception import TestbedError
+from testbed.onebox.configuration.writer import Override
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.settings import Settings
 
 INTERVAL = Override("nova-compute", "image_cache", "manager_interval", "30")
 

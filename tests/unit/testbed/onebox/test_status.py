@@ -3,10 +3,10 @@
 import pathlib
 from typing import Any, cast
 
-from acstor.testbed.onebox.directory import OneBoxDirectory
-from acstor.testbed.onebox.host import Host
-from acstor.testbed.onebox.services import Service
-from acstor.testbed.onebox.status import ServiceState, service_statuses, table
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.host import Host
+from testbed.onebox.services import Service
+from testbed.onebox.status import ServiceState, service_statuses, table
 
 DIRECTORY = OneBoxDirectory(pathlib.Path("/box"))
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from acstor.testbed.onebox.steps import Step, run
+from testbed.onebox.steps import Step, run
 
 
 def ignore(name: str, seconds: float) -> None:

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from acstor.testbed import processes
-from acstor.testbed.exception import TestbedError
-from acstor.testbed.onebox import teardown
-from acstor.testbed.onebox.directory import OneBoxDirectory
+from testbed import processes
+from testbed.exception import TestbedError
+from testbed.onebox import teardown
+from testbed.onebox.directory import OneBoxDirectory
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 from oslo_config import cfg
 
-from acstor.testbed.onebox.configuration.writer import Override, render, write
+from testbed.onebox.configuration.writer import Override, render, write
 
 
 def test_oslo_config_reads_what_is_rendered(tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,7 @@ from nova.virt.libvirt import driver as nova_driver
 from nova.virt.libvirt import guest as nova_guest
 
 from acstor.drivers.nova.volumes import registration
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
 SOCKET = f"/run/acstor/nbd/{VOLUME}.sock"

@@ -26,7 +26,7 @@ from nova.virt.libvirt.volume import volume as nova_volume
 from acstor import exception
 from acstor.drivers.nova.volumes import disk_xml, registration
 from acstor.drivers.nova.volumes.volume_driver import LibvirtAcstorVolumeDriver
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import VOLUME
 from tests.unit.drivers.nova.volumes.conftest import (
     DISK_INFO,

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from acstor.drivers.brick import options
 from acstor.drivers.nova.volumes.volume_driver import LibvirtAcstorVolumeDriver
-from tests.doubles.volume_socket import MemoryVolumeSocket
+from testbed.doubles.volume_socket import MemoryVolumeSocket
 from tests.unit.drivers.conftest import SIZE, VOLUME
 from tests.unit.drivers.nova.volumes.conftest import (
     DISK_INFO,

@@ -1,0 +1,1 @@
+"""What an agent looks after: one module for each."""

@@ -1,0 +1,305 @@
+"""Keeping the images of the data plane equal to those registered in the origin."""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from acstor import exception, native
+from acstor.agent.handing_over import hand_over
+from acstor.agent.reconcilers.usage_publication import UsagePublisher
+from acstor.control.client import AdminClient
+from acstor.origin.base import Origin
+from acstor.repository import layout
+from acstor.repository.images.catalogue import Catalogue
+from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.repository import MANIFEST_SIZE_MAX
+
+LOG = logging.getLogger(__name__)
+
+RECHECK_INTERVAL = 60.0
+"""Seconds after which the record of an image that is attached is read again: an image that was
+published anew is noticed so late, and many hosts with many images do not read them all the time."""
+ATTACH_TIMEOUT = 60.0
+"""Seconds that the data plane may take to attach an image."""
+
+
+@dataclass
+class ImageReport:
+    """What a look at the images found and did."""
+
+    registered: frozenset[str] | None = None
+    """Ids of the images in the origin; None: there is no repository yet."""
+    hidden: int = 0
+    """Withdrawn images that guests still use."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """By image id, what is wrong with it."""
+    offered: dict[str, str] = field(default_factory=dict)
+    """By image id the manifest that the data plane has attached."""
+    kept: dict[str, str] = field(default_factory=dict)
+    """By image id the manifest of images that are attached although they are registered no more,
+    because they are needed."""
+    whole: dict[str, int] = field(default_factory=dict)
+    """By image id the size, bytes, of images of which the host is to keep all."""
+    opened: frozenset[str] = frozenset()
+    """Ids of the images whose files are open, or may be."""
+    registered_at: dict[str, str] = field(default_factory=dict)
+    """By image id of ``offered``, when it was registered: UTC, ISO 8601."""
+
+
+def waiting_images(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return by image that the data plane restores and has not attached yet its manifest.
+
+    Guests may have it open all the same. The manifest is empty where it is not known.
+
+    :param status: of the data plane; that of an older release names none.
+    """
+    waiting = status.get("images_waiting") or {}
+    return {str(image_id): str(manifest) for image_id, manifest in waiting.items()}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What was read of a registered image."""
+
+    manifest: str
+    is_pinned_whole: bool
+    size_bytes: int
+    registered_at: str
+    read_at: float
+
+
+def _is_damaged(image: Mapping[str, Any]) -> bool:
+    """Return whether the data plane found the manifest of an image damaged when it needed it."""
+    return image.get("manifest_state") == "damaged"
+
+
+class ImageFollower:
+    """Attaches what is registered, detaches what is not any more and nobody needs.
+
+    A problem with one image does not keep the others from being followed.
+
+    :param directory: where manifests are put for the data plane to read; it makes its own copy.
+    :param publisher: tells garbage collection of what is attached.
+    :param needed: returns the ids of the images that must stay attached; None: not known, so all.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        data_plane: AdminClient,
+        directory: str,
+        publisher: UsagePublisher,
+        *,
+        needed: Callable[[], frozenset[str] | None] = frozenset,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._origin = origin
+        self._data_plane = data_plane
+        self._directory = os.path.join(directory, "manifests")
+        self._publisher = publisher
+        self._needed = needed
+        self._clock = clock
+        self._catalogue = Catalogue(origin)
+        self._known: dict[str, _Known] = {}
+
+    def look(
+        self, closed: frozenset[str] = frozenset(), waiting: Mapping[str, str] | None = None
+    ) -> ImageReport:
+        """Bring the data plane to the registered images.
+
+        :param closed: ids of images that are being withdrawn: none of them is attached anew.
+        :param waiting: of a moment ago, see :func:`waiting_images`.
+        :raises UnavailableError: when the origin or the data plane cannot be reached; what is
+            attached stays.
+        """
+        report = ImageReport()
+        present = {image["id"]: image for image in self._data_plane.call("image.list")}
+        registered = frozenset(
+            name.removeprefix(layout.IMAGE_PREFIX)
+            for name in self._origin.list_refs(layout.IMAGE_PREFIX)
+        )
+        if registered or self._is_there(present):
+            report.registered = registered
+        report.opened = frozenset(
+            image_id for image_id, image in present.items() if image.get("open_handles")
+        ).union(waiting or ())
+        wanted: dict[str, _Known] = {}
+        for image_id in sorted(registered):
+            with self._noted(report, image_id):
+                self._follow(image_id, present, report, wanted)
+        for image_id in closed & wanted.keys():
+            del wanted[image_id]
+        if report.registered is not None:
+            attached = {manifest: image_id for image_id, manifest in (waiting or {}).items()}
+            attached.pop("", None)
+            attached |= {str(image["manifest"]): image_id for image_id, image in present.items()}
+            self._attach_wanted(attached, wanted, report)
+        needed = self._needed()
+        if report.registered is not None:
+            whole = [image_id for image_id, image in present.items() if not _is_damaged(image)]
+            self._attach_lost(needed, registered.union(whole, waiting or (), closed), report)
+        for image_id in sorted(present.keys() - registered):
+            if needed is None or image_id in needed:
+                # Detaching would hide it from instances that are started, or come, later.
+                if not present[image_id]["hidden"]:
+                    report.kept[image_id] = str(present[image_id]["manifest"])
+                continue
+            with self._noted(report, image_id):
+                self._withdraw(image_id, report)
+        self._known = {key: known for key, known in self._known.items() if key in registered}
+        return report
+
+    def _is_there(self, present: Mapping[str, object]) -> bool:
+        """Return whether an origin that lists no images is a repository without images.
+
+        :returns: False where nobody has made a repository yet.
+        :raises UnavailableError: when there are images here, which came from somewhere: an origin
+            that is not mounted looks empty.
+        """
+        is_repository = self._origin.exists(layout.FORMAT_KEY)
+        if present and not is_repository:
+            raise exception.UnavailableError(
+                "the origin holds no repository any more",
+                hint="check that what [origin] url names is mounted",
+            )
+        return is_repository
+
+    @contextlib.contextmanager
+    def _noted(self, report: ImageReport, image_id: str) -> Any:
+        """Note an error that concerns one image; let pass what concerns all."""
+        try:
+            yield
+        except exception.UnavailableError:
+            raise
+        except Exception as error:
+            fault = None if isinstance(error, exception.AcstorError | OSError) else error
+            report.problems[image_id] = " ".join(str(error).split()) or type(error).__name__
+            LOG.warning("image %s: %s", image_id, report.problems[image_id], exc_info=fault)
+
+    def _follow(
+        self,
+        image_id: str,
+        present: Mapping[str, Mapping[str, Any]],
+        report: ImageReport,
+        wanted: dict[str, _Known],
+    ) -> None:
+        """Look at a registered image; add it to ``wanted`` where it is to be attached."""
+        image = present.get(image_id)
+        is_offered = image is not None and not image["hidden"] and not _is_damaged(image)
+        known = self._known.get(image_id)
+        if not is_offered or known is None or self._clock() - known.read_at >= RECHECK_INTERVAL:
+            known = self._read(image_id, report)
+            if known is None:  # removed since the listing
+                return
+            self._known[image_id] = known
+        if image is None or not is_offered or image["manifest"] != known.manifest:
+            wanted[image_id] = known
+        else:
+            self._note_offered(image_id, known, report)
+
+    def _attach_wanted(
+        self,
+        attached: Mapping[str, str],
+        wanted: Mapping[str, _Known],
+        report: ImageReport,
+    ) -> None:
+        try:
+            self._publisher.announce(
+                attached, {known.manifest: image_id for image_id, known in wanted.items()}
+            )
+        except exception.UnavailableError:
+            raise
+        except exception.AcstorError as error:  # the origin is full, or may only be read
+            for image_id in wanted:
+                report.problems[image_id] = " ".join(str(error).split())
+            return
+        for image_id, known in wanted.items():
+            with self._noted(report, image_id):
+                self._attach_announced(image_id, known, report)
+
+    def _attach_announced(self, image_id: str, known: _Known, report: ImageReport) -> None:
+        """Attach an image if it is still registered so, now that this host's record names it.
+
+        A collection that missed the record has looked at the image's ref before this does.
+        """
+        ref = self._origin.get_ref(layout.image_ref(image_id))
+        if ref is None or ImageRecord.parse(ref.content, image_id).manifest != known.manifest:
+            self._known.pop(image_id, None)  # read anew at the next look
+            return
+        self._attach(image_id, known.manifest)
+        self._note_offered(image_id, known, report)
+
+    def _attach_lost(
+        self, needed: frozenset[str] | None, known: frozenset[str], report: ImageReport
+    ) -> None:
+        """Attach images again that are registered no more, needed, and gone from the data plane.
+
+        It puts a manifest aside that it finds damaged. Which one it was this host's record tells,
+        and as long as that does, the origin keeps it.
+
+        :param known: images that are here, are looked after otherwise, or are not to be attached.
+        """
+        record = self._publisher.record
+        lost = [
+            (image_id, digest)
+            for digest, image_id in record.manifests.items()
+            if image_id not in known
+            and (record.uses(image_id) if needed is None else image_id in needed)
+        ]
+        for image_id, digest in lost:
+            with self._noted(report, image_id):
+                self._attach(image_id, digest)
+                report.kept[image_id] = digest
+
+    def _note_offered(self, image_id: str, known: _Known, report: ImageReport) -> None:
+        report.offered[image_id] = known.manifest
+        report.registered_at[image_id] = known.registered_at
+        if known.is_pinned_whole:
+            report.whole[image_id] = known.size_bytes
+
+    def _read(self, image_id: str, report: ImageReport) -> _Known | None:
+        ref = self._origin.get_ref(layout.image_ref(image_id))
+        if ref is None:
+            return None
+        record = ImageRecord.parse(ref.content, image_id)
+        is_pinned_whole = False
+        # What the registrar thinks of it is no reason not to offer it.
+        with self._noted(report, image_id):
+            listed = self._catalogue.find(image_id)
+            is_pinned_whole = listed is not None and listed.entry.pin
+        return _Known(
+            record.manifest,
+            is_pinned_whole,
+            record.size_bytes,
+            record.registered_at,
+            self._clock(),
+        )
+
+    def _attach(self, image_id: str, manifest: str) -> None:
+        content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)
+        if native.digest(content).hex() != manifest:
+            raise exception.CorruptError(f"manifest {manifest} is damaged in the origin")
+        with native.translated(f"manifest {manifest}"):
+            disk_id = native.Manifest.parse(content).disk_id
+        if disk_id != image_id:
+            raise exception.CorruptError(f"the record names a manifest of {disk_id}")
+        path = os.path.join(self._directory, f"{image_id}.manifest")
+        hand_over(self._data_plane, path, content)
+        try:
+            self._data_plane.call("image.attach", call_timeout=ATTACH_TIMEOUT, path=path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        LOG.info("attached image %s", image_id)
+
+    def _withdraw(self, image_id: str, report: ImageReport) -> None:
+        state = self._data_plane.call("image.detach", image=image_id)["state"]
+        if state == "hidden":
+            report.hidden += 1
+        else:
+            LOG.info("detached image %s", image_id)

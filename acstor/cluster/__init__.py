@@ -1,0 +1,1 @@
+"""Membership of hosts, locks of leaders, and the ring that they publish."""

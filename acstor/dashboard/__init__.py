@@ -1,1 +1,0 @@
-"""The Horizon plugin (a later step fills it)."""

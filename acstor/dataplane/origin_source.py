@@ -1,0 +1,81 @@
+"""The origin as the data plane reads it: natively where it is a directory, else through Python."""
+
+import logging
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oslo_config import cfg
+
+from acstor import exception
+from acstor.dataplane.attachments import Attachments
+from acstor.dataplane.runtime import OriginReader
+
+LOG = logging.getLogger(__name__)
+
+CHUNK_SIZE_DEFAULT = 64 << 10
+"""Chunk size of a repository that is made without a wish, bytes."""
+_POSIX_SCHEMES = frozenset({"posix", "file"})
+
+
+@dataclass(frozen=True)
+class OriginSource:
+    """Where misses are read from; exactly one of the two is set."""
+
+    posix_root: str | None
+    reader: OriginReader | None
+
+
+def open_source(conf: cfg.ConfigOpts) -> OriginSource:
+    """Return the origin of ``[origin] url``.
+
+    A directory need not exist now: reads of the origin fail until it does, all else works.
+
+    :raises AcstorError: when another kind of origin cannot be opened.
+    """
+    parts = urllib.parse.urlsplit(conf.origin.url)
+    if parts.scheme in _POSIX_SCHEMES and parts.path.startswith("/"):
+        return OriginSource(urllib.parse.unquote(parts.path), None)
+    # Finding drivers by entry point takes longer than starting the data plane without one.
+    from acstor.origin.opening import open_origin
+
+    return OriginSource(None, open_origin(conf.origin.url, conf.readpath.origin_deadline))
+
+
+def read_chunk_size(conf: cfg.ConfigOpts) -> int:
+    """Return the chunk size that the repository in the origin says, bytes.
+
+    :raises AcstorError: when it cannot be read.
+    """
+    from acstor.origin.opening import open_origin
+    from acstor.repository.repository import Repository
+
+    origin = open_origin(conf.origin.url, conf.origin.timeout)
+    try:
+        return Repository.open(origin).chunk_size
+    finally:
+        origin.close()
+
+
+def known_chunk_size(attachments: Attachments, read: Callable[[], int]) -> int:
+    """Return the repository's chunk size: the one kept before, else what ``read`` returns.
+
+    It never changes within a repository, so the origin is asked once in the life of a host. An
+    origin without a repository gets the default, which is not kept: the first image decides.
+
+    :raises AcstorError: at the first start, when the origin cannot be read.
+    """
+    kept = attachments.chunk_size()
+    if kept is not None:
+        return kept
+    try:
+        kept = read()
+    except exception.NotFoundError:
+        kept = None
+    if kept is None:
+        LOG.warning(
+            "the origin holds no repository yet; assuming chunks of %d bytes", CHUNK_SIZE_DEFAULT
+        )
+        return CHUNK_SIZE_DEFAULT
+    attachments.keep_chunk_size(kept)
+    return kept

@@ -1,0 +1,174 @@
+"""Attaching again what was attached before, as long as it takes.
+
+A guest that has an image open goes on by the next data plane: an image is given up only when
+repeating cannot help. Manifests are read when they are needed; one that is found damaged then is
+put aside, so that the agent brings it again.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.dataplane.attachments import AttachedImage, Attachments
+from acstor.dataplane.runtime import Runtime
+from acstor.exception import ErrorKind
+from acstor.native import digest, translated
+
+LOG = logging.getLogger(__name__)
+
+_FINAL = frozenset({ErrorKind.CORRUPT, ErrorKind.UNSUPPORTED, ErrorKind.INVALID})
+"""Kinds of errors that the same file meets each time."""
+_RETRY_MIN = 0.25
+"""Longest wait before the first retry, seconds."""
+_RETRY_MAX = 10.0
+
+
+class RestoredImages:
+    """The images that were attached when the process before ended; any thread may call it.
+
+    :param attachments: what was attached.
+    :param lock: held while an image is attached or detached.
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        attachments: Attachments,
+        lock: threading.RLock,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._attachments = attachments
+        self._lock = lock
+        self._clock = clock
+        self._failed: dict[str, str] = {}
+        """By image that is not attached yet, its manifest; empty where that cannot be read."""
+        self._working_sets: dict[str, str] = {}
+        """By image, the working set that it is to be given; none of them is needed at the start."""
+        self._attempts = 0
+        self._retry_at = 0.0
+
+    def attach(self, runtime: Runtime) -> None:
+        """Attach all of them; what fails for a reason that may pass is tried again by `retry`."""
+        with self._lock:
+            self._failed.clear()
+            self._working_sets.clear()
+            self._attempts = 0
+            for image in self._attachments.images():
+                self._attach_one(runtime, image)
+            self._wait()
+
+    def retry(self, runtime: Runtime) -> None:
+        """Attach what failed, when it is time; costs nothing where nothing did.
+
+        Does not wait for who attaches or detaches something: that may take as long as a read, and
+        the caller feeds a watchdog.
+        """
+        is_due = bool(self._failed) and self._clock() >= self._retry_at
+        if not (is_due or self._working_sets or runtime.damaged_images()):
+            return
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            for disk_id in runtime.damaged_images():
+                self._put_aside(runtime, disk_id)
+            if is_due:
+                self._retry_failed(runtime)
+            if self._working_sets:
+                # One at a time: the manifest is read for it.
+                self._restore_working_set(runtime, *self._working_sets.popitem())
+        finally:
+            self._lock.release()
+
+    def _retry_failed(self, runtime: Runtime) -> None:
+        known = {image.disk_id: image for image in self._attachments.images()}
+        for disk_id in sorted(self._failed):
+            if disk_id in known:
+                self._attach_one(runtime, known[disk_id])
+            else:
+                self.settled(disk_id)  # detached meanwhile
+        self._wait()
+
+    def _put_aside(self, runtime: Runtime, disk_id: str) -> None:
+        """Withdraw an image whose manifest was found damaged; the agent attaches it anew.
+
+        Until then it has no name, so that Nova downloads it, and who has it open gets errors.
+        """
+        try:
+            self._attachments.refuse_image(disk_id)
+        except FileNotFoundError:
+            return  # it was put aside before, and is in use
+        LOG.error("image %s is put aside, its manifest is damaged", disk_id)
+        try:
+            with translated(f"withdrawing {disk_id}"):
+                runtime.detach_image(disk_id)
+        except exception.AcstorError as error:
+            LOG.error("image %s: %s", disk_id, error)
+
+    def is_waiting(self, disk_id: str) -> bool:
+        """Return whether an image is not attached yet."""
+        return disk_id in self._failed
+
+    def waiting(self) -> dict[str, str]:
+        """Return by image that is not attached yet its manifest: guests may have it open.
+
+        The manifest is empty where it cannot be read.
+        """
+        return dict(self._failed)
+
+    def settled(self, disk_id: str) -> None:
+        """Note that an image was attached otherwise, or is gone."""
+        self._failed.pop(disk_id, None)
+
+    def _attach_one(self, runtime: Runtime, image: AttachedImage) -> None:
+        try:
+            with translated("restoring"):
+                attached = runtime.attach_image(
+                    image.manifest_path, hidden=image.is_hidden, digest=image.digest
+                )
+        except exception.AcstorError as error:
+            if error.kind in _FINAL:
+                LOG.error("image %s is put aside, its manifest is bad: %s", image.disk_id, error)
+                self._attachments.refuse_image(image.disk_id)
+                self.settled(image.disk_id)
+                return
+            LOG.warning("image %s is attached later: %s", image.disk_id, error)
+            if not self._failed.get(image.disk_id):
+                self._failed[image.disk_id] = _manifest_of(image)
+            return
+        self.settled(image.disk_id)
+        if image.digest is None:
+            self._keep_digest(image.disk_id, str(attached["manifest"]))
+        if image.working_set_path is not None:
+            self._working_sets[image.disk_id] = image.working_set_path
+
+    def _keep_digest(self, disk_id: str, digest: str) -> None:
+        try:
+            self._attachments.keep_digest(disk_id, digest)
+        except OSError as error:
+            LOG.warning("the next start reads the manifest of image %s anew: %s", disk_id, error)
+
+    def _restore_working_set(self, runtime: Runtime, disk_id: str, path: str) -> None:
+        try:
+            with translated(f"working set of {disk_id}"):
+                runtime.set_working_set(disk_id, path)
+        except exception.AcstorError as error:
+            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
+            self._attachments.forget_working_set(disk_id)
+
+    def _wait(self) -> None:
+        # With jitter: the cause may be the many processes of a host that start together.
+        longest = min(_RETRY_MIN * 2**self._attempts, _RETRY_MAX)
+        self._attempts = min(self._attempts + 1, 16)
+        self._retry_at = self._clock() + random.uniform(longest / 2, longest)
+
+
+def _manifest_of(image: AttachedImage) -> str:
+    try:
+        with open(image.manifest_path, "rb") as file:
+            return digest(file.read()).hex()
+    except OSError as error:
+        LOG.warning("which manifest image %s has is not known: %s", image.disk_id, error)
+        return ""

@@ -1,0 +1,1 @@
+"""Volumes of a host: their life cycle, ownership, files and sockets."""

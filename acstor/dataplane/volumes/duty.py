@@ -1,0 +1,202 @@
+"""What goes on by itself with the volumes of a host: resuming, looking who owns them, folding.
+
+And removing what was kept of volumes that are closed, once it is of no use any more.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.dataplane.volumes.owner import Look
+from acstor.dataplane.volumes.volumes import Volumes
+
+LOG = logging.getLogger(__name__)
+
+_INTERVAL = 1.0
+"""Seconds between two looks at the volumes."""
+_CLOSE_INTERVAL = 0.05
+"""The same while a live migration of one is under way."""
+_BELL_INTERVAL = 3.0
+"""Seconds between two looks at this host's bell, while volumes are served."""
+_WATCH_INTERVAL = 30.0
+"""Seconds between two looks at the record of a volume that is served, if the bell does not ring:
+less than a standby waits for its owner."""
+_LOOK_TIMEOUT = 3.0
+"""Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
+_SWEEP_INTERVAL = 300.0
+"""Seconds between two looks at the records of closed volumes whose log is kept."""
+_RETRY_FIRST = 1.0
+_RETRY_MAX = 60.0
+_RESUMING_MAX = 4
+"""Volumes that are resumed at a time."""
+_STOP_TIMEOUT = 2.0
+
+
+class VolumeDuty:
+    """The threads that look after the volumes of one data plane.
+
+    They are daemons: an origin that hangs must not keep the process from ending.
+
+    :param volumes: restored, not resumed.
+    :param fold_spread: seconds over which the folds of all volumes that are due are spread.
+    """
+
+    def __init__(self, volumes: Volumes, fold_spread: float) -> None:
+        self._volumes = volumes
+        self._fold_spread = fold_spread
+        self._due_count = 0
+        self._is_stopping = threading.Event()
+        self._resuming = threading.Semaphore(_RESUMING_MAX)
+        self._tasks: dict[str, float] = {}
+        """When each task may be started again: never while it runs."""
+        self._failures: dict[str, int] = {}
+        self._lock = threading.Lock()  # of _tasks and _failures
+        self._migrating: set[str] = set()
+        """Volumes that a second host may open."""
+        self._is_close = False
+        """Whether somebody may wait for a hand-over."""
+        self._watch_at: dict[str, float] = {}
+        self._bell_at = 0.0
+        self._sweep_at = 0.0
+        self._bell: str | None = None
+        self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
+
+    def start(self) -> None:
+        """Start; volumes that are to be resumed are, in the background."""
+        self._look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing more; what is under way ends by itself."""
+        self._is_stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT)
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(_CLOSE_INTERVAL if self._is_close else _INTERVAL):
+            try:
+                self._look()
+            except exception.AcstorError as error:
+                LOG.warning("looking after the volumes: %s", error)
+
+    def _look(self) -> None:
+        due = self._volumes.observe()
+        self._due_count = len(due)
+        to_resume, unchecked = self._volumes.unsettled()
+        for volume in to_resume:
+            self._start("resume", volume, self._resume)
+        for volume in unchecked:
+            self._start("check", volume, self._check)
+        # What may be asked for any moment is folded at once (Volumes.watch), and not slowly.
+        for volume in set(due).difference(self._migrating):
+            self._start("fold", volume, self._fold)
+        for volume in self._volumes.wanted():
+            self._start("fetch", volume, self._volumes.fetch)
+        for volume in self._volumes.heads_wanted():
+            self._start("fetch the head of", volume, self._volumes.fetch_head)
+        moving = self._volumes.moving()
+        for volume in moving:
+            self._start("answer for the head of", volume, self._volumes.answer_head)
+        served = self._volumes.served()
+        if served and time.monotonic() >= self._bell_at:
+            self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
+            self._start("bell", "of this host", self._listen)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + random.uniform(_SWEEP_INTERVAL / 2, _SWEEP_INTERVAL)
+            self._start("sweep", "that are closed", self._sweep)
+        for volume in set(self._watch_at).difference(served):
+            self._watch_at.pop(volume, None)
+        for volume in served:
+            if self._may_watch(volume):
+                self._start("watch", volume, self._watch)
+        self._is_close = bool(moving) or self._volumes.has_standby()
+
+    def _listen(self, _: str) -> bool:
+        bell = self._volumes.bell()
+        if bell != self._bell:
+            self._bell = bell
+            self._watch_at.clear()
+        return True
+
+    def _sweep(self, _: str) -> bool:
+        self._volumes.sweep_closed()
+        return True
+
+    def _may_watch(self, volume: str) -> bool:
+        """Return whether it is time to look at a volume's record."""
+        now = time.monotonic()
+        if volume not in self._migrating and now < self._watch_at.get(volume, 0.0):
+            return False
+        self._watch_at[volume] = now + random.uniform(_WATCH_INTERVAL / 2, _WATCH_INTERVAL)
+        return True
+
+    def _watch(self, volume: str) -> bool:
+        if self._volumes.watch(volume):
+            self._migrating.add(volume)
+        else:
+            self._migrating.discard(volume)
+        return True
+
+    def _start(self, what: str, volume: str, action: Callable[[str], bool]) -> None:
+        """Run a task on a thread of its own, unless it runs or has failed a moment ago."""
+        name = f"{what} {volume}"
+        with self._lock:
+            if self._tasks.get(name, 0.0) > time.monotonic():
+                return
+            self._tasks[name] = float("inf")
+
+        def run() -> None:
+            is_done = False
+            try:
+                is_done = not self._is_stopping.is_set() and action(volume)
+            except exception.AcstorError as error:
+                LOG.warning("volume %s: %s: %s", volume, what, error)
+            finally:
+                self._note(name, is_done)
+
+        try:
+            threading.Thread(target=run, name=f"volume-{what}", daemon=True).start()
+        except RuntimeError as error:
+            LOG.warning("volume %s: %s: %s", volume, what, error)
+            self._note(name, False)
+
+    def _note(self, name: str, is_done: bool) -> None:
+        with self._lock:
+            if is_done:
+                self._failures.pop(name, None)
+                self._tasks.pop(name, None)
+                return
+            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            longest = min(_RETRY_MAX, _RETRY_FIRST * 2 ** min(failures, 10))
+            self._tasks[name] = time.monotonic() + random.uniform(longest / 2, longest)
+
+    def _resume(self, volume: str) -> bool:
+        with self._resuming:
+            self._volumes.resume(volume, self._look_in_time(volume))
+        return volume not in self._volumes.unsettled()[0]
+
+    def _look_in_time(self, volume: str) -> Look | None:
+        """Return who owns a volume, None when the origin does not say so in time."""
+        answers: list[Look | None] = []
+
+        def ask() -> None:
+            try:
+                answers.append(self._volumes.look(volume))
+            except exception.AcstorError as error:
+                LOG.warning("volume %s: who owns it is not known: %s", volume, error)
+
+        asking = threading.Thread(target=ask, name="volume-look", daemon=True)
+        asking.start()
+        asking.join(_LOOK_TIMEOUT)
+        return answers[0] if answers else None
+
+    def _check(self, volume: str) -> bool:
+        self._volumes.checked(volume, self._volumes.look(volume))
+        return True
+
+    def _fold(self, volume: str) -> bool:
+        self._volumes.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
+        return True

@@ -1,0 +1,127 @@
+"""The first sectors of a volume that is moving: the owner reads them for the standby.
+
+Else QEMU's look at them, when it starts at the destination of a live migration, would take the
+volume from the guest at the source, which would wait for all that was never pushed, and for the
+way back. See :mod:`acstor.repository.volumes.heads`.
+
+The answer comes when little is left to push: QEMU, which waits for it, tells that the migration can
+begin, and one that began before would end with a guest that waits for all the rest.
+"""
+
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.control.protocol import VolumeState
+from acstor.dataplane.volumes.handover import VolumeHandover
+from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.native import translated
+from acstor.repository.volumes.heads import Head
+
+LOG = logging.getLogger(__name__)
+
+_S = VolumeState
+_PATIENCE = 20.0
+"""Seconds for which a standby waits until its question is heard. An owner hears its bell every
+three; one of a release before never does, and hands the volume over instead."""
+_WAIT_MIN = 0.02
+_WAIT_MAX = 0.1
+_AWAY_WAIT = 1.0
+"""Longest pause after the origin did not answer, seconds."""
+
+
+class VolumeHeads(VolumeHandover):
+    """How a standby reads the first sectors of a volume that stays where it is."""
+
+    def moving(self) -> list[str]:
+        """Return the volumes served here that another host may have as a standby."""
+        with self._lock:
+            volumes = list(self._volumes.values())
+        return [one.volume for one in volumes if one.state is _S.SERVING and one.is_movable]
+
+    def heads_wanted(self) -> list[str]:
+        """Return the volumes of which this host is the standby and whose first sectors are read."""
+        with self._lock:
+            volumes = list(self._volumes.values())
+        return [
+            local.volume
+            for local in volumes
+            if local.state is _S.STANDBY and self._status_of_runtime(local).get("is_head_wanted")
+        ]
+
+    def answer_head(self, volume: str) -> bool:
+        """Answer a standby that reads the first sectors, if one does; the task is done then.
+
+        It is told at once that it was heard, and answered when the volume has been got ahead.
+
+        :raises AcstorError: when the volume cannot be read, or the origin does not answer.
+        """
+        local, kept = self._local(volume), self._find(volume)
+        asked = self._owner.head_asked(volume)
+        if kept is None or asked is None or asked.content is not None:
+            local.head_asked = None
+            return True
+        local.head_asked = asked.nonce
+        if asked.owner != self._owner.host:
+            self._owner.answer_head(volume, Head(asked.nonce, self._owner.host))
+        if local.head_ready != asked.nonce:
+            return True
+        with translated(f"reading the first sectors of volume {volume}"):
+            content = self._runtime().volume_read_head(volume)
+        self._owner.answer_head(volume, Head(asked.nonce, self._owner.host, kept.epoch, content))
+        return True
+
+    def fetch_head(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
+        """Answer reads of the first sectors that wait here by what the owner has.
+
+        Where that does not succeed they wait for the volume itself, as all other requests do.
+
+        :returns: whether the task is done.
+        :raises AcstorError: when the volume was closed meanwhile.
+        """
+        local = self._known(volume)
+        with translated(f"volume {volume}"):
+            look = self._runtime().volume_begin_head(volume)
+        if look is None:
+            return True
+        content = self._head(local, wait)
+        with translated(f"volume {volume}"):
+            if content is None:
+                LOG.info("volume %s is asked for: nobody reads its first sectors for us", volume)
+                self._runtime().volume_give_up_head(volume)
+            else:
+                self._runtime().volume_answer_head(volume, look, content)
+        return True
+
+    def _head(self, local: LocalVolume, wait: Callable[[float], object]) -> bytes | None:
+        """Return the first sectors as the owner has them; None when nobody says so in time."""
+        deadline = time.monotonic() + _PATIENCE
+        nonce: str | None = None
+        is_heard = False
+        try:
+            while local.state is _S.STANDBY and (is_heard or time.monotonic() < deadline):
+                pause = _WAIT_MIN, _WAIT_MAX
+                try:
+                    if nonce is None:
+                        nonce = self._owner.ask_for_head(local.volume)
+                    found = self._owner.head_asked(local.volume)
+                    if found is None or found.nonce != nonce:
+                        return None
+                    if found.content is not None:
+                        return self._owner.current_head(local.volume, found)
+                    # However long an owner has to push; but not for one that was replaced.
+                    is_heard = found.owner == self._owner.record(local.volume).owner
+                except exception.UnavailableError as error:
+                    LOG.warning("first sectors of volume %s: %s", local.volume, error)
+                    pause = _AWAY_WAIT / 2, _AWAY_WAIT
+                wait(random.uniform(*pause))
+        except exception.AcstorError as error:
+            LOG.warning("first sectors of volume %s: %s", local.volume, error)
+        finally:
+            # One that stays is replaced by the next question, and goes with the volume.
+            with contextlib.suppress(exception.AcstorError):
+                self._owner.forget_head(local.volume)
+        return None

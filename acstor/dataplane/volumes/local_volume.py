@@ -1,0 +1,97 @@
+"""One volume on this host: its state, its socket, and one change of it at a time."""
+
+import socket
+import threading
+import time
+
+from acstor.control.protocol import VolumeRole, VolumeState
+from acstor.dataplane.volumes.states import VolumeEvent, next_state
+
+
+class LocalVolume:
+    """What the host process knows of a volume beside what the runtime does.
+
+    :param volume: its id.
+    """
+
+    def __init__(self, volume: str) -> None:
+        self.volume = volume
+        self.role = VolumeRole.OWNER
+        self.listener: socket.socket | None = None
+        self.is_in_runtime = False
+        """Whether the runtime has it open."""
+        self.is_unchecked = False
+        """Whether it was opened after a restart without a look at who owns it."""
+        self.is_movable = False
+        """Whether its record lets another host be its standby."""
+        self.head_asked: str | None = None
+        """Nonce of a standby's question for its first sectors, from when on it is got ahead."""
+        self.head_ready: str | None = None
+        """The same, when little was left to push and to be read."""
+        self.ahead_at = 0.0
+        """From when on it is pushed ahead of a hand-over again after that failed (monotonic)."""
+        self.fold_ahead_at = 0.0
+        """From when on it is folded again before anybody asks for it (monotonic)."""
+        self.error: str | None = None
+        """Why it is not served, or not folded."""
+        self.released: tuple[int, int] | None = None
+        """Epoch and last log object of what the runtime gave back and the record does not say."""
+        self.freezes: dict[str, float] = {}
+        """Who holds the writes, and until when (monotonic)."""
+        self.has_given_way = False
+        """Whether its last fold was given up for that of another volume."""
+        self.fold_unwanted = 0
+        """How many wait for a fold of it that is under way to be given up."""
+        self.unwanted_lock = threading.Lock()
+        """Of ``fold_unwanted`` and what the runtime knows of it; the last to be taken."""
+        self.lock = threading.RLock()
+        """Held for each change; what only asks does not take it."""
+        self.fold_lock = threading.Lock()
+        """Held while it is folded; taken before ``lock``."""
+        self._state = VolumeState.CLOSED
+
+    def hold(self, holder: str, timeout_s: float) -> float:
+        """Note who holds the writes; return for how long they are to be held from now on."""
+        now = time.monotonic()
+        self.freezes[holder] = now + timeout_s
+        return max(self.freezes.values()) - now
+
+    def let_go(self, holder: str) -> tuple[bool, float]:
+        """Note who holds the writes no more.
+
+        :returns: whether that was held until now, and for how long others hold the writes still.
+        """
+        now = time.monotonic()
+        was_held = self._state is VolumeState.FROZEN and self.freezes.pop(holder, now) > now
+        self.freezes = {one: until for one, until in self.freezes.items() if until > now}
+        return was_held, max(self.freezes.values(), default=now) - now
+
+    @property
+    def state(self) -> VolumeState:
+        """What the volume is doing here."""
+        return self._state
+
+    def move(self, event: VolumeEvent) -> None:
+        """Go to the state after ``event``."""
+        with self.lock:
+            self._state = next_state(self._state, event)
+
+    def observe(self, state_of_runtime: object) -> bool:
+        """Follow what the runtime noticed itself; return whether that was fencing.
+
+        Nothing is followed while the volume is being changed: whoever only asks does not wait.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            if state_of_runtime == "fenced" and self._state in _MAY_BE_FENCED:
+                self.move(VolumeEvent.FENCED)
+                return True
+            if state_of_runtime == "open" and self._state is VolumeState.FROZEN:
+                self.move(VolumeEvent.THAW)  # the time for freezing was over
+        finally:
+            self.lock.release()
+        return False
+
+
+_MAY_BE_FENCED = frozenset({VolumeState.SERVING, VolumeState.FROZEN, VolumeState.CLOSING})

@@ -1,0 +1,1 @@
+"""Local logs of volumes: their directory, and those put aside."""

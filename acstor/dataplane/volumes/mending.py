@@ -1,0 +1,142 @@
+"""Bringing what is kept of a volume into line with its record.
+
+A fold changes the record first and what is kept here afterwards. Whoever fails or is killed in
+between leaves a host whose manifest is older than the record's; what only that manifest names is
+collected after a while. So each look at a record that this host owns compares the two.
+
+``next`` is never older here than in the record: it is kept before the record is asked to install
+a fold. A slot of the log that the record counts as folded is thus never filled again, whatever
+was collected meanwhile and whether the origin answers at a restart or not.
+"""
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from acstor import exception
+from acstor.control.protocol import VolumeState
+from acstor.dataplane.volumes.kept_volume import KeptVolume
+from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.dataplane.volumes.owner import Look
+from acstor.dataplane.volumes.table import VolumeTable
+from acstor.native import translated
+
+if TYPE_CHECKING:
+    from acstor.repository.volumes.record import VolumeRecord
+
+LOG = logging.getLogger(__name__)
+
+_S = VolumeState
+_MENDABLE = frozenset({_S.SERVING, _S.FROZEN})
+
+
+class VolumeMending(VolumeTable):
+    """How a host's knowledge of a volume follows the record."""
+
+    def _find(self, volume: str) -> KeptVolume | None:
+        try:
+            return self._files.find(volume)
+        except exception.CorruptError as error:
+            LOG.error("volume %s: %s", volume, error)
+            return None
+
+    def _kept(self, volume: str) -> KeptVolume:
+        kept = self._files.find(volume)
+        if kept is None:
+            raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
+        return kept
+
+    def look(self, volume: str) -> Look | None:
+        """Ask who owns a volume; None when nothing is here of it.
+
+        :raises AcstorError: when the origin does not answer, or what is here cannot be read.
+        """
+        kept = self._files.find(volume)
+        return None if kept is None else self._owner.look(volume, kept.epoch)
+
+    def _reaffirm(self, kept: KeptVolume) -> None:
+        """Have a release that was tried, and may be under way still, take no effect any more.
+
+        Before a volume is served again that was being given back, and is this host's as its
+        record says.
+
+        :raises FencedError: when it took effect meanwhile.
+        :raises UnavailableError: when the origin does not answer.
+        """
+        if self._files.is_doubtful(kept.volume):
+            self._owner.reaffirm(kept.volume, kept.epoch)
+
+    def _mended(self, kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
+        """Return what a volume is to be opened with, kept, after a look at its record.
+
+        :param record: names this host as owner in the epoch of ``kept``.
+        :raises AcstorError: when the manifest cannot be had, or nothing can be written here.
+        """
+        mended = _as_recorded(kept, record)
+        if mended != kept:
+            LOG.warning(
+                "volume %s: manifest %s here, %s in its record: mended",
+                kept.volume,
+                kept.manifest,
+                record.manifest,
+            )
+        content = None
+        if not self._files.has_manifest(mended):
+            content = self._owner.manifest(mended.manifest)
+        has_changed = mended != kept or content is not None
+        if has_changed or self._files.find_standby(kept.volume) is not None:
+            try:
+                self._files.keep(mended, content)
+            except OSError as error:
+                raise exception.UnavailableError(
+                    f"what the record says of volume {kept.volume} cannot be kept here: {error}",
+                    hint="make room in [volumes] directory",
+                ) from error
+        return mended
+
+    def _is_behind(self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord") -> bool:
+        """Return whether a volume that is served has another manifest than its record."""
+        if local.state not in _MENDABLE or record.manifest is None:
+            return False
+        below = self._status_of_runtime(local).get("manifest")
+        return is_behind(kept, record) or record.manifest != below
+
+    def _mend(self, local: LocalVolume) -> None:
+        """Bring a volume that is served into line, unless a fold of it is under way.
+
+        :raises AcstorError: when the origin does not answer.
+        """
+        if not local.fold_lock.acquire(blocking=False):
+            return  # the next fold begins with this
+        try:
+            self._mend_in_fold_turn(local)
+        finally:
+            local.fold_lock.release()
+
+    def _mend_in_fold_turn(self, local: LocalVolume) -> KeptVolume:
+        with local.lock:
+            kept = self._kept(local.volume)
+            record = self._owner.owned_record(local.volume, kept.epoch)
+            if self._is_behind(local, kept, record):
+                kept = self._mended(kept, record)
+                path = self._files.manifest_path(kept)
+                assert path is not None
+                with translated(f"mending volume {local.volume}"):
+                    self._runtime().volume_set_base(local.volume, path)
+            return kept
+
+
+def is_behind(kept: KeptVolume, record: "VolumeRecord | None") -> bool:
+    """Return whether a record, if this host owns the volume, names another manifest."""
+    return record is not None and record.manifest != kept.manifest
+
+
+def _as_recorded(kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
+    following = max(kept.next, record.next)
+    logs = record.closed_until(kept.volume, following - 1)
+    return dataclasses.replace(
+        kept,
+        manifest=record.manifest,
+        next=following,
+        logs=[log.to_fields() for log in logs],
+    )

@@ -1,0 +1,107 @@
+"""The volumes of a data plane with their threads and the socket for Nova and Cinder."""
+
+import os
+from collections.abc import Callable, Mapping
+
+from oslo_config import cfg
+
+from acstor.control.server import AdminServer, Method
+from acstor.dataplane.control_methods import control_methods
+from acstor.dataplane.groups import group_id
+from acstor.dataplane.volumes.attachments import VolumeAttachments
+from acstor.dataplane.volumes.duty import VolumeDuty
+from acstor.dataplane.volumes.files import VolumeFiles
+from acstor.dataplane.volumes.logs.directory import LogDirectory
+from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.runtime import VolumeRuntime
+from acstor.dataplane.volumes.sockets import VolumeSockets
+from acstor.dataplane.volumes.volumes import Volumes
+from acstor.origin.base import Origin
+from acstor.supervision.supervisor import Supervisor
+
+
+class VolumeService:
+    """What a data plane does with volumes, put together from the configuration.
+
+    :param runtime: returns the runtime.
+    :param open_origin: None: the origin of the configuration.
+    :raises ConfigurationError: when a group does not exist on this host.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        runtime: Callable[[], VolumeRuntime],
+        supervisor: Supervisor,
+        open_origin: Callable[[], Origin] | None,
+    ) -> None:
+        self._conf = conf.volumes
+        self._host = conf.host
+
+        def open_configured() -> Origin:
+            from acstor.origin.opening import open_origin
+
+            return open_origin(conf.origin.url, conf.volumes.origin_deadline)
+
+        socket_group = group_id(self._conf.socket_group, "[volumes] socket_group")
+        self._control_group = group_id(self._conf.control_group, "[volumes] control_group")
+        self.volumes = Volumes(
+            owner=VolumeOwner(conf.host, open_origin or open_configured),
+            is_enabled=self._conf.enabled,
+            runtime=runtime,
+            files=VolumeFiles(self._conf.directory, self._conf.reserve_percent),
+            place=LogDirectory(self._conf.directory, _identity_path(conf.state_path)),
+            sockets=VolumeSockets(
+                self._conf.socket_directory,
+                socket_group,
+                VolumeAttachments(os.path.join(self._conf.directory, "attachments")),
+            ),
+            supervisor=supervisor,
+        )
+        self._duty = VolumeDuty(self.volumes, self._conf.fold_spread)
+        self._control: AdminServer | None = None
+
+    def start(self, sockets: Mapping[str, int]) -> None:
+        """Go on with the volumes that the process before had open, in the background.
+
+        :param sockets: inherited listening sockets by name, now owned here.
+        """
+        self.volumes.restore(sockets)
+        self._duty.start()
+
+    def start_control(self, methods: Mapping[str, Method]) -> None:
+        """Answer Nova and Cinder.
+
+        :param methods: of the admin socket.
+        :raises OSError: when the socket cannot be made.
+        """
+        if self._conf.enabled:
+            self._control = AdminServer(
+                self._conf.control_socket,
+                control_methods(methods, self._host),
+                self._control_group,
+            )
+            self._control.start()
+
+    def stop(self, *, is_final: bool) -> None:
+        """Stop what was started; the volumes are the runtime's to stop.
+
+        :param is_final: no process follows: the supervisor need not keep the sockets.
+        """
+        if self._control is not None:
+            self._control.stop()
+        self._duty.stop()
+        if is_final:
+            self.volumes.push_finally(self._conf.stop_push_timeout)
+        self.volumes.leave(is_final=is_final)
+
+
+def _identity_path(state_path: str) -> str:
+    """Return where the copy of the identity of the local logs is kept.
+
+    Once that was the state directory itself, in which the data plane need not be able to write.
+    """
+    former = os.path.join(state_path, "volumes-identity.json")
+    if os.path.exists(former):
+        return former
+    return os.path.join(state_path, "dataplane", "volumes-identity.json")

@@ -1,0 +1,1 @@
+"""A bounded HTTP server, its TLS, and the metrics endpoint."""

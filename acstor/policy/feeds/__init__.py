@@ -1,0 +1,1 @@
+"""Where a policy service hears of the load of hosts."""

@@ -1,0 +1,1 @@
+"""Ceilometer's samples as a feed."""

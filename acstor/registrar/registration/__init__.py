@@ -1,0 +1,1 @@
+"""Registration of an image in a process of its own."""

@@ -1,0 +1,117 @@
+"""Registering the file of an image, once it is on this machine."""
+
+import abc
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.repository.checksum import Checksum
+from acstor.repository.images import inspection, registration
+from acstor.repository.progress import Progress
+from acstor.repository.repository import Repository
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImageFile:
+    """A file, and what Glance says of it."""
+
+    image_id: str
+    name: str
+    path: str
+    disk_format: str
+    checksum: str | None = None
+    """Declared, ``algorithm:hexadecimal``."""
+    dedup_scope: str | None = None
+    """Scope of the names of its chunks; None: they are plain digests."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileSettings:
+    """How to register files."""
+
+    registration: registration.Settings
+    tool_timeout: float = 60.0
+    disk_size_max: int | None = None
+    """Most bytes of a disk; None: any number."""
+
+
+class CancelledError(exception.AcstorError):
+    """The registration is not wanted any more."""
+
+    kind = exception.ErrorKind.FENCED
+    default_hint = "nothing needs to be done"
+
+
+class LeftError(exception.ImageRefusedError):
+    """Inspection refused the image: it is left to Nova."""
+
+
+class FileRegistrar(abc.ABC):
+    """Registers files, one image at a time in each thread."""
+
+    @abc.abstractmethod
+    def register(
+        self,
+        repository: Repository,
+        file: ImageFile,
+        settings: FileSettings,
+        check: Callable[[], None],
+        advance: Callable[[int], None],
+    ) -> registration.Report:
+        """Inspect the file and register the disk in it.
+
+        :param check: called now and then, and before the image is published; raises
+            :class:`CancelledError` to end the registration.
+        :param advance: told how many more bytes of the disk were stored; may wait.
+        :raises LeftError: when inspection refuses the image.
+        :raises DiskTooLargeError: when the disk is too large.
+        :raises ImageRefusedError: when it is not what was declared.
+        :raises AcstorError: as
+            :meth:`acstor.repository.images.registration.Registrar.register` does.
+        """
+
+
+class InProcess(FileRegistrar):
+    """Registers in this process; what the file makes it take is taken from all others."""
+
+    def register(
+        self,
+        repository: Repository,
+        file: ImageFile,
+        settings: FileSettings,
+        check: Callable[[], None],
+        advance: Callable[[int], None],
+    ) -> registration.Report:
+        """Register the file."""
+        try:
+            source = inspection.open_source(
+                file.path, file.disk_format, settings.tool_timeout, settings.disk_size_max
+            )
+        except exception.ContentMismatchError:
+            raise
+        except exception.ImageRefusedError as error:
+            raise LeftError(error.message) from error
+        with contextlib.closing(source):
+            request = registration.Request(
+                image_id=file.image_id,
+                name=file.name,
+                source=source,
+                source_format=file.disk_format,
+                checksum=Checksum.parse(file.checksum) if file.checksum else None,
+                dedup_scope=file.dedup_scope,
+            )
+            registrar = registration.Registrar(
+                repository, settings.registration, _Throttle(advance), check
+            )
+            return registrar.register(request)
+
+
+class _Throttle(Progress):
+    """Progress that is told to a rate limit."""
+
+    def __init__(self, throttle: Callable[[int], None]) -> None:
+        self._throttle = throttle
+
+    def advance(self, size_bytes: int) -> None:
+        self._throttle(size_bytes)

@@ -1,0 +1,1 @@
+"""Images in the origin: records, registration, what hosts use of them."""

@@ -1,0 +1,202 @@
+"""What boots of an image have read: the content of the ref ``working-sets/<uuid>``.
+
+Every host reports what its guests read while they booted. An image never changes, so what its
+boots read hardly does either, and Capo (section 4.2.1) found that the common part of derived
+disks is read by all virtual machines or by none. A chunk that any boot read is therefore wanted,
+and nothing ages: a new release of an image is another image. The exception is what one boot alone
+did (a virus scan within its first minutes reads everything): as soon as
+:data:`REPORTERS_FOR_TWO` data planes have reported, a chunk counts only when two of them read it.
+"""
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+
+from acstor import exception, untrusted_json
+from acstor.control import bitmap
+from acstor.origin import ref_replacement
+from acstor.origin.base import Origin
+from acstor.repository import layout
+
+VERSION = 1
+"""Version that this build writes; it reads this one only."""
+PREFIX = "working-sets/"
+CHUNK_COUNT_MAX = 1 << 26
+"""Most chunks of a disk: a limit of manifests; bitmaps have at most 8 MiB."""
+CONTENT_SIZE_MAX = 32 << 20
+"""Longest content of a ref that is read, bytes."""
+REPORTERS_FOR_TWO = 3
+"""From so many reporting data planes on, a chunk that only one of them read does not count."""
+_COUNT_MAX = (1 << 53) - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkingSet:
+    """What boots of one image have read, as reported so far."""
+
+    chunk_count: int
+    once: bytes
+    """Bitmap: bit ``i % 8``, least significant first, of byte ``i // 8`` is chunk ``i``: some data
+    plane has reported it."""
+    twice: bytes
+    """Bitmap: two data planes, or two processes of one, have; a part of ``once``."""
+    boots: int = 0
+    reporters: int = 0
+    """Processes of data planes that have reported."""
+
+    @classmethod
+    def empty(cls, chunk_count: int) -> "WorkingSet":
+        """Return the set before any report."""
+        nothing = bytes(bitmap.bitmap_len(chunk_count))
+        return cls(chunk_count, nothing, nothing)
+
+    @property
+    def wanted(self) -> bytes:
+        """Bitmap of the chunks that the next boot is expected to read."""
+        return self.once if self.reporters < REPORTERS_FOR_TWO else self.twice
+
+    @property
+    def wanted_count(self) -> int:
+        """Number of those chunks."""
+        return int.from_bytes(self.wanted, "little").bit_count()
+
+    def merged(self, fresh: bytes, boots: int, *, is_new_reporter: bool) -> "WorkingSet":
+        """Return the set after one more report.
+
+        :param fresh: bitmap of the chunks that this data-plane process has not reported before.
+        :param boots: boots since its last report.
+        :param is_new_reporter: whether this is its first report.
+        """
+        once = int.from_bytes(self.once, "little")
+        seen = int.from_bytes(fresh, "little")
+        twice = int.from_bytes(self.twice, "little") | (once & seen)
+        length = len(self.once)
+        return dataclasses.replace(
+            self,
+            once=(once | seen).to_bytes(length, "little"),
+            twice=twice.to_bytes(length, "little"),
+            boots=min(_COUNT_MAX, self.boots + boots),
+            reporters=min(_COUNT_MAX, self.reporters + is_new_reporter),
+        )
+
+    def encode(self) -> bytes:
+        """Return the ref's content, JSON."""
+        fields = {
+            "version": VERSION,
+            "boots": self.boots,
+            "reporters": self.reporters,
+            "chunk_count": self.chunk_count,
+            "once": bitmap.encode(self.once),
+            "twice": bitmap.encode(self.twice),
+        }
+        return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, content: bytes, image_id: str) -> "WorkingSet":
+        """Read a ref's content; unknown fields are ignored.
+
+        :raises UnsupportedError: when a newer release wrote it.
+        :raises CorruptError: when it is malformed or too long.
+        """
+        what = f"the working set of image {image_id}"
+        try:
+            if len(content) > CONTENT_SIZE_MAX:
+                raise ValueError("it is too long")
+            fields = untrusted_json.load(content, what)
+            version = fields["version"]
+            counts = [fields.get(name) for name in ("chunk_count", "boots", "reporters")]
+            texts = [fields.get(name) for name in ("once", "twice")]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise exception.CorruptError(f"{what} is malformed") from error
+        if version != VERSION:
+            raise exception.UnsupportedError(
+                f"{what} has version {version!r:.20}, this release reads {VERSION}"
+            )
+        chunk_count, boots, reporters = (_checked_count(value, what) for value in counts)
+        if chunk_count > CHUNK_COUNT_MAX or not all(isinstance(text, str) for text in texts):
+            raise exception.CorruptError(f"{what} is malformed")
+        once, twice = (bitmap.decode(text, chunk_count) for text in texts)
+        if int.from_bytes(twice, "little") & ~int.from_bytes(once, "little"):
+            raise exception.CorruptError(f"{what} is malformed")
+        return cls(chunk_count, once, twice, boots, reporters)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """What one data plane adds; see :meth:`WorkingSet.merged`."""
+
+    chunk_count: int
+    fresh: bytes
+    boots: int
+    is_new_reporter: bool
+
+
+def working_set_ref(image_id: str) -> str:
+    """Return the name of the ref that holds an image's working set."""
+    return PREFIX + layout.canonical_image_id(image_id)
+
+
+def read(origin: Origin, image_id: str) -> WorkingSet | None:
+    """Return what is known of an image, None when no boot of it was reported.
+
+    :raises CorruptError: and the like when the ref is not readable.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    ref = origin.get_ref(working_set_ref(image_id))
+    return None if ref is None else WorkingSet.parse(ref.content, image_id)
+
+
+def add(
+    origin: Origin,
+    image_id: str,
+    report: Report,
+    wait: Callable[[float], object] = time.sleep,
+) -> WorkingSet:
+    """Merge a report into the ref, by compare-and-swap, and return the merged set.
+
+    What is there but cannot be read, or is of a disk of another length, is replaced: it is learnt
+    again.
+
+    :raises ConflictError: when others write all the time.
+    :raises UnsupportedError: when a newer release wrote the ref; it stays.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    merged = WorkingSet.empty(report.chunk_count)
+
+    def merge(content: bytes | None) -> bytes:
+        nonlocal merged
+        known = WorkingSet.empty(report.chunk_count)
+        if content is not None:
+            with contextlib.suppress(exception.CorruptError):
+                found = WorkingSet.parse(content, image_id)
+                known = found if found.chunk_count == report.chunk_count else known
+        merged = known.merged(report.fresh, report.boots, is_new_reporter=report.is_new_reporter)
+        return merged.encode()
+
+    ref_replacement.change(origin, working_set_ref(image_id), merge, wait)
+    return merged
+
+
+def list_image_ids(origin: Origin) -> Iterator[str]:
+    """Yield the ids of the images of which something is known, in no particular order."""
+    for name in origin.list_refs(PREFIX):
+        image_id = name.removeprefix(PREFIX)
+        with contextlib.suppress(exception.InvalidError):
+            if layout.canonical_image_id(image_id) == image_id:
+                yield image_id
+
+
+def forget(origin: Origin, image_id: str) -> bool:
+    """Remove what is known of an image; return whether there was something.
+
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    return ref_replacement.replace(origin, working_set_ref(image_id), None)
+
+
+def _checked_count(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _COUNT_MAX:
+        raise exception.CorruptError(f"{what} is malformed")
+    return value

@@ -1,0 +1,68 @@
+"""Settling a volume whose owner is lost: its log is sealed, and nobody owns the volume any more.
+
+Any host that attaches the volume does the same (:mod:`acstor.repository.volumes.ownership`).
+Without one, the control plane does it, so that snapshots and clones need not wait for somebody to
+open the volume.
+What the lost owner acknowledged and had not pushed is then gone for good, just as when the volume
+is attached elsewhere; only the owner's own return could have brought it. There is no lease whose
+end would tell that an owner is lost (RFD 8), so this is done at an operator's word only.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.repository.volumes.ownership import Ownership
+from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.record_refs import Change
+from acstor.repository.volumes.states import VolumeEvent
+
+SETTLER = "(settling)"
+"""Owner in a record while the log is being sealed; it is never in the record's ``hosts``."""
+
+Seal = Callable[[str, int, int], tuple[int | None, int]]
+"""Seals a volume's epoch from a sequence number on; returns the last log object that counts (None:
+none does) and the seal's sequence number."""
+
+
+class Settling(Ownership):
+    """What the control plane does with volumes whose owner is lost."""
+
+    def settle(self, volume_id: str, seal: Seal) -> Change:
+        """Take a volume from an owner that is lost, and give it back; repeating it is safe.
+
+        If the owner runs after all it is fenced: it finds the seal at its next push, or the record
+        at its next look, and its clients get EIO.
+
+        :raises NotFoundError: when there is no such volume.
+        :raises ConflictError: while a host may attach the volume: that one seals it.
+        :raises FencedError: when a host was allowed and owns the volume by now.
+        """
+
+        def taken(record: VolumeRecord) -> VolumeRecord:
+            if record.hosts:
+                raise exception.ConflictError(
+                    f"volume {volume_id} may be attached on {', '.join(record.hosts)}, and is "
+                    "settled by being opened there",
+                    hint="if that host is lost, let Cinder remove its attachment first",
+                )
+            if record.owner is None:
+                return record
+            return dataclasses.replace(
+                record,
+                owner=SETTLER,
+                epoch=record.epoch + 1,
+                unsealed=record.epoch if record.unsealed is None else record.unsealed,
+                pending=None,
+                content_end=None,
+            )
+
+        change = self._change(volume_id, VolumeEvent.TAKE_OVER, taken)
+        record = change.after
+        if record.owner is None or record.unsealed is None:
+            return change
+        last, slot = seal(volume_id, record.unsealed, record.next)
+        last = record.next - 1 if last is None else last
+        self.record_takeover(volume_id, SETTLER, record.epoch, last=last, seal=slot)
+        released = self.release(volume_id, SETTLER, record.epoch, sequence=None)
+        return Change(change.before, released.after)

@@ -1,0 +1,125 @@
+"""The states of a volume's record, and who may change it how.
+
+::
+
+                  create          acquire (never owned)      advance, fold
+    (absent) ----------> AVAILABLE ----------------> OWNED <--------------.
+        ^                 | |  ^  ^                   |  |                |
+        |      delete     | |  |  '---- release ------'  '----------------'
+        |<----------------' |  '- revert (itself)     |
+        |                   | take over               | take over
+        |  delete, by force v                         v     record takeover
+        '------------------- TAKING_OVER <------------' ----------------> OWNED
+
+Every state allows ``edit`` (hosts, durability, size, name: nothing that changes hands) by the
+control plane. The record's fields give the state; nothing else is stored.
+"""
+
+import enum
+
+from acstor import exception
+from acstor.repository.volumes.record import VolumeRecord
+
+
+class VolumeState(enum.StrEnum):
+    """Who has a volume."""
+
+    AVAILABLE = "available"
+    """Nobody: all of it is in the origin."""
+    OWNED = "owned"
+    """A host serves it and writes its log objects."""
+    TAKING_OVER = "taking-over"
+    """A host took it, and has to seal the log of the epoch before, released or not, before it
+    writes anything."""
+
+
+class VolumeEvent(enum.StrEnum):
+    """What may happen to a volume's record."""
+
+    CREATE = "create"
+    EDIT = "edit"
+    """Hosts, durability, size, name and metadata."""
+    REVERT = "revert"
+    """The disk becomes that of a snapshot."""
+    DELETE = "delete"
+    ACQUIRE = "acquire"
+    """A host becomes the first owner."""
+    TAKE_OVER = "take over"
+    """A host becomes the owner after another one, or after itself."""
+    RECORD_TAKEOVER = "record takeover"
+    """The old owner's log is sealed, and its end is in the record."""
+    ADVANCE = "advance"
+    """What the owner pushed becomes a closed range."""
+    FOLD = "fold"
+    """The owner replaces log objects by a manifest; every step of it."""
+    RELEASE = "release"
+
+
+class Actor(enum.StrEnum):
+    """Who changes a record."""
+
+    CONTROL_PLANE = "control plane"
+    """The Cinder driver and operators' commands."""
+    ALLOWED_HOST = "allowed host"
+    """The data plane of a host that is in the record's ``hosts``."""
+    OWNER = "owner"
+    """The data plane of the host that is the record's ``owner``, in the record's ``epoch``."""
+
+
+ACTORS: dict[VolumeEvent, Actor] = {
+    VolumeEvent.CREATE: Actor.CONTROL_PLANE,
+    VolumeEvent.EDIT: Actor.CONTROL_PLANE,
+    VolumeEvent.REVERT: Actor.CONTROL_PLANE,
+    VolumeEvent.DELETE: Actor.CONTROL_PLANE,
+    VolumeEvent.ACQUIRE: Actor.ALLOWED_HOST,
+    VolumeEvent.TAKE_OVER: Actor.ALLOWED_HOST,  # and the control plane, while no host is allowed
+    VolumeEvent.RECORD_TAKEOVER: Actor.OWNER,
+    VolumeEvent.ADVANCE: Actor.OWNER,
+    VolumeEvent.FOLD: Actor.OWNER,
+    VolumeEvent.RELEASE: Actor.OWNER,
+}
+"""Who makes which change."""
+
+_S, _E = VolumeState, VolumeEvent
+
+TRANSITIONS: dict[tuple[VolumeState | None, VolumeEvent], VolumeState | None] = {
+    (None, _E.CREATE): _S.AVAILABLE,
+    (_S.AVAILABLE, _E.EDIT): _S.AVAILABLE,
+    (_S.AVAILABLE, _E.REVERT): _S.AVAILABLE,
+    (_S.AVAILABLE, _E.DELETE): None,
+    (_S.AVAILABLE, _E.ACQUIRE): _S.OWNED,
+    (_S.AVAILABLE, _E.TAKE_OVER): _S.TAKING_OVER,
+    (_S.OWNED, _E.EDIT): _S.OWNED,
+    (_S.OWNED, _E.DELETE): None,  # by force, and only while no host is allowed
+    (_S.OWNED, _E.TAKE_OVER): _S.TAKING_OVER,
+    (_S.OWNED, _E.ADVANCE): _S.OWNED,
+    (_S.OWNED, _E.FOLD): _S.OWNED,
+    (_S.OWNED, _E.RELEASE): _S.AVAILABLE,
+    (_S.TAKING_OVER, _E.EDIT): _S.TAKING_OVER,
+    (_S.TAKING_OVER, _E.DELETE): None,  # by force, and only while no host is allowed
+    (_S.TAKING_OVER, _E.TAKE_OVER): _S.TAKING_OVER,
+    (_S.TAKING_OVER, _E.RECORD_TAKEOVER): _S.OWNED,
+}
+"""Every change of a record; None: there is no volume."""
+
+
+def state_of(record: VolumeRecord | None) -> VolumeState | None:
+    """Return the state that a record is in."""
+    if record is None:
+        return None
+    if record.owner is None:
+        return VolumeState.AVAILABLE
+    return VolumeState.OWNED if record.unsealed is None else VolumeState.TAKING_OVER
+
+
+def check_transition(
+    before: VolumeRecord | None, event: VolumeEvent, after: VolumeRecord | None
+) -> None:
+    """Refuse a change that the table does not list: a programming error.
+
+    :raises InternalError: when it does not.
+    """
+    states = (state_of(before), event)
+    if states not in TRANSITIONS or TRANSITIONS[states] is not state_of(after):
+        names = [state.value if state else "absent" for state in (states[0], state_of(after))]
+        raise exception.InternalError(f"{event.value} does not lead from {names[0]} to {names[1]}")

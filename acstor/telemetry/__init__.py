@@ -1,0 +1,1 @@
+"""What a host measures of itself, and the message that tells it."""

@@ -1,1 +1,0 @@
-"""Version control of disks (a later step fills it)."""

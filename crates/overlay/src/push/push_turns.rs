@@ -1,0 +1,306 @@
+//! What of a volume is pushed when, and who waits for it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::push::{PushError, Wanted};
+use crate::regions::RegionMap;
+use crate::regions::durability::DurabilityClass;
+use crate::{DeviceErrorKind, OverlayError, limits};
+
+/// Batches that are pushed ahead of a moment of all groups, at most.
+const ROUNDS_AHEAD: u32 = 4;
+/// Times that what was written meanwhile is pushed before a release, at most.
+const ROUNDS_BEFORE_RELEASE: u32 = 16;
+/// What a release may have to push, requests waiting for it: 34 ms at 1 Gbit/s.
+const RELEASE_BYTES: u64 = 4 << 20;
+/// What the next owner may have to read of the log before it serves.
+const REPLAY_BYTES: u64 = 8 << 20;
+/// Objects of the log that it may have to read.
+const REPLAY_OBJECTS: u64 = 128;
+/// Attempts in a row at one object, and the pause after the first of them, which doubles.
+const ATTEMPTS_MAX: u32 = 4;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a guest is held back for a release that does not come.
+const CONVERGE_TIME: Duration = Duration::from_secs(60);
+
+impl Core {
+    /// What must be pushed now, and when to look again.
+    pub(crate) fn wanted(&self, now: Instant) -> (Wanted, Option<Instant>) {
+        let asked = self.asked();
+        let map = self.log.map.read();
+        let mut due = 0;
+        let mut next = None;
+        for (number, group) in map.regions.groups().iter().enumerate() {
+            if let Some(oldest) = map.dirty[number].oldest {
+                // What is left of a write that nobody waits for any more goes at once, too.
+                let after = match group.class {
+                    DurabilityClass::WriteBack if !self.hold_back.is_holding() => {
+                        self.cadence.cut_after(group.period)
+                    }
+                    _ => Duration::ZERO,
+                };
+                let at = oldest + after;
+                if at <= now {
+                    due |= 1 << number;
+                } else {
+                    next = Some(next.map_or(at, |other: Instant| other.min(at)));
+                }
+            }
+        }
+        (Wanted { asked, due, ..Wanted::default() }, next)
+    }
+
+    /// Bits of the groups that somebody waits for.
+    fn asked(&self) -> u32 {
+        self.queue.lock().waiters.iter().fold(0, |groups, waiter| groups | waiter.groups)
+    }
+
+    /// How many have waited for the origin so far.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.queue.lock().arrivals
+    }
+
+    /// Pushes one object of what is wanted or under way; returns its bytes if nobody waits for it.
+    pub(crate) fn push_one(&self, wanted: Wanted) -> Result<u64, PushError> {
+        if self.are_partitions_unknown() {
+            let cause = "partitions of the volume could not be read yet: is its base reachable?";
+            return Err(PushError::Retry(OverlayError::Unavailable(cause.to_owned())));
+        }
+        let mut pusher = self.pusher.lock();
+        let before = (pusher.stored_bytes, pusher.stored_objects);
+        let sent = pusher.sent_bytes;
+        let wanted = Wanted { is_hurried: self.hold_back.is_holding(), ..wanted };
+        self.hold_back.begin(Instant::now());
+        let result = pusher.step(&self.log, wanted);
+        let taken = result.is_ok().then(|| pusher.sent_bytes - sent);
+        self.hold_back.end(Instant::now(), taken);
+        let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
+        self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
+        self.note_pushed(&pusher);
+        if self.hold_back.is_holding() || bytes > 0 {
+            self.look_at_load();
+        }
+        if bytes > 0 {
+            self.origin_wait.stored();
+        }
+        if result.is_ok() {
+            self.answer_waiters(&pusher);
+        }
+        drop(pusher);
+        if bytes > 0 && self.log.is_push_untold(Instant::now()) {
+            // The next process may be killed soon, too.
+            drop(self.keep_queue.lock());
+            self.keep_wake.notify_all();
+        }
+        result
+    }
+
+    /// Pushes everything that was acknowledged before the call, as it is at one moment; returns the
+    /// last object of it, with which the origin holds no batch in part, and nothing of a later moment.
+    ///
+    /// A moment of all groups is one batch, and a write that goes through would wait for all of
+    /// it. What others have written is therefore pushed ahead, in batches that it overtakes, until
+    /// little is left for the moment itself (as a live migration copies memory ahead).
+    pub(crate) fn push_all(&self) -> Result<u64, OverlayError> {
+        self.settle_partitions()?;
+        for _ in 0..ROUNDS_AHEAD {
+            if !self.is_much_left() {
+                break;
+            }
+            self.push_until(self.log.appended(), write_back_groups, false)?;
+        }
+        self.push_until(self.log.appended(), RegionMap::pushed_groups, true)
+    }
+
+    /// Pushes, while requests go on, until what is left is pushed in a moment. A guest that writes as
+    /// fast as the origin takes it is held back for that, for a time.
+    pub(crate) fn push_ahead(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        for round in 0..ROUNDS_BEFORE_RELEASE {
+            if self.bytes_to_push() <= RELEASE_BYTES {
+                break;
+            }
+            if round > 0 {
+                self.hold_back.converge(Some(Instant::now() + CONVERGE_TIME));
+                self.look_at_load();
+            }
+            self.push_until(self.log.appended(), RegionMap::pushed_groups, false)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that a push of everything has to send, those of a batch under way included: it begins
+    /// while somebody sends an object, and only a look between two objects sees all of it.
+    pub(crate) fn bytes_to_push(&self) -> u64 {
+        let pusher = self.pusher.lock();
+        pusher.left_bytes() + self.log.map.read().uncut_bytes()
+    }
+
+    /// Whether another host would read for more than a moment what lies over the manifest.
+    pub(crate) fn is_origin_log_long(&self) -> bool {
+        self.origin_log_bytes.load(Ordering::Relaxed) > REPLAY_BYTES
+            || self.origin_log_objects.load(Ordering::Relaxed) > REPLAY_OBJECTS
+    }
+
+    /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
+    pub(crate) fn push_groups(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        self.push_until(self.log.appended(), RegionMap::pushed_groups, false).map(drop)
+    }
+
+    /// Ends the batch that is under way, if any.
+    pub(crate) fn finish_push(&self) -> Result<(), OverlayError> {
+        self.settle_partitions()?;
+        self.push_until(0, |_| 0, false).map(drop)
+    }
+
+    /// Returns whether a moment of all groups would be so large that somebody has to wait for it.
+    fn is_much_left(&self) -> bool {
+        self.has_write_through.load(Ordering::Acquire)
+            && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
+    }
+
+    /// Pushes until groups are on the origin up to `target`, and no batch is there in part; `is_whole`:
+    /// as they were at one moment. Returns the last slot of then, whatever others have stored since.
+    pub(crate) fn push_until(
+        &self,
+        target: u64,
+        groups: impl Fn(&RegionMap) -> u32,
+        is_whole: bool,
+    ) -> Result<u64, OverlayError> {
+        let mut failures = 0;
+        loop {
+            self.check_open()?;
+            let mut asked = {
+                let pusher = self.pusher.lock();
+                let asked = groups(&self.log.map.read().regions);
+                let whole = pusher.whole(asked, target).filter(|_| is_whole);
+                let settled = pusher.settled(asked, target);
+                if let Some(last) = whole.or(settled.filter(|_| !is_whole)) {
+                    return Ok(last);
+                }
+                if settled.is_some() {
+                    // All was tried, and what was left out makes it no moment.
+                    self.check_delivered()?;
+                }
+                asked | pusher.groups_under_way()
+            };
+            if !is_whole {
+                // They overtake, and are not to wait for the push thread's turn.
+                asked |= self.asked();
+            }
+            match self.push_one(Wanted { asked, is_whole, ..Wanted::default() }) {
+                Ok(_) => {}
+                Err(error @ (PushError::Fenced(_) | PushError::Local(_))) => {
+                    return Err(self.push_failed(error));
+                }
+                Err(_) if self.are_partitions_unknown() => self.settle_partitions()?,
+                Err(error) => {
+                    if failures == ATTEMPTS_MAX - 1 {
+                        return Err(self.push_failed(error));
+                    }
+                    self.wait_for_close(Instant::now() + ATTEMPT_PAUSE * 2_u32.pow(failures));
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    fn check_open(&self) -> Result<(), OverlayError> {
+        match self.check_writable() {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind == DeviceErrorKind::Fenced => {
+                Err(OverlayError::Fenced(self.volume))
+            }
+            Err(error) => Err(OverlayError::Unavailable(error.message)),
+        }
+    }
+
+    /// Notes why a push failed.
+    pub(crate) fn push_failed(&self, error: PushError) -> OverlayError {
+        match error {
+            PushError::Fenced(why) => {
+                self.fence(&why);
+                OverlayError::Fenced(self.volume)
+            }
+            PushError::Retry(error) => {
+                self.note_trouble(Some(format!("push: {error}")));
+                error
+            }
+            PushError::Local(why) => {
+                self.note_trouble(Some(why.clone()));
+                self.fail_waiters_with_log();
+                OverlayError::Unavailable(why)
+            }
+        }
+    }
+
+    /// Waits for partitions to be known, the volume to be closed, or `until`.
+    pub(crate) fn wait_for_partitions(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed()
+            && self.are_partitions_unknown()
+            && !self.wake.wait_until(&mut queue, until).timed_out()
+        {}
+    }
+
+    /// Waits until something is to be pushed, the volume is closed, or `until`.
+    pub(crate) fn wait_for_push(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        if queue.waiters.is_empty() && !self.is_closed() {
+            self.wake.wait_until(&mut queue, until);
+        }
+    }
+
+    /// Waits until the origin is to be tried again: `until`, or from `earliest` on when somebody
+    /// waits who did not when there had been `arrivals`; or for the volume to be closed.
+    pub(crate) fn wait_for_retry(&self, arrivals: u64, earliest: Instant, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed() {
+            let until = if queue.arrivals == arrivals { until } else { until.min(earliest) };
+            if Instant::now() >= until || self.wake.wait_until(&mut queue, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a fold goes on.
+    ///
+    /// # Errors
+    /// [`OverlayError::Unavailable`] when the fold is to be given up, or the volume is closed.
+    pub(crate) fn wait_for_fold(&self, until: Instant) -> Result<(), OverlayError> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.is_closed() || self.is_fold_unwanted.load(Ordering::Acquire) {
+                return Err(OverlayError::Unavailable("the fold was given up".to_owned()));
+            }
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            self.wake.wait_until(&mut queue, until);
+        }
+    }
+
+    /// Has a fold that is under way given up, or no longer.
+    pub(crate) fn set_fold_unwanted(&self, is_unwanted: bool) {
+        let _queue = self.queue.lock();
+        self.is_fold_unwanted.store(is_unwanted, Ordering::Release);
+        self.wake.notify_all();
+    }
+
+    /// Waits for the volume to be closed, or `until`.
+    pub(crate) fn wait_for_close(&self, until: Instant) {
+        let mut queue = self.queue.lock();
+        while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
+    }
+}
+
+/// Bits of the groups that are pushed every period.
+fn write_back_groups(regions: &RegionMap) -> u32 {
+    let groups = regions.groups().iter().enumerate();
+    let groups = groups.filter(|(_, group)| group.class == DurabilityClass::WriteBack);
+    groups.map(|(number, _)| 1 << number).sum()
+}

@@ -1,0 +1,470 @@
+//! Segments that nothing refers to any more, kept to be written anew.
+//!
+//! A file that was written once has its blocks, and often its pages in memory: appending to it
+//! costs a copy, where a new file costs pages, and with each sync a transaction of the file
+//! system's journal. What is kept counts against the quota, is bounded, and is given back when the
+//! file system is short of room or nobody has written for a while.
+//!
+//! Must never: write into a segment before a checkpoint that does not need it is durable, or while
+//! somebody may still read it; begin a new life with a salt that was used before.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use acstor_types::DiskId;
+use parking_lot::Mutex;
+
+use crate::log::{AppendError, LocalLog, LogConfig};
+use crate::segments::disk::LogDisk;
+use crate::segments::record::SegmentHeader;
+use crate::segments::segment::Segment;
+use crate::{OverlayError, limits};
+
+/// Most segments that are kept, however large they are; a checkpoint frees two and more at once.
+const KEPT_MIN: u64 = 4;
+/// Share of the quota that they may take beyond that.
+const QUOTA_SHARE: u64 = 4;
+/// Share of the file system that must be free for segments to be kept.
+const FREE_SHARE: u64 = 10;
+/// Segments that nobody has needed for so long are removed.
+const IDLE: Duration = Duration::from_secs(600);
+/// Dead segments that are worth a checkpoint wherever room is short.
+pub(crate) const DEAD_MIN: u64 = 2;
+
+/// Dead segments of a local log.
+#[derive(Debug)]
+pub(crate) struct Pool(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    segments: Vec<Arc<Segment>>,
+    /// When a segment was asked for last.
+    used: Instant,
+    /// Lives that began in the file of another segment.
+    recycled: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(segments: Vec<Arc<Segment>>) -> Pool {
+        Pool(Mutex::new(State { segments, used: Instant::now(), recycled: 0 }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().segments.len()
+    }
+
+    /// Lives that began in the file of another segment since the log was opened.
+    #[cfg(test)]
+    pub(crate) fn recycled(&self) -> u64 {
+        self.0.lock().recycled
+    }
+
+    fn has_free(&self) -> bool {
+        self.0.lock().segments.iter().any(|segment| Arc::strong_count(segment) == 1)
+    }
+
+    /// Takes a segment out that nobody else holds.
+    fn take(&self) -> Option<Segment> {
+        let mut state = self.0.lock();
+        state.used = Instant::now();
+        // Whoever wants to hold it would have to find it in the map.
+        let free = state.segments.iter().position(|segment| Arc::strong_count(segment) == 1)?;
+        let segment = Arc::into_inner(state.segments.swap_remove(free));
+        state.recycled += u64::from(segment.is_some());
+        segment
+    }
+
+    /// Makes segment `number`, from one that is dead where there is one. It outlives a power failure
+    /// once it was synced.
+    pub(crate) fn new_segment(
+        &self,
+        disk: &dyn LogDisk,
+        log_id: [u8; 16],
+        number: u32,
+        config: &LogConfig,
+    ) -> io::Result<Arc<Segment>> {
+        match self.take() {
+            Some(dead) => recycle(disk, log_id, number, dead),
+            None => create_segment(disk, log_id, number, config),
+        }
+    }
+
+    fn put(&self, segment: Arc<Segment>) {
+        self.0.lock().segments.push(segment);
+    }
+
+    fn pop(&self) -> Option<Arc<Segment>> {
+        self.0.lock().segments.pop()
+    }
+}
+
+impl LocalLog {
+    /// Makes segment `number`; see [`Pool::new_segment`].
+    pub(crate) fn new_segment(&self, number: u32) -> Result<Arc<Segment>, AppendError> {
+        if !self.pool.has_free() {
+            self.keep_to_quota().map_err(AppendError::Io)?;
+        }
+        let made = self.pool.new_segment(&*self.disk, self.log_id, number, &self.config);
+        made.map_err(|error| match is_full(&error) {
+            true => AppendError::NoSpace,
+            false => AppendError::Io(error),
+        })
+    }
+
+    /// Whether the file system has room for one more segment, or one is ready that needs none.
+    pub(crate) fn can_make_segment(&self) -> bool {
+        let needed = self.config.segment_bytes.saturating_add(self.config.reserve_bytes);
+        self.pool.has_free()
+            || self.head.lock().spare.is_some()
+            // A file system that does not say is asked by making the segment.
+            || self.disk.space().map_or(true, |space| space.free_bytes >= needed)
+    }
+
+    /// Makes room in the quota for another file: what is kept and still read cannot be used.
+    fn keep_to_quota(&self) -> io::Result<()> {
+        let segments = self.map.read().segments.len();
+        while (segments + self.pool.len()) as u64 >= self.segments_max() {
+            let Some(kept) = self.pool.pop() else { break };
+            self.disk.remove(&Segment::file_name(kept.number))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a segment out of the log that a durable checkpoint does not need.
+    pub(crate) fn retire(&self, number: u32) -> Result<(), OverlayError> {
+        let Some(segment) = self.map.write().segments.remove(&number) else { return Ok(()) };
+        let is_of_size = segment.size_bytes == self.config.segment_bytes;
+        if is_of_size && (self.pool.len() as u64) < self.pool_max() {
+            self.pool.put(segment);
+            return Ok(());
+        }
+        self.remove_segment(number)
+    }
+
+    /// Most segments that are kept: none where the file system is short of room.
+    pub(crate) fn pool_max(&self) -> u64 {
+        if has_plenty(&*self.disk) { kept_max(&self.sizes()) } else { 0 }
+    }
+
+    /// Gives back what is kept, to the file system.
+    pub(crate) fn drain_pool(&self) -> Result<(), OverlayError> {
+        while let Some(segment) = self.pool.pop() {
+            self.remove_segment(segment.number)?;
+        }
+        Ok(())
+    }
+
+    /// Starts writing what is old, writes a checkpoint that is late, and gives dead segments back when nobody needs them, or somebody
+    /// else does.
+    pub(crate) fn ease(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
+        let now = Instant::now();
+        self.start_writeback(now);
+        let is_idle = now.duration_since(self.pool.0.lock().used) >= IDLE;
+        let is_wanted = is_idle || !has_plenty(&*self.disk);
+        let is_push_untold = self.is_push_untold(now);
+        let is_untold = self.is_flush_untold(now) || is_push_untold;
+        if self.is_failed() || !is_wanted && !is_untold && !self.is_checkpoint_late(now) {
+            return Ok(());
+        }
+        let _turn = self.keep_turn.lock();
+        if is_push_untold {
+            // Whether it comes about or not: a disk that is full is not tried at each look.
+            self.head.lock().is_as_opened = false;
+        }
+        if is_untold || self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
+            self.checkpoint_in_turn(volume, epoch)?;
+        }
+        if is_wanted { self.drain_pool() } else { Ok(()) }
+    }
+
+    pub(crate) fn remove_segment(&self, number: u32) -> Result<(), OverlayError> {
+        let name = Segment::file_name(number);
+        self.disk.remove(&name).map_err(|error| OverlayError::io(format!("remove {name}"), error))
+    }
+}
+
+/// Splits off what may be kept of segments that a durable checkpoint does not need, and removes the
+/// others.
+pub(crate) fn keep_some(
+    disk: &dyn LogDisk,
+    config: &LogConfig,
+    dead: Vec<Arc<Segment>>,
+) -> Result<Pool, OverlayError> {
+    let most = if has_plenty(disk) { kept_max(config) } else { 0 };
+    let mut kept = Vec::new();
+    for segment in dead {
+        if segment.size_bytes == config.segment_bytes && (kept.len() as u64) < most {
+            kept.push(segment);
+            continue;
+        }
+        let name = Segment::file_name(segment.number);
+        let removed = disk.remove(&name);
+        removed.map_err(|error| OverlayError::io(format!("remove {name}"), error))?;
+    }
+    Ok(Pool::new(kept))
+}
+
+/// Most segments that are kept while nobody else needs the room.
+fn kept_max(config: &LogConfig) -> u64 {
+    let by_quota = config.quota_bytes / QUOTA_SHARE / config.segment_bytes;
+    (limits::KEPT_BYTES_MAX / config.segment_bytes).min(by_quota).max(KEPT_MIN)
+}
+
+/// Returns whether nobody else on the file system is in need of room.
+fn has_plenty(disk: &dyn LogDisk) -> bool {
+    // A file system that does not say is one that should not be leant on.
+    disk.space().is_ok_and(|space| space.free_bytes >= space.total_bytes / FREE_SHARE)
+}
+
+/// Creates a segment: when this returns, it outlives a power failure.
+fn create_segment(
+    disk: &dyn LogDisk,
+    log_id: [u8; 16],
+    number: u32,
+    config: &LogConfig,
+) -> io::Result<Arc<Segment>> {
+    let size_bytes = config.segment_bytes;
+    if config.reserve_bytes > 0
+        && disk.space()?.free_bytes < size_bytes.saturating_add(config.reserve_bytes)
+    {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let name = Segment::file_name(number);
+    let file = disk.create(&name, size_bytes)?;
+    let salt = rand::random();
+    let header = SegmentHeader { number, log_id, size_bytes, salt }.encode();
+    let written = file
+        .write_all_at(&mut [IoSlice::new(&header)], 0)
+        .and_then(|()| file.sync())
+        .and_then(|()| disk.sync());
+    if let Err(error) = written {
+        disk.remove(&name)?;
+        return Err(error);
+    }
+    Ok(Arc::new(Segment::empty(number, salt, file, size_bytes)))
+}
+
+/// Begins a new life of a dead segment's file. Its name outlives a power failure then, its header
+/// with the first records that are synced: a sync of the file would write the life before, too,
+/// which nobody will read.
+///
+/// Where name and header differ after a crash, who opens the log removes the file: nothing of it was
+/// promised. The records of the life before have another salt than the header.
+fn recycle(
+    disk: &dyn LogDisk,
+    log_id: [u8; 16],
+    number: u32,
+    dead: Segment,
+) -> io::Result<Arc<Segment>> {
+    let (before, name) = (Segment::file_name(dead.number), Segment::file_name(number));
+    let (size_bytes, salt) = (dead.size_bytes, rand::random());
+    let header = SegmentHeader { number, log_id, size_bytes, salt }.encode();
+    let written = dead
+        .file
+        .write_all_at(&mut [IoSlice::new(&header)], 0)
+        .and_then(|()| disk.rename(&before, &name));
+    if let Err(error) = written {
+        disk.remove(&before)?;
+        return Err(error);
+    }
+    if let Err(error) = disk.sync() {
+        disk.remove(&name)?;
+        return Err(error);
+    }
+    // A process that found it has opened it for a scan, which reads on.
+    dead.file.read_no_more();
+    Ok(Arc::new(dead.again(number, salt)))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use acstor_testkit::Fault;
+
+    use super::*;
+    use crate::regions::RegionMap;
+    use crate::regions::durability::Durability;
+    use crate::scenarios::memory_disk::MemoryDisk;
+    use crate::segments::record::{HEADER_LEN, RECORDS_OFFSET, RecordHeader, RecordKind};
+    use crate::segments::recovery::{create_log, open_log};
+
+    const CONFIG: LogConfig =
+        LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
+    const VOLUME: DiskId = DiskId::from_bytes([5; 16]);
+
+    fn regions() -> Arc<RegionMap> {
+        Arc::new(RegionMap::new(&Durability::default(), &[]))
+    }
+
+    fn new_log(disk: &MemoryDisk) -> LocalLog {
+        let disk: Arc<dyn LogDisk> = Arc::new(disk.clone());
+        let log = create_log(&disk, CONFIG, regions()).unwrap();
+        log.checkpoint(VOLUME, 1).unwrap();
+        log
+    }
+
+    /// Overwrites the same sectors until `segments` segments are dead, and takes them out.
+    fn kill_segments(log: &LocalLog, segments: u32) {
+        let first = log.head.lock().segment.number;
+        while log.head.lock().segment.number < first + segments {
+            log.write(0, &[1; 8192]).unwrap();
+        }
+        log.checkpoint(VOLUME, 1).unwrap();
+    }
+
+    /// A dead segment with one record, `sequence`, of an earlier life.
+    fn dead_segment(log: &LocalLog, disk: &dyn LogDisk, sequence: u64) -> Arc<Segment> {
+        let (number, salt, size_bytes) = (0xff, 77, CONFIG.segment_bytes);
+        let file = disk.create(&Segment::file_name(number), size_bytes).unwrap();
+        let header = SegmentHeader { number, log_id: log.log_id, size_bytes, salt };
+        file.write_all_at(&mut [IoSlice::new(&header.encode())], 0).unwrap();
+        let payload = [0xee; 512];
+        let record = RecordHeader {
+            kind: RecordKind::Data,
+            is_copy: false,
+            sequence,
+            first_sector: 1000,
+            sector_count: 1,
+            salt,
+            payload_crc: crc32fast::hash(&payload),
+            durable: 0,
+        };
+        let bytes = record.encode();
+        let mut parts = [IoSlice::new(&bytes), IoSlice::new(&payload)];
+        file.write_all_at(&mut parts, RECORDS_OFFSET).unwrap();
+        file.sync().unwrap();
+        disk.sync().unwrap();
+        Arc::new(Segment::new(number, salt, file, size_bytes))
+    }
+
+    /// The record of the life before stands where the next one is expected, with its number.
+    #[test]
+    fn record_of_the_life_before_is_never_taken() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        while log.head.lock().offset < 60 << 10 {
+            log.write(0, &[1; 4096]).unwrap();
+        }
+        let sequence = log.head.lock().next_sequence;
+        log.pool.put(dead_segment(&log, &disk, sequence));
+        // The segment's header is written, its first record is not.
+        disk.faults.fail_nth("write", 2, Fault::EIO);
+        log.write(8, &[2; 8192]).unwrap_err();
+        assert_eq!(log.pool.recycled(), 1);
+        drop(log);
+        let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
+        let log = open_log(&shared, CONFIG, regions()).unwrap().unwrap().log;
+        assert_eq!(log.head.lock().next_sequence, sequence);
+        assert!(log.map.read().extents.range(1000, 1001).next().is_none());
+    }
+
+    #[test]
+    fn segment_that_is_read_is_not_written() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        log.write(500, &[9; 512]).unwrap();
+        let read = Arc::clone(&log.head.lock().segment);
+        log.write(500, &[1; 512]).unwrap();
+        kill_segments(&log, 1);
+        for _ in 0..3 {
+            kill_segments(&log, 2);
+        }
+        let mut bytes = [0; 512];
+        read.file.read_exact_at(&mut bytes, RECORDS_OFFSET + HEADER_LEN as u64).unwrap();
+        assert_eq!(bytes, [9; 512]);
+        assert!(log.pool.recycled() > 0, "the others are");
+    }
+
+    #[test]
+    fn kept_segments_count_and_are_bounded() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        kill_segments(&log, 7);
+        assert_eq!(log.pool.len() as u64, KEPT_MIN);
+        let files = |disk: &MemoryDisk| {
+            let names = disk.list().unwrap();
+            names.iter().filter(|name| Segment::number_of(name).is_some()).count() as u64
+        };
+        assert_eq!(log.usage().0, files(&disk) * CONFIG.segment_bytes);
+        drop(log);
+        // They are found again, and the head is made of one.
+        let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
+        let log = open_log(&shared, CONFIG, regions()).unwrap().unwrap().log;
+        assert_eq!((log.pool.recycled(), files(&disk)), (1, 5));
+        let mut at = 0;
+        while log.write(at, &[3; 16 << 10]).is_ok() {
+            at += 32;
+            assert!(files(&disk) * CONFIG.segment_bytes <= CONFIG.quota_bytes);
+        }
+    }
+
+    /// A replay syncs at its end: what it has dropped by then must not keep its space until then.
+    #[test]
+    fn replay_that_is_longer_than_the_quota_takes_no_more_than_that() {
+        let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
+        let log = create_log(&disk, CONFIG, regions()).unwrap();
+        for number in 0..400 {
+            log.make_room_unsaved().unwrap();
+            log.restore(number % 8 * 16, &[1; 8192]).unwrap();
+        }
+        let held = log.head.lock().unsynced.len() as u64;
+        assert!(held < log.segments_max(), "{held} segments are held");
+        assert!(log.pool.recycled() > 10, "{} are written again", log.pool.recycled());
+    }
+
+    #[test]
+    fn kept_segments_are_given_back_when_room_is_short() {
+        let disk = MemoryDisk::new(1 << 20);
+        let log = new_log(&disk);
+        kill_segments(&log, 3);
+        assert!(log.pool.len() >= 3);
+        log.ease(VOLUME, 1).unwrap();
+        assert!(log.pool.len() >= 3, "nobody is in need");
+        disk.create("of somebody else", 700 << 10).unwrap();
+        log.ease(VOLUME, 1).unwrap();
+        assert_eq!(log.pool.len(), 0);
+        let free = disk.space().unwrap().free_bytes;
+        assert!(free >= 3 * CONFIG.segment_bytes, "{free}");
+    }
+
+    #[test]
+    fn dead_segments_are_given_back_when_room_is_short() {
+        let disk = MemoryDisk::new(1 << 20);
+        let log = new_log(&disk);
+        for _ in 0..24 {
+            log.write(0, &[1; 8192]).unwrap();
+        }
+        let dead = log.dead_segments() as u64;
+        log.ease(VOLUME, 1).unwrap();
+        assert_eq!(log.dead_segments() as u64, dead, "nobody is in need");
+        disk.create("of somebody else", 700 << 10).unwrap();
+        let before = disk.space().unwrap().free_bytes;
+        log.ease(VOLUME, 1).unwrap();
+        assert_eq!((log.dead_segments(), log.pool.len()), (0, 0));
+        let freed = disk.space().unwrap().free_bytes - before;
+        assert!(dead >= 2 && freed >= dead * CONFIG.segment_bytes, "{freed} of {dead} segments");
+    }
+
+    /// A crash between the new header and the new name leaves a file that is nothing.
+    #[test]
+    fn half_a_new_life_is_removed() {
+        let disk = MemoryDisk::new(64 << 20);
+        let log = new_log(&disk);
+        kill_segments(&log, 2);
+        log.sync(log.appended()).unwrap();
+        let (dead, number) = (log.pool.take().unwrap(), log.head.lock().next_number);
+        let name = Segment::file_name(dead.number);
+        let header =
+            SegmentHeader { number, log_id: log.log_id, size_bytes: CONFIG.segment_bytes, salt: 1 };
+        dead.file.write_all_at(&mut [IoSlice::new(&header.encode())], 0).unwrap();
+        drop(log);
+        let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
+        let log = open_log(&shared, CONFIG, regions()).unwrap().unwrap().log;
+        assert!(!disk.list().unwrap().contains(&name));
+        assert_eq!(log.usage().1, 8192);
+    }
+}

@@ -1,0 +1,8 @@
+//! Reads before they are asked for, and what boots have read.
+
+pub(crate) mod boot_recorder;
+pub(crate) mod ledger;
+pub(crate) mod prefetch;
+pub(crate) mod streams;
+pub(crate) mod token_bucket;
+pub(crate) mod working_sets;

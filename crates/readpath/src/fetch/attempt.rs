@@ -1,0 +1,292 @@
+//! Asking one source once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_peer::{ChunkRequest, PeerError, PeerStatus};
+use acstor_runclock::RunInstant;
+use acstor_types::ErrorKind;
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::fetch::outcome::{OriginRefusal, PeerFetch, PeerSkip};
+use crate::fetch::sources::{Sources, Want};
+use crate::origin::origin_queue::{Lane, OriginAnswer, OriginFailure};
+use crate::steering::peer_health::PeerHealth;
+use crate::steering::placement::Candidate;
+use crate::{OriginError, Tier, limits};
+
+/// Why a source did not give the chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptFailure {
+    /// Ask the next one.
+    Next,
+    /// The peer has it not; ask the next one.
+    Absent,
+    /// The peer is well but its origin is not.
+    PeersOriginFailed,
+    /// What the origin said.
+    Origin(FlightFailure),
+    /// Why the origin was not called.
+    OriginNotCalled(FlightFailure),
+}
+
+pub(crate) type AttemptResult = Result<Obtained, AttemptFailure>;
+
+impl Sources {
+    /// Fetches a chunk from a peer and verifies it; with `NO_HINT` only if it is on the peer's host.
+    pub(crate) async fn attempt_peer(
+        self: Arc<Self>,
+        candidate: Candidate,
+        want: Want,
+        (tier, hint): (Tier, u64),
+        (side, flight): (Side, &Flight),
+        deadline: RunInstant,
+    ) -> AttemptResult {
+        let mut started = self.clock.now();
+        let health = &candidate.health;
+        let mut background = None;
+        if side == Side::Preload {
+            background = self.preload_permit(health, flight, deadline).await;
+            // What it waited behind its like says nothing of the peer.
+            started = self.clock.now();
+        }
+        let Some(_permits) = self.permits(health, &want, side, deadline).await else {
+            self.metrics.peer_skips(PeerSkip::Busy, 1);
+            return Err(AttemptFailure::Next);
+        };
+        self.hedge_budget.deposit();
+        let request = ChunkRequest {
+            digest: want.digest,
+            disk_id: want.disk,
+            chunk_index: hint,
+            chunk_size: want.chunk_size,
+            accepts_compressed: self.welcomes_compressed(health),
+        };
+        let underway = health.delay.begin(&self.clock);
+        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        let answer = self.clock.timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
+            Err(PeerError::Deadline { address: candidate.address.to_string() })
+        });
+        drop(background);
+        match answer {
+            Ok(bytes) => {
+                underway.answered();
+                self.verify_peer(&candidate, &want, tier, bytes, self.clock.since(started))
+            }
+            Err(error) => {
+                let allowed = deadline.saturating_duration_since(started);
+                Err(self.peer_failed(&candidate, &error, (self.clock.since(started), allowed)))
+            }
+        }
+    }
+
+    /// Asks a loaded peer for a chunk that is had elsewhere, to see how long it takes now.
+    pub(crate) async fn probe(self: Arc<Self>, candidate: Candidate, want: Want) {
+        let health = &candidate.health;
+        let Ok(_permit) = health.permits.clone().try_acquire_owned() else { return };
+        self.metrics.probed();
+        let request = ChunkRequest {
+            digest: want.digest,
+            disk_id: want.disk,
+            chunk_index: want.index,
+            chunk_size: want.chunk_size,
+            accepts_compressed: self.welcomes_compressed(health),
+        };
+        let deadline = self.clock.now() + self.config.peer_deadline;
+        let started = self.clock.now();
+        let underway = health.delay.begin(&self.clock);
+        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        if let Ok(Ok(bytes)) = self.clock.timeout_at(deadline, fetch).await
+            && want.digest.matches(&bytes)
+        {
+            underway.answered();
+            self.note_probe(health, self.clock.since(started));
+        }
+    }
+
+    /// Takes one of the peer's permits and one of the disk's share of them. Prefetches take one only
+    /// while half of them are free.
+    async fn permits(
+        &self,
+        health: &PeerHealth,
+        want: &Want,
+        side: Side,
+        deadline: RunInstant,
+    ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
+        let permits = health.permits.clone();
+        if side == Side::Prefetch {
+            let is_free = permits.available_permits() > self.config.peer_inflight_max / 2;
+            return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
+        }
+        let share = health.disk_share(want.disk);
+        let share = self.clock.timeout_at(deadline, share.acquire_owned()).await.ok()?.ok()?;
+        let permit = self.clock.timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()?;
+        Some((permit, Some(share)))
+    }
+
+    /// Takes one of the peer's permits for preloads; none once somebody waits for the chunk, who then
+    /// need not wait behind other preloads, or when none is to be had in time.
+    async fn preload_permit(
+        &self,
+        health: &PeerHealth,
+        flight: &Flight,
+        deadline: RunInstant,
+    ) -> Option<OwnedSemaphorePermit> {
+        let permits = health.preload_permits.clone();
+        tokio::select! {
+            permit = self.clock.timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
+            () = flight.demanded() => None,
+        }
+    }
+
+    fn verify_peer(
+        &self,
+        candidate: &Candidate,
+        want: &Want,
+        tier: Tier,
+        bytes: Bytes,
+        time: Duration,
+    ) -> AttemptResult {
+        let health = &candidate.health;
+        if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
+            health.lied(self.clock.now(), self.config.lie_penalty);
+            self.metrics.peer_fetch(PeerFetch::Lie);
+            tracing::error!(
+                peer = &*health.name, digest = %want.digest,
+                "peer sent wrong content and is not asked for a while: check its disk and memory"
+            );
+            return Err(AttemptFailure::Next);
+        }
+        health.answered(time, self.clock.now());
+        self.metrics.peer_fetched(bytes.len(), time);
+        if self.keeps_of_slow(candidate) {
+            // Lest it be fetched from there a second time.
+            self.metrics.kept_slow();
+            self.insert(want.digest, bytes.clone());
+        }
+        Ok(Obtained { bytes, tier, peer: Some(health.name.clone()) })
+    }
+
+    fn peer_failed(
+        &self,
+        candidate: &Candidate,
+        error: &PeerError,
+        (time, allowed): (Duration, Duration),
+    ) -> AttemptFailure {
+        let health = &candidate.health;
+        let (outcome, failure) = match error {
+            PeerError::Refused { status, .. } => {
+                health.refused();
+                refusal(*status)
+            }
+            // This host's own bound on what it asks of the peer.
+            PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
+            PeerError::Corrupt { .. } => {
+                health.lied(self.clock.now(), self.config.lie_penalty);
+                tracing::error!("{error}; it is not asked for a while");
+                (PeerFetch::Lie, AttemptFailure::Next)
+            }
+            PeerError::Deadline { .. } => {
+                // A fetch that the read's own deadline cut short says nothing of the peer.
+                if time >= allowed.max(self.config.peer_deadline).mul_f32(0.9) {
+                    health.timed_out(time, self.clock.now());
+                }
+                (PeerFetch::Timeout, AttemptFailure::Next)
+            }
+            error if error.kind() == ErrorKind::Unavailable => {
+                health.unreachable(time, self.clock.now());
+                (PeerFetch::Dead, AttemptFailure::Next)
+            }
+            _ => {
+                health.failed(self.clock.now());
+                (PeerFetch::Rejected, AttemptFailure::Next)
+            }
+        };
+        self.metrics.peer_fetch(outcome);
+        tracing::debug!(peer = &*health.name, "fetch failed: {error}");
+        failure
+    }
+
+    /// Reads a chunk from the origin; `first`: it was asked for already.
+    pub(crate) async fn attempt_origin(
+        self: Arc<Self>,
+        want: Want,
+        lane: Lane,
+        first: Option<oneshot::Receiver<OriginAnswer>>,
+    ) -> AttemptResult {
+        let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
+        let answers = self.origin.queue().health.answers();
+        // What waits behind others in its lane says nothing of the origin.
+        let underway = (lane == Lane::Demand).then(|| self.steering.origin.begin(&self.clock));
+        let failure = match self.clock.timeout(self.config.origin_deadline, receiver).await {
+            Ok(Ok(Ok(bytes))) => {
+                if let Some(underway) = underway {
+                    underway.answered();
+                }
+                self.retry_budget.earn(limits::RETRY_PER_SUCCESS);
+                return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
+            }
+            Ok(Ok(Err(failure))) => self.origin_failed(failure),
+            Ok(Err(_)) => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
+            Err(_) => {
+                self.metrics.origin_refused(OriginRefusal::Timeout);
+                self.origin_timed_out(&want, lane, answers)
+            }
+        };
+        Err(failure)
+    }
+
+    /// Notes that a chunk did not come in time. What waited for its turn while others were answered
+    /// says nothing of the origin, and what waited in a lane that gives way to others never does.
+    fn origin_timed_out(&self, want: &Want, lane: Lane, answers_before: u64) -> AttemptFailure {
+        let queue = self.origin.queue();
+        let was_called = queue.is_underway(&want.digest, want.location);
+        let is_silent = lane == Lane::Demand && queue.health.answers() == answers_before;
+        if was_called || is_silent {
+            queue.health.failed(Instant::now());
+        }
+        match was_called {
+            true => AttemptFailure::Origin(FlightFailure::Unavailable),
+            false => AttemptFailure::OriginNotCalled(FlightFailure::Overloaded),
+        }
+    }
+
+    fn origin_failed(&self, failure: OriginFailure) -> AttemptFailure {
+        match failure {
+            OriginFailure::Source(error) => AttemptFailure::Origin(match error {
+                OriginError::NotFound { .. } => FlightFailure::Missing,
+                OriginError::ShortRead { .. } => FlightFailure::Corrupt,
+                OriginError::Overloaded(_) => FlightFailure::Overloaded,
+                OriginError::Unavailable { .. } | OriginError::Internal(_) => {
+                    FlightFailure::Unavailable
+                }
+            }),
+            OriginFailure::Corrupt => AttemptFailure::Origin(FlightFailure::Corrupt),
+            OriginFailure::Down => {
+                self.metrics.origin_refused(OriginRefusal::Down);
+                AttemptFailure::OriginNotCalled(FlightFailure::Unavailable)
+            }
+            OriginFailure::Full => {
+                self.metrics.origin_refused(OriginRefusal::Full);
+                AttemptFailure::OriginNotCalled(FlightFailure::Overloaded)
+            }
+            OriginFailure::Stopped => AttemptFailure::OriginNotCalled(FlightFailure::Stopped),
+        }
+    }
+}
+
+fn refusal(status: PeerStatus) -> (PeerFetch, AttemptFailure) {
+    match status {
+        PeerStatus::Overloaded | PeerStatus::ShuttingDown => {
+            (PeerFetch::Refused, AttemptFailure::Next)
+        }
+        PeerStatus::NotFound => (PeerFetch::NotFound, AttemptFailure::Absent),
+        PeerStatus::Unavailable | PeerStatus::Expired => {
+            (PeerFetch::Unavailable, AttemptFailure::PeersOriginFailed)
+        }
+        _ => (PeerFetch::Rejected, AttemptFailure::Next),
+    }
+}

@@ -1,0 +1,410 @@
+//! Single-flight: one effort per digest, shared by the guests of this host and by its peers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use acstor_peer::PeerStatus;
+use acstor_runclock::{RunClock, RunInstant};
+use acstor_types::{Digest, ErrorKind};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::fetch::sources::Want;
+use crate::view::disk::Disk;
+use crate::{Tier, limits};
+
+/// A chunk and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Obtained {
+    /// Verified.
+    pub(crate) bytes: Bytes,
+    pub(crate) tier: Tier,
+    /// Name of the peer.
+    pub(crate) peer: Option<Arc<str>>,
+}
+
+/// Why a flight brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlightFailure {
+    /// Its deadline passed.
+    Deadline,
+    /// Every source sent other content.
+    Corrupt,
+    /// The origin does not have it.
+    Missing,
+    /// No source answers.
+    Unavailable,
+    /// The sources refuse because of load.
+    Overloaded,
+    /// The read path is stopped.
+    Stopped,
+    /// A fault of this program.
+    Internal,
+}
+
+impl FlightFailure {
+    /// Whether another round may bring the chunk. What is missing may have moved: the manifest that
+    /// says where to may come while the read waits.
+    pub(crate) fn may_pass(self) -> bool {
+        self.is_absence() || self == FlightFailure::Missing
+    }
+
+    /// Whether the sources are away or refuse, for the time being.
+    pub(crate) fn is_absence(self) -> bool {
+        matches!(self, FlightFailure::Unavailable | FlightFailure::Overloaded)
+    }
+
+    /// What a peer is told.
+    pub(crate) fn status(self) -> PeerStatus {
+        match self {
+            FlightFailure::Deadline => PeerStatus::Expired,
+            FlightFailure::Missing => PeerStatus::NotFound,
+            FlightFailure::Stopped => PeerStatus::ShuttingDown,
+            FlightFailure::Corrupt => ErrorKind::Corrupt.into(),
+            FlightFailure::Unavailable => ErrorKind::Unavailable.into(),
+            FlightFailure::Overloaded => ErrorKind::Overloaded.into(),
+            FlightFailure::Internal => ErrorKind::Internal.into(),
+        }
+    }
+}
+
+/// Who wants a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// Nobody yet: the prefetch.
+    Prefetch,
+    /// A preload. It decides itself whether to try again: one round, behind everybody else.
+    Preload,
+    /// A peer. It decides itself what to do when this host fails: one round, no retries.
+    Peer,
+    /// A guest of this host: retries until the deadline.
+    Guest,
+}
+
+impl Side {
+    /// Whether somebody waits for the chunk this very moment.
+    pub(crate) fn is_demand(self) -> bool {
+        self >= Side::Peer
+    }
+}
+
+pub(crate) type Outcome = Result<Obtained, FlightFailure>;
+
+/// One effort to obtain a chunk.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) digest: Digest,
+    clock: RunClock,
+    wishes: Mutex<Wishes>,
+    places: Mutex<Vec<Place>>,
+    /// What the source said last, where a deadline that passes should not hide it.
+    verdict: Mutex<Option<FlightFailure>>,
+    changed: Notify,
+    demanded: Notify,
+    outcome: OnceLock<(Instant, Outcome)>,
+    done: Notify,
+}
+
+/// A chunk of an attached disk whose content a flight is after. The disk says at each moment where
+/// in the origin it is.
+#[derive(Clone, Debug)]
+struct Place {
+    disk: Arc<Disk>,
+    index: u64,
+}
+
+/// What those who wait want; only grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// When the last of them stops waiting.
+    pub(crate) deadline: RunInstant,
+    pub(crate) side: Side,
+    /// A peer waits: the origin must be asked now even while another peer is being asked. Two
+    /// hosts whose rings disagree would otherwise wait for each other.
+    pub(crate) origin_now: bool,
+    /// Nobody waits and nobody will.
+    pub(crate) is_cancelled: bool,
+}
+
+impl Flight {
+    fn new(digest: Digest, clock: RunClock, side: Side, deadline: RunInstant) -> Flight {
+        let wishes = Wishes { deadline, side, origin_now: side == Side::Peer, is_cancelled: false };
+        Flight {
+            digest,
+            clock,
+            wishes: Mutex::new(wishes),
+            places: Mutex::default(),
+            verdict: Mutex::default(),
+            changed: Notify::new(),
+            demanded: Notify::new(),
+            outcome: OnceLock::new(),
+            done: Notify::new(),
+        }
+    }
+
+    fn join(&self, side: Side, deadline: RunInstant) {
+        let mut wishes = self.wishes.lock();
+        wishes.side = wishes.side.max(side);
+        wishes.deadline = wishes.deadline.max(deadline);
+        wishes.origin_now |= side == Side::Peer;
+        wishes.is_cancelled &= side == Side::Prefetch;
+        drop(wishes);
+        self.changed.notify_one();
+        if side.is_demand() {
+            self.demanded.notify_waiters();
+        }
+    }
+
+    /// Gives the flight up unless somebody waits for it.
+    pub(crate) fn cancel_prefetch(&self) {
+        let mut wishes = self.wishes.lock();
+        if wishes.side == Side::Prefetch {
+            wishes.is_cancelled = true;
+            drop(wishes);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Notes that chunk `index` of `disk` has this content too.
+    pub(crate) fn add_place(&self, disk: &Arc<Disk>, index: u64) {
+        let mut places = self.places.lock();
+        let is_known = places.iter().any(|place| Arc::ptr_eq(&place.disk, disk));
+        if !is_known && places.len() < limits::FLIGHT_PLACES_MAX {
+            places.push(Place { disk: disk.clone(), index });
+        }
+    }
+
+    /// Where the manifests of this moment say that the chunk is.
+    pub(crate) fn wants(&self) -> Vec<Want> {
+        let places = self.places.lock();
+        let wants = places.iter().filter_map(|place| place.disk.want(place.index));
+        wants.filter(|want| want.digest == self.digest).collect()
+    }
+
+    /// Notes what those are to be told who wait until their deadline.
+    pub(crate) fn note_verdict(&self, verdict: Option<FlightFailure>) {
+        *self.verdict.lock() = verdict;
+    }
+
+    /// Why those who waited until their deadline got nothing.
+    pub(crate) fn verdict(&self) -> FlightFailure {
+        self.verdict.lock().unwrap_or(FlightFailure::Deadline)
+    }
+
+    /// What those who wait want now.
+    pub(crate) fn wishes(&self) -> Wishes {
+        *self.wishes.lock()
+    }
+
+    /// Waits until the wishes may have changed; for the one task that drives the flight.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until a guest or a peer waits for the chunk.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when dropped.
+    pub(crate) async fn demanded(&self) {
+        let demanded = self.demanded.notified();
+        tokio::pin!(demanded);
+        demanded.as_mut().enable();
+        if !self.wishes().side.is_demand() {
+            demanded.await;
+        }
+    }
+
+    /// Waits for the outcome, at most until `deadline`.
+    ///
+    /// # Cancel safety
+    /// Dropping it abandons this wait only.
+    pub(crate) async fn wait(&self, deadline: RunInstant) -> Outcome {
+        let done = self.done.notified();
+        tokio::pin!(done);
+        done.as_mut().enable();
+        if let Some((_, outcome)) = self.outcome.get() {
+            return outcome.clone();
+        }
+        tokio::select! {
+            () = &mut done => {}
+            () = self.clock.sleep_until(deadline) => {}
+        }
+        // The outcome counts even where both happened at once.
+        match self.outcome.get() {
+            Some((_, outcome)) => outcome.clone(),
+            None => Err(self.verdict()),
+        }
+    }
+
+    /// When the outcome was there; now where it is not.
+    pub(crate) fn ended(&self) -> Instant {
+        self.outcome.get().map_or_else(Instant::now, |(at, _)| *at)
+    }
+}
+
+/// What [`FlightTable::board`] found.
+#[derive(Debug)]
+pub(crate) enum Boarding {
+    /// Somebody's effort is under way.
+    Joined(Arc<Flight>),
+    /// The caller must drive this one.
+    Lead(Arc<Flight>),
+}
+
+const SHARDS: usize = 16;
+
+/// The flights under way.
+#[derive(Debug)]
+pub(crate) struct FlightTable {
+    shards: [Mutex<HashMap<Digest, Arc<Flight>>>; SHARDS],
+    /// By which those who wait are late.
+    clock: RunClock,
+}
+
+impl FlightTable {
+    pub(crate) fn new(clock: RunClock) -> FlightTable {
+        FlightTable { shards: std::array::from_fn(|_| Mutex::default()), clock }
+    }
+
+    fn shard(&self, digest: &Digest) -> &Mutex<HashMap<Digest, Arc<Flight>>> {
+        &self.shards[digest.prefix_u64() as usize % SHARDS]
+    }
+
+    /// Joins the flight of a digest, or starts one.
+    pub(crate) fn board(&self, digest: &Digest, side: Side, deadline: RunInstant) -> Boarding {
+        let mut shard = self.shard(digest).lock();
+        if let Some(flight) = shard.get(digest) {
+            flight.join(side, deadline);
+            return Boarding::Joined(flight.clone());
+        }
+        let flight = Arc::new(Flight::new(*digest, self.clock.clone(), side, deadline));
+        shard.insert(*digest, flight.clone());
+        Boarding::Lead(flight)
+    }
+
+    /// Ends a flight.
+    pub(crate) fn finish(&self, flight: &Flight, outcome: Outcome) {
+        let mut shard = self.shard(&flight.digest).lock();
+        shard.remove(&flight.digest);
+        let _ = flight.outcome.set((Instant::now(), outcome));
+        drop(shard);
+        flight.done.notify_waiters();
+    }
+
+    /// Ends a flight with a failure unless `is_final` says otherwise of the wishes of those who
+    /// wait; nobody can join in between. Returns whether it ended.
+    pub(crate) fn finish_if(
+        &self,
+        flight: &Flight,
+        failure: FlightFailure,
+        is_final: impl FnOnce(Wishes) -> bool,
+    ) -> bool {
+        let mut shard = self.shard(&flight.digest).lock();
+        if !is_final(flight.wishes()) {
+            return false;
+        }
+        shard.remove(&flight.digest);
+        let _ = flight.outcome.set((Instant::now(), Err(failure)));
+        drop(shard);
+        flight.done.notify_waiters();
+        true
+    }
+
+    /// How many flights are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+/// Ends a flight as a fault if whoever drives it is gone.
+#[derive(Debug)]
+pub(crate) struct FlightGuard {
+    pub(crate) table: Arc<FlightTable>,
+    pub(crate) flight: Arc<Flight>,
+}
+
+impl Drop for FlightGuard {
+    fn drop(&mut self) {
+        if self.flight.outcome.get().is_none() {
+            self.table.finish(&self.flight, Err(FlightFailure::Internal));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn obtained() -> Obtained {
+        Obtained { bytes: Bytes::from_static(b"x"), tier: Tier::Origin, peer: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_board_second_joins_and_both_get_the_outcome() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let digest = Digest::of(b"x");
+        let soon = RunInstant::unmeasured() + Duration::from_secs(1);
+        let Boarding::Lead(lead) = table.board(&digest, Side::Peer, soon) else { panic!() };
+        let late = soon + Duration::from_secs(5);
+        let Boarding::Joined(joined) = table.board(&digest, Side::Guest, late) else { panic!() };
+        assert_eq!(lead.wishes().deadline, late);
+        assert_eq!(lead.wishes().side, Side::Guest);
+        table.finish(&lead, Ok(obtained()));
+        assert!(lead.wait(soon).await.is_ok());
+        assert!(joined.wait(late).await.is_ok());
+        assert_eq!(table.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_wait_ends_at_its_own_deadline() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let start = RunInstant::unmeasured();
+        let soon = start + Duration::from_secs(1);
+        let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, soon) else {
+            panic!()
+        };
+        assert_eq!(flight.wait(soon).await.unwrap_err(), FlightFailure::Deadline);
+        assert_eq!(RunInstant::unmeasured() - start, Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_finish_if_respects_who_joined_meanwhile() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let digest = Digest::of(b"x");
+        let soon = RunInstant::unmeasured() + Duration::from_secs(1);
+        let Boarding::Lead(flight) = table.board(&digest, Side::Peer, soon) else { panic!() };
+        table.board(&digest, Side::Guest, soon);
+        let peers_only = |wishes: Wishes| wishes.side != Side::Guest;
+        assert!(!table.finish_if(&flight, FlightFailure::Unavailable, peers_only));
+        assert_eq!(table.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_guard_dropped_flight_fails_instead_of_hanging() {
+        let table = Arc::new(FlightTable::new(RunClock::unmeasured()));
+        let late = RunInstant::unmeasured() + Duration::from_secs(100);
+        let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, late) else {
+            panic!()
+        };
+        drop(FlightGuard { table: table.clone(), flight: flight.clone() });
+        assert_eq!(flight.wait(late).await.unwrap_err(), FlightFailure::Internal);
+    }
+
+    #[test]
+    fn test_cancel_prefetch_spares_what_somebody_waits_for() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let digest = Digest::of(b"x");
+        let soon = RunInstant::unmeasured();
+        let Boarding::Lead(flight) = table.board(&digest, Side::Prefetch, soon) else { panic!() };
+        flight.cancel_prefetch();
+        assert!(flight.wishes().is_cancelled);
+        table.board(&digest, Side::Guest, soon);
+        assert!(!flight.wishes().is_cancelled);
+        flight.cancel_prefetch();
+        assert!(!flight.wishes().is_cancelled);
+    }
+}

@@ -1,0 +1,294 @@
+//! Driving a flight: rounds of sources, with retries for guests, until the deadline.
+//!
+//! Retries happen here and nowhere else. A peer's request gets one round: the peer's own read path
+//! decides what to do next, so that attempts do not multiply from host to host.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_runclock::RunInstant;
+use acstor_types::{ChunkLocation, Oid};
+use tokio::sync::oneshot;
+
+use crate::fetch::flight::{Boarding, Flight, FlightFailure, FlightGuard, Obtained, Side};
+use crate::fetch::outcome::{Join, PeerSkip, Retry};
+use crate::fetch::round::RoundFailure;
+use crate::fetch::sources::{Sources, Want};
+use crate::origin::origin_queue::{Lane, OriginAnswer};
+use crate::steering::placement::Plan;
+use crate::view::disk::Disk;
+use crate::{limits, steering::jitter};
+
+impl Side {
+    fn join(self) -> Join {
+        match self {
+            Side::Prefetch => Join::Prefetch,
+            Side::Preload => Join::Preload,
+            Side::Peer => Join::Peer,
+            Side::Guest => Join::Guest,
+        }
+    }
+
+    pub(crate) fn lane(self) -> Lane {
+        match self {
+            Side::Prefetch => Lane::Prefetch,
+            Side::Preload => Lane::Preload,
+            Side::Peer | Side::Guest => Lane::Demand,
+        }
+    }
+}
+
+impl Sources {
+    /// Joins the effort to obtain a chunk, or starts one. Does not wait.
+    pub(crate) fn obtain(
+        self: &Arc<Self>,
+        disk: &Arc<Disk>,
+        want: &Want,
+        side: Side,
+        deadline: RunInstant,
+    ) -> Arc<Flight> {
+        let flight = match self.flights.board(&want.digest, side, deadline) {
+            Boarding::Joined(flight) => {
+                flight.add_place(disk, want.index);
+                self.metrics.joined(side.join());
+                return flight;
+            }
+            Boarding::Lead(flight) => flight,
+        };
+        flight.add_place(disk, want.index);
+        let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
+        // The chunk may have come between the caller's look and the boarding.
+        if let Some((bytes, tier)) = self.local_bytes(&want.digest) {
+            self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
+            return flight;
+        }
+        self.retry_budget.deposit();
+        let oid = self.placement.oid(&disk.manifest, want.index);
+        let mut plan = self.plan(oid, side);
+        if let Some(peer) = plan.probe.take() {
+            self.runtime.spawn(self.clone().probe(peer, *want));
+        }
+        let recoveries = self.origin.queue().health.recoveries();
+        // Asked for here and not in the task, so that the misses of one read are gathered.
+        let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
+        let (first, plan) = ((first, recoveries), (plan, side));
+        let sources = self.clone();
+        let want = *want;
+        self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
+        flight
+    }
+
+    pub(crate) fn request_origin(
+        &self,
+        want: &Want,
+        lane: Lane,
+    ) -> oneshot::Receiver<OriginAnswer> {
+        self.origin.request(want, lane)
+    }
+
+    /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
+    fn plan(&self, oid: Oid, side: Side) -> Plan {
+        let mut plan = self.placement.plan(oid, &self.peer_table);
+        self.steer(&mut plan, side);
+        match side {
+            Side::Guest | Side::Preload => {
+                self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
+            }
+            // A peer is never sent on to another peer.
+            Side::Peer => plan.peers.clear(),
+            // A guess is worth one attempt, and no read of the origin for a chunk of another host.
+            Side::Prefetch => {
+                plan.peers.truncate(usize::from(plan.stand_in.is_none()));
+                plan.is_origin_left_out = !plan.peers.is_empty() || plan.stand_in.is_some();
+                plan.loaded.clear();
+            }
+        }
+        plan
+    }
+
+    async fn drive(
+        self: Arc<Self>,
+        guard: FlightGuard,
+        want: Want,
+        oid: Oid,
+        (plan, planned_for): (Plan, Side),
+        (first, recoveries): (Option<oneshot::Receiver<OriginAnswer>>, u64),
+    ) {
+        let flight = &guard.flight;
+        let (mut plan, mut first) = (Some((plan, planned_for)), first);
+        let mut attempts = Attempts::new(want, recoveries);
+        loop {
+            let side = flight.wishes().side;
+            // Somebody with a greater right may have joined since the plan was made.
+            let round_plan = match plan.take() {
+                Some((plan, planned_for)) if planned_for == side => plan,
+                Some(_) => {
+                    self.origin.promote(&want.digest);
+                    self.plan(oid, side)
+                }
+                None => self.plan(oid, side),
+            };
+            let want = attempts.want;
+            let round = match self.round(flight, &want, side, round_plan, first.take()).await {
+                Ok(obtained) => {
+                    // Kept before the flight ends: whoever misses it then finds the chunk.
+                    self.keep(want.digest, &obtained, flight.wishes().side);
+                    self.flights.finish(flight, Ok(obtained));
+                    return;
+                }
+                Err(round) => round,
+            };
+            attempts.note(flight, round);
+            if self.has_ended(flight, &attempts, round.failure) {
+                return;
+            }
+            // Whoever joined with a greater right to the chunk gets a full round at once.
+            let goes_on = flight.wishes().side != side || round.failure == FlightFailure::Deadline;
+            if !goes_on && !attempts.goes_elsewhere(flight) {
+                self.pause(flight, &mut attempts).await;
+            }
+            if let Some(obtained) = self.look_again(flight) {
+                self.flights.finish(flight, Ok(obtained));
+                return;
+            }
+            attempts.begin(flight, self.origin.queue().health.recoveries());
+        }
+    }
+
+    /// Ends the flight unless another round may bring the chunk and somebody waits for that.
+    fn has_ended(&self, flight: &Flight, attempts: &Attempts, failure: FlightFailure) -> bool {
+        let now = self.clock.now();
+        let may_pass = failure.may_pass()
+            || (failure == FlightFailure::Corrupt
+                && (attempts.corrupt < limits::CORRUPT_ATTEMPTS_MAX
+                    || attempts.goes_elsewhere(flight)));
+        let is_late = now >= flight.wishes().deadline;
+        let reported = if is_late { flight.verdict() } else { failure };
+        self.flights.finish_if(flight, reported, |wishes| {
+            let is_late = now >= wishes.deadline;
+            let was_extended = failure == FlightFailure::Deadline && !is_late;
+            is_late || wishes.side != Side::Guest || !(may_pass || was_extended)
+        })
+    }
+
+    /// The chunk, where it has come another way since it was looked for: late, or for somebody else.
+    fn look_again(&self, flight: &Flight) -> Option<Obtained> {
+        let (bytes, tier) = self.local_bytes(&flight.digest)?;
+        Some(Obtained { bytes, tier, peer: None })
+    }
+
+    /// Waits before the next round: with jitter, at most until the deadline; where the round before
+    /// cost the origin a call, also until the budget allows another. The budget is there to spare an
+    /// origin that fails: once it has come back, or is to be asked elsewhere, no token is needed. Ends
+    /// early when the chunk has come another way.
+    async fn pause(&self, flight: &Flight, attempts: &mut Attempts) {
+        let health = &self.origin.queue().health;
+        loop {
+            let wait = attempts.next_wait();
+            let deadline = flight.wishes().deadline;
+            let mut is_free = !attempts.is_paid;
+            tokio::select! {
+                () = self.clock.sleep_until((self.clock.now() + wait).min(deadline)) => {}
+                () = health.recovered_since(attempts.recoveries) => {
+                    is_free = true;
+                    // Back to work soon after the origin is: spread, so as not to push it over.
+                    let spread = jitter::backoff(0, limits::BACKOFF_MIN, limits::BACKOFF_MAX);
+                    self.clock.sleep_until((self.clock.now() + spread).min(deadline)).await;
+                }
+            }
+            let now = self.clock.now();
+            if now >= flight.wishes().deadline || self.is_local(&flight.digest) {
+                return;
+            }
+            if is_free || attempts.goes_elsewhere(flight) || self.retry_budget.try_take(now) {
+                self.metrics.retry(Retry::Allowed);
+                return;
+            }
+            self.metrics.retry(Retry::Denied);
+        }
+    }
+}
+
+/// What a flight has tried so far.
+struct Attempts {
+    /// What is asked for, and where, in this round.
+    want: Want,
+    /// Waits so far.
+    waits: u32,
+    /// Rounds so far, but for the one under way.
+    rounds: usize,
+    /// Rounds in which every source sent other content.
+    corrupt: u32,
+    /// Whether the last round cost the origin a call.
+    is_paid: bool,
+    /// Whether the origin did not have the chunk in the last round.
+    is_missing: bool,
+    /// Where in the origin the chunk was found not to be, or not whole.
+    gone: Vec<ChunkLocation>,
+    /// How often the origin had come back when the last round began.
+    recoveries: u64,
+}
+
+impl Attempts {
+    fn new(want: Want, recoveries: u64) -> Attempts {
+        Attempts {
+            want,
+            waits: 0,
+            rounds: 0,
+            corrupt: 0,
+            is_paid: false,
+            is_missing: false,
+            gone: Vec::new(),
+            recoveries,
+        }
+    }
+
+    /// Notes how a round ended.
+    fn note(&mut self, flight: &Flight, round: RoundFailure) {
+        self.is_paid = round.was_origin_called;
+        self.corrupt += u32::from(round.failure == FlightFailure::Corrupt);
+        self.is_missing = round.failure == FlightFailure::Missing;
+        if matches!(round.failure, FlightFailure::Missing | FlightFailure::Corrupt) {
+            self.gone.push(self.want.location);
+            flight.note_verdict(Some(round.failure));
+        } else if round.failure != FlightFailure::Deadline {
+            flight.note_verdict(None);
+        }
+    }
+
+    /// A place in the origin that the manifests of this moment name and where the chunk was not
+    /// looked for in vain, once there is one where it was.
+    fn news(&self, flight: &Flight) -> Option<Want> {
+        if self.gone.is_empty() {
+            return None;
+        }
+        flight.wants().into_iter().find(|want| !self.gone.contains(&want.location))
+    }
+
+    /// Whether there is such a place and the round that has just ended did not ask there: a place
+    /// that was asked and does not answer is no reason to hurry.
+    fn goes_elsewhere(&self, flight: &Flight) -> bool {
+        self.news(flight).is_some_and(|news| news.location != self.want.location)
+    }
+
+    /// Begins a round: by the manifests of this moment, not by those of the flight's start.
+    fn begin(&mut self, flight: &Flight, recoveries: u64) {
+        self.recoveries = recoveries;
+        self.rounds += 1;
+        let wants = flight.wants();
+        if let Some(want) = self.news(flight) {
+            self.want = want;
+        } else if !wants.is_empty() {
+            self.want = wants[self.rounds % wants.len()];
+        }
+    }
+
+    fn next_wait(&mut self) -> Duration {
+        let min = match self.is_missing {
+            true => limits::MISSING_BACKOFF_MIN,
+            false => limits::BACKOFF_MIN,
+        };
+        self.waits += 1;
+        jitter::backoff(self.waits - 1, min, limits::BACKOFF_MAX)
+    }
+}

@@ -1,0 +1,382 @@
+//! One round of a flight: the sources in line, a hedge where one is late, the first right answer.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use acstor_runclock::RunInstant;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::fetch::attempt::{AttemptFailure, AttemptResult};
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
+use crate::fetch::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
+use crate::fetch::sources::{Sources, Want};
+use crate::origin::origin_queue::OriginAnswer;
+use crate::steering::peer_health::PeerHealth;
+use crate::steering::peers::NO_HINT;
+use crate::steering::placement::{Candidate, Plan};
+use crate::{Tier, limits};
+
+/// A source that has not been asked yet.
+#[derive(Debug)]
+enum Next {
+    Peer(Candidate),
+    /// A peer, for what is on its own host.
+    StandIn(Candidate),
+    PreviousOwner(Candidate),
+    Origin,
+}
+
+/// A source that is being asked.
+struct Attempt {
+    future: Pin<Box<dyn Future<Output = AttemptResult> + Send>>,
+    /// The peer; `None`: the origin.
+    peer: Option<Candidate>,
+    tier: Tier,
+    started: RunInstant,
+    is_hedge: bool,
+}
+
+/// Whether a hedge may still be started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HedgeState {
+    Possible,
+    /// The share was used up: one more at the latest time for a hedge, whatever the share, lest the
+    /// guest wait out the peer's deadline.
+    Rescue,
+    Spent,
+}
+
+/// What the owners before this host said of a chunk that it owns now.
+#[derive(Clone, Copy)]
+struct FormerOwners {
+    count: usize,
+    absent: usize,
+}
+
+struct Round<'a> {
+    sources: &'a Arc<Sources>,
+    flight: &'a Arc<Flight>,
+    want: &'a Want,
+    side: Side,
+    next: VecDeque<Next>,
+    running: Vec<Attempt>,
+    first_origin: Option<oneshot::Receiver<OriginAnswer>>,
+    hedge: HedgeState,
+    worst: RoundFailure,
+    former: FormerOwners,
+    /// Held while the round lasts, where the origin takes the place of a loaded peer.
+    _origin_permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Why a round brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoundFailure {
+    pub(crate) failure: FlightFailure,
+    /// Whether a call of the origin was spent on it; a refusal of this host's own breaker or queue
+    /// costs the origin nothing.
+    pub(crate) was_origin_called: bool,
+}
+
+impl RoundFailure {
+    fn new(failure: FlightFailure) -> RoundFailure {
+        RoundFailure { failure, was_origin_called: false }
+    }
+}
+
+impl Sources {
+    /// Asks the sources of `plan` until one gives the chunk; `first` is a request of the origin that
+    /// was made already.
+    pub(crate) async fn round(
+        self: &Arc<Self>,
+        flight: &Arc<Flight>,
+        want: &Want,
+        side: Side,
+        plan: Plan,
+        first: Option<oneshot::Receiver<OriginAnswer>>,
+    ) -> Result<Obtained, RoundFailure> {
+        let former = FormerOwners { count: plan.previous.len(), absent: 0 };
+        let mut next = VecDeque::with_capacity(plan.peers.len() + plan.previous.len() + 3);
+        next.extend(plan.previous.into_iter().map(Next::PreviousOwner));
+        next.extend(plan.stand_in.map(Next::StandIn));
+        next.extend(plan.peers.into_iter().map(Next::Peer));
+        if !plan.is_origin_left_out {
+            next.push_back(Next::Origin);
+        }
+        next.extend(plan.loaded.into_iter().map(Next::Peer));
+        let may_hedge = self.config.hedge_enabled && side != Side::Prefetch;
+        let round = Round {
+            sources: self,
+            flight,
+            want,
+            side,
+            next,
+            running: Vec::with_capacity(2),
+            first_origin: first,
+            hedge: if may_hedge { HedgeState::Possible } else { HedgeState::Spent },
+            worst: RoundFailure::new(FlightFailure::Unavailable),
+            former,
+            _origin_permit: plan.origin_permit,
+        };
+        round.run().await
+    }
+}
+
+impl Round<'_> {
+    async fn run(mut self) -> Result<Obtained, RoundFailure> {
+        loop {
+            let wishes = self.flight.wishes();
+            if self.now() >= wishes.deadline {
+                return Err(RoundFailure::new(FlightFailure::Deadline));
+            }
+            if wishes.is_cancelled {
+                return Err(RoundFailure::new(FlightFailure::Unavailable));
+            }
+            if !self.side.is_demand() && wishes.side != self.side {
+                self.raise(wishes.side);
+            }
+            if self.running.is_empty() {
+                let Some(next) = self.next.pop_front() else { return Err(self.worst) };
+                self.start(next, &wishes, false);
+                continue;
+            }
+            if wishes.origin_now {
+                self.start_origin_beside_peer(&wishes);
+            }
+            let hedge_at = self.hedge_at(&wishes);
+            let clock = &self.sources.clock;
+            tokio::select! {
+                biased;
+                (position, result) = finished(&mut self.running) => {
+                    let attempt = self.running.swap_remove(position);
+                    if let Some(obtained) = self.conclude(attempt, result) {
+                        return Ok(obtained);
+                    }
+                }
+                () = clock.sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
+                    self.start_hedge(&wishes);
+                }
+                () = self.flight.changed() => {}
+                () = clock.sleep_until(wishes.deadline) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> RunInstant {
+        self.sources.clock.now()
+    }
+
+    fn start(&mut self, next: Next, wishes: &Wishes, is_hedge: bool) {
+        let now = self.now();
+        let sources = self.sources.clone();
+        let want = *self.want;
+        let attempt = match next {
+            Next::Peer(candidate) => {
+                self.peer_attempt(candidate, (Tier::Peer, self.want.index), wishes, now)
+            }
+            Next::StandIn(candidate) => {
+                self.peer_attempt(candidate, (Tier::Peer, NO_HINT), wishes, now)
+            }
+            // The owner before the remap answers from its store only: it no longer reads for others.
+            Next::PreviousOwner(candidate) => {
+                self.peer_attempt(candidate, (Tier::PreviousOwner, NO_HINT), wishes, now)
+            }
+            Next::Origin => {
+                let first = self.first_origin.take();
+                let lane = wishes.side.lane();
+                Some(Attempt {
+                    future: Box::pin(
+                        async move { sources.attempt_origin(want, lane, first).await },
+                    ),
+                    peer: None,
+                    tier: Tier::Origin,
+                    started: now,
+                    is_hedge: false,
+                })
+            }
+        };
+        self.running.extend(attempt.map(|attempt| Attempt { is_hedge, ..attempt }));
+    }
+
+    fn peer_attempt(
+        &self,
+        candidate: Candidate,
+        (tier, hint): (Tier, u64),
+        wishes: &Wishes,
+        now: RunInstant,
+    ) -> Option<Attempt> {
+        let peer_deadline = match self.sources.is_own_link_slow() {
+            // Asked again elsewhere, the chunk would come over this host's slow link twice.
+            true => wishes.deadline.saturating_duration_since(now) / 2,
+            false => self.sources.config.peer_deadline,
+        };
+        if !candidate.health.admit(now, peer_deadline) {
+            self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
+            return None;
+        }
+        let deadline = (now + peer_deadline).min(wishes.deadline);
+        let (sources, want, side) = (self.sources.clone(), *self.want, self.side);
+        let (peer, flight) = (candidate.clone(), self.flight.clone());
+        Some(Attempt {
+            future: Box::pin(async move {
+                sources.attempt_peer(candidate, want, (tier, hint), (side, &flight), deadline).await
+            }),
+            peer: Some(peer),
+            tier,
+            started: now,
+            is_hedge: false,
+        })
+    }
+
+    /// Somebody wants now what was a guess, or waits for what was preloaded: from here on it may be
+    /// hedged, by the origin too.
+    fn raise(&mut self, side: Side) {
+        self.side = side;
+        if side.is_demand() {
+            self.sources.origin.promote(&self.want.digest);
+        }
+        if self.sources.config.hedge_enabled {
+            self.hedge = HedgeState::Possible;
+        }
+        if self.running.iter().all(|attempt| attempt.peer.is_some()) && self.next.is_empty() {
+            self.next.push_back(Next::Origin);
+        }
+    }
+
+    /// A peer waits for this flight, which waits for a peer: ask the origin too.
+    fn start_origin_beside_peer(&mut self, wishes: &Wishes) {
+        let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
+        let origin = self.next.iter().position(|next| matches!(next, Next::Origin));
+        if let (true, Some(position)) = (asks_peer_only, origin) {
+            self.next.remove(position);
+            self.start(Next::Origin, wishes, false);
+        }
+    }
+
+    /// When the source that is being asked counts as late; `None` where no hedge may follow.
+    fn hedge_at(&self, wishes: &Wishes) -> Option<RunInstant> {
+        if self.hedge == HedgeState::Spent || self.next.is_empty() {
+            return None;
+        }
+        let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
+        let config = &self.sources.config;
+        let peer = peer.as_ref().map(|candidate| &*candidate.health);
+        if self.sources.is_own_link_slow() {
+            return Some(*started + self.rescue_after(peer, *started, wishes));
+        }
+        if self.hedge == HedgeState::Rescue {
+            return Some(*started + config.hedge_max);
+        }
+        let steering = &self.sources.steering;
+        let Some(peer) = peer else {
+            let origin = steering.origin.estimate(self.now()).map_or(config.hedge_max, |time| {
+                time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(config.hedge_min, config.hedge_max)
+            });
+            return Some(*started + origin);
+        };
+        let own = peer.hedge_delay(config.hedge_min, config.hedge_max);
+        if !config.load_aware {
+            return Some(*started + own);
+        }
+        // A p99 that was learnt while the peer was slow must not put the hedge off.
+        let now = self.now();
+        let view = self.sources.sources_now(now);
+        let late = steering.late_after(peer, &view, now).unwrap_or(config.hedge_max);
+        Some(*started + own.min(late.max(config.hedge_min)))
+    }
+
+    /// How long a host behind a slow link waits before it asks for a chunk a second time.
+    fn rescue_after(
+        &self,
+        peer: Option<&PeerHealth>,
+        started: RunInstant,
+        wishes: &Wishes,
+    ) -> Duration {
+        let half = wishes.deadline.saturating_duration_since(started) / 2;
+        let p99 = peer.and_then(PeerHealth::p99);
+        p99.map_or(half, |p99| (p99 * 2).max(self.sources.config.hedge_max).min(half))
+    }
+
+    fn start_hedge(&mut self, wishes: &Wishes) {
+        let is_own_link_slow = self.sources.is_own_link_slow();
+        if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| self.now() < at) {
+            return; // since it was to start
+        }
+        let is_rescue = is_own_link_slow || self.hedge == HedgeState::Rescue;
+        if !is_rescue && !self.sources.hedge_budget.try_take(self.now()) {
+            self.sources.metrics.hedge(Hedge::Denied);
+            self.hedge = HedgeState::Rescue;
+            return;
+        }
+        self.hedge = HedgeState::Spent;
+        while self.running.len() < 2 {
+            let Some(next) = self.next.pop_front() else { return };
+            self.start(next, wishes, true);
+        }
+        self.sources.metrics.hedge(if is_rescue { Hedge::Rescued } else { Hedge::Started });
+    }
+
+    /// Counts where a chunk that another host owned before came from.
+    fn note_remapped(&self, tier: Tier) {
+        let FormerOwners { count, absent } = self.former;
+        let outcome = match tier {
+            Tier::PreviousOwner => Remapped::PreviousOwner,
+            Tier::Origin if absent == count => Remapped::Cold,
+            _ => Remapped::Origin,
+        };
+        if count > 0 {
+            self.sources.metrics.remapped(outcome, self.want.chunk_size.bytes());
+        }
+    }
+
+    fn conclude(&mut self, attempt: Attempt, result: AttemptResult) -> Option<Obtained> {
+        match result {
+            Ok(obtained) => {
+                self.note_remapped(obtained.tier);
+                if attempt.is_hedge {
+                    self.sources.metrics.hedge(Hedge::Won);
+                }
+                let now = self.now();
+                for loser in self.running.drain(..) {
+                    if let Some(peer) = loser.peer {
+                        let time = now.saturating_duration_since(loser.started);
+                        peer.health.overtaken(time, now);
+                        self.sources.metrics.peer_fetch(PeerFetch::Overtaken);
+                    }
+                }
+                return Some(obtained);
+            }
+            Err(AttemptFailure::Next) => {}
+            Err(AttemptFailure::Absent) => {
+                self.former.absent += usize::from(attempt.tier == Tier::PreviousOwner);
+            }
+            Err(AttemptFailure::PeersOriginFailed) => {
+                // Its neighbours would ask the same origin: see for ourselves, once.
+                self.next.retain(|next| matches!(next, Next::Origin));
+            }
+            Err(AttemptFailure::Origin(failure)) => {
+                self.worst = RoundFailure { failure, was_origin_called: true };
+            }
+            Err(AttemptFailure::OriginNotCalled(failure)) => {
+                self.worst = RoundFailure::new(failure);
+            }
+        }
+        None
+    }
+}
+
+/// Waits for the first attempt that ends; never polled without one.
+async fn finished(running: &mut [Attempt]) -> (usize, AttemptResult) {
+    poll_fn(|context| {
+        for (position, attempt) in running.iter_mut().enumerate() {
+            if let Poll::Ready(result) = attempt.future.as_mut().poll(context) {
+                return Poll::Ready((position, result));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,169 @@
+//! Answering peers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
+use acstor_types::{ChunkSize, Digest};
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::fetch::flight::Side;
+use crate::fetch::outcome::Serve;
+use crate::fetch::sources::Want;
+use crate::steering::peers::NO_HINT;
+use crate::view::disk::Disk;
+use crate::{ReadPath, Tier, limits};
+
+/// Share of a request's time that is kept back, so that the refusal arrives before the requester
+/// gives up: it then knows that this host is alive and its origin is not.
+const ANSWER_MARGIN_DIVISOR: u32 = 10;
+
+/// Counts a request as being answered while it lives.
+struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    fn enter(count: &Arc<AtomicUsize>, max: usize) -> Option<InFlight> {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        let entered = InFlight(count.clone());
+        // Dropping it takes the count back.
+        (before < max).then_some(entered)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ChunkServer for ReadPath {
+    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
+        let path = self.clone();
+        Box::pin(async move {
+            let result = path.answer(&request, deadline).await;
+            let metrics = &path.sources.metrics;
+            match &result {
+                Ok((bytes, served)) => metrics.served(*served, bytes.len()),
+                Err((_, served)) => metrics.served(*served, 0),
+            }
+            result.map(|(bytes, _)| bytes).map_err(|(status, _)| status)
+        })
+    }
+
+    fn holds(&self, digests: &[Digest]) -> Vec<bool> {
+        digests.iter().map(|digest| self.keeps(digest)).collect()
+    }
+}
+
+/// How many requests may be answered at a time: each holds a chunk in memory.
+fn serves_max(configured: usize, chunk_size: ChunkSize) -> usize {
+    configured.min(limits::SERVE_INFLIGHT_BYTES_MAX / chunk_size.bytes())
+}
+
+impl ReadPath {
+    async fn answer(
+        &self,
+        request: &ChunkRequest,
+        deadline: Instant,
+    ) -> Result<(Bytes, Serve), (PeerStatus, Serve)> {
+        let sources = &self.sources;
+        if sources.is_draining() {
+            return Err((PeerStatus::Overloaded, Serve::Draining));
+        }
+        let max = serves_max(sources.config.serve_inflight_max, request.chunk_size);
+        let Some(_entered) = InFlight::enter(&self.serves_inflight, max) else {
+            return Err((PeerStatus::Overloaded, Serve::Overloaded));
+        };
+        if request.chunk_size != sources.store.chunk_size() {
+            return Err((PeerStatus::Invalid, Serve::Invalid));
+        }
+        if let Some((bytes, tier)) = sources.read_local(&request.digest).await {
+            let served = if tier == Tier::Store { Serve::Store } else { Serve::Recent };
+            return Ok((bytes, served));
+        }
+        let Some((disk, want)) = self.locate(request, deadline).await else {
+            return Err((PeerStatus::NotFound, Serve::NotFound));
+        };
+        let (clock, now) = (&sources.clock, sources.clock.now());
+        let allowed = clock.from_wall(deadline).saturating_duration_since(now);
+        let deadline = now + (allowed - allowed / ANSWER_MARGIN_DIVISOR);
+        let flight = sources.obtain(&disk, &want, Side::Peer, deadline);
+        match flight.wait(deadline).await {
+            Ok(obtained) => {
+                let served = match obtained.tier {
+                    Tier::Origin => Serve::Origin,
+                    Tier::PreviousOwner => Serve::PreviousOwner,
+                    Tier::Peer => Serve::Peer,
+                    Tier::Store => Serve::Store,
+                    Tier::Zero | Tier::Recent => Serve::Recent,
+                };
+                Ok((obtained.bytes, served))
+            }
+            Err(failure) => Err((failure.status(), Serve::Failed)),
+        }
+    }
+
+    /// Finds where in the origin the chunk is, by the hint; the manifest has the last word. It is brought
+    /// into memory where no guest of this host reads the disk.
+    async fn locate(&self, request: &ChunkRequest, deadline: Instant) -> Option<(Arc<Disk>, Want)> {
+        if request.chunk_index == NO_HINT {
+            return None;
+        }
+        let attachment = self.attachment(&request.disk_id)?;
+        let load = self.sources.load(&attachment);
+        let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
+        let want = disk.want(request.chunk_index)?;
+        (want.digest == request.digest).then_some((disk, want))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn test_serves_at_a_time_are_bounded_by_their_bytes() {
+        let size = |bytes| ChunkSize::new(bytes).unwrap();
+        assert_eq!(serves_max(1024, size(64 << 10)), 1024, "the default is as configured");
+        assert_eq!(serves_max(1024, size(4 << 20)), 64, "256 MiB of the largest chunks");
+        assert_eq!(serves_max(limits::SERVE_INFLIGHT_MAX, size(4096)), 65_536);
+        assert_eq!(serves_max(1, size(4 << 20)), 1);
+    }
+
+    proptest! {
+        /// Whatever is configured and asked for: never none, never more bytes than the bound.
+        #[test]
+        fn proptest_serves_never_exceed_the_bytes(
+            configured in 1..=limits::SERVE_INFLIGHT_MAX,
+            shift in 12u32..=22,
+        ) {
+            let size = ChunkSize::new(1 << shift).unwrap();
+            let max = serves_max(configured, size);
+            prop_assert!(max >= 1 && max <= configured);
+            prop_assert!(max * size.bytes() <= limits::SERVE_INFLIGHT_BYTES_MAX);
+        }
+
+        /// Whoever comes and goes: no more are answered at a time than may be, and none is counted twice.
+        #[test]
+        fn proptest_entered_are_never_more_than_may_be(
+            steps in prop::collection::vec((any::<bool>(), 1usize..6), 1..100),
+        ) {
+            let count = Arc::new(AtomicUsize::new(0));
+            let mut entered = Vec::new();
+            for (is_new, max) in steps {
+                if is_new {
+                    let fits = entered.len() < max;
+                    let one = InFlight::enter(&count, max);
+                    prop_assert_eq!(one.is_some(), fits);
+                    entered.extend(one);
+                } else {
+                    entered.pop();
+                }
+                prop_assert_eq!(count.load(Ordering::Relaxed), entered.len());
+            }
+        }
+    }
+}

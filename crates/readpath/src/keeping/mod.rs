@@ -1,0 +1,9 @@
+//! The chunk store of this host: what is kept, pinned and read in the background.
+
+pub(crate) mod ghost;
+pub(crate) mod inserter;
+pub(crate) mod kept_chunks;
+pub(crate) mod pins;
+pub(crate) mod recent;
+pub(crate) mod store_health;
+pub(crate) mod store_reader;

@@ -1,0 +1,7 @@
+//! Counts and metrics.
+
+pub(crate) mod counts;
+pub mod metric_names;
+pub(crate) mod metrics;
+pub(crate) mod preload_metrics;
+pub(crate) mod runtime_metrics;

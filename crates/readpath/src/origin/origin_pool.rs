@@ -1,0 +1,214 @@
+//! The origin's workers: gathering, calling, verifying.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use acstor_types::Digest;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::fetch::sources::Want;
+use crate::observe::metrics::Metrics;
+use crate::origin::origin_queue::{
+    Lane, OriginAnswer, OriginFailure, OriginMiss, OriginQueue, OriginRun, RunPart,
+};
+use crate::{OriginError, OriginRange, OriginSource, ReadPathError, limits};
+
+/// Takes chunks that arrived after everybody stopped waiting for them.
+pub(crate) type OrphanSink = Arc<dyn Fn(Vec<(Digest, Bytes)>) + Send + Sync>;
+
+/// Where misses go that only the origin can serve.
+///
+/// Misses that arrive together, from guests and from peers alike, are gathered before the first
+/// of them is queued, so that neighbours leave the origin in one call: the gathering lets tasks run
+/// that are ready now and never waits for time to pass. Whatever comes while the workers are
+/// busy gathers in the queue itself.
+#[derive(Debug)]
+pub(crate) struct OriginPool {
+    queue: Arc<OriginQueue>,
+    staged: Mutex<Staged>,
+    runtime: Handle,
+}
+
+#[derive(Debug, Default)]
+struct Staged {
+    misses: Vec<OriginMiss>,
+    is_flush_due: bool,
+}
+
+impl OriginPool {
+    pub(crate) fn new(queue: Arc<OriginQueue>, runtime: Handle) -> Arc<OriginPool> {
+        Arc::new(OriginPool { queue, staged: Mutex::default(), runtime })
+    }
+
+    /// Asks for a chunk.
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        want: &Want,
+        lane: Lane,
+    ) -> oneshot::Receiver<OriginAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let mut staged = self.staged.lock();
+        staged.misses.push(OriginMiss {
+            digest: want.digest,
+            location: want.location,
+            len: want.chunk_size.bytes(),
+            disk: want.disk,
+            lane,
+            answer,
+        });
+        if !staged.is_flush_due {
+            staged.is_flush_due = true;
+            let pool = self.clone();
+            self.runtime.spawn(async move { pool.flush().await });
+        }
+        receiver
+    }
+
+    /// Queues what was staged once no more comes.
+    async fn flush(&self) {
+        let mut seen = 0;
+        for _ in 0..limits::GATHER_ROUNDS_MAX {
+            tokio::task::yield_now().await;
+            let len = self.staged.lock().misses.len();
+            if len == seen {
+                break;
+            }
+            seen = len;
+        }
+        let misses = {
+            let mut staged = self.staged.lock();
+            staged.is_flush_due = false;
+            std::mem::take(&mut staged.misses)
+        };
+        self.queue.submit(misses, Instant::now());
+    }
+
+    /// Says that somebody now waits for a chunk that was asked for as a prefetch.
+    pub(crate) fn promote(&self, digest: &Digest) {
+        let mut staged = self.staged.lock();
+        for miss in staged.misses.iter_mut().filter(|miss| miss.digest == *digest) {
+            miss.lane = Lane::Demand;
+        }
+        drop(staged);
+        self.queue.promote(digest);
+    }
+
+    pub(crate) fn queue(&self) -> &OriginQueue {
+        &self.queue
+    }
+}
+
+/// Starts `threads` worker threads and one more, which only a second disk gets while one keeps all
+/// others busy; they end after [`OriginQueue::stop`], at the latest when the call that
+/// they wait for returns.
+pub(crate) fn start_threads(
+    queue: &Arc<OriginQueue>,
+    source: &Arc<dyn OriginSource>,
+    metrics: &Arc<Metrics>,
+    orphans: &OrphanSink,
+    threads: usize,
+) -> Result<(), ReadPathError> {
+    for number in 0..workers(threads) {
+        let (queue, source) = (queue.clone(), source.clone());
+        let (metrics, orphans) = (metrics.clone(), orphans.clone());
+        let work = move || {
+            while let Some(run) = queue.wait_run() {
+                let started = Instant::now();
+                let result = read_run(&*source, &run);
+                finish_run(&queue, &metrics, &orphans, &run, result, started);
+            }
+        };
+        thread::Builder::new().name(format!("acstor-origin-{number}")).spawn(work).map_err(
+            |error| ReadPathError::Thread { name: "acstor-origin", cause: error.to_string() },
+        )?;
+    }
+    Ok(())
+}
+
+/// Workers for so many calls of one disk at a time.
+pub(crate) fn workers(threads: usize) -> usize {
+    threads + 1
+}
+
+/// What a run's calls brought.
+pub(crate) struct RunResult {
+    pub(crate) answers: Vec<OriginAnswer>,
+    /// Error of the call; that of the last one where the run was split.
+    pub(crate) error: Option<OriginError>,
+    pub(crate) calls: u64,
+}
+
+/// Calls the source for a run and verifies every chunk.
+///
+/// A run that fails because the pack is damaged is read again chunk by chunk, so that a damaged
+/// chunk takes no neighbour with it.
+pub(crate) fn read_run(source: &dyn OriginSource, run: &OriginRun) -> RunResult {
+    let (answers, error) = read_parts(source, run, &run.parts);
+    let is_damaged = matches!(error, Some(OriginError::ShortRead { .. }));
+    if !is_damaged || run.parts.len() == 1 {
+        return RunResult { answers, error, calls: 1 };
+    }
+    let mut result = RunResult { answers: Vec::new(), error: None, calls: 1 };
+    for part in &run.parts {
+        let (answers, error) = read_parts(source, run, std::slice::from_ref(part));
+        result.answers.extend(answers);
+        result.error = error.or(result.error);
+        result.calls += 1;
+    }
+    result
+}
+
+fn read_parts(
+    source: &dyn OriginSource,
+    run: &OriginRun,
+    parts: &[RunPart],
+) -> (Vec<OriginAnswer>, Option<OriginError>) {
+    let mut ranges: Vec<OriginRange> =
+        parts.iter().map(|part| OriginRange::new(u64::from(part.offset), part.len)).collect();
+    // A driver's panic must not take a worker with it: the pool would shrink unnoticed.
+    let call = catch_unwind(AssertUnwindSafe(|| source.read(&run.pack, &mut ranges)));
+    let outcome = call.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())));
+    match outcome {
+        Ok(()) => (ranges.into_iter().zip(parts).map(verify).collect(), None),
+        Err(error) => {
+            let answer = Err(OriginFailure::Source(error.clone()));
+            (vec![answer; parts.len()], Some(error))
+        }
+    }
+}
+
+fn verify((range, part): (OriginRange, &RunPart)) -> OriginAnswer {
+    if range.buffer.len() == part.len && part.digest.matches(&range.buffer) {
+        Ok(range.buffer.freeze())
+    } else {
+        Err(OriginFailure::Corrupt)
+    }
+}
+
+/// Counts a run, tells the breaker and hands the answers out.
+pub(crate) fn finish_run(
+    queue: &OriginQueue,
+    metrics: &Metrics,
+    orphans: &OrphanSink,
+    run: &OriginRun,
+    result: RunResult,
+    started: Instant,
+) {
+    metrics.origin_call(run, &result, started.elapsed());
+    match &result.error {
+        Some(
+            OriginError::Unavailable { .. } | OriginError::Overloaded(_) | OriginError::Internal(_),
+        ) => queue.health.failed(Instant::now()),
+        // Whoever says that a pack is missing or short is there.
+        _ => queue.health.succeeded(),
+    }
+    let late = queue.complete(run, result.answers);
+    if !late.is_empty() {
+        orphans(late);
+    }
+}

@@ -1,0 +1,487 @@
+//! The queue in front of the origin: one entry per chunk, runs of neighbours, three lanes.
+//!
+//! Invariants: a digest is queued at most once, whoever waits for it, and under way at most once per
+//! place, so that a pack which hangs keeps nobody from another that has the chunk, too; a run holds
+//! neighbouring chunks of one pack and one lane; a lane runs only when those before it are empty,
+//! and all but the demand lane only on their share of the threads; within a lane disks take turns,
+//! and one disk never has all threads; what nobody waits for any more is not read, but for the probe
+//! of an origin that is down; whatever makes something ready to run wakes a thread.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use acstor_types::{ChunkLocation, Digest, DiskId, PackId};
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::origin::origin_health::{Admission, OriginHealth};
+use crate::origin::origin_lanes::FairLane;
+use crate::{OriginError, ReadPathConfig};
+
+/// Why the origin did not give a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OriginFailure {
+    /// The call failed.
+    Source(OriginError),
+    /// The content is not what the digest names.
+    Corrupt,
+    /// The origin is down and this is not the time to probe it.
+    Down,
+    /// The queue is full.
+    Full,
+    /// The read path was stopped.
+    Stopped,
+}
+
+/// What a waiter gets.
+pub(crate) type OriginAnswer = Result<Bytes, OriginFailure>;
+
+/// Which queue a miss waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Somebody waits for the chunk.
+    Demand,
+    /// Somebody may soon ask for the chunk.
+    Prefetch,
+    /// A preload brings the chunk.
+    Preload,
+}
+
+/// A chunk that is to be read.
+#[derive(Debug)]
+pub(crate) struct OriginMiss {
+    pub(crate) digest: Digest,
+    pub(crate) location: ChunkLocation,
+    pub(crate) len: usize,
+    /// For which disk.
+    pub(crate) disk: DiskId,
+    pub(crate) lane: Lane,
+    pub(crate) answer: oneshot::Sender<OriginAnswer>,
+}
+
+/// One call: neighbouring chunks of one pack.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OriginRun {
+    pub(crate) pack: PackId,
+    /// In ascending order of offset, each where the one before ends.
+    pub(crate) parts: Vec<RunPart>,
+    pub(crate) lane: Lane,
+    /// The disk whose turn it was.
+    pub(crate) disk: DiskId,
+}
+
+/// One chunk of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunPart {
+    pub(crate) digest: Digest,
+    pub(crate) offset: u32,
+    pub(crate) len: usize,
+}
+
+type Waiters = Vec<oneshot::Sender<OriginAnswer>>;
+
+/// A chunk that is queued.
+#[derive(Debug)]
+struct Entry {
+    location: ChunkLocation,
+    len: usize,
+    disk: DiskId,
+    lane: Lane,
+    waiters: Waiters,
+}
+
+impl Entry {
+    fn is_unwanted(&self) -> bool {
+        self.waiters.iter().all(oneshot::Sender::is_closed)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is queued.
+    entries: HashMap<Digest, Entry>,
+    /// Those who wait for what is under way, by what is read and where.
+    underway: HashMap<(Digest, ChunkLocation), Waiters>,
+    /// Queued entries by place; an entry is missing here where another digest claims its place.
+    places: BTreeMap<(PackId, u32), Digest>,
+    demand: FairLane,
+    prefetch: FairLane,
+    preload: FairLane,
+    /// The chunk that is to show whether the origin is back: read before all others, whoever waits.
+    probe: Option<Digest>,
+    /// Runs under way for which nobody waits.
+    idle_running: usize,
+    /// Runs under way of each disk that has any.
+    running: HashMap<DiskId, usize>,
+    /// Threads that wait for something to do.
+    sleeping: usize,
+    is_stopped: bool,
+}
+
+/// The queue. Workers take runs from it.
+#[derive(Debug)]
+pub(crate) struct OriginQueue {
+    state: Mutex<State>,
+    /// Wakes worker threads.
+    available: Condvar,
+    /// Wakes the workers of tests, which are tasks, whenever `available` wakes a thread.
+    #[cfg(test)]
+    woken: tokio::sync::Notify,
+    disk_runs_max: usize,
+    queue_max: usize,
+    run_max_bytes: usize,
+    prefetch_workers_max: usize,
+    pub(crate) health: OriginHealth,
+}
+
+impl OriginQueue {
+    pub(crate) fn new(config: &ReadPathConfig) -> OriginQueue {
+        OriginQueue {
+            state: Mutex::new(State::default()),
+            available: Condvar::new(),
+            #[cfg(test)]
+            woken: tokio::sync::Notify::new(),
+            disk_runs_max: config.origin_threads,
+            queue_max: config.origin_queue_max,
+            run_max_bytes: config.origin_run_max_bytes,
+            // Half of the threads, rounded down, so that a demand read finds one free.
+            prefetch_workers_max: config.origin_threads / 2,
+            health: OriginHealth::new(config.origin_deadline),
+        }
+    }
+
+    /// Takes misses in; each gets its answer, at once where it is refused.
+    pub(crate) fn submit(&self, misses: Vec<OriginMiss>, now: Instant) {
+        let mut state = self.state.lock();
+        let mut added = 0;
+        for miss in misses {
+            added += usize::from(self.submit_one(&mut state, miss, now));
+        }
+        self.wake(&state, added);
+    }
+
+    /// Wakes threads for so many runs that may be ready. The one place that does, so that whatever
+    /// puts something into a lane cannot forget some of them.
+    fn wake(&self, state: &State, runs: usize) {
+        for _ in 0..runs.min(state.sleeping) {
+            self.available.notify_one();
+            #[cfg(test)]
+            self.woken.notify_one();
+        }
+    }
+
+    /// Takes one miss in; returns whether there is something new to run.
+    fn submit_one(&self, state: &mut State, miss: OriginMiss, now: Instant) -> bool {
+        let refuse = |answer: oneshot::Sender<OriginAnswer>, why| {
+            // A waiter that has gone needs no answer.
+            let _ = answer.send(Err(why));
+            false
+        };
+        if state.is_stopped {
+            return refuse(miss.answer, OriginFailure::Stopped);
+        }
+        if let Some(waiters) = state.underway.get_mut(&(miss.digest, miss.location)) {
+            waiters.push(miss.answer);
+            return false;
+        }
+        Self::move_unwanted(state, &miss.digest, miss.location);
+        if let Some(entry) = state.entries.get_mut(&miss.digest) {
+            entry.waiters.push(miss.answer);
+            return miss.lane == Lane::Demand
+                && Self::promote_entry(state, &miss.digest, Some(miss.disk));
+        }
+        if state.entries.len() >= self.queue_max {
+            return refuse(miss.answer, OriginFailure::Full);
+        }
+        let is_probe = match self.health.admit(now) {
+            Admission::Wait(_) => return refuse(miss.answer, OriginFailure::Down),
+            admission => admission == Admission::Probe,
+        };
+        let place = (miss.location.pack, miss.location.offset);
+        state.places.entry(place).or_insert(miss.digest);
+        let lane = if is_probe { Lane::Demand } else { miss.lane };
+        match lane {
+            _ if is_probe => {
+                // One before it that no thread was free for is overdue, and waits like any other.
+                if let Some(overdue) = state.probe.replace(miss.digest)
+                    && let Some(entry) = state.entries.get(&overdue)
+                {
+                    state.demand.push(entry.disk, overdue);
+                }
+            }
+            Lane::Demand => state.demand.push(miss.disk, miss.digest),
+            Lane::Prefetch => state.prefetch.push(miss.disk, miss.digest),
+            Lane::Preload => state.preload.push(miss.disk, miss.digest),
+        }
+        let entry = Entry {
+            location: miss.location,
+            len: miss.len,
+            disk: miss.disk,
+            lane,
+            waiters: vec![miss.answer],
+        };
+        state.entries.insert(miss.digest, entry);
+        true
+    }
+
+    /// Has a queued chunk that nobody waits for any more read at `location`, for who comes to wait for
+    /// it: what was asked before may be there no longer.
+    fn move_unwanted(state: &mut State, digest: &Digest, location: ChunkLocation) {
+        let Some(entry) = state.entries.get_mut(digest) else { return };
+        if entry.location == location || !entry.is_unwanted() {
+            return;
+        }
+        let before = std::mem::replace(&mut entry.location, location);
+        Self::free_place(state, &before, digest);
+        state.places.entry((location.pack, location.offset)).or_insert(*digest);
+    }
+
+    /// Moves a chunk that is queued in another lane to the demand lane.
+    pub(crate) fn promote(&self, digest: &Digest) {
+        let mut state = self.state.lock();
+        let runs = usize::from(Self::promote_entry(&mut state, digest, None));
+        self.wake(&state, runs);
+    }
+
+    /// Moves a queued chunk to the demand lane, to the turns of `disk` where that wants it too; returns
+    /// whether that changed anything. Its former place is skipped when its turn comes.
+    fn promote_entry(state: &mut State, digest: &Digest, disk: Option<DiskId>) -> bool {
+        let Some(entry) = state.entries.get_mut(digest) else { return false };
+        let disk = disk.unwrap_or(entry.disk);
+        let is_new = entry.lane != Lane::Demand || entry.disk != disk;
+        if is_new {
+            (entry.lane, entry.disk) = (Lane::Demand, disk);
+            state.demand.push(disk, *digest);
+        }
+        is_new
+    }
+
+    /// Takes the next run, or `None` where there is nothing to do now.
+    #[cfg(test)]
+    pub(crate) fn take_run(&self) -> Option<OriginRun> {
+        let mut state = self.state.lock();
+        self.take_run_locked(&mut state)
+    }
+
+    /// Waits for the next run on a thread; `None` after [`OriginQueue::stop`].
+    pub(crate) fn wait_run(&self) -> Option<OriginRun> {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            if let Some(run) = self.take_run_locked(&mut state) {
+                return Some(run);
+            }
+            state.sleeping += 1;
+            self.available.wait(&mut state);
+            state.sleeping -= 1;
+        }
+    }
+
+    /// As [`OriginQueue::wait_run`] for a task: sleeps until it is woken as a thread would be.
+    #[cfg(test)]
+    pub(crate) async fn next_run(&self) -> OriginRun {
+        loop {
+            let woken = self.woken.notified();
+            tokio::pin!(woken);
+            {
+                let mut state = self.state.lock();
+                if let Some(run) = self.take_run_locked(&mut state) {
+                    return run;
+                }
+                state.sleeping += 1;
+                woken.as_mut().enable();
+            }
+            woken.await;
+            self.state.lock().sleeping -= 1;
+        }
+    }
+
+    fn take_run_locked(&self, state: &mut State) -> Option<OriginRun> {
+        if let Some(digest) = state.probe.take()
+            && let Some(entry) = state.entries.get(&digest)
+        {
+            let turn = (entry.disk, digest);
+            return self.collect(state, turn, Lane::Demand);
+        }
+        if let Some(turn) = self.pop(state, Lane::Demand) {
+            return self.collect(state, turn, Lane::Demand);
+        }
+        let running = state.idle_running;
+        if running < self.prefetch_workers_max
+            && let Some(turn) = self.pop(state, Lane::Prefetch)
+        {
+            return self.collect(state, turn, Lane::Prefetch);
+        }
+        // A preload goes on even where there is only one thread.
+        if running < self.prefetch_workers_max.max(1) {
+            let turn = self.pop(state, Lane::Preload)?;
+            return self.collect(state, turn, Lane::Preload);
+        }
+        None
+    }
+
+    /// Pops the chunk of a lane that is next and still wanted.
+    fn pop(&self, state: &mut State, lane: Lane) -> Option<(DiskId, Digest)> {
+        loop {
+            let (running, max) = (&state.running, self.disk_runs_max);
+            let may_run = |disk: &DiskId| running.get(disk).is_none_or(|runs| *runs < max);
+            let (disk, digest) = match lane {
+                Lane::Demand => state.demand.pop(may_run)?,
+                Lane::Prefetch => state.prefetch.pop(may_run)?,
+                Lane::Preload => state.preload.pop(may_run)?,
+            };
+            let Some(entry) = state.entries.get(&digest) else { continue };
+            if entry.lane != lane {
+                continue;
+            }
+            if entry.is_unwanted() {
+                Self::forget(state, &digest);
+                continue;
+            }
+            return Some((disk, digest));
+        }
+    }
+
+    fn forget(state: &mut State, digest: &Digest) {
+        if let Some(entry) = state.entries.remove(digest) {
+            Self::free_place(state, &entry.location, digest);
+        }
+    }
+
+    fn free_place(state: &mut State, location: &ChunkLocation, digest: &Digest) {
+        let place = (location.pack, location.offset);
+        if state.places.get(&place) == Some(digest) {
+            state.places.remove(&place);
+        }
+    }
+
+    /// Marks a chunk as under way and returns it as a part.
+    fn start(state: &mut State, digest: Digest) -> Option<RunPart> {
+        let Entry { location, len, waiters, .. } = state.entries.remove(&digest)?;
+        Self::free_place(state, &location, &digest);
+        state.underway.insert((digest, location), waiters);
+        Some(RunPart { digest, offset: location.offset, len })
+    }
+
+    /// Makes a run of a chunk and the queued neighbours of its lane on both sides.
+    fn collect(
+        &self,
+        state: &mut State,
+        (disk, digest): (DiskId, Digest),
+        lane: Lane,
+    ) -> Option<OriginRun> {
+        let pack = state.entries.get(&digest)?.location.pack;
+        let first = Self::start(state, digest)?;
+        let mut bytes = first.len;
+        let mut parts = VecDeque::from([first]);
+        let mut end = u64::from(first.offset) + first.len as u64;
+        while let Some(part) = self.start_neighbour(state, (pack, end), lane, bytes, None) {
+            bytes += part.len;
+            end += part.len as u64;
+            parts.push_back(part);
+        }
+        let mut start = u64::from(first.offset);
+        while let Some(before) = start.checked_sub(first.len as u64) {
+            // Only a chunk of the same size ends where the run starts.
+            let place = (pack, before);
+            let Some(part) = self.start_neighbour(state, place, lane, bytes, Some(first.len))
+            else {
+                break;
+            };
+            bytes += part.len;
+            start = before;
+            parts.push_front(part);
+        }
+        *state.running.entry(disk).or_default() += 1;
+        state.idle_running += usize::from(lane != Lane::Demand);
+        Some(OriginRun { pack, parts: parts.into(), lane, disk })
+    }
+
+    /// Starts the queued chunk of this lane at `place`, where it is still wanted and fits.
+    fn start_neighbour(
+        &self,
+        state: &mut State,
+        place: (PackId, u64),
+        lane: Lane,
+        bytes: usize,
+        len: Option<usize>,
+    ) -> Option<RunPart> {
+        let digest = *state.places.get(&(place.0, u32::try_from(place.1).ok()?))?;
+        let entry = state.entries.get(&digest)?;
+        let is_wanted = entry.lane == lane
+            && bytes + entry.len <= self.run_max_bytes
+            && len.is_none_or(|len| len == entry.len)
+            && !entry.is_unwanted();
+        if is_wanted { Self::start(state, digest) } else { None }
+    }
+
+    /// Hands the answers of a run out, one per part and in their order; returns the chunks that
+    /// nobody waited for any more.
+    pub(crate) fn complete(
+        &self,
+        run: &OriginRun,
+        answers: Vec<OriginAnswer>,
+    ) -> Vec<(Digest, Bytes)> {
+        let mut waiting = Vec::with_capacity(run.parts.len());
+        let mut state = self.state.lock();
+        for part in &run.parts {
+            let location = ChunkLocation { pack: run.pack, offset: part.offset };
+            waiting.push(state.underway.remove(&(part.digest, location)));
+        }
+        state.idle_running -= usize::from(run.lane != Lane::Demand);
+        if let Some(runs) = state.running.get_mut(&run.disk) {
+            *runs -= 1;
+            if *runs == 0 {
+                state.running.remove(&run.disk);
+            }
+        }
+        // What was held back by the share of its lane or of its disk may run now.
+        self.wake(&state, 1);
+        drop(state);
+        let mut orphans = Vec::new();
+        for ((part, answer), waiters) in run.parts.iter().zip(answers).zip(waiting) {
+            let mut is_delivered = false;
+            for waiter in waiters.into_iter().flatten() {
+                is_delivered |= waiter.send(answer.clone()).is_ok();
+            }
+            if let (false, Ok(bytes)) = (is_delivered, answer) {
+                orphans.push((part.digest, bytes));
+            }
+        }
+        orphans
+    }
+
+    /// Whether a call for the chunk is under way, there.
+    pub(crate) fn is_underway(&self, digest: &Digest, location: ChunkLocation) -> bool {
+        self.state.lock().underway.contains_key(&(*digest, location))
+    }
+
+    /// How many chunks wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.state.lock().entries.len()
+    }
+
+    /// Refuses everything that waits and everything to come.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.is_stopped = true;
+        for (_, entry) in state.entries.drain() {
+            for waiter in entry.waiters {
+                let _ = waiter.send(Err(OriginFailure::Stopped));
+            }
+        }
+        state.places.clear();
+        state.demand.clear();
+        state.prefetch.clear();
+        state.preload.clear();
+        state.probe = None;
+        drop(state);
+        self.available.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! How long fetches from which peers took of late, for people and for the policy service.
+
+use std::time::Duration;
+
+use crate::ReadPath;
+
+/// How long fetches from one peer took of late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerLatency {
+    /// Its name in the ring.
+    pub name: String,
+    /// Right answers since this host knows it.
+    pub fetches: u64,
+    /// What half of the fetches take at most; up to a fifth too high.
+    pub p50: Duration,
+    /// What 99 of 100 fetches take at most; up to a fifth too high.
+    pub p99: Duration,
+}
+
+impl ReadPath {
+    /// Returns the latency of at most `max` peers that answered within the last ten minutes, those first
+    /// that this host fetched most from.
+    pub fn peer_latencies(&self, max: usize) -> Vec<PeerLatency> {
+        busiest(self.sources.peer_table.latencies(self.sources.clock.now()), max)
+    }
+}
+
+fn busiest(mut peers: Vec<PeerLatency>, max: usize) -> Vec<PeerLatency> {
+    peers.sort_by(|a, b| b.fetches.cmp(&a.fetches).then_with(|| a.name.cmp(&b.name)));
+    peers.truncate(max);
+    peers
+}
+
+#[cfg(test)]
+mod tests {
+    use acstor_runclock::RunInstant;
+
+    use super::*;
+    use crate::limits;
+    use crate::steering::peer_health::PeerTable;
+    use crate::steering::slow_looks::SlowTimes;
+
+    #[test]
+    fn test_busiest_come_first_and_no_more_than_asked_for() {
+        let table = PeerTable::new(1, SlowTimes::of(Duration::from_millis(5)));
+        for (name, answers) in [("few", 1), ("b", 50), ("many", 900), ("a", 50), ("none", 0)] {
+            let peer = table.get(name);
+            (0..answers)
+                .for_each(|_| peer.answered(Duration::from_millis(3), RunInstant::unmeasured()));
+        }
+        let now = RunInstant::unmeasured();
+        let found = busiest(table.latencies(now), 3);
+        let names: Vec<_> = found.iter().map(|peer| (peer.name.as_str(), peer.fetches)).collect();
+        assert_eq!(names, [("many", 900), ("a", 50), ("b", 50)]);
+        for peer in busiest(table.latencies(now), 9) {
+            let bounds = Duration::from_millis(3)..Duration::from_micros(3700);
+            assert!(bounds.contains(&peer.p50) && bounds.contains(&peer.p99), "{peer:?}");
+        }
+        assert_eq!(busiest(table.latencies(now), 9).len(), 4, "who never answered is not told");
+        assert_eq!(table.latencies(now + limits::LATENCY_AGE_MAX), []);
+    }
+}

@@ -1,0 +1,380 @@
+//! A disk as the front ends read it.
+
+use acstor_runclock::RunInstant;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_types::Digest;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::ahead::ledger::ChunkNote;
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::fetch::sources::{AtHost, Sources, Want};
+use crate::keeping::store_reader::Reading;
+use crate::view::attachment::DiskRecords;
+use crate::view::disk::{Disk, Piece};
+use crate::{
+    BlockView, ExtentKind, LocalChunk, ReadDone, ReadError, ReadFuture, Segment, Tier, TryRead,
+    limits,
+};
+
+/// Reads one disk through one read path.
+pub(crate) struct DiskView {
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) sources: Arc<Sources>,
+}
+
+/// Chunks and bytes per tier of one read.
+#[derive(Default)]
+struct Tally([(u64, u64); Tier::ALL.len()]);
+
+impl Tally {
+    fn add(&mut self, tier: Tier, len: usize) {
+        let (chunks, bytes) = &mut self.0[tier.index()];
+        *chunks += 1;
+        *bytes += len as u64;
+    }
+
+    fn count(&self, sources: &Sources, len: usize) {
+        for (tier, (chunks, bytes)) in Tier::ALL.into_iter().zip(self.0) {
+            if chunks > 0 {
+                sources.metrics.read_chunks(tier, chunks, bytes);
+            }
+        }
+        sources.metrics.read_ok(len);
+    }
+}
+
+/// What is known of a piece before anything is read or obtained.
+enum AtHand {
+    Zero,
+    Memory(LocalChunk, Tier),
+    Disk(Want, Range<usize>),
+    Missing(Want),
+}
+
+/// A piece of a read that waits.
+enum Slot {
+    Ready(Segment, Tier),
+    /// With the first byte of the chunk that is read.
+    Reading(Reading, Want, usize),
+    Waiting(Arc<Flight>),
+}
+
+fn segment(chunk: LocalChunk, piece: &Piece) -> Segment {
+    match chunk {
+        LocalChunk::Mapped(chunk) => Segment::Mapped { chunk, start: piece.start, len: piece.len },
+        LocalChunk::Bytes(bytes) => Segment::Bytes(slice(&bytes, piece)),
+        LocalChunk::Part(bytes) => Segment::Bytes(bytes),
+    }
+}
+
+fn slice(bytes: &Bytes, piece: &Piece) -> Bytes {
+    bytes.slice(piece.start..piece.start + piece.len)
+}
+
+fn push(segments: &mut Vec<Segment>, segment: Segment) {
+    if let (Some(Segment::Zeros(run)), Segment::Zeros(len)) = (segments.last_mut(), &segment) {
+        *run += len;
+    } else {
+        segments.push(segment);
+    }
+}
+
+impl DiskView {
+    fn at_hand(&self, piece: &Piece) -> AtHand {
+        let Some(want) = self.disk.want(piece.index) else { return AtHand::Zero };
+        match self.sources.find_here(&want.digest, piece.start, piece.len) {
+            AtHost::Memory(chunk, tier) => AtHand::Memory(chunk, tier),
+            AtHost::Disk(part) => AtHand::Disk(want, part),
+            AtHost::Absent => AtHand::Missing(want),
+        }
+    }
+
+    fn obtain(&self, want: &Want, deadline: RunInstant) -> Slot {
+        Slot::Waiting(self.sources.obtain(&self.disk, want, Side::Guest, deadline))
+    }
+
+    fn check_len(&self, offset: u64, len: usize) -> Result<usize, ReadError> {
+        let len = self.disk.clip(offset, len);
+        if len > limits::READ_LEN_MAX {
+            let error = ReadError::TooLong { len, max: limits::READ_LEN_MAX };
+            self.sources.metrics.read_failed(&error);
+            return Err(error);
+        }
+        Ok(len)
+    }
+
+    async fn read_waiting(&self, offset: u64, len: usize) -> Result<Vec<Segment>, ReadError> {
+        let begin = Instant::now();
+        let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
+        let len = self.check_len(offset, len)?;
+        self.disk.note_read(offset, len);
+        let slots = self.board(offset, len, deadline);
+        let slots = self.copy_at_hand(slots, deadline);
+        let is_on_disk = slots.iter().any(|(_, slot)| matches!(slot, Slot::Reading(..)));
+        let slots = self.read_store(slots, deadline).await;
+        let mut waiting = None;
+        if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
+            let update = self.disk.streams.note_miss(offset, len);
+            self.sources.follow(&self.disk, update);
+            waiting = Some(self.sources.waiting_reads.enter());
+        } else if is_on_disk {
+            let update = self.disk.streams.note_hit(offset, len);
+            self.sources.follow(&self.disk, update);
+        }
+        let result = self.collect(offset, len, slots, begin, deadline).await;
+        drop(waiting);
+        if let Err(error) = &result {
+            self.sources.metrics.read_failed(error);
+            tracing::warn!(disk = %self.disk.id(), offset, len, "read failed: {error}");
+        }
+        result
+    }
+
+    /// Looks every piece up and starts to read or obtain what is not at hand; nothing waits here, so
+    /// that all misses of a read are under way together.
+    fn board(&self, offset: u64, len: usize, deadline: RunInstant) -> Vec<(Piece, Slot)> {
+        let look_up = |piece: Piece| {
+            let slot = match self.at_hand(&piece) {
+                AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
+                AtHand::Memory(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
+                AtHand::Disk(want, part) => self.read_or_obtain(want, part, deadline),
+                AtHand::Missing(want) => self.obtain(&want, deadline),
+            };
+            (piece, slot)
+        };
+        self.disk.pieces(offset, len).map(look_up).collect()
+    }
+
+    /// Copies what is in mapped memory where other pieces are waited for: its pages may have left
+    /// memory by then.
+    fn copy_at_hand(&self, slots: Vec<(Piece, Slot)>, deadline: RunInstant) -> Vec<(Piece, Slot)> {
+        if slots.iter().all(|(_, slot)| matches!(slot, Slot::Ready(..))) {
+            return slots;
+        }
+        let copy = |(piece, slot): (Piece, Slot)| {
+            let Slot::Ready(Segment::Mapped { chunk, start, len }, tier) = &slot else {
+                return (piece, slot);
+            };
+            let slot = match chunk.try_copy(*start, *len) {
+                Some(bytes) => Slot::Ready(Segment::Bytes(bytes), *tier),
+                None => match self.disk.want(piece.index) {
+                    Some(want) => self.read_or_obtain(want, 0..chunk.len(), deadline),
+                    None => slot,
+                },
+            };
+            (piece, slot)
+        };
+        slots.into_iter().map(copy).collect()
+    }
+
+    fn read_or_obtain(&self, want: Want, part: Range<usize>, deadline: RunInstant) -> Slot {
+        let first = part.start;
+        match self.sources.store_reader.start(&want.digest, part) {
+            Some(reading) => Slot::Reading(reading, want, first),
+            None => self.obtain(&want, deadline),
+        }
+    }
+
+    /// Waits for this host's disk, but not long, and starts to obtain what it did not give.
+    async fn read_store(
+        &self,
+        slots: Vec<(Piece, Slot)>,
+        deadline: RunInstant,
+    ) -> Vec<(Piece, Slot)> {
+        let mut read = Vec::with_capacity(slots.len());
+        for (piece, slot) in slots {
+            let slot = match slot {
+                Slot::Reading(reading, want, first) => match reading.wait().await {
+                    Some(bytes) => {
+                        let start = piece.start - first;
+                        let bytes = bytes.slice(start..start + piece.len);
+                        Slot::Ready(Segment::Bytes(bytes), Tier::Store)
+                    }
+                    None => self.obtain(&want, deadline),
+                },
+                other => other,
+            };
+            read.push((piece, slot));
+        }
+        read
+    }
+
+    /// The one piece of a read that is on the disk only, and what of its chunk is to be read.
+    fn only_on_disk(&self, offset: u64, len: usize) -> Option<(Piece, Digest, Range<usize>)> {
+        let mut pieces = self.disk.pieces(offset, len);
+        let (Some(piece), None) = (pieces.next(), pieces.next()) else { return None };
+        match self.at_hand(&piece) {
+            AtHand::Disk(want, part) => Some((piece, want.digest, part)),
+            _ => None,
+        }
+    }
+
+    /// Notes a read that was read from the disk.
+    fn note_from_disk(&self, offset: u64, len: usize, piece: Piece, begin: Instant) {
+        self.disk.note_read(offset, len);
+        let mut tally = Tally::default();
+        tally.add(Tier::Store, len);
+        tally.count(&self.sources, len);
+        self.note_hits(offset, len, begin, &[(piece, Tier::Store)]);
+        let update = self.disk.streams.note_hit(offset, len);
+        self.sources.follow(&self.disk, update);
+    }
+
+    async fn collect(
+        &self,
+        offset: u64,
+        len: usize,
+        slots: Vec<(Piece, Slot)>,
+        begin: Instant,
+        deadline: RunInstant,
+    ) -> Result<Vec<Segment>, ReadError> {
+        let ledger = self.disk.ledger();
+        let mut notes = Vec::with_capacity(if ledger.is_some() { slots.len() } else { 0 });
+        let mut segments = Vec::with_capacity(slots.len());
+        let mut tally = Tally::default();
+        for (piece, slot) in slots {
+            let (segment, tier, wait, peer) = match slot {
+                Slot::Ready(segment, tier) => (segment, tier, Duration::ZERO, None),
+                Slot::Reading(..) => {
+                    return Err(ReadError::Internal("a read of the disk was not waited for"));
+                }
+                Slot::Waiting(flight) => {
+                    let obtained = flight.wait(deadline).await;
+                    let Obtained { bytes, tier, peer } =
+                        obtained.map_err(|failure| self.read_error(&flight, failure))?;
+                    let wait = flight.ended().saturating_duration_since(begin);
+                    self.sources.metrics.read_wait(tier, wait);
+                    (Segment::Bytes(slice(&bytes, &piece)), tier, wait, peer)
+                }
+            };
+            push(&mut segments, segment);
+            tally.add(tier, piece.len);
+            if ledger.is_some() {
+                let (chunk, start, len) = (piece.index, piece.start, piece.len);
+                notes.push(ChunkNote { chunk, start, len, tier, wait, peer });
+            }
+        }
+        tally.count(&self.sources, len);
+        if let Some(ledger) = ledger {
+            let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+            ledger.note(begin, offset, len, chunk_size, notes.into_iter());
+        }
+        Ok(segments)
+    }
+
+    fn read_error(&self, flight: &Flight, failure: FlightFailure) -> ReadError {
+        let digest = flight.digest;
+        match failure {
+            FlightFailure::Corrupt => ReadError::Corrupt { digest },
+            FlightFailure::Missing => ReadError::Missing { digest },
+            FlightFailure::Stopped => ReadError::Stopped,
+            FlightFailure::Internal => ReadError::Internal("the task of a fetch ended early"),
+            // A guest's flight ends with these only at its deadline.
+            FlightFailure::Deadline | FlightFailure::Unavailable | FlightFailure::Overloaded => {
+                ReadError::Deadline(self.sources.config.read_deadline.as_millis() as u64)
+            }
+        }
+    }
+
+    fn note_hits(&self, offset: u64, len: usize, begin: Instant, tiers: &[(Piece, Tier)]) {
+        let Some(ledger) = self.disk.ledger() else { return };
+        let notes = tiers.iter().map(|(piece, tier)| ChunkNote {
+            chunk: piece.index,
+            start: piece.start,
+            len: piece.len,
+            tier: *tier,
+            wait: Duration::ZERO,
+            peer: None,
+        });
+        let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+        ledger.note(begin, offset, len, chunk_size, notes);
+    }
+}
+
+/// Notes that somebody opened the disk that the records are of.
+pub(crate) fn note_opened(records: &Arc<DiskRecords>, sources: &Sources) {
+    let (is_boot, must_close) = records.boots.opened(sources.config.boot_window);
+    if is_boot {
+        sources.metrics.preload.boot();
+    }
+    if must_close {
+        let records = records.clone();
+        sources.runtime.spawn(async move { records.boots.close_when_over().await });
+    }
+}
+
+impl BlockView for DiskView {
+    fn size_bytes(&self) -> u64 {
+        self.disk.manifest.size_bytes()
+    }
+
+    fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
+        let len = self.check_len(offset, len)?;
+        let mut segments = Vec::with_capacity(self.disk.piece_count(offset, len));
+        let mut tally = Tally::default();
+        let is_recorded = self.disk.records.ledger.load().is_some();
+        let begin = is_recorded.then(Instant::now);
+        let mut tiers = Vec::new();
+        for piece in self.disk.pieces(offset, len) {
+            let (segment, tier) = match self.at_hand(&piece) {
+                AtHand::Zero => (Segment::Zeros(piece.len), Tier::Zero),
+                AtHand::Memory(chunk, tier) => (segment(chunk, &piece), tier),
+                AtHand::Disk(..) | AtHand::Missing(_) => return Ok(TryRead::WouldWait),
+            };
+            push(&mut segments, segment);
+            tally.add(tier, piece.len);
+            if is_recorded {
+                tiers.push((piece, tier));
+            }
+        }
+        self.disk.note_read(offset, len);
+        tally.count(&self.sources, len);
+        if let Some(begin) = begin {
+            self.note_hits(offset, len, begin, &tiers);
+        }
+        let update = self.disk.streams.note_hit(offset, len);
+        self.sources.follow(&self.disk, update);
+        Ok(TryRead::Ready(segments))
+    }
+
+    fn read(&self, offset: u64, len: usize) -> ReadFuture {
+        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        Box::pin(async move { view.read_waiting(offset, len).await })
+    }
+
+    fn start_read(&self, offset: u64, len: usize, done: ReadDone) {
+        let begin = Instant::now();
+        let len = self.disk.clip(offset, len);
+        let Some((piece, digest, part)) = self.only_on_disk(offset, len) else { return done(None) };
+        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        let start = piece.start - part.start;
+        let then = move |content: Option<Bytes>| {
+            let Some(content) = content else { return done(None) };
+            let segment = Segment::Bytes(content.slice(start..start + piece.len));
+            view.note_from_disk(offset, len, piece, begin);
+            done(Some(vec![segment]));
+        };
+        self.sources.store_reader.start_then(&digest, part, Box::new(then));
+    }
+
+    fn opened(&self) {
+        note_opened(&self.disk.records, &self.sources);
+    }
+
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        self.disk.extents.next(offset, kind)
+    }
+
+    fn cached_bytes(&self) -> u64 {
+        let (bytes, is_due) = self.disk.cached_bytes();
+        if is_due {
+            let (disk, store) = (self.disk.clone(), self.sources.store.clone());
+            self.sources.runtime.spawn_blocking(move || disk.count_cached_bytes(&*store));
+        }
+        bytes
+    }
+}

@@ -1,0 +1,7 @@
+"""``python -m testbed``, which ``tools/testbed`` runs."""
+
+import sys
+
+from testbed.command import main
+
+sys.exit(main())

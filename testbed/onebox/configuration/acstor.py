@@ -1,0 +1,95 @@
+"""ACStor's configuration: of the controller, and of a compute host."""
+
+from testbed.onebox.configuration import endpoints, image
+from testbed.onebox.configuration.writer import Configuration
+from testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
+
+STATE = "/var/lib/acstor"
+CONFIG_FILE = "/etc/acstor/acstor.conf"
+#: All hosts of the one-box share one disk, on which each preallocates its store.
+STORE_CAPACITY = "1GiB"
+CONTROLLER_STORE_CAPACITY = "256MiB"
+ADMIN_SOCKET = f"{STATE}/dataplane.sock"
+VOLUME_SOCKETS = "/run/acstor/nbd"
+#: Debian's QEMU guests run with it.
+GUEST_GROUP = "libvirt-qemu"
+PEER_PORT = 7420
+METRICS_PORT = 9471
+#: Mbit/s that a host's link is taken to have: little enough for a test to fill it. What the hosts'
+#: virtual interfaces say of themselves, 10 Gbit/s, is more than this machine has to give.
+LINK_SPEED = 100
+
+
+def acstor_controller(shared: str, *, tls: bool) -> Configuration:
+    """Return the acstor.conf of the controller: its services and the operator's commands.
+
+    It has a data plane too, through which Cinder itself opens volumes.
+
+    :param shared: folder that all hosts share.
+    """
+    found = _host(shared, CONTROLLER, CONTROLLER_ADDRESS, CONTROLLER_STORE_CAPACITY, tls=tls)
+    return {
+        **found,
+        "glance": {**found["glance"], "filesystem_store_datadir": image.IMAGES},
+        # Tests wait for what the defaults leave minutes for.
+        "registrar": {"interval": "5", "withdraw_grace": "5", "retry_delay": "2"},
+    }
+
+
+def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Configuration:
+    """Return the acstor.conf of holder, data plane and agent."""
+    return {
+        **_host(shared, name, address, STORE_CAPACITY, tls=tls),
+        "image_links": {"enabled": "true", "scan_interval": "5"},
+    }
+
+
+def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> Configuration:
+    return {
+        **_acstor(name, shared),
+        "store": {"capacity": capacity},
+        "dataplane": {
+            "mount_point": f"{STATE}/images",
+            "image_group": GUEST_GROUP,
+            "admin_socket": ADMIN_SOCKET,
+            "holder_socket": f"{STATE}/holder.sock",
+        },
+        "volumes": {
+            "enabled": "true",
+            "directory": f"{STATE}/volumes",
+            "socket_directory": VOLUME_SOCKETS,
+            "socket_group": GUEST_GROUP,
+            # A share of the disk that is not the one-box's own may be more than is free of it.
+            "reserve_percent": "0",
+        },
+        "peer": {
+            "listen_address": address,
+            "listen_port": str(PEER_PORT),
+            "tls_enabled": str(tls).lower(),
+        },
+        "agent": {
+            "interval": "2",
+            "state_interval": "1",
+            "working_set_interval": "2",
+            "ring_settle_delay": "2",
+            "ring_shrink_interval": "15",
+            "metrics_address": address,
+            "metrics_port": str(METRICS_PORT),
+            "link_speed": str(LINK_SPEED),
+        },
+    }
+
+
+def _acstor(name: str, shared: str) -> Configuration:
+    return {
+        "DEFAULT": {
+            "host": name,
+            "state_path": f"{STATE}/state",
+            "transport_url": endpoints.TRANSPORT_URL,
+        },
+        "origin": {"url": f"posix://{shared}/origin"},
+        "coordination": {"backend_url": f"file://{shared}/coordination"},
+        "keystone": endpoints.credentials("acstor"),
+        "glance": {"region_name": endpoints.REGION},
+        "nova": {"region_name": endpoints.REGION},
+    }

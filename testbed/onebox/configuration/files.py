@@ -1,0 +1,186 @@
+"""Which configuration file a host has, and where: the folders are mounted below its ``/etc``."""
+
+import pathlib
+import shutil
+from collections.abc import Sequence
+
+from testbed import processes
+from testbed.onebox import certificates, network
+from testbed.onebox.configuration import (  # fmt: skip
+    acstor,
+    block_storage,
+    compute,
+    identity,
+    image,
+    infrastructure,
+    networking,
+    placement,
+    writer,
+)
+from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.settings import Settings
+
+#: A folder or file of the one-box, and where a host sees it.
+Bind = tuple[pathlib.Path, str]
+
+_SECRET = 0o600
+#: The data of the controller's services. Databases name files by their path: with paths of a real
+#: host they fit into every one-box.
+_CONTROLLER_STATE = {
+    "acstor": acstor.STATE,
+    "cinder": block_storage.STATE,
+    "glance": image.STATE,
+    "keystone": identity.STATE,
+    "mariadb": infrastructure.MARIADB_STATE,
+    "neutron": networking.STATE,
+    "nova": compute.STATE,
+    "rabbitmq": infrastructure.RABBITMQ_STATE,
+}
+_CONTROLLER_ETC = (
+    "acstor", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement", "rabbitmq",
+)  # fmt: skip
+#: The data of a compute host's services. Both hosts see them at the same place: a server that
+#: migrates names its files by their path.
+_COMPUTE_STATE = {
+    "acstor": acstor.STATE,
+    "nova": compute.STATE,
+    "libvirt": "/var/lib/libvirt",
+    "libvirt-cache": "/var/cache/libvirt",
+    "libvirt-log": "/var/log/libvirt",
+}
+_ACSTOR_STATE = ("acstor/state", "acstor/images", "acstor/volumes")
+
+
+def controller_binds(directory: OneBoxDirectory) -> list[Bind]:
+    """Return what the controller sees of the one-box below ``/etc`` and ``/var``."""
+    name = network.CONTROLLER
+    state = [(directory.host(name) / folder, path) for folder, path in _CONTROLLER_STATE.items()]
+    return [*_binds(directory, name, _CONTROLLER_ETC), *state]
+
+
+def compute_binds(directory: OneBoxDirectory, name: str) -> list[Bind]:
+    """Return what a compute host sees of the one-box below ``/etc`` and ``/var``."""
+    state = [(directory.host(name) / folder, path) for folder, path in _COMPUTE_STATE.items()]
+    return [*_binds(directory, name, ["acstor", "libvirt", "nova", "ssh"]), *state]
+
+
+def _binds(directory: OneBoxDirectory, host: str, folders: Sequence[str]) -> list[Bind]:
+    etc = directory.etc(host)
+    binds = [(etc / folder, f"/etc/{folder}") for folder in folders]
+    binds += [(etc / file, f"/etc/{file}") for file in ("hosts", "hostname", "sudoers")]
+    return [*binds, (etc / "mount.nfs", "/usr/sbin/mount.nfs")]
+
+
+def write_all(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, str]]:
+    """Write the configuration of every host; make the folders that it names.
+
+    Services that run take a change when they are restarted.
+
+    :returns: the services' files that have changed, as host and path below its ``/etc``.
+    """
+    for name in ("origin", "coordination", "volumes"):
+        (directory.shared / name).mkdir(exist_ok=True)
+    changed = _write_controller(directory, settings)
+    for name in settings.compute_names:
+        changed |= _write_compute(directory, settings, name)
+    return changed
+
+
+def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, str]]:
+    name = network.CONTROLLER
+    state, etc, venv = directory.host(name), directory.etc(name), str(directory.venv)
+    _write_host(directory, settings, name)
+    if settings.tls:
+        certificates.make(directory, name)
+    for folder in _CONTROLLER_STATE:
+        (state / folder).mkdir(parents=True, exist_ok=True)
+    for path in (
+        "glance/images", "glance/staging", "glance/tasks", "cinder/coordination", "cinder/backups",
+        *_ACSTOR_STATE,
+    ):  # fmt: skip
+        (state / path).mkdir(exist_ok=True)
+    configurations = {
+        "keystone/keystone.conf": identity.keystone(),
+        "glance/glance-api.conf": image.glance(),
+        "placement/placement.conf": placement.placement(),
+        "nova/nova.conf": compute.nova_controller(venv, with_acstor=settings.with_acstor),
+        "cinder/cinder.conf": block_storage.cinder(venv, with_acstor=settings.with_acstor),
+        "neutron/neutron.conf": networking.neutron(venv),
+        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared), tls=settings.tls),
+    }
+    files = {
+        "nova/nova.conf": "nova",
+        "acstor/acstor.conf": "acstor-controller",
+    }
+    changed = set()
+    for path, configuration in configurations.items():
+        chosen = settings.override(files.get(path, path.partition("/")[0]), configuration)
+        if writer.write(etc / path, writer.render(chosen)):
+            changed.add((name, path))
+    writer.write(etc / "cinder/rootwrap.conf", writer.render(block_storage.rootwrap(venv)))
+    writer.write(etc / "neutron/application.py", networking.APPLICATION)
+    for api, paste in (("glance", "glance-api-paste.ini"), ("nova", "api-paste.ini")):
+        # Of the installed release; looked for beside the configuration.
+        source = directory.venv / "etc" / api / paste
+        writer.write(etc / api / paste, source.read_text())
+    writer.write(etc / "rabbitmq/rabbitmq.conf", infrastructure.rabbitmq())
+    writer.write(etc / "rabbitmq/enabled_plugins", "[].\n")
+    writer.write(etc / "mysql/my.cnf", infrastructure.mariadb())
+    writer.write(etc / "mysql/create.sql", infrastructure.create_databases())
+    return changed
+
+
+def _write_compute(
+    directory: OneBoxDirectory, settings: Settings, name: str
+) -> set[tuple[str, str]]:
+    etc, address = directory.etc(name), network.address_of(name)
+    _write_host(directory, settings, name)
+    for folder in _COMPUTE_STATE:
+        (directory.host(name) / folder).mkdir(parents=True, exist_ok=True)
+    for path in ("nova/instances", "nova/locks", "nova/mnt", *_ACSTOR_STATE):
+        (directory.host(name) / path).mkdir(exist_ok=True)
+    nova = compute.nova_compute(
+        str(directory.venv), name, address, with_acstor=settings.with_acstor
+    )
+    if settings.tls:
+        certificates.make(directory, name)
+    ours = acstor.acstor_compute(str(directory.shared), name, address, tls=settings.tls)
+    configurations = {
+        "nova/nova.conf": settings.override("nova-compute", nova),
+        "acstor/acstor.conf": settings.override("acstor", ours),
+    }
+    changed = {
+        (name, path)
+        for path, configuration in configurations.items()
+        if writer.write(etc / path, writer.render(configuration))
+    }
+    writer.write(etc / "libvirt/libvirtd.conf", infrastructure.libvirtd(name, address))
+    writer.write(etc / "libvirt/qemu.conf", infrastructure.qemu(address))
+    _write_ssh(directory, etc / "ssh", address)
+    return changed
+
+
+def _write_host(directory: OneBoxDirectory, settings: Settings, name: str) -> None:
+    etc = directory.etc(name)
+    writer.write(etc / "hosts", network.hosts_file(settings.compute_names))
+    writer.write(etc / "hostname", f"{name}\n")
+    writer.write(etc / "sudoers", infrastructure.sudoers(str(directory.venv)), 0o440)
+    share = block_storage.mount_program(str(directory.shared / "volumes"))
+    writer.write(etc / "mount.nfs", share, 0o755)
+
+
+def _write_ssh(directory: OneBoxDirectory, ssh: pathlib.Path, address: str) -> None:
+    writer.write(ssh / "sshd_config", infrastructure.sshd(address))
+    writer.write(ssh / "ssh_config", infrastructure.ssh())
+    _make_key(ssh / "ssh_host_ed25519_key")
+    shared = directory.run / "ssh-key"  # of the whole one-box: its hosts trust each other
+    _make_key(shared)
+    for source, target in ((shared, "onebox_key"), (shared.with_suffix(".pub"), "authorized_keys")):
+        if not (ssh / target).exists():
+            shutil.copyfile(source, ssh / target)
+            (ssh / target).chmod(_SECRET)
+
+
+def _make_key(path: pathlib.Path) -> None:
+    if not path.exists():
+        processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)])

@@ -1,0 +1,39 @@
+"""The HTML report: one file, nothing loaded from elsewhere."""
+
+import json
+import pathlib
+
+import jinja2
+import markupsafe
+
+from testbed import live_view, plots
+from testbed.measurement import DemoResult
+
+TEMPLATE = pathlib.Path(__file__).parent / "report.html.j2"
+
+
+def render(result: DemoResult) -> str:
+    """Return the report as HTML."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["megabytes"] = live_view.megabytes
+    environment.filters["seconds"] = live_view.seconds
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    figures = [
+        (caption, markupsafe.Markup(svg))  # noqa: S704 - drawn by matplotlib from numbers and our titles
+        for caption, svg in plots.all_plots(result)
+    ]
+    return template.render(result=result, figures=figures)
+
+
+def write(
+    result: DemoResult, json_path: pathlib.Path | None, html_path: pathlib.Path | None
+) -> None:
+    """Write the measurements as JSON and as HTML."""
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(result.as_json(), indent=1) + "\n")
+    if html_path is not None:
+        html_path.parent.mkdir(parents=True, exist_ok=True)
+        html_path.write_text(render(result), encoding="utf-8")
