@@ -28,6 +28,27 @@ CRATE_ARROWS = {
     "fuzzing": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
     "pyext": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
 }
+PACKAGE_FLOORS = (
+    {"exception", "version", "states", "files", "sockets", "alarm", "untrusted_json"},
+    {"warning_filters", "oid", "native"},
+    {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
+    {"identity", "cluster", "repository", "rpc"},
+    {"drivers", "policy", "preload", "registrar", "scheduler"},
+    {"agent", "dataplane"},
+    {"cli"},
+    {"checks"},
+    {"cmd"},
+)
+"""Packages and modules of acstor/, from the bottom: each imports from below only."""
+HOUSES = {
+    "acstor": {"acstor"},
+    "testbed": {"acstor", "testbed"},
+    "sim": {"acstor", "testbed", "sim"},
+    "bench": {"acstor", "testbed", "sim", "bench"},
+    "tests": {"acstor", "testbed", "sim", "bench", "tests"},
+}
+"""What each top-level package of Python may import; only the first is in the wheel."""
+FLOOR = {room: level for level, rooms in enumerate(PACKAGE_FLOORS) for room in rooms}
 NEIGHBOURS = {
     "nova",
     "cinder",
@@ -107,6 +128,28 @@ def check_python_imports(name: str, path: pathlib.Path) -> Iterator[str]:
             yield f"{name}: imports eventlet"
 
 
+def check_package_arrows(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about imports that point up, or sideways, among our own packages.
+
+    Imports for type checkers and those inside of functions count like all others.
+    """
+    house, *rooms = pathlib.PurePath(name).with_suffix("").parts
+    if path.suffix != ".py" or house not in HOUSES or not rooms:
+        return
+    for module in sorted(set(imported_modules(ast.parse(path.read_text())))):
+        other, *others = module.split(".")
+        if other in HOUSES and other not in HOUSES[house]:
+            yield f"{name}: imports {module}; {house} must not depend on {other}"
+        if not (house == other == "acstor" and others and others[0] in FLOOR):
+            continue
+        if rooms[0] == others[0] or rooms[0] == "__init__":
+            continue
+        if rooms[0] not in FLOOR:
+            yield f"{name}: {rooms[0]} has no floor in PACKAGE_FLOORS"
+        elif FLOOR[rooms[0]] <= FLOOR[others[0]]:
+            yield f"{name}: imports {module}; {rooms[0]} is not above {others[0]}"
+
+
 def check_json(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yield findings about how a Python file reads JSON that others may have written."""
     if path.suffix != ".py" or not name.startswith("acstor/") or name.startswith(MAY_DECODE_JSON):
@@ -148,6 +191,7 @@ def main() -> int:
             check_name,
             check_markers,
             check_python_imports,
+            check_package_arrows,
             check_json,
             check_crate_arrows,
         ):

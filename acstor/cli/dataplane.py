@@ -16,7 +16,6 @@ from acstor.repository.layout import canonical_image_id
 LOG = logging.getLogger(__name__)
 
 _LEDGER_CAPACITY = 50_000
-_LEDGER_TIMEOUT = 60.0
 _LEDGER_COLUMNS = {
     "chunk": {
         "At us": "at_us",
@@ -200,9 +199,7 @@ class ShowLedger(_OfImage, lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the table."""
         image = canonical_image_id(parsed_args.image)
-        text = _client(self.app, parsed_args).call(
-            "ledger.get", call_timeout=_LEDGER_TIMEOUT, image=image
-        )
+        text = _client(self.app, parsed_args).call("ledger.get", image=image)
         kind = "read" if parsed_args.reads else "chunk"
         columns = _LEDGER_COLUMNS[kind]
         rows = []

@@ -21,7 +21,6 @@ Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
 UNREADABLE = "unreadable"
 """State of a volume whose record cannot be read."""
-_FOLD_TIMEOUT = 3600.0
 
 
 class Regions(columns.FormattableColumn[list[dict[str, Any]]]):
@@ -177,7 +176,7 @@ def _client(app: Any, parsed_args: argparse.Namespace) -> AdminClient:
 
 def _answer(client: AdminClient, method: str, volume: str) -> Row:
     volume_id = layout.canonical_id(volume, "volume")
-    answer: dict[str, Any] = client.call(method, call_timeout=_FOLD_TIMEOUT, volume=volume_id)
+    answer: dict[str, Any] = client.call(method, volume=volume_id)
     values = (Fields(value) if isinstance(value, dict) else value for value in answer.values())
     return tuple(answer), tuple(values)
 

@@ -11,14 +11,11 @@ from cliff import command, lister, show
 from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
-from acstor.control import protocol
 from acstor.control.client import AdminClient
 from acstor.repository import layout
 
 _COLUMNS = ("name", "volume", "put_aside_at", "bytes", "why", "path")
 
-_EXPORT_TIMEOUT = 86400.0
-"""Seconds: a large disk takes hours."""
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
@@ -42,9 +39,7 @@ class GiveUpVolume(show.ShowOne):
         volume = layout.canonical_id(parsed_args.volume, "volume")
         status: dict[str, Any] = client.call("volume.status", volume=volume)
         _confirm(self.app, parsed_args, volume, _loss(status))
-        answer = client.call(
-            "volume.give_up", call_timeout=protocol.VOLUME_OPEN_TIMEOUT, volume=volume
-        )
+        answer = client.call("volume.give_up", volume=volume)
         if answer["aside"] is None:
             return ("volume", "name"), (volume, None)
         return _COLUMNS, _row(answer["aside"])
@@ -76,7 +71,6 @@ class RestoreAside(command.Command):
         client = _client(self.app, parsed_args)
         client.call(
             "volume.restore_aside",
-            call_timeout=protocol.VOLUME_OPEN_TIMEOUT,
             name=parsed_args.name,
         )
 
@@ -94,7 +88,6 @@ class ExportAside(show.ShowOne):
         """Export, and return the file and its size."""
         done = _client(self.app, parsed_args).call(
             "volume.export_aside",
-            call_timeout=_EXPORT_TIMEOUT,
             name=parsed_args.name,
             path=os.path.abspath(parsed_args.file),
         )

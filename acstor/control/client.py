@@ -6,11 +6,8 @@ import socket
 from typing import Any
 
 from acstor import exception
-from acstor.control import protocol
+from acstor.control import operations, protocol
 from acstor.control.line_reader import LineReader, LineTooLongError
-
-CALL_TIMEOUT = 10.0
-"""Seconds that a call takes at most, where the caller says nothing else."""
 
 _HINT = "check that acstor-dataplane runs on this host and that [dataplane] admin_socket is right"
 
@@ -19,10 +16,10 @@ class AdminClient:
     """Calls methods of the data plane; a connection per call, so that its restarts do not matter.
 
     :param path: of the admin socket.
-    :param timeout: seconds for a call without its own.
+    :param timeout: seconds for a call without its own; None: those of each operation.
     """
 
-    def __init__(self, path: str, timeout: float = CALL_TIMEOUT) -> None:
+    def __init__(self, path: str, timeout: float | None = None) -> None:
         self._path = path
         self._timeout = timeout
 
@@ -36,6 +33,8 @@ class AdminClient:
         """
         request = protocol.Request(method, params)
         timeout = self._timeout if call_timeout is None else call_timeout
+        if timeout is None:
+            timeout = operations.timeout_of(method)
         try:
             line = protocol.encode_request(request)
             return protocol.decode_response(self._exchange(line, timeout), request)

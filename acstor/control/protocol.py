@@ -262,10 +262,3 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ProtocolError(Code.INVALID_REQUEST, "not an object; batches are not supported")
     return message
-
-
-def is_freeze_holder(value: Any) -> bool:
-    """Return whether ``value`` names somebody who holds writes; None: nobody is named."""
-    return value is None or (
-        isinstance(value, str) and len(value) <= VOLUME_HOLDER_LENGTH_MAX and value.isprintable()
-    )

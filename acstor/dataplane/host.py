@@ -10,9 +10,9 @@ from oslo_config import cfg
 
 from acstor import exception, version
 from acstor.control import bitmap, protocol
+from acstor.control.operations import Door, Target
 from acstor.control.server import AdminServer
-from acstor.dataplane import descriptors, settings
-from acstor.dataplane.admin_methods import methods
+from acstor.dataplane import descriptors, dispatch, settings
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.origin_source import OriginSource
@@ -129,10 +129,12 @@ class DataPlaneHost:
         if self._attachments.is_draining():
             self.set_drain(True)
         self._volumes.start(sockets)
-        admin_methods = methods(self, self._volumes.volumes)
+        targets = {Target.HOST: self, Target.VOLUMES: self._volumes.volumes}
         # Whoever is answered by the admin socket finds the volume socket, too.
-        self._volumes.start_control(admin_methods)
-        self._admin = AdminServer(self._conf.dataplane.admin_socket, admin_methods)
+        self._volumes.start_control(dispatch.methods(Door.CONTROL, targets))
+        self._admin = AdminServer(
+            self._conf.dataplane.admin_socket, dispatch.methods(Door.ADMIN, targets)
+        )
         self._admin.start()
 
     def stop(self, *, unmount: bool) -> None:
@@ -300,7 +302,11 @@ class DataPlaneHost:
         )
         self._inherited.close()
 
-    # What the admin socket asks for
+    # What the sockets ask for: see acstor.control.operations
+
+    def name(self) -> dict[str, object]:
+        """Return how this host is called."""
+        return {"host": self._settings["host"], "protocol_version": protocol.PROTOCOL_VERSION}
 
     def status(self) -> dict[str, object]:
         """Return the runtime's status and that of the process."""

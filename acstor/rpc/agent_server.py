@@ -10,6 +10,7 @@ from typing import Any
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.control.operations import BY_MESSAGE
 from acstor.rpc import background_server, transport
 from acstor.rpc.background_server import BackgroundServer
 
@@ -27,7 +28,6 @@ volume_set_limits. 1.3: decision_published. 1.4: the holder of volume_freeze and
 what the latter answers."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
-VOLUME_VERSION = "1.2"
 DECISION_VERSION = "1.3"
 FREEZE_VERSION = "1.4"
 
@@ -39,9 +39,8 @@ def version_of(method: str) -> str:
     """
     if method.startswith("preload_"):
         return PRELOAD_VERSION
-    if method in {"volume_freeze", "volume_thaw"}:
-        return FREEZE_VERSION
-    return VOLUME_VERSION if method.startswith("volume_") else DECISION_VERSION
+    operation = BY_MESSAGE.get(method)
+    return DECISION_VERSION if operation is None else operation.bus_version
 
 
 class AnnouncementEndpoint:

@@ -23,8 +23,6 @@ LOG = logging.getLogger(__name__)
 RECHECK_INTERVAL = 60.0
 """Seconds after which the record of an image that is attached is read again: an image that was
 published anew is noticed so late, and many hosts with many images do not read them all the time."""
-ATTACH_TIMEOUT = 60.0
-"""Seconds that the data plane may take to attach an image."""
 
 
 @dataclass
@@ -291,7 +289,7 @@ class ImageFollower:
         path = os.path.join(self._directory, f"{image_id}.manifest")
         hand_over(self._data_plane, path, content)
         try:
-            self._data_plane.call("image.attach", call_timeout=ATTACH_TIMEOUT, path=path)
+            self._data_plane.call("image.attach", path=path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)

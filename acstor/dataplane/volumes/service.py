@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from oslo_config import cfg
 
 from acstor.control.server import AdminServer, Method
-from acstor.dataplane.control_methods import control_methods
 from acstor.dataplane.groups import group_id
 from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.duty import VolumeDuty
@@ -36,7 +35,6 @@ class VolumeService:
         open_origin: Callable[[], Origin] | None,
     ) -> None:
         self._conf = conf.volumes
-        self._host = conf.host
 
         def open_configured() -> Origin:
             from acstor.origin.opening import open_origin
@@ -72,13 +70,13 @@ class VolumeService:
     def start_control(self, methods: Mapping[str, Method]) -> None:
         """Answer Nova and Cinder.
 
-        :param methods: of the admin socket.
+        :param methods: of the socket.
         :raises OSError: when the socket cannot be made.
         """
         if self._conf.enabled:
             self._control = AdminServer(
                 self._conf.control_socket,
-                control_methods(methods, self._host),
+                methods,
                 self._control_group,
             )
             self._control.start()

@@ -1,0 +1,289 @@
+"""The operations on a data plane: one row for each, from which everything else follows.
+
+A row says who may ask (the sockets and the message bus), what may be passed, how long an answer
+may take, and which method does it. The servers of both sockets (:mod:`acstor.dataplane.dispatch`),
+the agent's endpoint on the bus (:mod:`acstor.agent.volume_endpoint`) and the client's timeouts come
+from here; tests compare the methods' signatures, the extension's stub and the page of the protocol
+(``doc/source/reference/protocols/admin.rst``).
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from acstor.control import parameters, protocol
+from acstor.control.parameters import Parameter
+
+
+class Door(enum.StrEnum):
+    """Where an operation can be asked for."""
+
+    ADMIN = "admin"
+    """The admin socket: root, on this host. Every operation has it."""
+    CONTROL = "control"
+    """The socket of volumes: Nova and Cinder, on this host."""
+    BUS = "bus"
+    """The agent's messages: services that know the secret of ``[rpc] secrets``."""
+
+
+class Target(enum.StrEnum):
+    """Whose method does an operation."""
+
+    HOST = "host"
+    """:class:`acstor.dataplane.host.DataPlaneHost`."""
+    VOLUMES = "volumes"
+    """:class:`acstor.dataplane.volumes.volumes.Volumes`."""
+
+
+def as_it_is(result: object) -> object:
+    """Return the result of a method that returns what is answered."""
+    return result
+
+
+def as_done(result: None) -> object:
+    """Return the answer where a method returns nothing."""
+    return {"done": True}
+
+
+def as_state(result: object) -> object:
+    """Return the answer where a method returns a state."""
+    return {"state": result}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation."""
+
+    name: str
+    target: Target
+    method: str
+    """Of the target; called with the parameters in their order."""
+    parameters: tuple[Parameter, ...] = ()
+    timeout: float = 10.0
+    """Seconds that a caller waits for the answer unless it says otherwise."""
+    answer: Callable[[Any], object] = as_it_is
+    doors: frozenset[Door] = frozenset({Door.ADMIN})
+    bus_version: str = ""
+    """Of the agent's messages, since which it is one; empty: it is none."""
+
+    @property
+    def message(self) -> str:
+        """The name on the message bus."""
+        return self.name.replace(".", "_")
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments in the order of the parameters.
+
+        :raises ParameterError: when one is unknown, missing or out of bounds.
+        """
+        return parameters.checked(self.name, self.parameters, given)
+
+
+_IMAGE = Parameter("image", parameters.is_id, "an image id (a UUID in lower case)")
+_PATH = Parameter("path", parameters.is_path, "an absolute path")
+_WHAT = Parameter(
+    "what",
+    parameters.is_one_of(tuple(protocol.PreloadWhat)),
+    " or ".join(protocol.PreloadWhat),
+)
+_FORCE = Parameter("force", parameters.is_flag, "true or false")
+_PIN_BYTES = parameters.is_int(0, protocol.PIN_BYTES_MAX)
+_PIN = (
+    _IMAGE,
+    Parameter("head_bytes", _PIN_BYTES, "0 to 2^40"),
+    Parameter("tail_bytes", _PIN_BYTES, "0 to 2^40"),
+    Parameter(
+        "timeout",
+        parameters.is_seconds(protocol.PIN_TIMEOUT_MAX),
+        f"seconds, above 0, at most {protocol.PIN_TIMEOUT_MAX:g}",
+    ),
+)
+_DRAIN = Parameter("on", parameters.is_flag, "true or false")
+_HOPS = Parameter(
+    "hops",
+    parameters.is_int_or_null(0, protocol.DISTANCE_THRESHOLD_MAX),
+    f"0 to {protocol.DISTANCE_THRESHOLD_MAX} hops, or null: as configured",
+)
+_COUNT = Parameter(
+    "count", parameters.is_int(1, protocol.SKETCH_MAX), f"1 to {protocol.SKETCH_MAX}"
+)
+_CAPACITY = Parameter(
+    "capacity",
+    parameters.is_int(1, protocol.LEDGER_ENTRIES_MAX),
+    f"1 to {protocol.LEDGER_ENTRIES_MAX}",
+)
+_PRELOAD_RATE = Parameter(
+    "rate_bytes_per_s",
+    parameters.is_int(0, protocol.PRELOAD_RATE_MAX),
+    "0 to 2^40 bytes per second; 0: no limit",
+)
+_PRELOAD_PIN = Parameter("pin", parameters.is_flag, "true or false")
+_DIRECTIVES = Parameter(
+    "directives",
+    parameters.is_matching(r"[A-Za-z0-9_:=,-]{1,255}"),
+    "directives such as info,acstor_peer=debug",
+)
+_VOLUME = Parameter("volume", parameters.is_id, "a volume id (a UUID in lower case)")
+_ROLE = Parameter(
+    "role",
+    parameters.is_one_of(tuple(protocol.VolumeRole)),
+    " or ".join(protocol.VolumeRole),
+)
+_FREEZE_TIMEOUT = Parameter(
+    "timeout_s",
+    parameters.is_seconds(protocol.VOLUME_FREEZE_MAX),
+    f"seconds, above 0, at most {protocol.VOLUME_FREEZE_MAX:g}",
+)
+_HOLDER = Parameter(
+    "holder",
+    parameters.is_printable_or_null(protocol.VOLUME_HOLDER_LENGTH_MAX),
+    f"left out, or text of at most {protocol.VOLUME_HOLDER_LENGTH_MAX} characters",
+)
+_SIZE = Parameter(
+    "size_bytes",
+    parameters.is_multiple(512, protocol.VOLUME_BYTES_MAX),
+    "a multiple of 512, at most 2^50",
+)
+_DURABILITY = Parameter("durability", parameters.is_object, "an object as in the volume's record")
+_RATE = parameters.is_int(0, protocol.VOLUME_RATE_MAX)
+_LIMITS = (
+    Parameter("iops", _RATE, "0 to 2^40 requests per second; 0: no limit"),
+    Parameter("bytes_per_s", _RATE, "0 to 2^40 bytes per second; 0: no limit"),
+)
+_ASIDE = Parameter(
+    "name",
+    parameters.is_matching(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[1-9][0-9]{0,8}"),
+    "a name of volume.list_aside",
+)
+
+_ADMIN_AND_CONTROL = frozenset({Door.ADMIN, Door.CONTROL})
+_ADMIN_AND_BUS = frozenset({Door.ADMIN, Door.BUS})
+_ALL_DOORS = frozenset(Door)
+_MOVES_DATA = protocol.VOLUME_OPEN_TIMEOUT
+_CHANGES_A_RECORD = 30.0
+
+
+def _host(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.HOST, method, wanted, **more)
+
+
+def _volumes(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.VOLUMES, method, wanted, **more)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    _host("status", "status"),
+    _host("image.attach", "attach_image", _PATH, timeout=60.0),
+    _host("image.detach", "detach_image", _IMAGE, answer=as_state),
+    _host("image.list", "list_images"),
+    _host("pin", "pin_image", *_PIN, timeout=protocol.PIN_TIMEOUT_MAX),
+    _host("drain", "set_drain", _DRAIN, answer=as_done),
+    _host("ring.set", "set_ring", _PATH),
+    _host("ring.show", "ring_info"),
+    _host("placement.threshold", "set_distance_threshold", _HOPS),
+    _host("store.sketch", "store_sketch", _COUNT),
+    _host("metrics", "metrics_text"),
+    _host("ledger.start", "ledger_start", _IMAGE, _CAPACITY, answer=as_done),
+    _host("ledger.get", "ledger_get", _IMAGE, timeout=60.0),
+    _host("ledger.stop", "ledger_stop", _IMAGE, answer=as_done),
+    _host("workingset.read", "working_set", _IMAGE),
+    _host("workingset.set", "set_working_set", _IMAGE, _PATH, answer=as_done),
+    _host("workingset.coverage", "coverage"),
+    _host("preload.start", "preload_start", _IMAGE, _WHAT, _PRELOAD_RATE, _PRELOAD_PIN),
+    _host("preload.status", "preload_status"),
+    _host("preload.stop", "preload_stop", _IMAGE, answer=as_done),
+    _host("preload.estimate", "preload_estimate", _IMAGE, _WHAT),
+    _host("log.level", "set_log_level", _DIRECTIVES, answer=as_done),
+    _host("process.restart", "restart", answer=as_done),
+    _host("process.stop", "stop_for_good", _FORCE, answer=as_done),
+    _host("volume.host", "name", doors=frozenset({Door.CONTROL})),
+    _volumes("volume.open", "open", _VOLUME, _ROLE, doors=_ADMIN_AND_CONTROL, timeout=_MOVES_DATA),
+    _volumes(
+        "volume.close",
+        "close",
+        _VOLUME,
+        _FORCE,
+        answer=as_done,
+        doors=_ADMIN_AND_CONTROL,
+        timeout=_MOVES_DATA,
+    ),
+    _volumes("volume.list", "list_volumes"),
+    _volumes("volume.status", "status", _VOLUME, doors=_ALL_DOORS, bus_version="1.2"),
+    _volumes(
+        "volume.push",
+        "push",
+        _VOLUME,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.2",
+        timeout=_MOVES_DATA,
+    ),
+    _volumes(
+        "volume.freeze",
+        "freeze",
+        _VOLUME,
+        _FREEZE_TIMEOUT,
+        _HOLDER,
+        answer=as_done,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.4",
+        timeout=protocol.VOLUME_FREEZE_MAX,
+    ),
+    _volumes(
+        "volume.thaw",
+        "thaw",
+        _VOLUME,
+        _HOLDER,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.4",
+        timeout=_CHANGES_A_RECORD,
+    ),
+    _volumes(
+        "volume.resize",
+        "resize",
+        _VOLUME,
+        _SIZE,
+        answer=as_done,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.2",
+        timeout=_CHANGES_A_RECORD,
+    ),
+    _volumes(
+        "volume.set_durability",
+        "set_durability",
+        _VOLUME,
+        _DURABILITY,
+        answer=as_done,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.2",
+        timeout=_CHANGES_A_RECORD,
+    ),
+    _volumes(
+        "volume.set_limits",
+        "set_limits",
+        _VOLUME,
+        *_LIMITS,
+        answer=as_done,
+        doors=_ADMIN_AND_BUS,
+        bus_version="1.2",
+        timeout=_CHANGES_A_RECORD,
+    ),
+    _volumes("volume.fold", "fold", _VOLUME, timeout=3600.0),
+    _volumes("volume.give_up", "give_up", _VOLUME, timeout=_MOVES_DATA),
+    _volumes("volume.list_aside", "list_aside"),
+    _volumes("volume.remove_aside", "remove_aside", _ASIDE),
+    _volumes("volume.restore_aside", "restore_aside", _ASIDE, answer=as_done, timeout=_MOVES_DATA),
+    _volumes("volume.export_aside", "export_aside", _ASIDE, _PATH, timeout=86400.0),
+)
+"""All operations, in the order of the protocol's page."""
+
+BY_NAME: Mapping[str, Operation] = {operation.name: operation for operation in OPERATIONS}
+BY_MESSAGE: Mapping[str, Operation] = {
+    operation.message: operation for operation in OPERATIONS if Door.BUS in operation.doors
+}
+
+
+def timeout_of(name: str) -> float:
+    """Return how long a caller waits for an operation, seconds; of an unknown one, too."""
+    operation = BY_NAME.get(name)
+    return Operation.timeout if operation is None else operation.timeout
