@@ -1,11 +1,16 @@
 """Sphinx configuration."""
 
+import configparser
+import pathlib
+
+_setup = configparser.ConfigParser()
+_setup.read(pathlib.Path(__file__).resolve().parents[2] / "setup.cfg")
+
 project = "ACStor"
 copyright = "ACStor developers"  # noqa: A001
-extensions = ["openstackdocstheme", "oslo_config.sphinxext"]
-openstackdocs_auto_name = False
-openstackdocs_repo_name = "acstor"
-html_theme = "openstackdocs"
+version = release = _setup["metadata"]["version"]
+extensions = ["oslo_config.sphinxext"]
+html_theme = "furo"
+html_title = f"{project} {version}"
 master_doc = "index"
 nitpicky = False
-html_theme_options = {"display_global_toc_section": True}
