@@ -38,6 +38,9 @@ CANCEL_GRACE = 5.0
 """Seconds that a child has to end by itself when it is not wanted any more."""
 ERRORS_SIZE_MAX = 4096
 """Bytes that are kept of what a child writes to its standard error."""
+SILENCE_MAX = 3600.0
+"""Seconds without a word after which a child counts as hung. It says something for every part of
+the disk that it has stored; the longest silence is that in which a file's checksum is computed."""
 _PART_SIZE = 64 << 10
 _ALLOCATION_FAILED = (b"memory allocation of", b"MemoryError", b"Cannot allocate memory")
 
@@ -49,6 +52,7 @@ class InChild(FileRegistrar):
     :param origin_timeout: seconds, for each call of the origin.
     :param memory_bytes: most address space of a child.
     :param command: what a child runs, the number of its socket appended.
+    :param silence_max: seconds without a word after which a child is killed.
     """
 
     def __init__(
@@ -57,11 +61,13 @@ class InChild(FileRegistrar):
         origin_timeout: float,
         memory_bytes: int,
         command: tuple[str, ...] = ("-m", "acstor.registrar.registration.registration_child"),
+        silence_max: float = SILENCE_MAX,
     ) -> None:
         """Keep how to start children."""
         self._origin = (origin_url, origin_timeout)
         self._memory_bytes = memory_bytes
         self._command = command
+        self._silence_max = silence_max
 
     def register(
         self,
@@ -86,7 +92,8 @@ class InChild(FileRegistrar):
                     process = self._start(theirs.fileno(), folder)
                 with process:
                     try:
-                        return _Watch(process, ours, check, advance).follow(order)
+                        watch = _Watch(process, ours, check, advance, self._silence_max)
+                        return watch.follow(order)
                     finally:
                         process.kill()
 
@@ -124,8 +131,10 @@ class _Watch:
         connection: socket.socket,
         check: Callable[[], None],
         advance: Callable[[int], None],
+        silence_max: float,
     ) -> None:
         self._process = process
+        self._silence_max = silence_max
         self._connection = connection
         self._check = check
         self._advance = advance
@@ -136,6 +145,7 @@ class _Watch:
         self._cancelled: CancelledError | None = None
         self._kill_at = float("inf")
         """When it has to have ended: it is not wanted, or says no more."""
+        self._is_hung = False
 
     def follow(self, order: child_messages.Order) -> registration.Report:
         """Return what the child's registration did, or raise what it raised."""
@@ -148,6 +158,11 @@ class _Watch:
             ) from error
         if self._cancelled is not None:
             raise self._cancelled
+        if self._is_hung:
+            raise exception.DeadlineError(
+                f"the process of the registration has said nothing for {self._silence_max:g} s",
+                hint="look whether the file is read very slowly, and whether the origin answers",
+            )
         if self._last is None:
             raise self._death()
         try:
@@ -166,9 +181,11 @@ class _Watch:
             streams.register(self._connection, selectors.EVENT_READ, self._take)
             if self._process.stderr is not None:
                 streams.register(self._process.stderr, selectors.EVENT_READ, self._keep)
+            heard_at = time.monotonic()
             while streams.get_map() and self._last is None:
                 for key, _ in streams.select(CHECK_INTERVAL):
                     part = self._read(key.fd)
+                    heard_at = time.monotonic()
                     if part:
                         key.data(part)
                     else:
@@ -176,6 +193,9 @@ class _Watch:
                         self._kill_at = min(self._kill_at, time.monotonic() + CANCEL_GRACE)
                 self._may_go_on()
                 if time.monotonic() >= self._kill_at:
+                    return
+                if time.monotonic() - heard_at >= self._silence_max:
+                    self._is_hung = True
                     return
 
     def _read(self, descriptor: int) -> bytes:

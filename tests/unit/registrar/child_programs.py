@@ -57,6 +57,12 @@ def _mute(parent: Parent) -> bytes:
     return b""
 
 
+def _hung(parent: Parent) -> bytes:
+    """Say nothing, and stay."""
+    threading.Event().wait()
+    return b""
+
+
 def _deaf(parent: Parent) -> bytes:
     """Hear of no cancellation, and say where it is."""
     logging.getLogger("acstor.registrar.child").warning("process %d is deaf", os.getpid())

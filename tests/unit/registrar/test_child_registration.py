@@ -32,8 +32,8 @@ from acstor.registrar.registration.file_registration import (
 from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository.images import registration
 from acstor.repository.repository import Repository
+from testbed.doubles.registrar_cloud import CHUNK_SIZE, Cloud, content_of, describe
 from testbed.fixtures.conditions import wait_for
-from tests.unit.registrar.cloud import CHUNK_SIZE, Cloud, content_of, describe
 
 IMAGE_ID = "00000000-0000-4000-8000-000000000001"
 CONTENT = content_of(1)
@@ -204,6 +204,17 @@ def test_child_that_goes_wrong_is_an_error(
     monkeypatch.setattr(child_registration, "CANCEL_GRACE", 1.0)
     with pytest.raises(kind, match=re.escape(text)):
         register(misbehaving(program), repository, tmp_path / "image")
+    assert os.listdir(temporary) == []
+
+
+def test_child_that_hangs_does_not_keep_its_worker(
+    repository: Repository, tmp_path: pathlib.Path, temporary: pathlib.Path
+) -> None:
+    """One that waits for ever would stop the queue of a registrar with one worker."""
+    origin = f"posix://{tmp_path / 'origin'}"
+    hung = InChild(origin, 10.0, MEMORY, (PROGRAMS, "hung"), silence_max=0.5)
+    with pytest.raises(exception.DeadlineError, match=r"has said nothing for 0\.5 s"):
+        register(hung, repository, tmp_path / "x")
     assert os.listdir(temporary) == []
 
 
