@@ -32,7 +32,7 @@ PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "untrusted_json"},
     {"warning_filters", "oid", "native"},
     {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
-    {"identity", "cluster", "repository", "rpc"},
+    {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "scheduler"},
     {"agent", "dataplane"},
     {"cli"},
@@ -64,7 +64,7 @@ MAY_DECODE_JSON = (
     "acstor/drivers/nova/volumes/online_extend.py",  # of QEMU, in one attempt that may fail
 )
 MAY_IMPORT_EVENTLET = ("acstor/drivers/cinder/native_threads.py",)  # only in a patched process
-MAY_IMPORT_NEIGHBOURS = ("acstor/drivers/", "acstor/scheduler/", "acstor/dashboard/")
+MAY_IMPORT_NEIGHBOURS = ("acstor/drivers/", "acstor/scheduler/")
 
 
 def tracked_files() -> list[pathlib.Path]:
