@@ -27,36 +27,19 @@ half an hour; what ``--json`` keeps of parts (``--period``, ``--policy``) is put
 
 import argparse
 import dataclasses
+import datetime
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from bench import capo_periods, capo_replay, comparison
-from bench.capo_periods import PERIODS, PUBLISHED, Period, Share
+from bench import capo_periods, capo_record, capo_replay, comparison
+from bench.capo_periods import PERIODS, PUBLISHED, Period
 from bench.capo_replay import Outcome, Setting
+from bench.capo_shares import NO_CACHE, POLICIES, Outcomes, looks_share, mean_share, share_of
 from bench.comparison import Row, Series
-
-mpl.use("svg")
-mpl.rcParams["svg.fonttype"] = "none"  # letters as text, not as outlines
-
-NO_CACHE = "no cache"
-_COLOURS = {
-    NO_CACHE: "#9c9c9c",
-    "write-through": "#4269d0",
-    "write-back": "#efb118",
-    "differential": "#ff725c",
-}
-_PLOT_BIN_S = 10
-
-Outcomes = Mapping[str, Mapping[int, Outcome]]
-"""By policy and number of the period."""
+from testbed.results import drawing, record
 
 
 def replay(setting: Setting, periods: Sequence[Period], policies: Sequence[str]) -> Outcomes:
@@ -84,23 +67,6 @@ def replay(setting: Setting, periods: Sequence[Period], policies: Sequence[str])
     return outcomes
 
 
-def share_of(outcome: Outcome, base: Outcome, *, is_operations: bool = False) -> Share:
-    counts = outcome.operations if is_operations else outcome.requests
-    return Share(max(counts) / base.peak, sum(counts) / base.total)
-
-
-def mean_share(outcomes: Outcomes, policy: str, *, is_operations: bool = False) -> Share:
-    """Mean over the periods, as in the last row of Capo's Table 3."""
-    shares = [
-        share_of(outcome, outcomes[NO_CACHE][number], is_operations=is_operations)
-        for number, outcome in outcomes[policy].items()
-    ]
-    return Share(
-        statistics.mean(share.peak for share in shares),
-        statistics.mean(share.total for share in shares),
-    )
-
-
 def rows_of(runs: Sequence[Outcomes]) -> list[Row]:
     """The table beside the paper's; judged only where all periods were replayed."""
     rows = []
@@ -125,14 +91,6 @@ def rows_of(runs: Sequence[Outcomes]) -> list[Row]:
     return rows
 
 
-def looks_share(outcomes: Outcomes, policy: str) -> float:
-    """Mean over the periods of the looks, as a share of the requests without cache."""
-    by_period = outcomes[policy].items()
-    return statistics.mean(
-        one.looks / outcomes[NO_CACHE][number].total for number, one in by_period
-    )
-
-
 def period_rows(run: Outcomes) -> list[Row]:
     """Each period beside Capo's Table 3; of one run."""
     rows = []
@@ -150,33 +108,6 @@ def period_rows(run: Outcomes) -> list[Row]:
                     )
                 )
     return rows
-
-
-def plot(outcomes: Outcomes, path: pathlib.Path) -> None:
-    """Draw requests over time, a panel for each period (as Capo's Figure 14)."""
-    numbers = list(outcomes[NO_CACHE])
-    figure = Figure(figsize=(10, 1.9 * len(numbers)), layout="constrained")
-    for index, number in enumerate(numbers):
-        for column, unit in enumerate(("requests", "operations")):
-            axes = figure.add_subplot(len(numbers), 2, 2 * index + column + 1)
-            for policy, colour in _COLOURS.items():
-                if policy in outcomes:
-                    _draw(axes, getattr(outcomes[policy][number], unit), policy, colour)
-            title = next(one.title for one in PERIODS if one.number == number)
-            axes.set_title(f"{title}: {unit}/s", fontsize=9)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", alpha=0.3)
-            if index == column == 0:
-                axes.legend(frameon=False, ncols=2, fontsize=8)
-            if number == numbers[-1]:
-                axes.set_xlabel(f"min; means of {_PLOT_BIN_S} s")
-    figure.savefig(path, format="svg")
-
-
-def _draw(axes: Axes, counts: Sequence[float], label: str, colour: str) -> None:
-    starts = range(0, len(counts), _PLOT_BIN_S)
-    values = [sum(counts[at : at + _PLOT_BIN_S]) / _PLOT_BIN_S for at in starts]
-    axes.plot([at / 60 for at in starts], values, label=label, color=colour, linewidth=1)
 
 
 def parse() -> argparse.Namespace:
@@ -205,6 +136,10 @@ def parse() -> argparse.Namespace:
         help="requests over time, of the first run (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
+        "--record", type=pathlib.Path, metavar="FILE",
+        help="keep what pages show of the first run: bench/results/capo.json",
+    )  # fmt: skip
+    parser.add_argument(
         "--join", type=pathlib.Path, nargs="+", metavar="FILE",
         help="replay nothing: put together what parts of a run have left",
     )  # fmt: skip
@@ -225,7 +160,7 @@ def joined(paths: Sequence[pathlib.Path]) -> tuple[Setting, Outcomes]:
         for policy, by_period in content["outcomes"][0].items():
             found = {int(number): Outcome(**one) for number, one in by_period.items()}
             outcomes.setdefault(policy, {}).update(found)
-    ordered = {name: dict(sorted(outcomes[name].items())) for name in _COLOURS if name in outcomes}
+    ordered = {name: dict(sorted(outcomes[name].items())) for name in POLICIES if name in outcomes}
     return settings[0], ordered
 
 
@@ -254,9 +189,12 @@ def main() -> int:
             for run in runs
         ]
         options.json.write_text(json.dumps(content) + "\n")
-    options.plot.parent.mkdir(parents=True, exist_ok=True)
-    plot(runs[0], options.plot)
+    source = f"python -m bench.capo, {datetime.date.today()}"
+    found = capo_record.of_outcomes(runs[0], dataclasses.asdict(setting), source)
+    drawing.draw(found, options.plot)
     print(f"requests over time: {options.plot}")
+    if options.record is not None:
+        record.write(found, options.record)
     return 0
 
 

@@ -1,6 +1,7 @@
 """``python -m sim``: list, run, compare and plot scenarios."""
 
 import argparse
+import datetime
 import json
 import pathlib
 import sys
@@ -12,9 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from acstor.exception import AcstorError
-from sim import scenario, tables
+from sim import page, scenario, tables
 from sim.scenario import Scenario
+from testbed.results.record import DIRECTORY
 
+RECORDS = DIRECTORY / "simulator"
 _WRITE_INTERVAL = 20.0
 """Seconds between two writes of what has been found so far."""
 _DESCRIPTION = """\
@@ -52,13 +55,20 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("results", type=pathlib.Path)
     plot.add_argument("output", type=pathlib.Path, help="an SVG file")
     plot.set_defaults(action=_plot)
-    page = commands.add_parser("page", help="run the scenarios of the results' page and write it")
-    page.add_argument("directory", type=pathlib.Path, help="of the page, tables and plots")
-    page.add_argument("--results", type=pathlib.Path, required=True, metavar="DIR",
-                      help="where results are kept: what is there is not run again")  # fmt: skip
-    page.add_argument("--jobs", type=int, default=1, metavar="N")
-    page.add_argument("--scenarios", metavar="NAME,...", help="(default: all of them)")
-    page.set_defaults(action=_page)
+    recorded = commands.add_parser(
+        "record", help="run the scenarios of the results' page and write what it is drawn from"
+    )
+    recorded.add_argument(
+        "--output", type=pathlib.Path, default=RECORDS, metavar="DIR",
+        help="of the results of record (default: %(default)s)",
+    )  # fmt: skip
+    recorded.add_argument(
+        "--results", type=pathlib.Path, required=True, metavar="DIR",
+        help="where results are kept: what is there is not run again",
+    )  # fmt: skip
+    recorded.add_argument("--jobs", type=int, default=1, metavar="N")
+    recorded.add_argument("--scenarios", metavar="NAME,...", help="(default: all of them)")
+    recorded.set_defaults(action=_record)
     return parser
 
 
@@ -172,20 +182,26 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from sim import plots, sweep
+    from sim import record, sweep
+    from testbed.results import drawing
 
-    plots.draw(sweep.read_document(arguments.results), arguments.output)
+    document = sweep.read_document(arguments.results)
+    drawing.draw(record.of_document(document, str(arguments.results)), arguments.output)
     return 0
 
 
-def _page(arguments: argparse.Namespace) -> int:
-    from sim import page
+def _record(arguments: argparse.Namespace) -> int:
+    from sim import record, sweep
+    from testbed.results.record import write
 
-    def run(name: str) -> dict[str, Any]:
-        return _run_all(scenario.load(name), arguments.jobs)
-
-    names = arguments.scenarios.split(",") if arguments.scenarios else []
-    page.write(arguments.directory, arguments.results, names, run)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    for name in arguments.scenarios.split(",") if arguments.scenarios else page.ORDER:
+        path = arguments.results / f"{name}.json"
+        if not path.exists():
+            _write(_run_all(scenario.load(name), arguments.jobs), path)
+        ran = datetime.date.fromtimestamp(path.stat().st_mtime)
+        found = record.of_document(sweep.read_document(path), f"python -m sim record, {ran}")
+        write(found, arguments.output / f"{name}.json")
     return 0
 
 

@@ -1,98 +1,57 @@
-"""The page of results: tables and plots of every scenario, written by one command."""
+"""The page of results, rendered from the results of record when the documentation is built.
 
-import json
+Needs nothing that only the simulator needs.
+"""
+
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from sim import plots, scenario, sweep, tables
+from testbed.results import record
+from testbed.results.record import Record
+from testbed.results.tables import rst_of
 
-RATIOS = {
-    "figure-6": ("static-collaborative", "boot_mean_s"),
-    "figure-8": ("static-collaborative", "boot_mean_s"),
-    "figure-11": ("static-collaborative", "boot_mean_s"),
-    "best-case": ("static-collaborative", "boot_mean_s"),
-    "left-share": ("static-collaborative", "boot_mean_s"),
-    "tcp": ("static-collaborative", "boot_mean_s"),
-    "figure-7": ("static-collaborative", "boot_mean_s"),
-    "grid": ("local-cache", "boot_mean_s"),
-}
-"""Scenarios whose boot times are also shown as ratios: to which variant, and which times."""
 ORDER = (
     "table-1", "figure-6", "figure-7", "figure-8", "figure-9-web-server", "figure-9-web-proxy",
     "figure-9-video-server", "figure-10", "figure-11", "best-case", "grid", "read-path",
     "left-share", "in-order", "tcp", "policies", "onset", "oscillation", "square-wave", "liars",
     "half-leaves", "hosts-1000", "hosts-10000", "testbed-32",
 )  # fmt: skip
-_SUMMARISED = ("oscillation", "onset")
+"""Scenarios of the page."""
 _HEAD = """\
 ==========================
 Results from the simulator
 ==========================
 
-Written by ``python -m sim page doc/source/contributor/simulator --results DIR``: do not edit.
+Drawn from the results of record in ``bench/results/simulator``, which ``python -m sim record`` writes.
 What is simulated, and what is not, is said in :doc:`/contributor/simulator`; how targets are met
 is said there, too. Figures are medians over the seeds, with the lowest and the highest of the first
 column of figures.
 
-"""
+"""  # noqa: E501 - lines of the page
 
 
-def write(
-    directory: pathlib.Path,
-    kept: pathlib.Path,
-    names: Sequence[str],
-    run: Callable[[str], dict[str, Any]],
-) -> None:
-    """Write ``results.rst`` and its plots.
+def render(directory: pathlib.Path) -> str:
+    """Return the page in reStructuredText; drawings are expected beside it.
 
-    :param kept: results by scenario; what is not there is run, and put there.
-    :param run: returns the document of a scenario's results.
+    :param directory: of the records, one for each scenario.
+    :raises RecordError: when one is missing or malformed.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    kept.mkdir(parents=True, exist_ok=True)
-    parts = [_HEAD]
-    for name in names or ORDER:
-        path = kept / f"{name}.json"
-        if not path.exists():
-            path.write_text(json.dumps(run(name)) + "\n")
-        parts.append(_section(sweep.read_document(path), directory))
-    (directory / "results.rst").write_text("".join(parts))
+    records = (record.read(directory / f"{name}.json") for name in ORDER)
+    return _HEAD + "".join("\n".join(_section(one)) + "\n" for one in records)
 
 
-def _section(document: dict[str, Any], directory: pathlib.Path) -> str:
-    name, title = document["scenario"], document["title"]
-    lines = [f"{title}\n{'=' * len(title)}\n"]
-    about = " ".join(document["about"].split())
-    runs = len(document["results"])
-    lines.append(f"{about}\n" if about else "")
-    lines.append(f"Scenario ``{name}``; {runs} runs, {_seeds(document)} per point.\n")
-    if document["plot"]:
-        plots.draw(document, directory / f"{name}.svg")
-        lines.append(f".. image:: {name}.svg\n   :alt: {title}\n   :width: 100%\n")
-    metrics = scenario.load(name).metrics
-    lines.append(tables.as_rst(tables.of_medians(document["results"], metrics)))
-    if name in RATIOS:
-        base, metric = RATIOS[name]
-        lines.append(f"How many times faster than {base} (``{metric}``, seed by seed):\n")
-        lines.append(tables.as_rst(tables.of_ratios(document["results"], metric, base)))
-    if name in _SUMMARISED:
-        lines.append(_worst(document))
-    return "\n".join(line for line in lines if line) + "\n"
-
-
-def _seeds(document: dict[str, Any]) -> int:
-    return len({result["seed"] for result in document["results"]})
-
-
-def _worst(document: dict[str, Any]) -> str:
-    generations = [result["generations"] for result in document["results"]]
-    relief = [
-        one["relief_intervals"]
-        for one in document["results"]
-        if one["relief_intervals"] is not None
-    ]
-    text = f"Most generations of a run: {max(generations)}."
-    if relief:
-        text += f" Longest relief: {max(relief):.2f} intervals."
-    return text + "\n"
+def _section(found: Record) -> Iterator[str]:
+    name = found.conditions["scenario"]
+    yield f"{found.title}\n{'=' * len(found.title)}\n"
+    if found.about:
+        yield f"{found.about}\n"
+    runs, per_point = found.conditions["runs"], found.conditions["per_point"]
+    yield f"Scenario ``{name}``; {runs} runs, {per_point} per point.\n"
+    if found.plot is not None:
+        yield f".. image:: {name}.svg\n   :alt: {found.title}\n   :width: 100%\n"
+    for table in found.tables.values():
+        if table.caption:
+            yield f"{table.caption}\n"
+        yield rst_of(table)
+    for note in found.notes:
+        yield f"{note}\n"

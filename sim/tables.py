@@ -1,4 +1,4 @@
-"""Results as tables for people: on a terminal and in reStructuredText."""
+"""Results as tables for people, on a terminal."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,20 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sim import sweep
+from testbed.results.tables import Rows, number
 
-Rows = list[list[str]]
 _TEXTS = ("variant", "scenario", "title")
-
-
-def number(value: Any) -> str:
-    """Return three or four digits, or nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, str | bool):
-        return str(value)
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):d}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def of_medians(results: Sequence[dict[str, Any]], metrics: Sequence[str]) -> Rows:
@@ -61,17 +50,3 @@ def show(title: str, rows: Rows, console: Console) -> None:
     for row in rows[1:]:
         table.add_row(*row)
     console.print(table)
-
-
-def as_rst(rows: Rows) -> str:
-    """Return a table of reStructuredText."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    rule = "  ".join("=" * max(1, width) for width in widths)
-    lines = [rule]
-    for index, row in enumerate(rows):
-        # An empty first cell would continue the row above.
-        cells = [cell or "\\" if column == 0 else cell for column, cell in enumerate(row)]
-        lines.append("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip())
-        if index == 0:
-            lines.append(rule)
-    return "\n".join([*lines, rule, ""])

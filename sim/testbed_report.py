@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.exception import ScenarioError
-from sim.tables import Rows, number
+from testbed.results.tables import Rows, number
 
 DEMO, REPLAY = "acstor-testbed-report", "acstor-replay-report"
 

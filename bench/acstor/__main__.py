@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import datetime
 import json
 import pathlib
 import sys
@@ -13,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from acstor.exception import AcstorError
+from bench.acstor import record, tables
 from bench.acstor import report as reports
-from bench.acstor import tables
 from bench.acstor.figures import FIGURES, Figure
 from bench.acstor.report import OnStep, Report, Step
 from bench.acstor.settings import EvaluationSettings, checked_approaches, require_tools
@@ -24,6 +25,8 @@ from sim import tables as sim_tables
 from testbed import interruption
 from testbed.exception import TestbedError
 from testbed.rates import LinkRate
+from testbed.results import tables as result_tables
+from testbed.results.record import write
 
 _DESCRIPTION = """\
 The evaluation of the ACStor paper on hosts that are network namespaces of this machine: recorded
@@ -75,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("report", type=pathlib.Path)
     plot.add_argument("output", type=pathlib.Path, help="an SVG file")
     plot.set_defaults(action=_plot)
+    recorded = commands.add_parser(
+        "record", help="keep what pages show of a report that --json wrote, as a result of record"
+    )
+    recorded.add_argument("report", type=pathlib.Path)
+    recorded.add_argument("output", type=pathlib.Path, help="a file below bench/results/evaluation")
+    recorded.set_defaults(action=_record)
     show = commands.add_parser("show", help="show the tables of a report that --json wrote")
     show.add_argument("report", type=pathlib.Path)
     _add_format(show)
@@ -188,9 +197,9 @@ def _run_figure(arguments: argparse.Namespace) -> int:
             figure, base, wanted, arguments.json, on_step, arguments.stop_after
         )
     if arguments.plot is not None:
-        from bench.acstor import plots
+        from testbed.results import drawing
 
-        plots.draw(report, figure, arguments.plot)
+        drawing.draw(record.of_report(report, figure), arguments.plot)
     _print(report, figure, arguments.format)
     return 0
 
@@ -230,7 +239,7 @@ def _print(report: Report, figure: Figure, form: str) -> None:
         if len(rows) == 1:
             continue
         if form == "rst":
-            sys.stdout.write(f"{title}\n\n{sim_tables.as_rst(rows)}\n")
+            sys.stdout.write(f"{title}\n\n{result_tables.as_rst(rows)}\n")
         else:
             sim_tables.show(title, rows, Console(width=None if sys.stdout.isatty() else 160))
 
@@ -243,11 +252,11 @@ def _run_overheads(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         arguments.json.write_text(overheads.as_json(found) + "\n")
     rows = [["what", "value", "unit", "how"]]
-    rows += [[one.what, sim_tables.number(one.value), one.unit, one.how] for one in found]
+    rows += [[one.what, result_tables.number(one.value), one.unit, one.how] for one in found]
     if arguments.format == "json":
         sys.stdout.write(overheads.as_json(found) + "\n")
     elif arguments.format == "rst":
-        sys.stdout.write(sim_tables.as_rst(rows))
+        sys.stdout.write(result_tables.as_rst(rows))
     else:
         sim_tables.show("Overheads", rows, Console(width=None if sys.stdout.isatty() else 160))
     return 0
@@ -275,7 +284,7 @@ def _run_shares(arguments: argparse.Namespace) -> int:
         return 0
     for title, rows in found_tables.items():
         if arguments.format == "rst":
-            sys.stdout.write(f"{title}\n\n{sim_tables.as_rst(rows)}\n")
+            sys.stdout.write(f"{title}\n\n{result_tables.as_rst(rows)}\n")
         else:
             console = Console(width=None if sys.stdout.isatty() else 200)
             sim_tables.show(title, rows, console)
@@ -292,7 +301,7 @@ def _validate(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         sys.stdout.write(json.dumps(tables.as_objects(rows), indent=1) + "\n")
     elif arguments.format == "rst":
-        sys.stdout.write(sim_tables.as_rst(rows))
+        sys.stdout.write(result_tables.as_rst(rows))
     else:
         console = Console(width=None if sys.stdout.isatty() else 200)
         sim_tables.show("Simulated and measured", rows, console)
@@ -307,9 +316,16 @@ def _loaded(path: pathlib.Path) -> tuple[Report, Figure]:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from bench.acstor import plots
+    from testbed.results import drawing
 
-    plots.draw(*_loaded(arguments.report), arguments.output)
+    drawing.draw(record.of_report(*_loaded(arguments.report)), arguments.output)
+    return 0
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    found = record.of_report(*_loaded(arguments.report))
+    ran = datetime.date.fromtimestamp(arguments.report.stat().st_mtime)
+    write(dataclasses.replace(found, source=f"{found.source}; {ran}"), arguments.output)
     return 0
 
 

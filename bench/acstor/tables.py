@@ -7,9 +7,8 @@ from typing import Any
 from bench.acstor.figures import Figure
 from bench.acstor.report import Entry, Report
 from bench.acstor.result import StormResult
-from sim import tables
+from testbed.results.tables import Rows, number
 
-Rows = tables.Rows
 COLUMNS: Mapping[str, Callable[[StormResult], float | None]] = {
     "mean_s": lambda storm: storm.mean_s,
     "trimmed_mean_s": lambda storm: storm.trimmed_mean_s,
@@ -43,9 +42,9 @@ def of_report(report: Report, figure: Figure) -> Rows:
     """Return a table, header first: medians over the turns."""
     rows = [[*figure.axes, "approach", *figure.columns, "turns", "build"]]
     for (point, approach), entries in grouped(report.entries).items():
-        cells = [tables.number(value) for _, value in point]
+        cells = [number(value) for _, value in point]
         cells.append(approach)
-        cells += [tables.number(median_of(entries, column)) for column in figure.columns]
+        cells += [number(median_of(entries, column)) for column in figure.columns]
         builds = {entry.build["revision"] for entry in entries}
         rows.append([*cells, str(len(entries)), ", ".join(sorted(builds))])
     return rows
@@ -64,7 +63,7 @@ def of_ratios(report: Report, figure: Figure) -> Rows:
     for (point, approach), found in grouped(report.entries).items():
         if approach == BASE:
             continue
-        cells = [tables.number(value) for _, value in point] + [approach]
+        cells = [number(value) for _, value in point] + [approach]
         for name in measures:
             ratios = []
             for entry in found:
@@ -72,7 +71,7 @@ def of_ratios(report: Report, figure: Figure) -> Rows:
                 if base is not None:
                     value, own = COLUMNS[name](base.storm), COLUMNS[name](entry.storm)
                     ratios.append((value or 0.0) / (own or 1.0))
-            cells.append(tables.number(statistics.median(ratios) if ratios else None))
+            cells.append(number(statistics.median(ratios) if ratios else None))
         rows.append(cells)
     return rows
 

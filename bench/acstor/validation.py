@@ -16,10 +16,10 @@ from bench.acstor.report import Entry, Report
 from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
 from bench.acstor.tables import grouped, median_of
 from sim import run, scenario
-from sim import tables as sim_tables
 from testbed import boot_trace
 from testbed.exception import TestbedError
 from testbed.rates import LinkRate
+from testbed.results.tables import Rows, number
 
 MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot_p99_s",
             "origin_mb": "origin_mb"}  # fmt: skip
@@ -115,21 +115,19 @@ def simulate(
     return found
 
 
-def beside(
-    report: Report, left_share: float = LEFT_SHARE, in_order: float = IN_ORDER
-) -> sim_tables.Rows:
+def beside(report: Report, left_share: float = LEFT_SHARE, in_order: float = IN_ORDER) -> Rows:
     """Return a table, header first: measured, simulated, and simulated over measured."""
     axes = list(report.entries[0].point) if report.entries else []
     rows = [[*axes, "approach", *(f"{name}{part}" for name in MEASURES
                                   for part in (" measured", " simulated", " ratio"))]]  # fmt: skip
     for (point, approach), entries in grouped(report.entries).items():
         simulated = simulate(report, entries, left_share, in_order)
-        cells = [sim_tables.number(value) for _, value in point] + [approach]
+        cells = [number(value) for _, value in point] + [approach]
         for column, name in MEASURES.items():
             measured = median_of(entries, column)
             values = [float(one[name]) for one in simulated if one[name] is not None]
             value = statistics.median(values) if values else None
             ratio = value / measured if value is not None and measured else None
-            cells += [sim_tables.number(each) for each in (measured, value, ratio)]
+            cells += [number(each) for each in (measured, value, ratio)]
         rows.append(cells)
     return rows

@@ -8,6 +8,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from testbed.results.labels import label_of
 from testbed.results.record import Curve, Curves, Lines, Record, RecordError
 from testbed.results.tables import cell_text
 
@@ -30,19 +31,6 @@ _STYLES = ("-", "--", ":", "-.")
 _PANEL_INCHES = (3.5, 3.0)
 _LOW_PANEL_INCHES = (5.0, 1.9)
 """Where panels are in several rows."""
-LABELS = {
-    "traffic.cv": "CV of the extra traffic",
-    "traffic.mean": "mean extra traffic (MB/s)",
-    "machines.per_host": "machines per host",
-    "boot_mean_s": "mean boot time (s)",
-    "total_cv": "CV of all traffic",
-    "throughput_mb_s": "throughput (MB/s)",
-    "cv": "CV of the extra traffic",
-    "mean": "mean extra traffic (MB/s on 1 Gbit/s)",
-    "guests_per_host": "guests per host",
-    "weight_lambda": "lambda",
-    "mean_s": "mean boot time (s)",
-}
 
 
 @dataclass
@@ -66,7 +54,7 @@ def draw(record: Record, path: pathlib.Path) -> None:
     if plot is None:
         raise RecordError(f"{record.title}: nothing to plot", hint="show its tables")
     if isinstance(plot, Lines):
-        panels, x_label, y_label = _panels(record, plot), _label(plot.x), _label(plot.y)
+        panels, x_label, y_label = _panels(record, plot), label_of(plot.x), label_of(plot.y)
         columns, is_log, is_shared = 0, plot.is_log, True
     else:
         panels, x_label, y_label = _panels_of_curves(plot), plot.x_label, plot.y_label
@@ -100,10 +88,6 @@ def draw(record: Record, path: pathlib.Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def _label(column: str) -> str:
-    return LABELS.get(column, column)
-
-
 def _draw_line(axes: Axes, line: _Line) -> None:
     xs, ys = [x for x, _ in line.points], [y for _, y in line.points]
     axes.plot(
@@ -121,7 +105,9 @@ def _panels(record: Record, plot: Lines) -> dict[str, list[_Line]]:
     for row in record.tables[plot.table].objects():
         if row[plot.y] is None:
             continue
-        title = f"{_label(plot.facet)}: {cell_text(row[plot.facet])}" if plot.facet else plot.title
+        title = (
+            f"{label_of(plot.facet)}: {cell_text(row[plot.facet])}" if plot.facet else plot.title
+        )
         name = tuple(cell_text(row[column]) for column in plot.line)
         names += [] if name in names else [name]
         panels.setdefault(title, {}).setdefault(name, []).append(row)
@@ -132,7 +118,7 @@ def _panels(record: Record, plot: Lines) -> dict[str, list[_Line]]:
         found[title] = []
         for name, rows in sorted(lines.items()):
             rows.sort(key=lambda row: _number(row[plot.x]))
-            more = (f"{_label(c)} {v}" for c, v in zip(plot.line[1:], name[1:], strict=True))
+            more = (f"{label_of(c)} {v}" for c, v in zip(plot.line[1:], name[1:], strict=True))
             found[title].append(
                 _Line(
                     ", ".join([name[0], *more]), colours[name[0]],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.acstor import __main__ as command
-from bench.acstor import plots, report, tables, validation
+from bench.acstor import record, report, tables, validation
 from bench.acstor.figures import FIGURES, settings_at
 from bench.acstor.guests import Guest, GuestResult, completed
 from bench.acstor.processor import ProcessorTime
@@ -20,6 +20,8 @@ from sim import approaches, scenario
 from testbed.exception import TestbedError
 from testbed.fixtures.drawings import labels
 from testbed.rates import LinkRate
+from testbed.results import drawing
+from testbed.results.record import read
 
 DEADLINE = 100.0
 
@@ -128,6 +130,17 @@ def test_table_has_medians_over_the_turns_and_ratios_of_each_turn() -> None:
     assert ratios[0]["mean_s"] == "3"
 
 
+def test_result_of_record_is_made_of_a_report(tmp_path: pathlib.Path) -> None:
+    made().save(tmp_path / "report.json")
+    paths = [str(tmp_path / name) for name in ("report.json", "kept.json")]
+    assert command.main(["record", *paths]) == 0
+    kept = read(tmp_path / "kept.json")
+    rows = {row["approach"]: row for row in kept.tables[record.STORMS].objects()}
+    assert (rows["acstor"]["mean_s"], rows["acstor"]["turns"]) == (6, 3)
+    assert "figure-6; build abc; 2" in kept.source
+    drawing.draw(kept, tmp_path / "plot.svg")
+
+
 def test_storms_that_the_file_holds_are_not_run_again(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "report.json"
     made().save(path)
@@ -153,7 +166,7 @@ def test_figure_is_made_of_valid_settings_and_can_be_drawn(
         for approach in checked_approaches(",".join(figure.approaches)):
             entries.append(Entry(point, 0, storm(approach, [1.0]), {"revision": "x"}))
     found = Report(name, figure.title, {}, {}, entries)
-    plots.draw(found, figure, tmp_path / "plot.svg")
+    drawing.draw(record.of_report(found, figure), tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text()
     assert len(tables.of_report(found, figure)) == 1 + len(entries)
 
@@ -165,7 +178,8 @@ def test_all_panels_of_a_plot_show_all_that_was_measured(tmp_path: pathlib.Path)
         for cv in (0.4, 1.2)
         for mean in (40.0, 70.0)
     ]
-    plots.draw(Report("figure-7", figure.title, {}, {}, entries), figure, path)
+    found = Report("figure-7", figure.title, {}, {}, entries)
+    drawing.draw(record.of_report(found, figure), path)
     assert "80" in labels(path), "the second panel reaches 84"
 
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from acstor.origin.http import HttpOrigin
 from acstor.origin.posix import PosixOrigin
 from acstor.repository.volumes.durability import DurabilityClass
-from bench import capo, capo_replay, capo_workload
+from bench import capo, capo_record, capo_replay, capo_workload
 from bench.capo_origin import OPERATION_BYTES, Count, CountingOriginServer
 from bench.capo_periods import PERIODS
 from bench.capo_replay import Outcome, Setting
+from bench.capo_shares import Outcomes
+from testbed.results import drawing
 
 SETTING = Setting(scale=60, load=1 / 40, depth=1)
 
@@ -97,7 +100,7 @@ def test_differential_durability_has_the_regions_of_the_workload() -> None:
         assert (region.first, region.last) == capo_workload.REGIONS[kind]
 
 
-def outcomes(*numbers: int) -> capo.Outcomes:
+def outcomes(*numbers: int) -> Outcomes:
     base = {number: Outcome([10.0, 10.0], [10.0, 10.0]) for number in numbers}
     half = {number: Outcome([5.0, 0.0], [20.0, 0.0]) for number in numbers}
     return {"no cache": base, "write-back": half}
@@ -136,7 +139,11 @@ def test_parts_of_a_run_are_put_together(tmp_path: pathlib.Path) -> None:
 
 def test_plot_has_a_panel_for_each_period(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "plot.svg"
-    capo.plot(outcomes(1, 6), path)
+    found = capo_record.of_outcomes(outcomes(1, 6), {}, "a test")
+    drawing.draw(found, path)
     text = path.read_text()
     assert text.count('id="axes_') == 4, "requests and operations"
     assert "write-back" in text
+    (shares,) = found.tables["shares"].objects()
+    assert (shares["peak_requests"], shares["total_requests"]) == (50, 25)
+    assert shares["peak_requests_capo"] == Decimal("38.1")

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from sim import __main__, sweep, tables, testbed_report
+from sim import __main__, sweep, testbed_report
 from sim.exception import ScenarioError
 from sim.scenario import Case
+from testbed.results import record
+from testbed.results.tables import as_rst
 
 SMALL = """
 version = 1
@@ -59,6 +61,12 @@ def test_run_compare_and_plot(
     assert [row["variant"] for row in rows] == ["static-collaborative"] * 2
     assert __main__.main(["plot", str(results), str(tmp_path / "small.svg")]) == 0
     assert "<svg" in (tmp_path / "small.svg").read_text()
+    results.rename(tmp_path / "small.json")
+    options = ["record", "--results", str(tmp_path), "--scenarios", "small"]
+    assert __main__.main([*options, "--output", str(tmp_path / "kept")]) == 0
+    kept = record.read(tmp_path / "kept" / "small.json")
+    assert kept.conditions == {"scenario": "small", "runs": 8, "per_point": 2}
+    assert kept.source.startswith("python -m sim record, 2")
 
 
 def test_what_was_found_is_kept_when_a_run_is_cut_off(
@@ -118,7 +126,7 @@ def test_medians_and_ratios_are_taken_seed_by_seed() -> None:
 
 
 def test_tables_are_restructured_text() -> None:
-    text = tables.as_rst([["a", "bb"], ["10", "2"], ["", "x"]])
+    text = as_rst([["a", "bb"], ["10", "2"], ["", "x"]])
     assert text.splitlines() == ["==  ==", "a   bb", "==  ==", "10  2", "\\   x", "==  =="]
 
 
