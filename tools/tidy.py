@@ -4,15 +4,45 @@ Prints one line per finding and exits with 1 when there is any.
 """
 
 import ast
+import collections
 import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 600
-BLOB_BYTES_MAX = 200_000
+LONG_FILES = {
+    "acstor/_dataplane.pyi": "of one extension module: a stub cannot have parts that do not exist",
+}
+"""Files of more lines, each with the reason."""
+BLOB_BYTES_MAX = 100_000
+SVG_BYTES_MAX = 20_000
+"""Of a drawing by hand; programs draw larger ones."""
+GENERATED = {
+    "Cargo.lock": "what is built is what was tested",
+    "fuzz/Cargo.lock": "what is built is what was tested",
+    "etc/acstor/acstor.conf.sample": "a wheel is built without what its making imports (RFD 0016)",
+}
+"""Generated files that are kept nevertheless, each with the reason; a test compares the sample."""
+GENERATED_MARK = re.compile(r"do not edit|created with matplotlib|<dc:title>matplotlib", re.I)
+GENERATED_MARK_LINES = 20
+"""Lines at the top of a file in which it says that it is generated."""
+SOURCE_SUFFIXES = {".py", ".pyi", ".rs"}
+FOLDER_FILES_MAX = 20
+FLAT_FOLDERS = {
+    "acstor/cli": "a file for each group of commands",
+    "acstor/conf": "a file for each group of options",
+    "acstor/drivers/cinder": "one driver, a file for each feature of it",
+    "bench/acstor": "one program, the evaluation",
+    "crates/overlay/src/scenarios": "a file for each scenario",
+    "crates/overlay/src/segments": "one concern, the log of a volume on a disk",
+    "sim": "one program, the simulator",
+    "tests/probe": "a file for each program that is probed",
+    "tests/unit/dataplane": "a file for each module of acstor/dataplane",
+}
+"""Folders of more source files and no folder in them, each with the reason."""
 BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
 CRATE_ARROWS = {
     "types": set(),
@@ -91,12 +121,45 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 
 def check_size(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yield findings about a file's size."""
-    if path.suffix in {".py", ".rs"}:
+    if path.suffix in SOURCE_SUFFIXES and name not in LONG_FILES:
         lines = path.read_text().count("\n")
         if lines > FILE_LINES_MAX:
             yield f"{name}: {lines} lines; split it by what it is for (at most {FILE_LINES_MAX})"
     if path.name != "Cargo.lock" and path.stat().st_size > BLOB_BYTES_MAX:
         yield f"{name}: larger than {BLOB_BYTES_MAX} bytes"
+
+
+def check_generated(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about files that a program wrote."""
+    if name in GENERATED or name.startswith(("tools/tidy", "tests/unit/test_tidy")):
+        return
+    if path.suffix == ".svg" and path.stat().st_size > SVG_BYTES_MAX:
+        yield f"{name}: larger than {SVG_BYTES_MAX} bytes; keep what it is drawn from"
+    head = path.read_bytes()[:BLOB_BYTES_MAX].splitlines()[:GENERATED_MARK_LINES]
+    if GENERATED_MARK.search(b"\n".join(head).decode(errors="replace")):
+        yield f"{name}: is generated; keep what it is made of (plots: bench/results), and ignore it"
+
+
+def flat_folders(
+    names: Iterable[str], exceptions: Mapping[str, str] = FLAT_FOLDERS
+) -> Iterator[str]:
+    """Yield findings about folders of many source files without a folder of such in them.
+
+    :param exceptions: folders that may be like that.
+    """
+    own: dict[str, int] = collections.defaultdict(int)
+    above: set[str] = set()
+    for name in sorted(names):
+        path = pathlib.PurePath(name)
+        if path.suffix in SOURCE_SUFFIXES:
+            own[str(path.parent)] += path.name != "__init__.py"
+            above.update(map(str, path.parent.parents))
+    for folder, count in own.items():
+        if count > FOLDER_FILES_MAX and folder not in above | exceptions.keys():
+            yield (
+                f"{folder}: {count} source files side by side; sort them into folders "
+                f"(at most {FOLDER_FILES_MAX})"
+            )
 
 
 def check_name(name: str, path: pathlib.Path) -> Iterator[str]:
@@ -183,11 +246,14 @@ def check_format_pages() -> Iterator[str]:
 
 def main() -> int:
     """Run every check."""
+    files = tracked_files()
     findings = list(check_format_pages())
-    for path in tracked_files():
+    findings.extend(flat_folders(str(path.relative_to(ROOT)) for path in files))
+    for path in files:
         name = str(path.relative_to(ROOT))
         for check in (
             check_size,
+            check_generated,
             check_name,
             check_markers,
             check_python_imports,

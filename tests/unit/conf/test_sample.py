@@ -1,4 +1,4 @@
-"""The sample configuration is generated, and current."""
+"""The sample configuration is generated, and current; why it is in Git: RFD 0016."""
 
 import pathlib
 import subprocess

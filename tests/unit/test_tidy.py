@@ -1,0 +1,74 @@
+"""The layout rules: what they find, and that exceptions are still needed."""
+
+import pathlib
+import types
+
+import pytest
+
+from testbed.fixtures.documents import ROOT
+from tests.unit.test_front_doors import tidy
+
+MARKED = ("# Written by a program: do not edit.\n", "<!-- Created with matplotlib -->\n",
+          "<dc:title>Matplotlib v3.11.2</dc:title>\n", "// DO NOT EDIT\n")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rules() -> types.ModuleType:
+    return tidy()
+
+
+def findings(check: object, name: str, path: pathlib.Path) -> list[str]:
+    assert callable(check)
+    return list(check(name, path))
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_generated_files_are_found(
+    rules: types.ModuleType, text: str, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "page.rst"
+    path.write_text("A page\n======\n" + text)
+    (found,) = findings(rules.check_generated, "doc/source/page.rst", path)
+    assert "bench/results" in found
+    path.write_text("A page\n" * 50 + text)
+    assert findings(rules.check_generated, "doc/source/page.rst", path) == [], "it says it above"
+
+
+def test_large_drawings_are_found(rules: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "plot.svg"
+    path.write_text("<svg/>" + " " * rules.SVG_BYTES_MAX)
+    (found,) = findings(rules.check_generated, "doc/source/plot.svg", path)
+    assert str(rules.SVG_BYTES_MAX) in found
+    path.write_text("<svg/>")
+    assert findings(rules.check_generated, "doc/source/plot.svg", path) == []
+
+
+@pytest.mark.parametrize("suffix", [".py", ".pyi", ".rs"])
+def test_long_files_are_found(rules: types.ModuleType, suffix: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / f"long{suffix}"
+    path.write_text("\n" * (rules.FILE_LINES_MAX + 1))
+    (found,) = findings(rules.check_size, f"acstor/long{suffix}", path)
+    assert "601 lines" in found
+    assert findings(rules.check_size, "acstor/_dataplane.pyi", path) == []
+
+
+def test_flat_folders_are_found(rules: types.ModuleType) -> None:
+    flat = [f"acstor/flat/{letter}.py" for letter in "abcdefghijklmnopqrstu"]
+    (found,) = rules.flat_folders(flat)
+    assert found.startswith("acstor/flat: 21 source files")
+    assert list(rules.flat_folders(flat[1:])) == []
+    assert list(rules.flat_folders([*flat[1:], "acstor/flat/__init__.py"])) == []
+    assert list(rules.flat_folders([*flat, "acstor/flat/below/a.py"])) == []
+    assert len(list(rules.flat_folders([*flat, "acstor/flat/below/a.toml"]))) == 1
+
+
+def test_exceptions_have_a_reason_and_are_needed(rules: types.ModuleType) -> None:
+    names = {str(path.relative_to(ROOT)) for path in rules.tracked_files()}
+    for exceptions in (rules.GENERATED, rules.LONG_FILES):
+        assert set(exceptions) <= names
+        assert all(exceptions.values())
+    assert all(rules.FLAT_FOLDERS.values())
+    for name in rules.LONG_FILES:
+        assert (ROOT / name).read_text().count("\n") > rules.FILE_LINES_MAX
+    found = {line.partition(":")[0] for line in rules.flat_folders(names, exceptions={})}
+    assert found == set(rules.FLAT_FOLDERS)
