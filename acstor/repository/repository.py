@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from acstor import exception, native, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.dedup_scope import DedupScope
+from acstor.repository.dedup_scope import DedupScope, check_scope
 from acstor.repository.images import image_record, working_set
 
 FORMAT_NAME = "acstor-repository"
@@ -188,8 +188,16 @@ class Repository:
         """Refuse names in a scope where an older release might read them.
 
         :param scope: None is always allowed.
+        :raises InvalidError: when it is no scope: a record with it could not be read again.
         :raises UnsupportedError: when the repository's version is older than scopes.
         """
+        try:
+            check_scope(scope)
+        except ValueError as error:
+            raise exception.InvalidError(
+                f"no chunks can be named for this project: {error}",
+                hint="give the id of the project as Keystone has it",
+            ) from error
         if scope is not None and self.format.version < SCOPES_VERSION:
             raise exception.UnsupportedError(
                 f"the repository has format version {self.format.version}, [repository] "

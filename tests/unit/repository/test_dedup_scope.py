@@ -176,6 +176,13 @@ def test_scope_needs_a_repository_that_older_releases_refuse() -> None:
     assert register(upgrade(older), 1, disk(1), ONE).new == 1
 
 
+@pytest.mark.parametrize("scope", ["", "a\n", "x" * 256])
+def test_image_is_not_registered_in_what_is_no_scope(repository: Repository, scope: str) -> None:
+    with pytest.raises(exception.InvalidError, match="scope"):
+        register(repository, 0, disk(1), scope)
+    assert repository.find_image(image_id(0)) is None
+
+
 def test_record_of_an_image_has_its_scope_and_no_other() -> None:
     text = json.loads((GOLDEN / "repository-v1.json").read_text())["image"]
     plain = ImageRecord.parse(text.encode(), "an image")
