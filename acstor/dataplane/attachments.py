@@ -17,6 +17,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -29,6 +30,8 @@ from typing import Any
 from acstor import exception, untrusted_json
 from acstor.control import protocol
 from acstor.files import sync_directory
+
+LOG = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 FILE_BYTES_MAX = 4 << 30
@@ -133,19 +136,27 @@ class Attachments:
         self.keep_digest(disk_id, digest)
 
     def keep_digest(self, disk_id: str, digest: str) -> None:
-        """Keep the digest of an image's manifest, so that a start need not read all of that."""
+        """Keep the digest of an image's manifest, so that a start need not read all of that.
+
+        Where it cannot be kept the next start reads the manifest, and nothing else is lost.
+        """
         _check_id(disk_id)
-        with open(self._path(disk_id, "manifest"), "rb") as source:
-            header = source.read(HEADER_BYTES).hex()
-        self._write_version_1(self._path(disk_id, "digest"), {"manifest": digest, "header": header})
+        try:
+            with open(self._path(disk_id, "manifest"), "rb") as source:
+                header = source.read(HEADER_BYTES).hex()
+            self._write_version_1(
+                self._path(disk_id, "digest"), {"manifest": digest, "header": header}
+            )
+        except OSError as error:
+            LOG.warning("the next start reads the manifest of image %s anew: %s", disk_id, error)
 
     def _digest(self, disk_id: str) -> str | None:
         """Return the digest that was kept of the manifest that is there now."""
-        kept = _read_version_1(self._path(disk_id, "digest"))
-        digest = kept.get("manifest")
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            return None
         try:
+            kept = _read_version_1(self._path(disk_id, "digest"))
+            digest = kept.get("manifest")
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+                return None
             with open(self._path(disk_id, "manifest"), "rb") as source:
                 header = source.read(HEADER_BYTES).hex()
         except OSError:

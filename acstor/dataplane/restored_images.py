@@ -49,6 +49,8 @@ class RestoredImages:
         """By image, the working set that it is to be given; none of them is needed at the start."""
         self._attempts = 0
         self._retry_at = 0.0
+        self._left_in_place: set[str] = set()
+        """Images whose damaged manifest could not be put aside, and is told of once."""
 
     def attach(self, runtime: Runtime) -> None:
         """Attach all of them; what fails for a reason that may pass is tried again by `retry`."""
@@ -100,7 +102,15 @@ class RestoredImages:
             self._attachments.refuse_image(disk_id)
         except FileNotFoundError:
             return  # it was put aside before, and is in use
-        LOG.error("image %s is put aside, its manifest is damaged", disk_id)
+        except OSError as error:
+            # A disk that damages a file is often read-only by then: what guests read goes on.
+            if disk_id in self._left_in_place:
+                return
+            self._left_in_place.add(disk_id)
+            LOG.error("the damaged manifest of image %s cannot be put aside: %s", disk_id, error)
+        else:
+            self._left_in_place.discard(disk_id)
+            LOG.error("image %s is put aside, its manifest is damaged", disk_id)
         try:
             with translated(f"withdrawing {disk_id}"):
                 runtime.detach_image(disk_id)
@@ -131,7 +141,10 @@ class RestoredImages:
         except exception.AcstorError as error:
             if error.kind in _FINAL:
                 LOG.error("image %s is put aside, its manifest is bad: %s", image.disk_id, error)
-                self._attachments.refuse_image(image.disk_id)
+                try:
+                    self._attachments.refuse_image(image.disk_id)
+                except OSError as failed:
+                    LOG.error("it stays where it is, to be met at each start: %s", failed)
                 self.settled(image.disk_id)
                 return
             LOG.warning("image %s is attached later: %s", image.disk_id, error)
@@ -140,15 +153,9 @@ class RestoredImages:
             return
         self.settled(image.disk_id)
         if image.digest is None:
-            self._keep_digest(image.disk_id, str(attached["manifest"]))
+            self._attachments.keep_digest(image.disk_id, str(attached["manifest"]))
         if image.working_set_path is not None:
             self._working_sets[image.disk_id] = image.working_set_path
-
-    def _keep_digest(self, disk_id: str, digest: str) -> None:
-        try:
-            self._attachments.keep_digest(disk_id, digest)
-        except OSError as error:
-            LOG.warning("the next start reads the manifest of image %s anew: %s", disk_id, error)
 
     def _restore_working_set(self, runtime: Runtime, disk_id: str, path: str) -> None:
         try:

@@ -75,3 +75,45 @@ def test_damaged_manifest_of_an_open_image_hides_it_until_it_comes_anew(
     machine.look()
     assert _is_listed(runtime)
     assert _names(machine) == {"refused", "manifest", "digest"}
+
+
+def test_start_goes_on_where_a_digest_cannot_be_read(machine: Machine) -> None:
+    (machine.images / f"{IMAGE}.digest").unlink()
+    (machine.images / f"{IMAGE}.digest").mkdir()
+    (found,) = Attachments(str(machine.images.parent)).images()
+    assert found.digest is None
+
+
+def test_image_is_attached_though_its_digest_cannot_be_kept(
+    machine: Machine, tmp_path: pathlib.Path
+) -> None:
+    other = "0d0f2f54-6a83-4e2e-8d9c-2f7f0b6c2a11"
+    (machine.images / f"{other}.digest").mkdir()
+    path = write_manifest(tmp_path / "other", other, content=10)
+    machine.client.call("image.attach", path=path)
+    assert (machine.images / f"{other}.manifest").exists()
+    assert machine.restart().read_whole == 1
+
+
+def test_damaged_manifest_that_cannot_be_put_aside_leaves_the_process_alive(
+    machine: Machine,
+) -> None:
+    runtime = machine.runtime
+    # As on a file system that the kernel has made read-only.
+    (machine.images / f"{IMAGE}.refused").mkdir()
+    runtime.open_handles[IMAGE] = 1
+    runtime.damaged.add(IMAGE)
+    for _ in range(3):
+        machine.look()
+    assert not _is_listed(runtime)
+    (machine.images / f"{IMAGE}.refused").rmdir()
+    machine.look()
+    assert "manifest" not in _names(machine)
+
+
+def test_bad_manifest_that_cannot_be_put_aside_does_not_keep_the_process_from_starting(
+    machine: Machine,
+) -> None:
+    (machine.images / f"{IMAGE}.manifest").write_bytes(b"no manifest")
+    (machine.images / f"{IMAGE}.refused").mkdir()
+    assert machine.restart().list_images() == []
