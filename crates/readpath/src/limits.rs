@@ -14,6 +14,11 @@ pub const MANIFEST_IDLE: Duration = Duration::from_secs(60);
 /// Manifests that are read for guests and peers at a time: they share one disk and the memory for one
 /// manifest each.
 pub const MANIFEST_READS_MAX: usize = 4;
+/// As many of them at most for peers and preloads: a guest that waits has a permit left.
+pub const MANIFEST_READS_OF_OTHERS_MAX: usize = 2;
+/// How often in a row the local disk may fail to give a manifest before that counts as damaged: a bad
+/// sector stays one, and only what is damaged is brought anew.
+pub const MANIFEST_FAILURES_MAX: u32 = 3;
 /// Most peers asked for one chunk in one round, whatever the ring offers.
 pub const CANDIDATES_MAX: usize = 8;
 /// Disks of which a peer's shares are remembered; those that none uses are forgotten beyond.

@@ -162,6 +162,9 @@ impl ReadPath {
             ),
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             manifest_permits: Arc::new(Semaphore::new(limits::MANIFEST_READS_MAX)),
+            manifest_permits_of_others: Arc::new(Semaphore::new(
+                limits::MANIFEST_READS_OF_OTHERS_MAX,
+            )),
             runtime,
             is_draining: AtomicBool::new(false),
             waiting_reads: WaitingReads::default(),

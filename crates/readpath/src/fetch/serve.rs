@@ -111,7 +111,7 @@ impl ReadPath {
             return None;
         }
         let attachment = self.attachment(&request.disk_id)?;
-        let load = self.sources.load(&attachment);
+        let load = self.sources.load(&attachment, Side::Peer);
         let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
         let want = disk.want(request.chunk_index)?;
         (want.digest == request.digest).then_some((disk, want))

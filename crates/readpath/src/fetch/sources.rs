@@ -66,6 +66,8 @@ pub(crate) struct Sources {
     pub(crate) prefetch_permits: Arc<Semaphore>,
     /// One permit per manifest that is being read.
     pub(crate) manifest_permits: Arc<Semaphore>,
+    /// One permit per manifest that is being read for anybody but a guest.
+    pub(crate) manifest_permits_of_others: Arc<Semaphore>,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
     /// Reads of guests that wait; preloads give way to them.

@@ -41,7 +41,7 @@ impl ReadPath {
         let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
         job.begin();
         // The manifest stays in memory until the preload ends.
-        let disk = match self.sources.load(&attachment).await {
+        let disk = match self.sources.load(&attachment, Side::Preload).await {
             Ok(view) => view.disk.clone(),
             Err(error) => {
                 let failure = PreloadFailure::Manifest(error);

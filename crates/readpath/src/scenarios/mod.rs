@@ -7,6 +7,7 @@ mod keeping;
 mod link;
 mod loading;
 mod local_disk;
+mod manifest_turns;
 mod memory_store;
 mod model;
 mod network;

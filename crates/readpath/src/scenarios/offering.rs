@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use acstor_types::{ErrorKind, Manifest};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::time::advance;
 
 use super::image::{CHUNK, Image, Shape};
@@ -14,23 +14,37 @@ use crate::{
     BlockView, ExtentKind, ManifestFault, ManifestSource, ManifestState, ReadError, TryRead, limits,
 };
 
-/// A manifest that counts how often it is read, and that faults.
-struct TestSource {
+/// A manifest that counts how often it is read, that faults, and that takes as long as a test wants.
+pub(super) struct TestSource {
     manifest: Mutex<Manifest>,
     reads: AtomicUsize,
-    fault: Mutex<Option<ErrorKind>>,
+    pub(super) fault: Mutex<Option<ErrorKind>>,
+    is_closed: Mutex<bool>,
+    opened: Condvar,
 }
 
 impl TestSource {
-    fn of(image: &Image) -> Arc<TestSource> {
+    pub(super) fn of(image: &Image) -> Arc<TestSource> {
         Arc::new(TestSource {
             manifest: Mutex::new(image.manifest.clone()),
             reads: AtomicUsize::new(0),
             fault: Mutex::default(),
+            is_closed: Mutex::default(),
+            opened: Condvar::new(),
         })
     }
 
-    fn reads(&self) -> usize {
+    /// Keeps all readers waiting until it is opened.
+    pub(super) fn close(&self) {
+        *self.is_closed.lock() = true;
+    }
+
+    pub(super) fn open(&self) {
+        *self.is_closed.lock() = false;
+        self.opened.notify_all();
+    }
+
+    pub(super) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
     }
 }
@@ -38,6 +52,7 @@ impl TestSource {
 impl ManifestSource for TestSource {
     fn read(&self) -> Result<Manifest, ManifestFault> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        self.opened.wait_while(&mut self.is_closed.lock(), |is_closed| *is_closed);
         match *self.fault.lock() {
             Some(kind) => Err(ManifestFault { kind, message: "as the test wants it".into() }),
             None => Ok(self.manifest.lock().clone()),
@@ -45,7 +60,11 @@ impl ManifestSource for TestSource {
     }
 }
 
-fn offer(world: &World, host: &str, image: &Image) -> (Arc<dyn BlockView>, Arc<TestSource>) {
+pub(super) fn offer(
+    world: &World,
+    host: &str,
+    image: &Image,
+) -> (Arc<dyn BlockView>, Arc<TestSource>) {
     let source = TestSource::of(image);
     let (header, digest) = (image.manifest.header(), image.manifest.digest());
     let path = &world.host(host).path;
@@ -58,7 +77,7 @@ async fn read(view: &Arc<dyn BlockView>, image: &Image, chunk: u64) {
     check(image, chunk * CHUNK as u64, CHUNK, &segments);
 }
 
-fn state(world: &World, image: &Image) -> ManifestState {
+pub(super) fn state(world: &World, image: &Image) -> ManifestState {
     world.host("a").path.manifest_state(&image.id()).unwrap()
 }
 

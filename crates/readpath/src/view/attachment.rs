@@ -7,10 +7,10 @@
 //! [`crate::limits::MANIFEST_IDLE`]. Nothing else of the disk is dropped: pins, working set and records stay.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
+use acstor_types::{Digest, DiskId, ErrorKind, Manifest, ManifestHeader};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ use crate::view::disk::{CachedBytes, Disk};
 use crate::view::disk_view::DiskView;
 use crate::view::manifest_source::{ManifestFault, ManifestSource};
 use crate::view::wanted_chunks::WantedChunks;
-use crate::{ReadError, ReadPathError};
+use crate::{ReadError, ReadPathError, limits};
 
 /// What is known of a disk whether or not its manifest is in memory.
 #[derive(Debug)]
@@ -57,6 +57,12 @@ pub(crate) struct Attachment {
     /// When the manifest was needed last.
     used_at: Mutex<Instant>,
     is_damaged: AtomicBool,
+    /// How often in a row the local disk failed to give it.
+    failures: AtomicU32,
+    /// Held by the one who reads the manifest for all that wait for it.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// And before it by the one who is not a guest.
+    pub(crate) turn_of_others: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where a manifest is while it is not in memory.
@@ -92,6 +98,9 @@ impl Attachment {
             manifest: Mutex::new(kept),
             used_at: Mutex::new(Instant::now()),
             is_damaged: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            turn: Arc::default(),
+            turn_of_others: Arc::default(),
         }
     }
 
@@ -173,9 +182,12 @@ impl Attachment {
         });
         let outcome = match &read {
             Ok(_) => ManifestLoad::Read,
-            Err(fault) if fault.is_final() => ManifestLoad::Damaged,
+            Err(fault) if fault.is_final() || self.is_given_up(fault) => ManifestLoad::Damaged,
             Err(_) => ManifestLoad::Failed,
         };
+        if outcome == ManifestLoad::Read {
+            self.failures.store(0, Ordering::Relaxed);
+        }
         sources.metrics.manifest_load(outcome);
         if outcome == ManifestLoad::Damaged {
             self.is_damaged.store(true, Ordering::Release);
@@ -183,8 +195,16 @@ impl Attachment {
         read.map_err(|fault| {
             let disk = self.id();
             tracing::warn!(%disk, "a manifest cannot be read: {fault}");
-            ReadError::Manifest { disk, is_damaged: fault.is_final(), reason: fault.message }
+            let is_damaged = outcome == ManifestLoad::Damaged;
+            ReadError::Manifest { disk, is_damaged, reason: fault.message }
         })
+    }
+
+    /// Counts a fault, and says whether the local disk had its chances: a bad sector stays one. That memory
+    /// is short says nothing of the manifest.
+    fn is_given_up(&self, fault: &ManifestFault) -> bool {
+        let failed = || self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        fault.kind == ErrorKind::Unavailable && failed() >= limits::MANIFEST_FAILURES_MAX
     }
 
     /// Takes over a manifest of the same content, which may have moved in the origin; with a `source`
@@ -210,10 +230,19 @@ impl Attachment {
                 (None, Some(source)) => read(source).map_err(|fault| self.refused(fault))?,
                 (None, None) => return Err(ReadPathError::Conflict(self.id())),
             };
-            // One that cannot be read any more has nothing to say.
-            let old = match &view {
-                Some(view) => Some(view.disk.manifest.clone()),
-                None => kept.source.as_ref().and_then(|source| read(source).ok()),
+            let old = match (&view, &kept.source) {
+                (Some(view), _) => Some(view.disk.manifest.clone()),
+                (None, Some(source)) if !self.is_damaged() => match read(source) {
+                    Ok(old) => Some(old),
+                    Err(fault) if fault.is_final() => None,
+                    // It is asked again: guests may have other content than the new one says.
+                    Err(fault) => {
+                        self.is_damaged.store(self.is_given_up(&fault), Ordering::Release);
+                        return Err(self.refused(fault));
+                    }
+                },
+                // One that is damaged has nothing to say.
+                (None, _) => None,
             };
             if old.is_some_and(|old| !old.has_content_of(&new)) {
                 return Err(ReadPathError::Conflict(self.id()));
@@ -226,6 +255,7 @@ impl Attachment {
         if source.is_some() || kept.source.is_none() {
             *kept = Kept { digest, source };
             self.is_damaged.store(false, Ordering::Release);
+            self.failures.store(0, Ordering::Relaxed);
         }
         Ok(())
     }
