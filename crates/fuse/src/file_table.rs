@@ -190,6 +190,11 @@ impl FileTable {
         Ok(())
     }
 
+    /// Has reads that wait for a file to be attached anew look again: what is behind it has changed.
+    pub fn wake_waiting(&self) {
+        self.attached.notify_waiters();
+    }
+
     /// Ends when a file is attached.
     pub(crate) fn attached(&self) -> Notified<'_> {
         self.attached.notified()

@@ -204,6 +204,24 @@ fn test_read_after_a_take_over_waits_for_a_whole_manifest() {
     assert_eq!(session.stats().read_errors, 0);
 }
 
+/// "So does one whose manifest is replaced while the file keeps its name."
+#[test]
+fn test_read_after_a_take_over_is_woken_by_a_manifest_that_is_replaced() {
+    let mounted = Mounted::new();
+    attach(&mounted.table, 1, OfferedPattern::new(State::InMemory));
+    let file = mounted.open_direct(1);
+    let table = Arc::new(FileTable::new());
+    let view = OfferedPattern::new(State::Damaged);
+    attach(&table, 1, view.clone());
+    let session = take_over(&mounted, &table);
+    let reader = thread::spawn(move || read_checked(&file, 0, 4096));
+    wait_until("it waits", || session.stats().read_waiting_now == 1);
+    view.become_state(State::InMemory);
+    table.wake_waiting();
+    reader.join().unwrap().unwrap();
+    assert_eq!(session.stats().read_errors, 0);
+}
+
 /// "SEEK_DATA and SEEK_HOLE wait for the manifest too."
 #[test]
 fn test_seek_after_a_take_over_waits_for_the_manifest() {

@@ -26,7 +26,7 @@ impl Host {
     pub(super) fn attach_base(&self, path: &Path) -> Result<Base, HostError> {
         let manifest = read_manifest(path)?;
         let disk = manifest.disk_id();
-        let _images = self.parts.images.lock();
+        let _one_at_a_time = self.parts.disk_changes.lock();
         let view = self.parts.read_path.attach(manifest.clone())?;
         *self.parts.bases.lock().entry(disk).or_insert(0) += 1;
         Ok(Base { manifest, view })
@@ -34,6 +34,7 @@ impl Host {
 
     /// Gives one use of a base back.
     pub(super) fn detach_base(&self, disk: DiskId) {
+        let _one_at_a_time = self.parts.disk_changes.lock();
         let images = self.parts.images.lock();
         let mut bases = self.parts.bases.lock();
         let Some(uses) = bases.get_mut(&disk) else { return };

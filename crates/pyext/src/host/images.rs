@@ -63,8 +63,8 @@ impl Host {
         let disk = header.disk_id;
         let name = file_name(disk);
         let _one_at_a_time = self.parts.image_changes.lock();
-        let mut images = self.parts.images.lock();
-        let is_new = !images.contains_key(&disk);
+        let _disks = self.parts.disk_changes.lock();
+        let is_new = !self.is_attached(disk);
         let view = self.parts.read_path.offer(header, digest, Arc::new(file))?;
         let is_listed = self.is_listed(disk);
         let outcome = match (hidden, is_listed) {
@@ -81,7 +81,9 @@ impl Host {
         }
         let attached = Attached { header, digest };
         let description = self.describe(disk, &attached);
-        images.insert(disk, attached);
+        self.parts.images.lock().insert(disk, attached);
+        // Also where the file was listed all the time: its manifest may be readable only now.
+        self.parts.files.wake_waiting();
         Ok(description)
     }
 
@@ -105,8 +107,8 @@ impl Host {
                 return Ok(Withdrawal::Hidden);
             }
         }
-        let mut images = self.parts.images.lock();
-        images.remove(&disk);
+        let _disks = self.parts.disk_changes.lock();
+        self.parts.images.lock().remove(&disk);
         if !self.parts.bases.lock().contains_key(&disk) {
             self.parts.read_path.detach(&disk)?;
         }

@@ -103,6 +103,7 @@ impl Host {
             files: Arc::new(FileTable::new()),
             peer_client,
             image_changes: Mutex::default(),
+            disk_changes: Mutex::default(),
             images: Mutex::default(),
             bases: Mutex::default(),
             volumes: RwLock::default(),

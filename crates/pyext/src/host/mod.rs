@@ -88,8 +88,11 @@ pub(crate) struct Parts {
     read_path: ReadPath,
     files: Arc<FileTable>,
     peer_client: PeerClient,
-    /// Held while an image is attached or detached, which may wait for the kernel; before `images`.
+    /// Held while an image is attached or detached, which may wait for the kernel; before `disk_changes`.
     image_changes: Mutex<()>,
+    /// Held while a disk is attached to the read path or detached from it, which may wait for the local
+    /// disk; before `images`, which nobody holds who waits: the watchdog is fed by one who looks there.
+    disk_changes: Mutex<()>,
     images: Mutex<HashMap<DiskId, images::Attached>>,
     /// How many volumes have a disk as their base; locked after `images`.
     bases: Mutex<HashMap<DiskId, u32>>,
