@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use acstor_types::{ErrorKind, MANIFEST_HEADER_LEN, Manifest, ManifestError, ManifestHeader};
 use bytes::Bytes;
+use memmap2::MmapMut;
 
 /// Why a manifest could not be read.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -89,14 +90,13 @@ impl ManifestSource for ManifestFile {
         // Its length is checked before so much memory is taken.
         self.header()?;
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
-        let mut bytes = Vec::new();
-        let is_room = bytes.try_reserve_exact(len).is_ok();
-        if !is_room {
-            let message = format!("there is no memory for {len} bytes");
-            return Err(ManifestFault { kind: ErrorKind::Exhausted, message });
-        }
-        bytes.resize(len, 0);
+        // Pages of its own, which the kernel has back at once: the allocator keeps what lies below
+        // anything that lives, after a storm as much as all images that were read.
+        let mut bytes = MmapMut::map_anon(len).map_err(|error| {
+            let message = format!("there is no memory for {len} bytes: {error}");
+            ManifestFault { kind: ErrorKind::Exhausted, message }
+        })?;
         self.file.read_exact_at(&mut bytes, 0)?;
-        Ok(Manifest::parse(Bytes::from(bytes))?)
+        Ok(Manifest::parse(Bytes::from_owner(bytes))?)
     }
 }
