@@ -20,8 +20,11 @@ LOG = logging.getLogger(__name__)
 def make_clone(back_end: BackEnd, source: str, pushed: PushedState | None) -> str:
     """Make a volume with the content of another one, to be read; return its name."""
     volumes, disk = back_end.volumes, str(uuid.uuid4())
-    size_bytes = pushed.size_bytes if pushed else volumes.get(source).record.size_bytes
-    volumes.clone(NewVolume(disk, size_bytes, name=f"for reading {source}"), source, pushed)
+    record = volumes.get(source).record
+    size_bytes = pushed.size_bytes if pushed else record.size_bytes
+    # What its log has may be folded while it is read.
+    scope, name = record.dedup_scope, f"for reading {source}"
+    volumes.clone(NewVolume(disk, size_bytes, name=name, dedup_scope=scope), source, pushed)
     return disk
 
 

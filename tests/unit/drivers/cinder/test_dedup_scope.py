@@ -11,6 +11,7 @@ from cinder.image import image_utils
 
 from acstor import exception
 from acstor.drivers.cinder.back_end import BackEnd, origin_settings
+from acstor.drivers.cinder.local_disk import make_clone
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope
@@ -60,6 +61,15 @@ def test_volume_of_an_image_or_snapshot_has_the_scope_of_its_own_project(apart: 
     apart.driver.create_volume_from_snapshot(restored, snapshot)
     apart.driver.create_cloned_volume(cloned, volume)
     assert {apart.record(made).dedup_scope for made in (restored, cloned)} == {PROJECT}
+
+
+@pytest.mark.parametrize("scope", DedupScope)
+def test_clone_for_reading_has_the_scope_of_what_is_read(party: Party, scope: DedupScope) -> None:
+    set_scope(party, scope)
+    volume = party.created()
+    clone = make_clone(party.back_end, str(volume.id), None)
+    found = party.back_end.volumes.get(clone).record
+    assert found.dedup_scope == party.record(volume).dedup_scope
 
 
 @pytest.mark.parametrize(
