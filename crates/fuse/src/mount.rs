@@ -25,6 +25,15 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long the kernel may take to end an aborted connection.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
+/// Flags of the mount. Whoever takes the server over may answer with any inode: none of them is to
+/// lead anybody who reads an image, root too, to other files of the host (NOSYMFOLLOW), nor to be run.
+/// Without NOATIME the kernel asks for attributes again after every read.
+const FLAGS: MountFlags = MountFlags::NODEV
+    .union(MountFlags::NOSUID)
+    .union(MountFlags::NOEXEC)
+    .union(MountFlags::NOSYMFOLLOW)
+    .union(MountFlags::NOATIME);
+
 /// How a mount went away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -47,9 +56,7 @@ pub(crate) fn mount(config: &FuseConfig) -> Result<(OwnedFd, PathBuf), FuseError
     let failed =
         |error: Errno| FuseError::Mount { mount_point: mount_point.clone(), source: error.into() };
     let data = CString::new(mount_data(config, &device)).map_err(|_| failed(Errno::INVAL))?;
-    // Without NOATIME the kernel asks for attributes again after every read.
-    let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;
-    rustix::mount::mount(&config.fs_name, &mount_point, &fs_type, flags, Some(data.as_c_str()))
+    rustix::mount::mount(&config.fs_name, &mount_point, &fs_type, FLAGS, Some(data.as_c_str()))
         .map_err(failed)?;
     Ok((device, mount_point))
 }

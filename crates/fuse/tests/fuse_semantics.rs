@@ -31,16 +31,16 @@ fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-/// "The mount is read-write, nodev and nosuid: on a read-only mount Nova's utime fails with EROFS
-/// and the instance with it."
+/// "The mount is read-write, since on a read-only one Nova's utime fails with EROFS and the instance
+/// with it. It is nodev, nosuid, noexec and nosymfollow."
 #[test]
-fn test_mount_is_read_write_nodev_nosuid() {
+fn test_mount_is_read_write_and_nothing_else() {
     let mounted = Mounted::new();
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let path = mounted.config.mount_point.to_str().unwrap();
     let line = text.lines().find(|line| line.contains(path)).unwrap();
     let options: Vec<&str> = line.split(' ').nth(5).unwrap().split(',').collect();
-    for option in ["rw", "nodev", "nosuid"] {
+    for option in ["rw", "nodev", "nosuid", "noexec", "nosymfollow"] {
         assert!(options.contains(&option), "{line}");
     }
     assert!(line.contains(" - fuse.acstor acstor "), "{line}");
