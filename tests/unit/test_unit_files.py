@@ -128,14 +128,15 @@ def test_state_is_given_before_the_start_where_the_configuration_is_newer(
     command = read("acstor-dataplane.service")["Service"]["ExecStartPre"]
     *_, script = shlex.split(command.removeprefix("+"))
     given, configuration = tmp_path / "given", tmp_path / "acstor.conf"
-    for path in (
-        given_state.GIVEN_BY_DEFAULT, "/etc/acstor/acstor.conf",
-        "exec /usr/bin/acstor-mount --config-file",
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho "$@" home=$HOME\n')
+    program.chmod(0o755)
+    for before, after in (
+        (given_state.GIVEN_BY_DEFAULT, given), ("/etc/acstor/acstor.conf", configuration),
+        ("/usr/bin/acstor-mount", program),
     ):  # fmt: skip
-        assert path in script
-    script = script.replace(given_state.GIVEN_BY_DEFAULT, str(given))
-    script = script.replace("/etc/acstor/acstor.conf", str(configuration))
-    script = script.replace("exec /usr/bin/acstor-mount", "echo")
+        assert before in script
+        script = script.replace(before, str(after))
 
     def printed() -> str:
         return subprocess.run(
@@ -144,11 +145,30 @@ def test_state_is_given_before_the_start_where_the_configuration_is_newer(
 
     configuration.write_text("")
     assert "--give-state" in printed()
+    # systemd has it run as root with the home of the unit's user, whose Python modules are in it.
+    assert printed().endswith("home=\n")
     given.write_text("")
     os.utime(configuration, (1, 1))
     assert printed() == ""
     os.utime(given, (0, 0))
     assert "--give-state" in printed()
+
+
+def test_state_is_given_again_where_a_start_failed(tmp_path: pathlib.Path) -> None:
+    """What root wrote or took away meanwhile: by going back to a release before, by a restore."""
+    command = read("acstor-dataplane.service")["Service"]["ExecStopPost"]
+    *_, script = shlex.split(command.removeprefix("+").replace("$$", "$"))
+    given = tmp_path / "given"
+    script = script.replace(given_state.GIVEN_BY_DEFAULT, str(given))
+    for result, is_kept in (
+        ("success", True), ("signal", True), ("watchdog", True), ("exit-code", False),
+        ("exit-code", False),
+    ):  # fmt: skip
+        if is_kept:
+            given.write_text("")
+        variables = {**os.environ, "SERVICE_RESULT": result}
+        subprocess.run(["sh", "-c", script], check=True, env=variables, timeout=30)
+        assert given.exists() is is_kept, result
 
 
 def test_agent_sees_the_mounts_of_the_host() -> None:
