@@ -24,8 +24,10 @@ def is_mounted(path: str, mounts_file: str = "/proc/self/mountinfo") -> bool:
     """Return whether a FUSE file system is mounted at ``path``, without touching it.
 
     ``stat`` would ask the file system's server, which may be a process that is gone, or this one.
+    Links above it are followed, since the kernel says where it is.
     """
-    wanted = os.path.abspath(path)
+    above, name = os.path.split(os.path.abspath(path))
+    wanted = os.path.join(os.path.realpath(above), name)
     with open(mounts_file, encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:
             before, separator, after = line.partition(" - ")

@@ -1,3 +1,4 @@
+import os
 import pathlib
 
 from acstor.mounting import mount_point
@@ -13,3 +14,15 @@ def test_mounts_are_recognised_by_their_text(tmp_path: pathlib.Path) -> None:
     assert mount_point.is_mounted("/srv/a b", str(mounts))
     assert not mount_point.is_mounted("/srv/plain", str(mounts))
     assert not mount_point.is_mounted("/srv", str(mounts))
+
+
+def test_mount_is_found_through_links_above_it(tmp_path: pathlib.Path) -> None:
+    """The kernel names where it is; asking the directory itself would wait for its server."""
+    mounts = tmp_path / "mountinfo"
+    real = os.path.realpath(tmp_path)
+    mounts.write_text(f"36 35 0:30 / {real}/disk/images rw shared:1 - fuse.acstor acstor rw\n")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "state").symlink_to("disk")
+    assert mount_point.is_mounted(f"{tmp_path}/state/images", str(mounts))
+    (tmp_path / "disk" / "images").symlink_to("elsewhere")
+    assert mount_point.is_mounted(f"{tmp_path}/state/images/", str(mounts))
