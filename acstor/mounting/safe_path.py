@@ -30,11 +30,13 @@ def require_root_alone(path: str) -> None:
 
 
 def open_place(path: str) -> int:
-    """Open what is at ``path`` to look at it and to give it away; follow no link but root's.
+    """Open what is at ``path`` to look at it and to give it away.
+
+    No link is followed but root's, in a directory in which root alone may write.
 
     :param path: absolute.
     :returns: a descriptor (``O_PATH``) that the caller closes.
-    :raises OSError: ELOOP for a link of somebody else, or too many links; else as the kernel does.
+    :raises OSError: ELOOP for another link, or too many of them; else as the kernel does.
     """
     return _walk(os.path.abspath(path), lambda *_: None)
 
@@ -62,7 +64,10 @@ def _walk(path: str, look: Callable[[os.stat_result, str], None]) -> int:
             target = os.readlink("", dir_fd=there)
             os.close(there)
             followed += 1
-            if followed > _LINKS_MAX or status.st_uid != 0:
+            # Root's links in root's directories: elsewhere one may have another's name for it.
+            folder = os.fstat(here)
+            is_root_s = status.st_uid == folder.st_uid == 0
+            if followed > _LINKS_MAX or not is_root_s or folder.st_mode & _WRITE_FOR_OTHERS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(here_path, name))
             waiting += _components(target)
             if target.startswith("/"):

@@ -71,6 +71,21 @@ def test_link_of_another_is_not_followed(images: pathlib.Path, tmp_path: pathlib
         safe_path.require_root_alone(str(link / "images"))
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_link_of_root_that_another_gave_a_name_is_not_followed(
+    images: pathlib.Path, tmp_path: pathlib.Path, mode: int
+) -> None:
+    """A hard link of it, in a directory where he may write (fs.protected_hardlinks = 0)."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "link").symlink_to(images)
+    os.link(tmp_path / "link", theirs / "link", follow_symlinks=False)
+    theirs.chmod(mode)
+    os.chown(theirs, USER if mode == 0o755 else 0, -1)
+    with pytest.raises(OSError, match="symbolic links"):
+        safe_path.open_place(str(theirs / "link"))
+
+
 def test_endless_links_end(images: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError, match="symbolic links"):
