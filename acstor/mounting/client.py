@@ -18,7 +18,10 @@ plane that gives up is started again."""
 _RETRY_INTERVAL = 0.2
 _DESCRIPTORS_MAX = 4
 """Descriptors for which there is room in a response; one more than one is an error anyhow."""
-_NOT_THERE = (FileNotFoundError, ConnectionRefusedError)
+_UNMOUNT_WAIT_MAX = 5.0
+"""Seconds for which an unmount, the last step of a stop, waits for it: as a restart takes."""
+_NOT_THERE = (FileNotFoundError, ConnectionRefusedError, BlockingIOError)
+"""It does not listen, or too many wait for it."""
 
 
 class SocketMounter:
@@ -53,7 +56,7 @@ class SocketMounter:
 
     def unmount(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""
-        self._ask(Operation.UNMOUNT)
+        self._ask(Operation.UNMOUNT, min(self._wait, _UNMOUNT_WAIT_MAX))
 
     def detach(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pwd
+import select
 import socket
 import struct
 import threading
@@ -18,7 +19,12 @@ LOG = logging.getLogger(__name__)
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
 _LISTEN_BACKLOG = 4
-_STOP_TIMEOUT = 2.0
+STOP_TIMEOUT = protocol.OPERATIONS[Operation.UNMOUNT].timeout
+"""Seconds for an operation that is under way when the process is asked to end."""
+_ACCEPT_PAUSE = 0.2
+"""Seconds after a connection that could not be accepted: the host is out of something."""
+_NEW = ".new"
+"""Name of the socket before it listens, beside its own; no longer than most of those."""
 _MODE = 0o660
 
 
@@ -45,6 +51,7 @@ class MountServer:
         self._uid = -1
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._is_stopping = threading.Event()
 
     def start(self) -> None:
         """Bind the socket and start answering.
@@ -65,18 +72,21 @@ class MountServer:
         if os.geteuid() == 0:
             # Its name is changed by path below.
             safe_path.require_root_alone(self._path)
+        # Under its name when it can be used: a data plane waits for one that is missing.
+        new = os.path.join(os.path.dirname(self._path), _NEW)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+            os.unlink(new)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             # The mode with which it is bound (Linux).
             os.fchmod(listener.fileno(), 0o600)
-            listener.bind(self._path)
+            listener.bind(new)
             # systemd starts the process in that group, which needs no capability then.
-            if os.stat(self._path).st_gid != account.pw_gid:
-                os.chown(self._path, -1, account.pw_gid)
-            os.chmod(self._path, _MODE)
+            if os.stat(new).st_gid != account.pw_gid:
+                os.chown(new, -1, account.pw_gid)
+            os.chmod(new, _MODE)
             listener.listen(_LISTEN_BACKLOG)
+            os.rename(new, self._path)
         except OSError:
             listener.close()
             raise
@@ -87,23 +97,27 @@ class MountServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the socket; an operation under way is given a moment to end."""
+        """Close the socket once an operation under way has ended, at most :data:`STOP_TIMEOUT`."""
         if self._listener is None:
             return
+        self._is_stopping.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         if self._thread is not None:
-            self._thread.join(_STOP_TIMEOUT)
+            self._thread.join(STOP_TIMEOUT)
         self._listener.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
 
     def _accept_all(self, listener: socket.socket) -> None:
-        while True:
+        while not self._is_stopping.is_set():
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return  # stopped
+            except OSError as error:
+                if not self._is_stopping.is_set():
+                    LOG.error("a connection could not be accepted: %s", error)
+                    self._is_stopping.wait(_ACCEPT_PAUSE)
+                continue
             with connection:
                 try:
                     self._serve(connection)
@@ -119,7 +133,8 @@ class MountServer:
         connection.settimeout(protocol.REQUEST_DEADLINE)
         try:
             request = self._receive(connection)
-            if request is None:
+            # Who gave up and is gone: another may be served by the mount by now.
+            if request is None or _is_gone(connection):
                 return
             operation, wanted = request
             options = self._load()
@@ -211,6 +226,12 @@ class GuardedMounter:
 
     def _require_safe(self) -> None:
         safe_path.require_root_alone(self._path)
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, 0)
+    return bool(poll.poll(0))
 
 
 def _require_same(wanted: str, configured: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from acstor.conf import dataplane, registrar
 from acstor.conf.types import ByteSize
 from acstor.dataplane import given_state
+from acstor.mounting import protocol, server
 from acstor.supervision.protocol import EXIT_STOPPED
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -104,6 +105,12 @@ def test_unit_that_mounts_is_there_before_the_data_plane_and_after() -> None:
     assert data_plane in words("acstor-mount.service", "Before")
     for unit in (data_plane, "acstor-mount.service"):
         assert not {"Requires", "BindsTo", "PartOf", "Requisite"} & set(read(unit)["Unit"])
+
+
+def test_operation_under_way_ends_before_the_unit_that_mounts_does() -> None:
+    service = read("acstor-mount.service")["Service"]
+    unmount = protocol.OPERATIONS[protocol.Operation.UNMOUNT].timeout
+    assert unmount <= server.STOP_TIMEOUT < float(service["TimeoutStopSec"].removesuffix("s"))
 
 
 def test_data_plane_is_an_ordinary_user() -> None:

@@ -39,10 +39,31 @@ class Scripted:
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
 
+    def fill(self) -> list[socket.socket]:
+        """Return connections that wait to be accepted, as many as there is room for."""
+        waiting: list[socket.socket] = []
+        while True:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.setblocking(False)
+            try:
+                connection.connect(str(self.path))
+            except BlockingIOError:
+                connection.close()
+                return waiting
+            waiting.append(connection)
+
+    def refuse(self) -> None:
+        """Accept a connection and close it."""
+        self._listener.accept()[0].close()
+
     def close(self) -> None:
         self._listener.close()
         if self._thread is not None:
             self._thread.join(30)
+
+
+def consent(connection: socket.socket) -> None:
+    connection.send(b"1 ok")
 
 
 @pytest.fixture
@@ -185,3 +206,28 @@ def test_mount_waits_for_a_process_that_starts(short_path: pathlib.Path) -> None
     os.close(SocketMounter(str(path), MOUNT_POINT, wait=60, sleep=start).mount())
     assert len(started) == 1
     started[0].close()
+
+
+def test_full_queue_is_waited_for(scripted: Scripted) -> None:
+    waiting = scripted.fill()
+
+    def drain(_: float) -> None:
+        while waiting:
+            scripted.refuse()
+            waiting.pop().close()
+        scripted.answer(consent)
+
+    SocketMounter(str(scripted.path), MOUNT_POINT, wait=30, sleep=drain).detach()
+    assert scripted.requests == [b"1 detach /srv/images"]
+
+
+def test_unmount_waits_while_acstor_mount_is_restarted(short_path: pathlib.Path) -> None:
+    """It is the last thing that a data plane does; the mount would stay without a server."""
+    made: list[Scripted] = []
+
+    def start(_: float) -> None:
+        made.append(Scripted(short_path / "mount.sock"))
+        made[0].answer(consent)
+
+    SocketMounter(str(short_path / "mount.sock"), MOUNT_POINT, sleep=start).unmount()
+    made[0].close()

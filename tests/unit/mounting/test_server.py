@@ -1,5 +1,6 @@
 """The end of acstor-mount, with a mounter in memory."""
 
+import errno
 import os
 import pathlib
 import pwd
@@ -202,3 +203,55 @@ def test_second_server_takes_the_place_of_one_that_was_killed(short_path: pathli
     served.client().unmount()
     served.server.stop()
     assert not served.path.exists()
+
+
+def test_socket_is_there_only_when_it_listens(
+    served: Served, short_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data plane waits for a socket that is missing, and gives up on one that it may not use."""
+    path, seen = short_path / "x.sock", []
+    listen = socket.socket.listen
+
+    def look(listener: socket.socket, *arguments: int) -> None:
+        seen.append(path.exists())
+        listen(listener, *arguments)
+        seen.append(path.exists())
+
+    monkeypatch.setattr(socket.socket, "listen", look)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    server = MountServer(str(path), user, served.load, lambda _: served.mounter)
+    server.start()
+    server.stop()
+    assert seen == [False, False]
+    assert sorted(os.listdir(short_path)) == ["mount.sock"]
+
+
+def test_connection_that_cannot_be_accepted_is_not_the_last(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is out of descriptors, for a moment."""
+    accept = socket.socket.accept
+    failures = [OSError(errno.ENFILE, "too many"), OSError(errno.ENOMEM, "no memory")]
+
+    def fail(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fail)
+    for _ in range(2):
+        served.client().set_read_ahead()
+    assert failures == []
+
+
+def test_request_of_who_is_gone_is_not_carried_out(served: Served) -> None:
+    """The next data plane may be served by the mount already that the one before gave up."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone,
+    ):
+        silent.connect(str(served.path))
+        gone.connect(str(served.path))
+        gone.send(b"1 detach /srv/images")
+    served.client().set_read_ahead()
+    assert served.mounter.calls == ["set_read_ahead"]
