@@ -62,10 +62,6 @@ class Scripted:
             self._thread.join(30)
 
 
-def consent(connection: socket.socket) -> None:
-    connection.send(b"1 ok")
-
-
 @pytest.fixture
 def scripted(short_path: pathlib.Path) -> Iterator[Scripted]:
     made = Scripted(short_path / "mount.sock")
@@ -215,7 +211,7 @@ def test_full_queue_is_waited_for(scripted: Scripted) -> None:
         while waiting:
             scripted.refuse()
             waiting.pop().close()
-        scripted.answer(consent)
+        scripted.answer(send(b"1 ok"))
 
     SocketMounter(str(scripted.path), MOUNT_POINT, wait=30, sleep=drain).detach()
     assert scripted.requests == [b"1 detach /srv/images"]
@@ -227,7 +223,7 @@ def test_unmount_waits_while_acstor_mount_is_restarted(short_path: pathlib.Path)
 
     def start(_: float) -> None:
         made.append(Scripted(short_path / "mount.sock"))
-        made[0].answer(consent)
+        made[0].answer(send(b"1 ok"))
 
     SocketMounter(str(short_path / "mount.sock"), MOUNT_POINT, sleep=start).unmount()
     made[0].close()
