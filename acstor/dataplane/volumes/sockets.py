@@ -1,12 +1,15 @@
 """The listening NBD sockets: bound here, kept by the supervisor between processes."""
 
 import contextlib
+import logging
 import os
 import socket
 import stat
 
 from acstor import exception
 from acstor.dataplane.volumes.attachments import VolumeAttachment, VolumeAttachments
+
+LOG = logging.getLogger(__name__)
 
 NBD_PREFIX = "nbd-"
 """Descriptor names are this and the volume's id without dashes."""
@@ -97,6 +100,7 @@ class VolumeSockets:
         attachment = self._attachments.restore(volume, self._name_of(listener))
         try:
             if listener is not None and self._is_at_path(listener, self._path(attachment)):
+                self._admit_group(self._path(attachment))
                 return listener
         except OSError:
             pass
@@ -158,6 +162,17 @@ class VolumeSockets:
         if self._group is not None:
             self._give_to_group(path, self._group)
         os.chmod(path, _MODE)
+
+    def _admit_group(self, path: str) -> None:
+        """Let the group in where somebody gave a socket that is kept to another."""
+        if self._group is None or os.stat(path).st_gid == self._group:
+            return
+        LOG.warning("%s was given to another group than that of [volumes]", path)
+        try:
+            self._make_directory()
+            self._restrict(path)
+        except (exception.ConfigurationError, PermissionError) as error:
+            LOG.error("clients may not reach it: %s", error)
 
     def _give_to_group(self, path: str, group: int) -> None:
         try:

@@ -200,3 +200,37 @@ def test_sockets_of_two_volumes_are_not_confused(
         assert first.getsockname() == after.path(VOLUME)
         assert before.token(VOLUME) == after.token(VOLUME) != after.token(OTHER)
     assert descriptor_name(VOLUME) != descriptor_name(OTHER)
+
+
+@pytest.mark.root
+def test_socket_that_somebody_gave_to_root_is_the_group_s_again(
+    short_path: pathlib.Path, attachments: VolumeAttachments
+) -> None:
+    """systemd does, with all that is in a RuntimeDirectory= whose owner it changes."""
+    group = 65533
+    sockets = VolumeSockets(str(short_path), group, attachments)
+    with sockets.bind(VOLUME) as listener:
+        path = sockets.path(VOLUME)
+        assert path is not None
+        for given in (path, short_path):
+            os.chown(given, 0, 0)
+        adopted = sockets.restore(VOLUME, os.dup(listener.fileno()))
+        assert adopted is not None
+        adopted.close()
+        for given in (path, short_path):
+            assert os.stat(given).st_gid == group
+
+
+def test_socket_that_cannot_be_given_is_served_all_the_same(
+    short_path: pathlib.Path, attachments: VolumeAttachments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    own = VolumeSockets(str(short_path), None, attachments)
+    with own.bind(VOLUME) as listener:
+        monkeypatch.setattr(os, "chown", refuse)
+        sockets = VolumeSockets(str(short_path), 65533, attachments)
+        adopted = sockets.restore(VOLUME, os.dup(listener.fileno()))
+        assert adopted is not None
+        adopted.close()
