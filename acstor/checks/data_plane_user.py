@@ -2,7 +2,10 @@
 
 import os
 import pwd
-import stat
+import socket
+import subprocess
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
 
 from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
@@ -12,57 +15,118 @@ from acstor.checks import accounts
 from acstor.checks.host import NOT_COMPUTE, is_compute_host
 from acstor.checks.verdict import failure, success, warning
 from acstor.dataplane.groups import group_id
-from acstor.mounting import safe_path
+from acstor.mounting import mount_point, safe_path
+
+_TEST_TIMEOUT = 10.0
+"""Seconds for one look as the user: the origin may be on a server."""
+_CONNECT_TIMEOUT = 2.0
 
 
 def check_data_plane_user(conf: cfg.ConfigOpts) -> Result:
     """Check that the data plane's user has what it needs, and that somebody mounts for it."""
     if not is_compute_host(conf):
         return success(NOT_COMPUTE)
-    if _is_root_s(conf.dataplane.admin_socket):
-        return success("the data plane that runs is root: it mounts itself")
     name = conf.dataplane.user
     try:
         account = pwd.getpwnam(name)
     except KeyError:
+        account = None
+    lacks = None if account is None else next(_lacks(conf, account), None)
+    if _is_root_s(conf.dataplane.admin_socket):
+        running = "the data plane that runs is root: it mounts itself"
+        return success(running if lacks is None else f"{running}; one of {name} fails: {lacks}")
+    if account is None:
         return warning(f"there is no user {name} ([dataplane] user): run systemd-sysusers")
-    for option in ("socket_group", "control_group"):
-        number = group_id(conf.volumes[option], f"[volumes] {option}")
-        if number is not None and not accounts.is_member(name, number):
-            group = conf.volumes[option]
-            return failure(
-                f"{name} is not in group {group} ([volumes] {option}), so the data plane cannot "
-                f"give it sockets; usermod -aG {group} {name}, then acstor host restart-dataplane"
-            )
-    key = conf.peer.key_file
-    if conf.peer.tls_enabled and not _may_read(account, key):
-        return failure(f"{name} cannot read {key} ([peer] key_file); chgrp {name}, chmod 0640")
-    try:
-        safe_path.require_root_alone(conf.dataplane.mount_point)
-    except exception.InvalidError as error:
-        return failure(f"acstor-mount would refuse: {error}; {error.hint}")
-    except OSError:
-        pass  # made at the first start
-    if not os.path.exists(conf.dataplane.mount_socket):
+    if lacks is not None:
+        return failure(lacks)
+    if not _listens(conf.dataplane.mount_socket, socket.SOCK_SEQPACKET):
         return warning("acstor-mount does not run: systemctl enable --now acstor-mount")
     return success(f"user {name}; acstor-mount listens at {conf.dataplane.mount_socket}")
 
 
-def _is_root_s(path: str) -> bool:
+def _lacks(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
+    """Yield what the user lacks, with what to do."""
+    yield from _groups_lacking(conf, account.pw_name)
+    yield from _files_closed(conf, account)
+    yield from _directories_closed(conf, account)
     try:
-        return os.stat(path).st_uid == 0
+        safe_path.require_root_alone(conf.dataplane.mount_point)
+        if not mount_point.is_mounted(conf.dataplane.mount_point):
+            safe_path.require_directory_of_root(conf.dataplane.mount_point)
+    except exception.InvalidError as error:
+        yield f"acstor-mount would refuse: {error}; {error.hint}"
+    except OSError:
+        pass  # made at the first start
+
+
+def _groups_lacking(conf: cfg.ConfigOpts, name: str) -> Iterator[str]:
+    for option in ("socket_group", "control_group"):
+        group = conf.volumes[option]
+        number = group_id(group, f"[volumes] {option}")
+        if number is not None and not accounts.is_member(name, number):
+            yield (
+                f"{name} is not in group {group} ([volumes] {option}), so the data plane cannot "
+                f"give it sockets; usermod -aG {group} {name}, then acstor host restart-dataplane"
+            )
+
+
+def _files_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
+    if not conf.peer.tls_enabled:
+        return
+    for option in ("key_file", "cert_file", "ca_file", "crl_file"):
+        path = conf.peer[option]
+        if path and os.path.exists(path) and not _may(account, "-r", path):
+            yield (
+                f"{account.pw_name} cannot read {path} ([peer] {option}); chgrp "
+                f"{account.pw_name}, chmod 0640, and x on the directories above"
+            )
+
+
+def _directories_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
+    name = account.pw_name
+    origin = urlsplit(conf.origin.url)
+    if origin.scheme in {"posix", "file"}:
+        path = unquote(origin.path)
+        if not _may(account, "-w", path):
+            yield f"{name} cannot write to the origin {path}; mount it, or chown -R {name} it"
+    for path in (conf.store.path, conf.volumes.directory):
+        above = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(above) and not _may(account, "-x", above):
+            yield f"{name} cannot get to {path}; chmod o+x the directories above"
+
+
+def _is_root_s(path: str) -> bool:
+    """Return whether root listens at a socket: what one left that is gone says nothing."""
+    try:
+        return os.stat(path).st_uid == 0 and _listens(path, socket.SOCK_STREAM)
     except OSError:
         return False
 
 
-def _may_read(account: pwd.struct_passwd, path: str) -> bool:
-    """Return whether a user may read a file; a missing one is found by another check."""
-    try:
-        found = os.stat(path)
-    except OSError:
+def _listens(path: str, kind: socket.SocketKind) -> bool:
+    with socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC) as connection:
+        connection.settimeout(_CONNECT_TIMEOUT)
+        try:
+            connection.connect(path)
+        except (BlockingIOError, TimeoutError):
+            return True  # many others are before this one
+        except OSError:
+            return False
         return True
-    if found.st_uid == account.pw_uid:
-        return bool(found.st_mode & stat.S_IRUSR)
-    if accounts.is_member(account.pw_name, found.st_gid):
-        return bool(found.st_mode & stat.S_IRGRP)
-    return bool(found.st_mode & stat.S_IROTH)
+
+
+def _may(account: pwd.struct_passwd, how: str, path: str) -> bool:
+    """Return whether the user may do something, as test(1) says when he asks.
+
+    Who may not become him is told that he may: another check says to run this as root.
+    """
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    try:
+        done = subprocess.run(
+            ["/usr/bin/test", how, path],
+            user=account.pw_uid, group=account.pw_gid, extra_groups=groups,
+            check=False, timeout=_TEST_TIMEOUT, cwd="/",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return done.returncode == 0

@@ -169,6 +169,8 @@ class MountServer:
         # Without room for descriptors: the kernel closes those that somebody sends. Before the user
         # is looked at, since an answer does not reach whose packet is not read.
         packet, _, flags, _ = connection.recvmsg(protocol.REQUEST_BYTES_MAX)
+        if not packet and not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            return None
         credentials = connection.getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
         )
@@ -178,8 +180,6 @@ class MountServer:
                 f"user {uid} asked, and only {self._user} is answered",
                 hint="run the data plane as the user whom [dataplane] user names",
             )
-        if not packet and not flags:
-            return None
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise exception.InvalidError("a request was too long, or had descriptors")
         try:

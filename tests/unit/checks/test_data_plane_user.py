@@ -3,6 +3,7 @@ import os
 import pathlib
 import pwd
 import socket
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -31,12 +32,31 @@ socket_group = {group}
 
 
 @pytest.fixture
-def running(tmp_path: pathlib.Path) -> Iterator[None]:
-    """A data plane of the user."""
+def tmp_path() -> Iterator[pathlib.Path]:
+    """A directory that the user gets to."""
+    with tempfile.TemporaryDirectory(prefix="acstor-") as name:
+        path = pathlib.Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.fixture
+def running(tmp_path: pathlib.Path, config_file: pathlib.Path) -> Iterator[None]:
+    """A data plane of the user, with an origin of his."""
     path = str(tmp_path / "admin.sock")
+    os.chown(config_file.parent / "origin", USER.pw_uid, -1)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         os.chown(path, USER.pw_uid, -1)
+        yield
+
+
+@pytest.fixture
+def mounting(tmp_path: pathlib.Path) -> Iterator[None]:
+    """An acstor-mount that listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "mount.sock"))
+        listener.listen()
         yield
 
 
@@ -51,9 +71,17 @@ def test_machine_without_a_data_plane_has_no_user(configure: Configure) -> None:
 
 def test_data_plane_of_root_mounts_itself(compute: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "root.sock"
-    path.touch()
     compute.set_override("admin_socket", str(path), "dataplane")
-    assert "is root" in text(check_data_plane_user(compute))
+    compute.set_override("user", "nobody", "dataplane")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        result = check_data_plane_user(compute)
+        assert result.code is Code.SUCCESS
+        assert "is root" in text(result)
+        assert f"one of nobody fails: nobody cannot write to the origin {tmp_path}" in text(result)
+    # What it left says nothing about the next one.
+    assert check_data_plane_user(compute).code is Code.FAILURE
 
 
 @pytest.mark.usefixtures("running")
@@ -63,8 +91,13 @@ def test_user_who_may_all_is_well_once_acstor_mount_runs(
     conf = configure(options(tmp_path))
     result = check_data_plane_user(conf)
     assert (result.code, "does not run" in text(result)) == (Code.WARNING, True)
-    (tmp_path / "mount.sock").touch()
-    assert check_data_plane_user(conf).code is Code.SUCCESS
+    socket_path = str(tmp_path / "mount.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(socket_path)
+        listener.listen()
+        assert check_data_plane_user(conf).code is Code.SUCCESS
+    assert os.path.exists(socket_path)
+    assert "does not run" in text(check_data_plane_user(conf)), "it was killed"
 
 
 @pytest.mark.usefixtures("running")
@@ -76,17 +109,49 @@ def test_missing_group_is_named_with_what_to_do(
     assert "usermod -aG root nobody" in text(result)
 
 
-@pytest.mark.usefixtures("running")
+@pytest.mark.usefixtures("running", "mounting")
 def test_key_must_be_readable(configure: Configure, tmp_path: pathlib.Path) -> None:
     key = tmp_path / "host.key"
     key.touch()
-    (tmp_path / "mount.sock").touch()
     conf = configure(options(tmp_path, tls=True))
     key.chmod(0o600)
     assert "cannot read" in text(check_data_plane_user(conf))
     key.chmod(0o640)
     os.chown(key, 0, USER.pw_gid)
     assert check_data_plane_user(conf).code is Code.SUCCESS
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    key.rename(closed / "host.key")
+    conf.set_override("key_file", str(closed / "host.key"), "peer")
+    assert "cannot read" in text(check_data_plane_user(conf))
+    closed.chmod(0o711)
+    authority = tmp_path / "tls" / "ca.pem"
+    authority.parent.mkdir()
+    authority.touch(mode=0o600)
+    assert f"cannot read {authority} ([peer] ca_file)" in text(check_data_plane_user(conf))
+
+
+@pytest.mark.usefixtures("running", "mounting")
+def test_store_and_origin_must_be_within_reach(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure(options(tmp_path))
+    os.chown(tmp_path / "origin", 0, 0)
+    assert f"cannot write to the origin {tmp_path}" in text(check_data_plane_user(conf))
+    os.chown(tmp_path / "origin", USER.pw_uid, -1)
+    (tmp_path / "disk").mkdir(mode=0o700)
+    conf.set_override("path", f"{tmp_path}/disk/store", "store")
+    assert f"cannot get to {tmp_path}/disk/store" in text(check_data_plane_user(conf))
+
+
+@pytest.mark.usefixtures("running", "mounting")
+def test_mount_point_that_is_not_root_s_is_a_failure(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "images").mkdir()
+    os.chown(tmp_path / "images", USER.pw_uid, -1)
+    result = check_data_plane_user(configure(options(tmp_path)))
+    assert f"{tmp_path}/images is not a directory of root" in text(result)
 
 
 @pytest.mark.usefixtures("running")

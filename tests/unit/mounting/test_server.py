@@ -164,9 +164,18 @@ def test_silent_connection_keeps_nobody_waiting_for_long(
     assert served.mounter.calls == ["unmount"]
 
 
-def test_connection_without_a_request_is_nothing(served: Served) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(str(served.path))
+def test_connection_without_a_request_is_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may connect looks whether somebody listens."""
+    with monkeypatch.context() as patch:
+        patch.setattr(served.server, "_uid", os.geteuid() + 1)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(served.path))
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(30)
+            assert connection.recv(1024) == b""
+    assert "asked" not in caplog.text
     served.client().unmount()
 
 
