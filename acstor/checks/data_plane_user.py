@@ -71,6 +71,9 @@ def _groups_lacking(conf: cfg.ConfigOpts, name: str) -> Iterator[str]:
 
 
 def _files_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
+    for path in conf.config_file or []:
+        if not _may(account, "-r", path):
+            yield f"{account.pw_name} cannot read {path}; chgrp {account.pw_name}, chmod 0640"
     if not conf.peer.tls_enabled:
         return
     for option in ("key_file", "cert_file", "ca_file", "crl_file"):

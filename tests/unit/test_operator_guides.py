@@ -285,3 +285,15 @@ def test_every_check_is_explained() -> None:
         for part in term.split(", ")
     }
     assert terms == {upgrade.FIRST[0], *(name for name, _ in upgrade.OTHERS)}
+
+
+def test_data_plane_s_user_may_read_what_is_installed_for_it() -> None:
+    """systemd-tmpfiles ran before that, and runs again at the next boot only."""
+    installed = [
+        (page, words)
+        for page, words in commands_of("install")
+        if words[-1] in {"/etc/acstor/acstor.conf", "/etc/acstor/tls/host.key"}
+    ]
+    assert len(installed) >= 3
+    for page, words in installed:
+        assert words[:4] == ["-m", "0640", "-g", "acstor"], (page, words)

@@ -132,6 +132,13 @@ def test_key_must_be_readable(configure: Configure, tmp_path: pathlib.Path) -> N
 
 
 @pytest.mark.usefixtures("running", "mounting")
+def test_configuration_must_be_readable(configure: Configure, tmp_path: pathlib.Path) -> None:
+    conf = configure(options(tmp_path))
+    (tmp_path / "acstor.conf").chmod(0o600)
+    assert f"cannot read {tmp_path}/acstor.conf" in text(check_data_plane_user(conf))
+
+
+@pytest.mark.usefixtures("running", "mounting")
 def test_store_and_origin_must_be_within_reach(
     configure: Configure, tmp_path: pathlib.Path
 ) -> None:
