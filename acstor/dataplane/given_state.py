@@ -52,6 +52,9 @@ def give_state(conf: cfg.ConfigOpts, runtime_directory: str = RUNTIME_DIRECTORY)
     if os.path.dirname(conf.dataplane.admin_socket) == runtime_directory:
         _make(runtime_directory, 0o755)
         owner.give_directory(runtime_directory)
+    supervision = os.path.dirname(conf.dataplane.holder_socket)
+    if os.path.dirname(supervision) == runtime_directory and os.path.isdir(supervision):
+        owner.give_directory(supervision)  # a holder of root's left its socket in it
     # Where a release before kept it, see LogDirectory.
     identity = os.path.join(conf.state_path, "volumes-identity.json")
     if os.path.exists(identity):
@@ -136,7 +139,10 @@ class _Owner:
     def _give_entry(self, parent: int, name: str, path: str, device: int) -> None:
         if path == self._mount_point:
             return
-        place = os.open(name, _PLACE, dir_fd=parent)
+        try:
+            place = os.open(name, _PLACE, dir_fd=parent)
+        except FileNotFoundError:
+            return  # a process of the user is alive
         try:
             status = os.fstat(place)
             if status.st_uid in {_ROOT, self._uid} and status.st_dev == device:

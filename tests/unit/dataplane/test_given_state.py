@@ -44,6 +44,38 @@ def test_directories_are_made_for_the_user(
     assert run.stat().st_mode & 0o777 == 0o755
 
 
+def test_directory_of_a_holder_that_was_root_is_given(
+    conf: cfg.ConfigOpts, user: pwd.struct_passwd, tmp_path: pathlib.Path
+) -> None:
+    """The user's holder removes the socket that one of root's left there."""
+    run = tmp_path / "run" / "acstor"
+    conf.set_override("admin_socket", f"{run}/dataplane.sock", "dataplane")
+    conf.set_override("holder_socket", f"{run}/supervision/holder.sock", "dataplane")
+    give_state(conf, str(run))
+    assert not (run / "supervision").exists()
+    (run / "supervision").mkdir(mode=0o755)
+    (run / "other").mkdir()
+    give_state(conf, str(run))
+    assert owner(run / "supervision") == (user.pw_uid, user.pw_gid)
+    assert owner(run / "other") == (0, 0)
+    (run / "supervision").rmdir()
+    (run / "supervision").symlink_to(tmp_path)
+    os.chown(run / "supervision", user.pw_uid, -1, follow_symlinks=False)
+    give_state(conf, str(run))
+    assert owner(tmp_path) == (0, 0)
+
+
+def test_file_that_vanishes_meanwhile_is_no_error(
+    conf: cfg.ConfigOpts, user: pwd.struct_passwd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of the user may be alive: the data plane must start all the same."""
+    give_state(conf)
+    store = conf.store.path
+    monkeypatch.setattr(os, "listdir", lambda _: ["gone"])
+    give_state(conf)
+    assert owner(pathlib.Path(store)) == (user.pw_uid, user.pw_gid)
+
+
 def test_what_root_wrote_is_given(
     conf: cfg.ConfigOpts, user: pwd.struct_passwd, short_path: pathlib.Path
 ) -> None:
