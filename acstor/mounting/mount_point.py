@@ -21,22 +21,23 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def is_mounted(path: str, mounts_file: str = "/proc/self/mountinfo") -> bool:
-    """Return whether a FUSE file system is mounted at ``path``, without touching it.
+    """Return whether what is mounted last at ``path`` is a FUSE file system, without touching it.
 
     ``stat`` would ask the file system's server, which may be a process that is gone, or this one.
     Links above it are followed, since the kernel says where it is.
     """
     above, name = os.path.split(os.path.abspath(path))
     wanted = os.path.join(os.path.realpath(above), name)
+    is_fuse = False
     with open(mounts_file, encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:
             before, separator, after = line.partition(" - ")
             fields, kinds = before.split(" "), after.split(" ")
-            if not separator or len(fields) < 5 or not kinds[0].startswith("fuse"):
+            if not separator or len(fields) < 5:
                 continue
             if _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4]) == wanted:
-                return True
-    return False
+                is_fuse = kinds[0].startswith("fuse")
+    return is_fuse
 
 
 def is_connected(path: str) -> bool:

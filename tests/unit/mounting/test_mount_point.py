@@ -16,6 +16,16 @@ def test_mounts_are_recognised_by_their_text(tmp_path: pathlib.Path) -> None:
     assert not mount_point.is_mounted("/srv", str(mounts))
 
 
+def test_mount_of_somebody_else_on_top_is_not_ours_to_detach(tmp_path: pathlib.Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    ours = "36 35 0:30 / /srv/images rw shared:1 - fuse.acstor acstor rw\n"
+    theirs = "37 36 0:31 / /srv/images rw - tmpfs tmpfs rw\n"
+    mounts.write_text(ours + theirs)
+    assert not mount_point.is_mounted("/srv/images", str(mounts))
+    mounts.write_text(theirs + ours)
+    assert mount_point.is_mounted("/srv/images", str(mounts))
+
+
 def test_mount_is_found_through_links_above_it(tmp_path: pathlib.Path) -> None:
     """The kernel names where it is; asking the directory itself would wait for its server."""
     mounts = tmp_path / "mountinfo"
