@@ -222,7 +222,7 @@ class PosixTree:
 
         :raises OSError: when it cannot be renamed.
         """
-        claimed = os.path.join(self.path(TEMPORARY), posix_write.unique_name())
+        claimed = os.path.join(os.path.dirname(path), posix_write.unique_name())
         try:
             os.rename(path, claimed)
         except FileNotFoundError:
@@ -234,7 +234,8 @@ class PosixTree:
         """Yield temporary files and folders of that age.
 
         Ages are differences of the file system's own time stamps: a file is written now and
-        compared with, so that no host's clock matters.
+        compared with, so that no host's clock matters. Where root asks, their paths lead through
+        no link until the next one is asked for.
 
         :raises OSError: when they cannot be listed.
         """
@@ -242,7 +243,10 @@ class PosixTree:
             probe = self.write_temporary([b""])
         now = os.stat(probe).st_mtime
         os.unlink(probe)
-        with os.scandir(self.path(TEMPORARY)) as entries:
+        with (
+            self.through_no_link(self.path(TEMPORARY)) as folder,
+            os.scandir(folder) as entries,
+        ):
             for entry in entries:
                 try:
                     age = now - entry.stat(follow_symlinks=False).st_mtime

@@ -237,3 +237,30 @@ def test_file_that_became_a_link_is_not_made_writable(
     with contextlib.suppress(exception.AcstorError):
         origin.put_if_absent("object", [b"x"])
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_leftovers_of_a_folder_that_becomes_a_link_meanwhile_are_not_removed_elsewhere(
+    root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may write to the origin swaps it between two looks of root's garbage collection."""
+    other = tmp_path_factory.mktemp("other")
+    (other / "folder").mkdir()
+    for path in (other / "file", other / "folder" / "file"):
+        path.write_text("root's")
+    for path in (other / "file", other / "folder"):
+        os.utime(path, (0, 0))
+    origin = posix.PosixOrigin(str(root))
+    origin.sweep()
+    unlink = os.unlink
+
+    def swap(path: str, *, dir_fd: int | None = None) -> None:
+        unlink(path, dir_fd=dir_fd)
+        if not (root / "moved").exists():
+            (root / ".temporary").rename(root / "moved")
+            (root / ".temporary").symlink_to(other)
+
+    monkeypatch.setattr(os, "unlink", swap)
+    with contextlib.suppress(exception.AcstorError):
+        origin.sweep()
+    assert (other / "file").exists()
+    assert (other / "folder" / "file").exists()
