@@ -60,6 +60,7 @@ fn answer(opcode: u32, inode: u64, target: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// "Links that a server makes up are not followed, not by root either: ELOOP."
 #[test]
 fn test_links_of_a_server_lead_nowhere() {
     let directory = tempfile::tempdir().unwrap();

@@ -12,9 +12,10 @@ use std::path::Path;
 
 use acstor_fuse::SessionState;
 
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("fuse_attributes.rs"),
     include_str!("fuse_faults.rs"),
+    include_str!("fuse_hostile.rs"),
     include_str!("fuse_kill.rs"),
     include_str!("fuse_prepare.rs"),
     include_str!("fuse_semantics.rs"),
