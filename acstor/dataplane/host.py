@@ -29,6 +29,8 @@ from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
 
+_PASS_TIMEOUT = 1.0
+"""Seconds that a stop waits for an image that is being attached again."""
 _RELEASE_TIMEOUT = 2.0
 """Seconds for a process that is ending to let go of the mount."""
 _STUCK_AFTER = 30.0
@@ -143,6 +145,7 @@ class DataPlaneHost:
         if self._admin is not None:
             self._admin.stop()
         self._volumes.stop(is_final=unmount)
+        self._restored.finish(_PASS_TIMEOUT)
         if unmount:
             self._supervisor.remove(descriptors.FUSE)
             self._supervisor.remove(descriptors.PEER_LISTENER)

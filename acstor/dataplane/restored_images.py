@@ -51,6 +51,7 @@ class RestoredImages:
         self._retry_at = 0.0
         self._left_in_place: set[str] = set()
         """Images whose damaged manifest could not be put aside, and is told of once."""
+        self._pass: threading.Thread | None = None
 
     def attach(self, runtime: Runtime) -> None:
         """Attach all of them; what fails for a reason that may pass is tried again by `retry`."""
@@ -63,14 +64,30 @@ class RestoredImages:
             self._wait()
 
     def retry(self, runtime: Runtime) -> None:
-        """Attach what failed, when it is time; costs nothing where nothing did.
+        """Have attached what failed, when it is time; costs nothing where nothing did.
 
-        Does not wait for who attaches or detaches something: that may take as long as a read, and
+        A pass is a thread of its own, one at a time: it reads the local disk, which may hang, and
         the caller feeds a watchdog.
         """
         is_due = bool(self._failed) and self._clock() >= self._retry_at
         if not (is_due or self._working_sets or runtime.damaged_images()):
             return
+        if self._pass is None or not self._pass.is_alive():
+            self._pass = threading.Thread(
+                target=self._run_pass, args=(runtime, is_due), name="restored-images", daemon=True
+            )
+            self._pass.start()
+
+    def finish(self, timeout: float) -> None:
+        """Wait for a pass that is under way.
+
+        :param timeout: seconds; one that hangs is left, and fails once the runtime has stopped.
+        """
+        if self._pass is not None:
+            self._pass.join(timeout)
+
+    def _run_pass(self, runtime: Runtime, is_due: bool) -> None:
+        # Who attaches or detaches something goes first; the next pass comes soon.
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -162,8 +179,11 @@ class RestoredImages:
             with translated(f"working set of {disk_id}"):
                 runtime.set_working_set(disk_id, path)
         except exception.AcstorError as error:
-            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
-            self._attachments.forget_working_set(disk_id)
+            if error.kind in _FINAL:
+                LOG.error("forgetting what was kept (%s); the agent brings it again", error)
+                self._attachments.forget_working_set(disk_id)
+            else:
+                LOG.warning("not restored, the agent brings it again: %s", error)
 
     def _wait(self) -> None:
         # With jitter: the cause may be the many processes of a host that start together.

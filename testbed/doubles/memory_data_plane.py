@@ -65,6 +65,7 @@ class MemoryDataPlane:
         """Do what the process does now and then beside answering."""
         assert self._host is not None
         self._host.retry_images()
+        self._host._restored.finish(30.0)
 
     def stop(self) -> None:
         """End the process, if one runs."""

@@ -3,95 +3,19 @@
 import os
 import pathlib
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from oslo_config import cfg
 
 from acstor import exception
-from acstor.control.client import AdminClient
 from acstor.dataplane import host as host_module
-from acstor.dataplane import restored_images
-from acstor.dataplane.attachments import Attachments
-from acstor.dataplane.descriptors import FUSE, PEER_LISTENER, InheritedDescriptors
-from acstor.dataplane.host import DataPlaneHost
-from acstor.dataplane.origin_source import OriginSource
-from acstor.dataplane.runtime import OriginReader
-from acstor.dataplane.settings import DataPlaneSettings
+from acstor.dataplane.descriptors import FUSE, PEER_LISTENER
 from acstor.dataplane.states import ProcessState
 from acstor.mounting import mount_point
-from acstor.supervision.supervisor import Supervisor
-from testbed.doubles.descriptor_keeper import Keeper
-from testbed.doubles.memory_mounter import MemoryMounter
-from testbed.doubles.memory_runtime import MemoryRuntime, write_manifest, write_ring
-from testbed.fixtures.conditions import wait_for
+from testbed.doubles.memory_runtime import MemoryRuntime, write_ring
+from tests.unit.dataplane.host_machine import IMAGE, OTHER, Machine, keeper, machine, manifest
 
-IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
-OTHER = "00000000-0000-4000-8000-000000000001"
-
-
-class Machine:
-    """Starts hosts one after the other on the same state."""
-
-    def __init__(self, conf: cfg.ConfigOpts, keeper: Keeper) -> None:
-        self.conf = conf
-        self.keeper = keeper
-        self.runtimes: list[MemoryRuntime] = []
-        self.mounter = MemoryMounter()
-        self.restarts = 0
-        self.stops = 0
-        self.attach_failures: list[str] = []
-        """Kinds of the errors with which the next runtime's first attachments fail."""
-
-    def make_runtime(
-        self, settings: DataPlaneSettings, reader: OriginReader | None
-    ) -> MemoryRuntime:
-        self.runtimes.append(MemoryRuntime(settings, reader))
-        self.runtimes[-1].attach_failures, self.attach_failures = self.attach_failures, []
-        return self.runtimes[-1]
-
-    def count_restart(self) -> None:
-        self.restarts += 1
-
-    def count_stop(self) -> None:
-        self.stops += 1
-
-    def host(self, passed: dict[str, int] | None = None, supervised: bool = True) -> DataPlaneHost:
-        host = DataPlaneHost(
-            self.conf,
-            chunk_size=65536,
-            origin=OriginSource("/origin", None),
-            attachments=Attachments(os.path.join(self.conf.state_path, "dataplane")),
-            make_runtime=self.make_runtime,
-            mounter=self.mounter,
-            supervisor=Supervisor(str(self.keeper.path) if supervised else None),
-            inherited=InheritedDescriptors(passed or {}),
-            request_restart=self.count_restart,
-            request_stop=self.count_stop,
-        )
-        host.start()
-        return host
-
-    def client(self) -> AdminClient:
-        return AdminClient(self.conf.dataplane.admin_socket)
-
-
-@pytest.fixture
-def keeper(tmp_path: pathlib.Path) -> Iterator[Keeper]:
-    keeper = Keeper(tmp_path / "notify")
-    yield keeper
-    keeper.socket.close()
-
-
-@pytest.fixture
-def machine(conf: cfg.ConfigOpts, keeper: Keeper) -> Machine:
-    return Machine(conf, keeper)
-
-
-@pytest.fixture
-def manifest(tmp_path: pathlib.Path) -> Callable[[str], str]:
-    return lambda disk_id: write_manifest(tmp_path / f"{disk_id}.json", disk_id)
+__all__ = ["keeper", "machine", "manifest"]
 
 
 def test_first_start_mounts_and_gives_descriptors_to_the_supervisor(machine: Machine) -> None:
@@ -282,128 +206,6 @@ def test_manifest_that_is_malformed_after_a_restart_is_put_aside(
     machine.host()
     assert machine.runtimes[1].attached_before_start == []
     assert [path.name for path in images.iterdir()] == [f"{IMAGE}.refused"]
-
-
-def wait_attached(host: DataPlaneHost, runtime: MemoryRuntime, count: int) -> None:
-    def is_attached() -> bool:
-        host.retry_images()
-        return len(runtime.images) == count
-
-    wait_for(f"{count} images are attached", is_attached)
-
-
-@pytest.mark.parametrize("kind", ["unavailable", "overloaded", "exhausted", "internal"])
-def test_image_that_fails_once_after_a_restart_is_attached_soon(
-    machine: Machine, manifest: Callable[[str], str], kind: str
-) -> None:
-    host = machine.host()
-    machine.client().call("image.attach", path=manifest(IMAGE))
-    machine.client().call("image.attach", path=manifest(OTHER))
-    machine.runtimes[0].open_handles[IMAGE] = 1
-    machine.client().call("image.detach", image=IMAGE)
-    host.stop(unmount=True)
-    machine.attach_failures = [kind]
-    host = machine.host()
-    runtime = machine.runtimes[1]
-    assert len(runtime.images) == 1
-    images = pathlib.Path(machine.conf.state_path, "dataplane", "images")
-    assert not list(images.glob("*.refused"))
-    wait_attached(host, runtime, 2)
-    assert runtime.images[IMAGE]["hidden"] is True, "withdrawn, but guests have it open"
-    assert runtime.images[OTHER]["hidden"] is False
-    assert host.check_alive()
-
-
-def test_image_that_waits_to_be_attached_again_can_be_detached_meanwhile(
-    machine: Machine, manifest: Callable[[str], str]
-) -> None:
-    host = machine.host()
-    machine.client().call("image.attach", path=manifest(IMAGE))
-    host.stop(unmount=True)
-    machine.attach_failures = ["unavailable"]
-    host = machine.host()
-    assert set(machine.client().call("status")["images_waiting"]) == {IMAGE}
-    assert machine.client().call("image.detach", image=IMAGE) == {"state": "hidden"}
-    machine.client().call("image.attach", path=manifest(OTHER))
-    wait_attached(host, machine.runtimes[1], 2)
-    assert machine.runtimes[1].images[IMAGE]["hidden"] is True
-    assert machine.runtimes[1].images[OTHER]["hidden"] is False
-
-
-def test_images_are_attached_again_without_waiting_for_who_detaches_one(
-    machine: Machine, manifest: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A detach may last as long as a read, and whoever attaches again feeds the watchdog."""
-    monkeypatch.setattr(restored_images, "_RETRY_MIN", 0.0)
-    host = machine.host()
-    for image in (IMAGE, OTHER):
-        machine.client().call("image.attach", path=manifest(image))
-    host.stop(unmount=True)
-    machine.attach_failures = ["unavailable"]
-    host = machine.host()
-    runtime = machine.runtimes[1]
-    (attached,) = runtime.images
-    begun, may_end = threading.Event(), threading.Event()
-    detach = runtime.detach_image
-
-    def slowly(image: str) -> str:
-        begun.set()
-        may_end.wait(30)
-        return detach(image)
-
-    monkeypatch.setattr(runtime, "detach_image", slowly)
-    detaching = threading.Thread(
-        target=machine.client().call, args=("image.detach",), kwargs={"image": attached}
-    )
-    detaching.start()
-    retrying = threading.Thread(target=host.retry_images, daemon=True)
-    try:
-        assert begun.wait(30)
-        retrying.start()
-        retrying.join(30)
-        assert not retrying.is_alive()
-    finally:
-        may_end.set()
-        detaching.join()
-    wait_attached(host, runtime, 1)
-
-
-def test_image_that_waits_is_named_with_its_manifest_all_the_time(
-    machine: Machine, manifest: Callable[[str], str]
-) -> None:
-    """Garbage collection keeps what it needs by that, whatever tries to attach it meanwhile."""
-    host = machine.host()
-    attached = machine.client().call("image.attach", path=manifest(IMAGE))
-    host.stop(unmount=True)
-    machine.attach_failures = ["unavailable", "unavailable"]
-    host = machine.host()
-    runtime = machine.runtimes[1]
-    attach = runtime.attach_image
-    seen: list[object] = []
-
-    def watched(
-        manifest_path: str, hidden: bool = False, digest: str | None = None
-    ) -> dict[str, object]:
-        seen.append(host.status()["images_waiting"])
-        return attach(manifest_path, hidden, digest)
-
-    runtime.attach_image = watched  # type: ignore[method-assign]
-    wait_attached(host, runtime, 1)
-    assert seen == [{IMAGE: attached["manifest"]}] * 2
-    assert host.status()["images_waiting"] == {}
-
-
-def test_image_attached_anew_before_its_retry_is_listed(
-    machine: Machine, manifest: Callable[[str], str]
-) -> None:
-    host = machine.host()
-    machine.client().call("image.attach", path=manifest(IMAGE))
-    host.stop(unmount=True)
-    machine.attach_failures = ["unavailable"]
-    host = machine.host()
-    machine.client().call("image.attach", path=manifest(IMAGE))
-    host.retry_images()
-    assert machine.runtimes[1].images[IMAGE]["hidden"] is False
 
 
 def test_refused_manifest_leaves_nothing_behind(machine: Machine, tmp_path: pathlib.Path) -> None:
