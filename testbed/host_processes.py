@@ -3,9 +3,10 @@
 import configparser
 import dataclasses
 import pathlib
-import re
 import sys
 from typing import Any
+
+from prometheus_client import parser
 
 from acstor.control.client import AdminClient
 from acstor.exception import AcstorError
@@ -19,8 +20,6 @@ METRICS_PORT = 9471
 READY_TIMEOUT_S = 60.0
 #: Data planes preallocate it, on the one disk that all hosts of a testbed share.
 STORE_CAPACITY = "512MiB"
-_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ([-+\w.]+)")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Configuration = dict[str, dict[str, str]]
 
@@ -186,11 +185,12 @@ def program(name: str) -> str:
 
 
 def parse_metrics(text: str) -> list[MetricSample]:
-    """Return the samples of a page in the Prometheus text format."""
-    samples = []
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _SAMPLE.match(line)
-        if match is not None:
-            labels = dict(_LABEL.findall(match[2] or ""))
-            samples.append(MetricSample(match[1], labels, float(match[3])))
-    return samples
+    """Return the samples of a page in the Prometheus text format.
+
+    :raises ValueError: when it is malformed.
+    """
+    return [
+        MetricSample(sample.name, sample.labels, sample.value)
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+    ]

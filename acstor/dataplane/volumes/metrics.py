@@ -1,7 +1,12 @@
 """Metrics of a host's volumes together; the page is :doc:`/admin/metrics-volume-hosts`."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics import exposition
+from prometheus_client.registry import Collector
 
 from acstor.dataplane.volumes.logs.aside import LogAside
 
@@ -33,18 +38,31 @@ class TakeOvers:
 
 def text(take_overs: TakeOvers, aside: Sequence[LogAside]) -> str:
     """Return the metrics in the OpenMetrics text format, without its end."""
-    lines = [
-        f"# HELP {TAKE_OVERS} Volumes taken over from an owner that had not given them back.",
-        f"# TYPE {TAKE_OVERS} counter",
-    ]
-    for outcome, count in take_overs.counts().items():
-        lines.append(f'{TAKE_OVERS}_total{{outcome="{outcome}"}} {count}')
-    lines += [
-        f"# HELP {LOGS_ASIDE} Local logs that were put aside.",
-        f"# TYPE {LOGS_ASIDE} gauge",
-        f"{LOGS_ASIDE} {len(aside)}",
-        f"# HELP {LOGS_ASIDE_BYTES} Bytes that they take on the disk.",
-        f"# TYPE {LOGS_ASIDE_BYTES} gauge",
-        f"{LOGS_ASIDE_BYTES} {sum(one.bytes for one in aside)}",
-    ]
-    return "\n".join(lines) + "\n"
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(_Collector(take_overs, aside))
+    found: bytes = exposition.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return found.decode().removesuffix("# EOF\n")
+
+
+class _Collector(Collector):
+    def __init__(self, take_overs: TakeOvers, aside: Sequence[LogAside]) -> None:
+        self._take_overs = take_overs
+        self._aside = aside
+
+    def collect(self) -> Iterator[Metric]:
+        taken = CounterMetricFamily(
+            TAKE_OVERS,
+            "Volumes taken over from an owner that had not given them back.",
+            labels=["outcome"],
+        )
+        for outcome, count in self._take_overs.counts().items():
+            taken.add_metric([outcome], count)
+        yield taken
+        yield GaugeMetricFamily(
+            LOGS_ASIDE, "Local logs that were put aside.", value=len(self._aside)
+        )
+        yield GaugeMetricFamily(
+            LOGS_ASIDE_BYTES,
+            "Bytes that they take on the disk.",
+            value=sum(one.bytes for one in self._aside),
+        )

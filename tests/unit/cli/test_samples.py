@@ -82,3 +82,20 @@ def test_picture_shows_every_host_and_the_sum() -> None:
     assert "60 30 10 %" in text
     assert "connection refused" in text
     assert "52 reads/s" in text
+
+
+def test_escapes_in_labels_are_undone() -> None:
+    values = samples.parse('acstor_up{name="a \\"b\\" \\\\ {c}, d"} 1\n')
+    assert values == {("acstor_up", frozenset({("name", 'a "b" \\ {c}, d')})): 1}
+
+
+def test_time_stamps_and_exemplars_are_passed_over() -> None:
+    text = 'acstor_a 3 1700000000.5\nacstor_b{x="y"} 4 # {trace="1"} 0.5 1700000000\n'
+    found = {name: value for (name, _), value in samples.parse(text).items()}
+    assert found == {"acstor_a": 3, "acstor_b": 4}
+
+
+def test_buckets_are_kept_of_what_is_shown_only() -> None:
+    text = 'acstor_read_wait_seconds_bucket{le="1.0"} 2\nacstor_other_bucket{le="1.0"} 2\n'
+    assert samples.Sample(0.0, samples.parse(text)).wait_buckets() == {1.0: 2}
+    assert len(samples.parse(text)) == 1

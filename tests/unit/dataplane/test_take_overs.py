@@ -26,7 +26,7 @@ def outcomes(host: HostUnderTest) -> dict[str, int]:
     assert text.count("# EOF") == 1
     name = f"{metrics.TAKE_OVERS}_total"
     return {
-        outcome: int(line.rpartition(" ")[2])
+        outcome: int(float(line.rpartition(" ")[2]))
         for line in text.splitlines()
         for outcome in ("complete", "rolled_back")
         if line.startswith(f'{name}{{outcome="{outcome}"}}')
@@ -107,3 +107,21 @@ def test_page_describes_the_metrics() -> None:
     assert f"``{metrics.TAKE_OVERS}_total``" in page
     assert f"``{metrics.LOGS_ASIDE}``" in page
     assert f"``{metrics.LOGS_ASIDE_BYTES}``" in page
+
+
+def test_the_text_has_names_types_and_help() -> None:
+    take_overs = metrics.TakeOvers()
+    take_overs.count(is_complete=True)
+    assert metrics.text(take_overs, []).splitlines() == [
+        "# HELP acstor_volume_take_overs "
+        "Volumes taken over from an owner that had not given them back.",
+        "# TYPE acstor_volume_take_overs counter",
+        'acstor_volume_take_overs_total{outcome="complete"} 1.0',
+        'acstor_volume_take_overs_total{outcome="rolled_back"} 0.0',
+        "# HELP acstor_volume_logs_aside Local logs that were put aside.",
+        "# TYPE acstor_volume_logs_aside gauge",
+        "acstor_volume_logs_aside 0.0",
+        "# HELP acstor_volume_logs_aside_bytes Bytes that they take on the disk.",
+        "# TYPE acstor_volume_logs_aside_bytes gauge",
+        "acstor_volume_logs_aside_bytes 0.0",
+    ]
