@@ -219,6 +219,8 @@ class _OriginRequest(BaseHTTPRequestHandler):
         if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             self.send_header("Content-Length", str(length))
             self.send_header("Content-Type", _content_type(self.path))
+        if self.close_connection:
+            self.send_header("Connection", "close")  # or the client would ask over it again
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

@@ -13,22 +13,25 @@ There is no authentication: use it on a network that only hosts reach. Content i
 same, because every chunk is verified against its digest; refs are not.
 """
 
-import collections
 import contextlib
-import http.client
 import re
 import ssl
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 
+import urllib3
+from urllib3.exceptions import HTTPError
+from urllib3.response import BaseHTTPResponse
+from urllib3.util import SKIP_HEADER
+
 from acstor import exception
 from acstor.origin import base, keys
 
 TIMEOUT_SECONDS = 10.0
 """Longest wait for the server: to connect, and for each piece of an answer."""
-IDLE_CONNECTIONS_MAX = 16
-"""Connections that are kept for the next call."""
+IDLE_CONNECTIONS_MAX = 32
+"""Connections that are kept for the next call: more than ``[readpath] origin_threads`` may be."""
 REFS_REMEMBERED_MAX = 256
 """Refs of which the last state is kept, to ask only for what changed since."""
 REMEMBERED_BYTES_MAX = 4 << 20
@@ -36,12 +39,17 @@ REMEMBERED_BYTES_MAX = 4 << 20
 LISTING_BYTES_MAX = 256 << 20
 """Largest listing that is accepted (a name has at most 256 bytes with its line end)."""
 _ERROR_TEXT_BYTES_MAX = 1000
+_PART_BYTES = 1 << 20
+"""Most that is read before it is copied to where the caller wants it."""
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class HttpOrigin(base.Origin):
     """Reads and writes over HTTP/1.1 with connections that are kept open.
+
+    A request is sent once: :class:`~acstor.origin.retrying.RetryingOrigin` knows what may be
+    repeated.
 
     :param url: ``http://host:port/path/`` or ``https://...``.
     :param timeout_seconds: of each socket operation.
@@ -65,8 +73,7 @@ class HttpOrigin(base.Origin):
         self._path = parts.path.rstrip("/") + "/"
         self._timeout = timeout_seconds
         self._seen: dict[str, base.Ref] = {}
-        # A deque's append and pop are atomic; a call takes a connection out while it uses it.
-        self._idle: collections.deque[http.client.HTTPConnection] = collections.deque()
+        self._pool = self._new_pool()
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "HttpOrigin":
@@ -168,15 +175,14 @@ class HttpOrigin(base.Origin):
 
     def close(self) -> None:
         """Close the idle connections."""
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        former, self._pool = self._pool, self._new_pool()
+        former.close()
 
     def _listing(self, kind: str, prefix: str) -> Iterator[str]:
         query = urllib.parse.urlencode({"list": kind, "prefix": keys.validate_prefix(prefix)})
         with self._request("GET", f"?{query}") as answer:
             length = _content_length(answer, f"list of {kind}")
-            if length > LISTING_BYTES_MAX or answer.headers.get_content_type() != "text/plain":
+            if length > LISTING_BYTES_MAX or _content_type(answer) != "text/plain":
                 raise exception.UnsupportedError(
                     "the web server of the origin cannot list",
                     hint="register images and collect garbage on the origin's own directory",
@@ -195,41 +201,57 @@ class HttpOrigin(base.Origin):
         headers: Mapping[str, str] | None = None,
         body: Sequence[memoryview] | None = None,
         ok: tuple[int, ...] = (200,),
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[BaseHTTPResponse]:
         """Send a request; yield its answer, whose status is one of ``ok``."""
         what = f"{method} {self._path}{path}"
-        connection = self._take_connection()
+        length = {} if body is None else {"Content-Length": str(sum(map(len, body)))}
         try:
-            length = {} if body is None else {"Content-Length": str(sum(map(len, body)))}
-            connection.request(
-                method, self._path + path, body=body, headers={**(headers or {}), **length}
+            answer = self._pool.urlopen(
+                method,
+                self._path + path,
+                body=body,  # type: ignore[arg-type] # it is sent as it is, piece by piece
+                headers={"User-Agent": SKIP_HEADER, **(headers or {}), **length},
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
             )
-            answer = connection.getresponse()
-            if answer.status not in ok:
-                raise _error(answer, what)
-            yield answer
-            answer.read(_ERROR_TEXT_BYTES_MAX)
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise exception.UnavailableError(
-                f"{what} at {self._host}: {error or type(error).__name__}"
-            ) from error
-        except BaseException:
-            connection.close()
-            raise
-        if answer.isclosed() and len(self._idle) < IDLE_CONNECTIONS_MAX:
-            self._idle.append(connection)
-        else:
-            connection.close()
+            try:
+                if answer.status not in ok:
+                    raise _error(answer, what)
+                yield answer
+                answer.read(_ERROR_TEXT_BYTES_MAX)
+            finally:
+                # One whose answer was read to its end is in the pool again, and stays open.
+                answer.close()
+                answer.release_conn()
+        except (OSError, HTTPError) as error:
+            raise exception.UnavailableError(f"{what} at {self._host}: {_reason(error)}") from error
 
-    def _take_connection(self) -> http.client.HTTPConnection:
-        with contextlib.suppress(IndexError):
-            return self._idle.pop()
+    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+        timeout = urllib3.Timeout(connect=self._timeout, read=self._timeout)
         if self._tls is not None:
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout, context=self._tls
+            return urllib3.HTTPSConnectionPool(
+                self._host,
+                self._port,
+                timeout=timeout,
+                maxsize=IDLE_CONNECTIONS_MAX,
+                ssl_context=self._tls,
             )
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return urllib3.HTTPConnectionPool(
+            self._host, self._port, timeout=timeout, maxsize=IDLE_CONNECTIONS_MAX
+        )
+
+
+def _reason(error: BaseException) -> str:
+    """Return what went wrong, without what urllib3 wraps around it."""
+    while True:
+        inner = error.__cause__ or next(
+            (part for part in error.args if isinstance(part, Exception)), None
+        )
+        if inner is None:
+            return str(error) or type(error).__name__
+        error = inner
 
 
 def _ref_path(name: str) -> str:
@@ -240,21 +262,25 @@ def _quote_tag(token: str) -> str:
     return f'"{urllib.parse.quote(token, safe="")}"'
 
 
-def _token(answer: http.client.HTTPResponse, name: str) -> str:
+def _token(answer: BaseHTTPResponse, name: str) -> str:
     tag = answer.headers.get("ETag", "").removeprefix("W/").strip('"')
     if not tag:
         raise exception.UnsupportedError(f"the web server of the origin gave ref {name} no ETag")
     return urllib.parse.unquote(tag)
 
 
-def _content_length(answer: http.client.HTTPResponse, what: str) -> int:
+def _content_length(answer: BaseHTTPResponse, what: str) -> int:
     text = answer.headers.get("Content-Length", "")
     if not text.isascii() or not text.isdigit():
         raise exception.UnsupportedError(f"the web server of the origin gave {what} no length")
     return int(text)
 
 
-def _range_length(answer: http.client.HTTPResponse, key: str, offset: int, length_max: int) -> int:
+def _content_type(answer: BaseHTTPResponse) -> str:
+    return answer.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
+
+
+def _range_length(answer: BaseHTTPResponse, key: str, offset: int, length_max: int) -> int:
     """Return how many bytes of the asked range the answer holds."""
     match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     if answer.status != HTTPStatus.PARTIAL_CONTENT or match is None:
@@ -268,17 +294,18 @@ def _range_length(answer: http.client.HTTPResponse, key: str, offset: int, lengt
     return last - first + 1
 
 
-def _read_body(answer: http.client.HTTPResponse, buffer: memoryview) -> int:
+def _read_body(answer: BaseHTTPResponse, buffer: memoryview) -> int:
     done = 0
     while done < len(buffer):
-        count = answer.readinto(buffer[done:])
-        if count == 0:
+        part = answer.read(min(_PART_BYTES, len(buffer) - done))
+        if not part:
             break
-        done += count
+        buffer[done : done + len(part)] = part
+        done += len(part)
     return done
 
 
-def _error(answer: http.client.HTTPResponse, what: str) -> exception.AcstorError:
+def _error(answer: BaseHTTPResponse, what: str) -> exception.AcstorError:
     """Return the error for a status that the caller does not expect."""
     text = answer.read(_ERROR_TEXT_BYTES_MAX).decode("utf-8", "replace").strip()
     message = f"{what}: {answer.status} {text.splitlines()[0] if text else answer.reason}"
