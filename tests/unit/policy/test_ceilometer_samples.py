@@ -74,6 +74,15 @@ def test_signatures_are_ceilometers() -> None:
         assert not is_signed(message, "other")
 
 
+@given(st.dictionaries(st.text(max_size=8), json_values), st.text(min_size=1, max_size=8))
+def test_signature_of_anything_is_ceilometers(message: dict[str, Any], secret: str) -> None:
+    utils = pytest.importorskip("ceilometer.publisher.utils", reason="Ceilometer is not installed")
+    assert signature(message, secret) == utils.compute_signature(message, secret)
+    signed = {**message, "message_signature": utils.compute_signature(message, secret)}
+    assert is_signed(signed, secret)
+    assert utils.verify_signature(signed, secret)
+
+
 @pytest.mark.parametrize(
     "change",
     [

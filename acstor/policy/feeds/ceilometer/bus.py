@@ -121,7 +121,9 @@ def is_signed(message: object, secret: str) -> bool:
 
 
 def signature(message: Mapping[str, Any], secret: str) -> str:
-    """Return Ceilometer's signature of a message (``ceilometer.publisher.utils``).
+    """Return Ceilometer's signature of a message.
+
+    As ``ceilometer.publisher.utils``, which would bring all of Ceilometer (RFD 0017).
 
     HMAC-SHA256 over name and value of every field in the order of the names, as their texts; fields
     of inner objects count by paths, ``outer:inner``; lists as Python prints them with their texts
