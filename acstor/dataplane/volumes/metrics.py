@@ -1,6 +1,9 @@
-"""Metrics of a host's volumes together; the page is :doc:`/admin/metrics-volume-hosts`."""
+"""Metrics of a host's volumes together; the page is :doc:`/admin/metrics-volume-hosts`.
 
-import threading
+Imported when they are asked for first: guests wait for the start of a data plane, and its imports
+are part of that.
+"""
+
 from collections.abc import Iterator, Sequence
 
 import prometheus_client
@@ -9,31 +12,11 @@ from prometheus_client.openmetrics import exposition
 from prometheus_client.registry import Collector
 
 from acstor.dataplane.volumes.logs.aside import LogAside
+from acstor.dataplane.volumes.take_overs import TakeOvers
 
 TAKE_OVERS = "acstor_volume_take_overs"
 LOGS_ASIDE = "acstor_volume_logs_aside"
 LOGS_ASIDE_BYTES = "acstor_volume_logs_aside_bytes"
-
-
-class TakeOvers:
-    """How often this process took a volume over from an owner that had not given it back."""
-
-    def __init__(self) -> None:
-        self._counts = {"complete": 0, "rolled_back": 0}
-        self._lock = threading.Lock()
-
-    def count(self, *, is_complete: bool) -> None:
-        """Count one.
-
-        :param is_complete: whether the volume's durability lets nothing be missing.
-        """
-        with self._lock:
-            self._counts["complete" if is_complete else "rolled_back"] += 1
-
-    def counts(self) -> dict[str, int]:
-        """Return how many there were of each outcome."""
-        with self._lock:
-            return dict(self._counts)
 
 
 def text(take_overs: TakeOvers, aside: Sequence[LogAside]) -> str:

@@ -8,16 +8,15 @@ from typing import Any
 
 from acstor import exception
 from acstor.control.protocol import VolumeState
-from acstor.dataplane.volumes import metrics
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.fold_turns import FoldTurns
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.directory import LogDirectory
-from acstor.dataplane.volumes.metrics import TakeOvers
 from acstor.dataplane.volumes.owner import VolumeOwner
 from acstor.dataplane.volumes.runtime import VolumeRuntime
 from acstor.dataplane.volumes.sockets import VolumeSockets
+from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.native import translated
 from acstor.supervision.supervisor import Supervisor
 
@@ -80,6 +79,8 @@ class VolumeTable:
 
     def metrics_text(self) -> str:
         """Return the metrics of what the runtime does not know of."""
+        from acstor.dataplane.volumes import metrics  # not needed before anybody asks
+
         return metrics.text(self.take_overs, self._files.aside.list())
 
     # Looking

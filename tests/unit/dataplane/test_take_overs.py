@@ -9,6 +9,7 @@ import pytest
 from acstor import exception
 from acstor.dataplane.volumes import metrics
 from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.log_object import log_created_at
 from acstor.repository.volumes.store import VolumeStore
@@ -110,7 +111,7 @@ def test_page_describes_the_metrics() -> None:
 
 
 def test_the_text_has_names_types_and_help() -> None:
-    take_overs = metrics.TakeOvers()
+    take_overs = TakeOvers()
     take_overs.count(is_complete=True)
     assert metrics.text(take_overs, []).splitlines() == [
         "# HELP acstor_volume_take_overs "

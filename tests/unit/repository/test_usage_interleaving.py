@@ -48,6 +48,10 @@ class AttachedImages:
         self.needed: dict[str, frozenset[str]] = {}
         """By digest of each attached manifest, the keys of all that its guests may read."""
 
+    def user(self) -> int | None:
+        """Return whose the process is: nobody else's than the agent's."""
+        return None
+
     def call(self, method: str, **arguments: Any) -> Any:
         """Do what the data plane does."""
         if method == "image.list":
@@ -180,6 +184,7 @@ def test_what_nobody_has_attached_any_more_is_collected(tmp_path: pathlib.Path) 
     register(repository, 0, CONTENTS[0])
     data_plane = origin.data_planes["h1"] = AttachedImages(random.Random(0))
     look_action("h1", origin, str(tmp_path), 1)(origin)
+    assert data_plane.needed
     repository.remove_image(image_id(0))
     while data_plane.needed:
         look_action("h1", origin, str(tmp_path), 1)(origin)
