@@ -1,6 +1,39 @@
-"""Receiving from a socket as many bytes as a protocol says that there are."""
+"""Sockets: bytes as many as a protocol says, connections one after the other, who connected."""
 
+import logging
 import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+LOG = logging.getLogger(__name__)
+
+_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
+_ACCEPT_PAUSE = 0.2
+"""Seconds after a connection that could not be accepted: the host is out of something."""
+
+
+def accepted(listener: socket.socket, stopping: threading.Event) -> Iterator[socket.socket]:
+    """Yield connections until somebody stops it: sets the event, then shuts the listener down.
+
+    One that cannot be accepted, for want of memory or descriptors, is not the last.
+    """
+    while not stopping.is_set():
+        try:
+            connection, _ = listener.accept()
+        except OSError as error:
+            if not stopping.is_set():
+                LOG.error("a connection could not be accepted: %s", error)
+                stopping.wait(_ACCEPT_PAUSE)
+            continue
+        yield connection
+
+
+def user_of(connection: socket.socket) -> int:
+    """Return the number of the user at the other end of a unix socket."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(found)
+    return int(uid)
 
 
 def receive(connection: socket.socket, size: int) -> bytes:

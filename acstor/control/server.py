@@ -4,12 +4,11 @@ import contextlib
 import logging
 import os
 import socket
-import struct
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from acstor import exception
+from acstor import exception, sockets
 from acstor.control import protocol
 from acstor.control.line_reader import LineReader, LineTooLongError
 
@@ -21,7 +20,6 @@ Method = Callable[[Mapping[str, Any]], object]
 It raises ProtocolError for wrong parameters and AcstorError for everything that it refuses.
 """
 
-_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
 _LISTEN_BACKLOG = 16
 _STOP_TIMEOUT = 2.0
 
@@ -47,8 +45,8 @@ class AdminServer:
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._connections: set[socket.socket] = set()
-        self._lock = threading.Lock()  # of _connections and _is_stopping
-        self._is_stopping = False
+        self._lock = threading.Lock()  # of _connections; the event is set under it
+        self._is_stopping = threading.Event()
 
     def start(self) -> None:
         """Bind the socket and start accepting.
@@ -82,7 +80,7 @@ class AdminServer:
     def stop(self) -> None:
         """Close the socket and all connections; requests under way get no answer."""
         with self._lock:
-            self._is_stopping = True
+            self._is_stopping.set()
             connections = list(self._connections)
         if self._listener is None:
             return
@@ -98,11 +96,7 @@ class AdminServer:
             os.unlink(self._path)
 
     def _accept_all(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return  # stopped
+        for connection in sockets.accepted(listener, self._is_stopping):
             if self._admit(connection):
                 threading.Thread(
                     target=self._serve, args=(connection,), name="admin-serve", daemon=True
@@ -118,7 +112,7 @@ class AdminServer:
         with self._lock:
             if refusal is None and len(self._connections) >= protocol.CONNECTIONS_MAX:
                 refusal = protocol.encode_error(protocol.Code.BUSY, "too many connections")
-            if refusal is None and not self._is_stopping:
+            if refusal is None and not self._is_stopping.is_set():
                 self._connections.add(connection)
                 return True
         connection.setblocking(False)
@@ -173,6 +167,4 @@ class AdminServer:
 
 
 def _is_permitted(connection: socket.socket) -> bool:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(credentials)
-    return uid in {0, os.geteuid()}
+    return sockets.user_of(connection) in {0, os.geteuid()}

@@ -6,23 +6,19 @@ import os
 import pwd
 import select
 import socket
-import struct
 import threading
 from collections.abc import Callable
 
-from acstor import exception
+from acstor import exception, sockets
 from acstor.mounting import mount_point, protocol, safe_path
 from acstor.mounting.mounter import Mounter, MountOptions
 from acstor.mounting.protocol import Operation
 
 LOG = logging.getLogger(__name__)
 
-_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
 _LISTEN_BACKLOG = 4
 STOP_TIMEOUT = protocol.OPERATIONS[Operation.UNMOUNT].timeout
 """Seconds for an operation that is under way when the process is asked to end."""
-_ACCEPT_PAUSE = 0.2
-"""Seconds after a connection that could not be accepted: the host is out of something."""
 _NEW = ".new"
 """Name of the socket before it listens, beside its own; no longer than most of those."""
 _MODE = 0o660
@@ -110,14 +106,7 @@ class MountServer:
             os.unlink(self._path)
 
     def _accept_all(self, listener: socket.socket) -> None:
-        while not self._is_stopping.is_set():
-            try:
-                connection, _ = listener.accept()
-            except OSError as error:
-                if not self._is_stopping.is_set():
-                    LOG.error("a connection could not be accepted: %s", error)
-                    self._is_stopping.wait(_ACCEPT_PAUSE)
-                continue
+        for connection in sockets.accepted(listener, self._is_stopping):
             with connection:
                 try:
                     self._serve(connection)
@@ -171,10 +160,7 @@ class MountServer:
         packet, _, flags, _ = connection.recvmsg(protocol.REQUEST_BYTES_MAX)
         if not packet and not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             return None
-        credentials = connection.getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-        )
-        _, uid, _ = _CREDENTIALS.unpack(credentials)
+        uid = sockets.user_of(connection)
         if uid != self._uid:
             raise exception.InvalidError(
                 f"user {uid} asked, and only {self._user} is answered",

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pathlib
@@ -53,6 +54,24 @@ def path(tmp_path: pathlib.Path, gate: Gate) -> Iterator[str]:
     yield path
     gate.opened.set()
     server.stop()
+
+
+def test_connection_that_cannot_be_accepted_is_not_the_last(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is out of descriptors for a moment; its data plane could be asked nothing more."""
+    accept = socket.socket.accept
+    failures = [OSError(errno.EMFILE, "too many"), OSError(errno.ENOMEM, "no memory")]
+
+    def fail_first(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fail_first)
+    for _ in range(2):
+        assert AdminClient(path).call("echo", a=1) == {"a": 1}
+    assert failures == []
 
 
 def connect(path: str) -> socket.socket:
