@@ -7,13 +7,9 @@ place would have root mount over any directory of the host.
 import errno
 import os
 import stat
-from collections.abc import Callable
 
-from acstor import exception
+from acstor import exception, path_walk
 
-_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_LINKS_MAX = 40
-"""Links of one path, as in the kernel."""
 _WRITE_FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -26,7 +22,8 @@ def require_root_alone(path: str) -> None:
     :raises InvalidError: names the directory that is somebody else's.
     :raises OSError: when a directory is not there, or too many links are in the way.
     """
-    os.close(_walk(os.path.dirname(os.path.abspath(path)), _require_root))
+    above = os.path.dirname(os.path.abspath(path))
+    os.close(path_walk.walk(above, _only_roots, _require_root))
 
 
 def open_place(path: str) -> int:
@@ -38,44 +35,7 @@ def open_place(path: str) -> int:
     :returns: a descriptor (``O_PATH``) that the caller closes.
     :raises OSError: ELOOP for another link, or too many of them; else as the kernel does.
     """
-    return _walk(os.path.abspath(path), lambda *_: None)
-
-
-def _walk(path: str, look: Callable[[os.stat_result, str], None]) -> int:
-    """Open a path, component by component.
-
-    :param look: called with the status and path of each place on the way, the last one included.
-    """
-    waiting = _components(path)
-    followed = 0
-    here, here_path = os.open("/", _PLACE), "/"
-    try:
-        while True:
-            look(os.fstat(here), here_path)
-            if not waiting:
-                return here
-            name = waiting.pop()
-            there = os.open(name, _PLACE, dir_fd=here)
-            status = os.fstat(there)
-            if not stat.S_ISLNK(status.st_mode):
-                os.close(here)
-                here, here_path = there, os.path.join(here_path, name)
-                continue
-            target = os.readlink("", dir_fd=there)
-            os.close(there)
-            followed += 1
-            # Root's links in root's directories: elsewhere one may have another's name for it.
-            folder = os.fstat(here)
-            is_root_s = status.st_uid == folder.st_uid == 0
-            if followed > _LINKS_MAX or not is_root_s or folder.st_mode & _WRITE_FOR_OTHERS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(here_path, name))
-            waiting += _components(target)
-            if target.startswith("/"):
-                os.close(here)
-                here, here_path = os.open("/", _PLACE), "/"
-    except BaseException:
-        os.close(here)
-        raise
+    return path_walk.walk(os.path.abspath(path), _only_roots)
 
 
 def require_directory_of_root(path: str) -> None:
@@ -103,6 +63,9 @@ def _require_root(status: os.stat_result, path: str) -> None:
         )
 
 
-def _components(path: str) -> list[str]:
-    """Return the components of a path, the first one last."""
-    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+def _only_roots(path: str, link: os.stat_result, folder: os.stat_result) -> OSError | None:
+    # Root's links in root's directories: elsewhere one may have another's name for it.
+    is_root_s = link.st_uid == folder.st_uid == 0
+    if is_root_s and not folder.st_mode & _WRITE_FOR_OTHERS:
+        return None
+    return path_walk.too_many_links(path)

@@ -11,10 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_LINKS_MAX = 40
-"""Links of one path, as in the kernel."""
+from acstor import path_walk
 
 
 @contextlib.contextmanager
@@ -38,50 +35,18 @@ def open_directory(path: str) -> int:
     :returns: a descriptor that the caller closes.
     :raises OSError: ELOOP for a link of somebody else, or too many links; else as the kernel does.
     """
-    waiting = _components(path)
-    links = 0
-    here = os.open("/", _DIRECTORY)
     try:
-        while waiting:
-            name = waiting.pop()
-            target = _followed(here, name, path)
-            if target is None:
-                there = os.open(name, _DIRECTORY, dir_fd=here)
-            else:
-                links += 1
-                if links > _LINKS_MAX:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                waiting += _components(target)
-                there = os.open("/", _DIRECTORY) if target.startswith("/") else os.dup(here)
-            os.close(here)
-            here = there
+        place = path_walk.walk(path, _of_others)
     except FileNotFoundError as error:
-        os.close(here)
         raise FileNotFoundError(errno.ENOENT, error.strerror, path) from error
-    except BaseException:
-        os.close(here)
-        raise
-    return here
-
-
-def _components(path: str) -> list[str]:
-    """Return the components of a path, the first one last."""
-    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
-
-
-def _followed(directory: int, name: str, path: str) -> str | None:
-    """Return where a link leads that may be followed; None: ``name`` is no link."""
-    # One descriptor for both questions: between them somebody could put another link there.
-    place = os.open(name, _PLACE, dir_fd=directory)
-    try:
-        status = os.fstat(place)
-        if not stat.S_ISLNK(status.st_mode):
-            return None
-        if status.st_uid not in (0, os.geteuid()):
-            reason = (
-                f"{name} is a link of user {status.st_uid}, and only links of root are followed"
-            )
-            raise OSError(errno.ELOOP, reason, path)
-        return os.readlink("", dir_fd=place)
-    finally:
+    if not stat.S_ISDIR(os.fstat(place).st_mode):
         os.close(place)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return place
+
+
+def _of_others(path: str, link: os.stat_result, folder: os.stat_result) -> OSError | None:
+    if link.st_uid in (0, os.geteuid()):
+        return None
+    reason = f"a link of user {link.st_uid} is there, and only links of root are followed"
+    return OSError(errno.ELOOP, reason, path)
