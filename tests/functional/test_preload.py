@@ -132,6 +132,8 @@ def test_boot_is_learnt_from_reads_and_brought_to_another_host(
     pid = wait_for("a data plane", second.dataplane_pid)
     second.kill_dataplane()
     second.wait_restarted(pid)
+    # Working sets are given back once it serves: none of them is needed for that.
+    wait_for("the working set is back", lambda: call(second, "workingset.coverage"))
     assert coverage(second) == (wanted, wanted), "kept over the restart, like the chunks"
     assert call(second, "preload.status") == []
 
