@@ -7,7 +7,7 @@ from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception
 from acstor.checks.verdict import failure_of, success, warning
-from acstor.conf import loading, opts, services
+from acstor.conf import config_files, loading, opts, services
 
 _LIBRARY_GROUPS = ("oslo_", "healthcheck")
 """How the names of the groups begin that libraries read out of the same files."""
@@ -60,7 +60,6 @@ def _written(conf: cfg.ConfigOpts) -> set[tuple[str, str]]:
     """Return group and name of every option in the files."""
     written: set[tuple[str, str]] = set()
     for path in conf.config_file or []:
-        groups: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(path, groups).parse()
+        groups = config_files.written(path)
         written.update((group, name) for group, options in groups.items() for name in options)
     return written

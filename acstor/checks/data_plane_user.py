@@ -4,7 +4,7 @@ import os
 import pwd
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
 from oslo_config import cfg
@@ -14,12 +14,15 @@ from acstor import exception
 from acstor.checks import accounts
 from acstor.checks.host import NOT_COMPUTE, is_compute_host
 from acstor.checks.verdict import failure, success, warning
+from acstor.conf import config_files, opts
 from acstor.dataplane.groups import group_id
 from acstor.mounting import mount_point, safe_path
 
 _TEST_TIMEOUT = 10.0
 """Seconds for one look as the user: the origin may be on a server."""
 _CONNECT_TIMEOUT = 2.0
+_ADDRESSES = ("transport_url", "backend_url")
+"""Options whose value is an address, with a password in it or not."""
 
 
 def check_data_plane_user(conf: cfg.ConfigOpts) -> Result:
@@ -41,7 +44,41 @@ def check_data_plane_user(conf: cfg.ConfigOpts) -> Result:
         return failure(lacks)
     if not _listens(conf.dataplane.mount_socket, socket.SOCK_SEQPACKET):
         return warning("acstor-mount does not run: systemctl enable --now acstor-mount")
+    if shown := _secrets_shown(conf, account):
+        return warning(
+            f"{name} reads {', '.join(shown)}, as whoever takes it over would; put such "
+            f"lines into {_secrets_path(conf)}, owner root, mode 0600, and restart acstor-agent"
+        )
     return success(f"user {name}; acstor-mount listens at {conf.dataplane.mount_socket}")
+
+
+def _secrets_shown(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> list[str]:
+    """Return the passwords, none of which a data plane needs, in files that its user reads."""
+    written = {
+        (group, name)
+        for path in conf.config_file or []
+        if _may(account, "-r", path)
+        for group, names in config_files.written(path).items()
+        for name, values in names.items()
+        if _is_secret(group, name, values)
+    }
+    return [f"[{group}] {name}" for group, name in sorted(written)]
+
+
+def _is_secret(group: str, name: str, values: Sequence[str]) -> bool:
+    """Return whether an option tells a password, by its declaration or as part of an address.
+
+    Keystone's is not looked for: a registrar, where one runs on the same machine, is the same user.
+    """
+    if name in _ADDRESSES:
+        return any(urlsplit(part).password for value in values for part in value.split(","))
+    declared = [option for of, options in opts.list_opts() if of == group for option in options]
+    return any(option.secret and option.dest == name for option in declared)
+
+
+def _secrets_path(conf: cfg.ConfigOpts) -> str:
+    files = [path for path in conf.config_file or [] if not config_files.is_secrets_file(path)]
+    return config_files.secrets_files(files or [config_files.DEFAULT_FILE])[0]
 
 
 def _lacks(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
@@ -72,7 +109,7 @@ def _groups_lacking(conf: cfg.ConfigOpts, name: str) -> Iterator[str]:
 
 def _files_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
     for path in conf.config_file or []:
-        if not _may(account, "-r", path):
+        if not config_files.is_secrets_file(path) and not _may(account, "-r", path):
             yield f"{account.pw_name} cannot read {path}; chgrp {account.pw_name}, chmod 0640"
     if not conf.peer.tls_enabled:
         return

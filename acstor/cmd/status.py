@@ -1,7 +1,6 @@
 """``acstor-status``: says whether this machine is ready for the installed release."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ from oslo_upgradecheck import upgradecheck
 
 from acstor import version, warning_filters
 from acstor.checks.upgrade import UpgradeChecks
-from acstor.conf import loading, opts
+from acstor.conf import config_files, opts
 
 _PROGRAM = "acstor-status"
 _EXIT_ERROR = 255
@@ -26,14 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.register_options(conf)
     upgradecheck.register_cli_options(conf, UpgradeChecks(conf))
     # Not upgradecheck.main: that would read default_config_dirs, which no other program reads.
-    default_files = [loading.DEFAULT_FILE] if os.access(loading.DEFAULT_FILE, os.R_OK) else []
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         conf(
-            sys.argv[1:] if arguments is None else list(arguments),
+            config_files.with_secrets(given),
             project="acstor",
             prog=_PROGRAM,
             version=version.release(),
-            default_config_files=default_files,
+            default_config_files=[],
             default_config_dirs=[],
         )
     except cfg.Error as error:

@@ -13,12 +13,12 @@ from typing import Any
 from oslo_config import cfg, types
 
 from acstor import exception
-from acstor.conf import backend_urls, opts, services
+from acstor.conf import backend_urls, config_files, opts, services
 from acstor.conf.types import ByteSize, Choices, PowerOfTwo
 
 LOG = logging.getLogger(__name__)
 
-DEFAULT_FILE = "/etc/acstor/acstor.conf"
+DEFAULT_FILE = config_files.DEFAULT_FILE
 SOCKET_PATH_MAX = 107
 """Longest path of a unix socket on Linux, bytes (unix(7))."""
 _SOCKET_NAME_LENGTH = len("/00000000-0000-0000-0000-000000000000.sock")
@@ -33,7 +33,8 @@ def load(
 
     :param program: name for the usage text.
     :param arguments: of the command line; ``--config-file`` may be given several times, later
-        files win. Without it :data:`DEFAULT_FILE` is read where it exists.
+        files win. Without it :data:`DEFAULT_FILE` is read where it exists. Passwords are read
+        too, where they are in a file of their own (:mod:`acstor.conf.config_files`).
     :param register_more: registers options of libraries (oslo.log) before anything is read.
     :raises ConfigurationError: for the first wrong value: names group, option, value and what is
         allowed; or for a file that cannot be read.
@@ -42,13 +43,12 @@ def load(
     opts.register_all(conf)
     if register_more is not None:
         register_more(conf)
-    default_files = [DEFAULT_FILE] if os.access(DEFAULT_FILE, os.R_OK) else []
     try:
         conf(
-            list(arguments),
+            config_files.with_secrets(arguments),
             project="acstor",
             prog=program,
-            default_config_files=default_files,
+            default_config_files=[],
             default_config_dirs=[],
         )
     except cfg.ConfigFilesNotFoundError as error:

@@ -34,7 +34,7 @@ GUIDES = [
     ),
     *sorted((SOURCE / "cli").glob("*.rst")),
 ]
-SAMPLES = sorted((ROOT / "etc" / "acstor").glob("acstor.conf.co*"))
+SAMPLES = sorted((ROOT / "etc" / "acstor").glob("*.conf.co*"))
 
 
 def guide_blocks(language: str) -> list[Block]:
@@ -297,3 +297,8 @@ def test_data_plane_s_user_may_read_what_is_installed_for_it() -> None:
     assert len(installed) >= 3
     for page, words in installed:
         assert words[:4] == ["-m", "0640", "-g", "acstor"], (page, words)
+
+
+def test_passwords_that_are_installed_are_root_s_alone() -> None:
+    installed = [words for _, words in commands_of("install") if words[-1].endswith("secrets.conf")]
+    assert [words[:2] for words in installed] == [["-m", "0600"]]

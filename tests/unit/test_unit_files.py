@@ -255,7 +255,8 @@ def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
     """Applied to an empty root directory."""
     for folder in ("etc/acstor", "run", "var/lib"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "etc/acstor/acstor.conf").write_text("password")
+    for name in ("acstor.conf", "secrets.conf"):
+        (tmp_path / "etc/acstor" / name).write_text("password")
     for command in (
         ["systemd-sysusers", f"--root={tmp_path}", str(ROOT / "etc/sysusers.d/acstor.conf")],
         [
@@ -274,6 +275,8 @@ def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "var/lib/acstor").stat().st_uid == 0
     config = (tmp_path / "etc/acstor/acstor.conf").stat()
     assert (config.st_uid, config.st_gid, config.st_mode & 0o777) == (0, user, 0o640)
+    secrets = (tmp_path / "etc/acstor/secrets.conf").stat()
+    assert (secrets.st_uid, secrets.st_mode & 0o777) == (0, 0o600)
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")

@@ -12,6 +12,7 @@ from oslo_upgradecheck.upgradecheck import Code
 
 from acstor.checks import host
 from acstor.checks.data_plane_user import check_data_plane_user
+from acstor.conf import config_files
 from tests.unit.checks.conftest import Configure, text
 
 pytestmark = pytest.mark.root
@@ -181,3 +182,42 @@ def test_missing_user_is_a_warning(configure: Configure, tmp_path: pathlib.Path)
     conf.set_override("user", "nobody-of-that-name", "dataplane")
     result = check_data_plane_user(conf)
     assert (result.code, "systemd-sysusers" in text(result)) == (Code.WARNING, True)
+
+
+PASSWORDS = """
+[DEFAULT]
+transport_url = rabbit://acstor:topsecret@controller:5671/acstor
+[rpc]
+secrets = 0123456789abcdef0123456789abcdef
+"""
+
+
+@pytest.mark.usefixtures("running", "mounting")
+def test_passwords_that_the_user_reads_are_named(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure(options(tmp_path) + PASSWORDS)
+    result = check_data_plane_user(conf)
+    assert result.code is Code.WARNING
+    assert "nobody reads [DEFAULT] transport_url, [rpc] secrets" in text(result)
+    assert f"put such lines into {tmp_path}/secrets.conf, owner root, mode 0600" in text(result)
+    assert "topsecret" not in text(result)
+
+
+@pytest.mark.usefixtures("running", "mounting")
+def test_passwords_in_a_file_of_root_alone_are_well(
+    configure: Configure, tmp_path: pathlib.Path
+) -> None:
+    conf = configure(options(tmp_path))
+    secrets = tmp_path / "secrets.conf"
+    secrets.write_text(PASSWORDS)
+    secrets.chmod(0o600)
+    conf(
+        config_files.with_secrets(["--config-file", str(tmp_path / "acstor.conf")]),
+        project="acstor",
+        default_config_dirs=[],
+    )
+    assert conf.config_file == [str(tmp_path / "acstor.conf"), str(secrets)]
+    assert check_data_plane_user(conf).code is Code.SUCCESS
+    secrets.chmod(0o644)
+    assert "nobody reads" in text(check_data_plane_user(conf))

@@ -1,0 +1,67 @@
+"""Choice of the configuration files that one program reads.
+
+Beside a file with the settings of a machine, ``secrets.conf`` may hold those that are passwords. It
+is read where the user who runs the program may read it: root's programs and the agent do, the data
+plane, which guests, peers and the origin reach, does not.
+"""
+
+import os
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+DEFAULT_FILE = "/etc/acstor/acstor.conf"
+SECRETS_NAME = "secrets.conf"
+"""Name of the file with passwords, in the directory of the other."""
+_OPTION = "--config-file"
+
+
+def with_secrets(arguments: Sequence[str]) -> list[str]:
+    """Return arguments that name every file to read.
+
+    :param arguments: of a command line. Where they have no ``--config-file``, :data:`DEFAULT_FILE`
+        is read if it exists.
+    """
+    end, given = _given(arguments)
+    named = [] if given or not os.access(DEFAULT_FILE, os.R_OK) else [DEFAULT_FILE]
+    for path in secrets_files(given or [DEFAULT_FILE]):
+        if path not in given and os.access(path, os.R_OK):
+            named.append(path)
+    # Behind the files that are given: of two that say the same, the later one wins. Before a
+    # command, whose own parser does not know the option.
+    added = [part for path in named for part in (_OPTION, path)]
+    return [*arguments[:end], *added, *arguments[end:]]
+
+
+def secrets_files(files: Sequence[str]) -> list[str]:
+    """Return the paths, once each, at which passwords may be that belong to ``files``."""
+    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in files)
+    return [os.path.join(folder, SECRETS_NAME) for folder in folders]
+
+
+def is_secrets_file(path: str) -> bool:
+    """Return whether a file is one of passwords."""
+    return os.path.basename(path) == SECRETS_NAME
+
+
+def written(path: str) -> dict[str, dict[str, list[str]]]:
+    """Return by group and name what a file says, every value as it is written.
+
+    :raises oslo_config.cfg.ParseError: when the file is malformed.
+    """
+    groups: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, groups).parse()
+    return groups
+
+
+def _given(arguments: Sequence[str]) -> tuple[int, list[str]]:
+    """Return where the last option that names a file ends, and the files."""
+    end, files = 0, []
+    for index, argument in enumerate(arguments):
+        if argument == _OPTION and index + 1 < len(arguments):
+            end = index + 2
+            files.append(arguments[index + 1])
+        elif argument.startswith(f"{_OPTION}="):
+            end = index + 1
+            files.append(argument.removeprefix(f"{_OPTION}="))
+    return end, files
