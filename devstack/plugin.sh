@@ -8,8 +8,8 @@ set +o xtrace
 source "$ACSTOR_DIR/devstack/lib/acstor"
 # shellcheck source=devstack/lib/services
 source "$ACSTOR_DIR/devstack/lib/services"
-# shellcheck source=devstack/lib/neighbours
-source "$ACSTOR_DIR/devstack/lib/neighbours"
+# shellcheck source=devstack/lib/dependencies
+source "$ACSTOR_DIR/devstack/lib/dependencies"
 
 if is_acstor_enabled; then
     case "$1 ${2:-}" in
@@ -24,7 +24,7 @@ if is_acstor_enabled; then
         "stack post-config")
             echo_summary "Configuring ACStor"
             configure_acstor
-            configure_acstor_neighbours
+            configure_acstor_dependencies
             create_acstor_accounts
             init_acstor
             ;;

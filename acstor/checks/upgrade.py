@@ -8,7 +8,16 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 from acstor import exception
-from acstor.checks import configuration, host, neighbours, nova, origin, peer_tls, platform, volumes
+from acstor.checks import (
+    configuration,
+    dependencies,
+    host,
+    nova,
+    origin,
+    peer_tls,
+    platform,
+    volumes,
+)
 from acstor.checks.data_plane_user import check_data_plane_user
 from acstor.checks.verdict import Check, failure, failure_of, warning
 
@@ -24,11 +33,11 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("Origin's mount", origin.check_mount),
     ("Access to the origin", origin.check_access),
     ("Ring format", origin.check_ring),
-    ("Coordination", neighbours.check_coordination),
-    ("Messages", neighbours.check_messages),
-    ("Calls of agents", neighbours.check_calls),
-    ("Keystone and Glance", neighbours.check_identity),
-    ("Agents of all hosts", neighbours.check_agents),
+    ("Coordination", dependencies.check_coordination),
+    ("Messages", dependencies.check_messages),
+    ("Calls of agents", dependencies.check_calls),
+    ("Keystone and Glance", dependencies.check_identity),
+    ("Agents of all hosts", dependencies.check_agents),
     ("Certificate for peers", peer_tls.check_certificate),
     ("Kernel", platform.check_kernel),
     ("QEMU", platform.check_qemu),

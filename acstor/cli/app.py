@@ -24,6 +24,10 @@ Start with 'acstor image register', then watch 'acstor top'. Every list and tabl
 JSON with '-f json'."""
 
 
+_FORMER_NAMES = {"catalogue": "registry", "ledger": "trace"}
+"""First words of commands as the releases before called them, for one release more."""
+
+
 class Application(app.App):
     """The command line; commands find the configuration at ``self.app.conf``."""
 
@@ -87,7 +91,12 @@ class Application(app.App):
     def run_subcommand(self, argv: Sequence[str]) -> int:
         """Run a command; return the exit status of its error."""
         self._exit_status = 0
-        result = int(super().run_subcommand(list(argv)) or 0)
+        words = list(argv)
+        if words and words[0] in _FORMER_NAMES:
+            name = _FORMER_NAMES[words[0]]
+            self.LOG.warning("'acstor %s' is called 'acstor %s' now", words[0], name)
+            words[0] = name
+        result = int(super().run_subcommand(words) or 0)
         return self._exit_status or result
 
     def clean_up(self, cmd: object, result: int, err: BaseException | None) -> None:

@@ -15,7 +15,7 @@ from acstor.conf.types import MIB, ByteSize
 from acstor.repository import layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
-from acstor.repository.images import catalogue, inspection, registration
+from acstor.repository.images import image_registry, inspection, registration
 from acstor.repository.source import confinement
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -99,14 +99,14 @@ class RegisterImage(show.ShowOne):
 class ListImages(lister.Lister):
     """List the registered images.
 
-    The state is that of the catalogue; it is empty for images that were registered by hand.
+    The state is that of the image registry; it is empty for images that were registered by hand.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the table."""
         repository = repository_access.open_repository(repository_access.configuration(self.app))
         images = sorted(repository.list_images(), key=lambda image: (image.record.name, image.id))
-        entries = catalogue.Catalogue(repository.origin)
+        entries = image_registry.ImageRegistry(repository.origin)
         return (
             ("id", "name", "state", "size_bytes", "chunks", "unique", "zero", "registered_at"),
             (
@@ -224,7 +224,7 @@ class RemoveImage(command.Command):
         self.app.stdout.write(f"removed {image.id} {image.record.name}\n")
 
 
-def _state(entries: catalogue.Catalogue, image_id: str) -> str:
+def _state(entries: image_registry.ImageRegistry, image_id: str) -> str:
     try:
         listed = entries.find(image_id)
     except (exception.CorruptError, exception.UnsupportedError):

@@ -15,7 +15,7 @@ OPTIONS = [
         min=0.1,
         max=86400.0,
         help=(
-            "Seconds between two comparisons of all images of Glance with the catalogue. They "
+            "Seconds between two comparisons of all images of Glance with the image registry. They "
             "make up for notifications that were lost."
         ),
     ),
@@ -106,7 +106,7 @@ OPTIONS = [
             "Images of larger disks are left to Nova, however small their files are. Each host "
             "keeps the manifest of every image in memory and on its disk, 40 bytes for each chunk "
             "of the image's disk: 160 MiB for 256 GiB in chunks of 64 KiB. Images that were left "
-            "before the limit was raised are tried again after 'acstor catalogue retry'."
+            "before the limit was raised are tried again after 'acstor registry retry'."
         ),
     ),
     cfg.StrOpt(

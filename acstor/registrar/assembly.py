@@ -72,7 +72,7 @@ def bookkeeper(
     clock: Callable[[], float],
     monotonic: Callable[[], float],
 ) -> Bookkeeper:
-    """Return what keeps the catalogue.
+    """Return what keeps the image registry.
 
     :param name: of this registrar.
     :param on_removal: called when a withdrawn image was taken from the hosts.

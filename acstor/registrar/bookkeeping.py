@@ -1,4 +1,4 @@
-"""Keeping the catalogue equal to what Glance says, one image after the other.
+"""Keeping the image registry equal to what Glance says, one image after the other.
 
 Called from one thread. Each look compares what is with what should be, so that a registrar that
 is killed anywhere is made up for by the next look of any other.
@@ -22,8 +22,14 @@ from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
 from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
 from acstor.repository import layout
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import Catalogue, Entry, EntryEvent, EntryState, Listed
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import (
+    Entry,
+    EntryEvent,
+    EntryState,
+    ImageRegistry,
+    Listed,
+)
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +54,7 @@ class BookSettings:
 
 
 class Bookkeeper:
-    """Keeps the catalogue of one repository.
+    """Keeps the image registry of one repository.
 
     :param clock: seconds since the epoch.
     """
@@ -65,7 +71,7 @@ class Bookkeeper:
         """Keep what to work with."""
         self._service = service
         self._repository = repository
-        self._catalogue = Catalogue(repository.origin)
+        self._registry = ImageRegistry(repository.origin)
         self._jobs = jobs
         self._withdrawals = withdrawals
         self._settings = settings
@@ -93,7 +99,7 @@ class Bookkeeper:
             if image_id in self.due or self._jobs.key_of(image_id) is not None:
                 continue
             if entry.state is EntryState.FAILED and entry.retry_at and not entry.judged:
-                times.append((catalogue.parse_time(entry.retry_at), image_id))
+                times.append((image_registry.parse_time(entry.retry_at), image_id))
             due_in = self._withdrawals.due_in(image_id)
             if entry.state is EntryState.WITHDRAWN and due_in is not None:
                 times.append((self._clock() + due_in, image_id))
@@ -113,7 +119,7 @@ class Bookkeeper:
         self._parts.replace(images.values())
         self._parts_due.clear()
         published = set(self._repository.list_image_ids())
-        entered = set(self._catalogue.ids())
+        entered = set(self._registry.ids())
         self._withdrawals.forget_usage()
         for image_id in self.known.keys() - entered:
             del self.known[image_id]
@@ -157,7 +163,7 @@ class Bookkeeper:
         :raises AcstorError: when the origin cannot be asked.
         """
         self.due.pop(image.id, None)
-        listed = self._catalogue.find(image.id)
+        listed = self._registry.find(image.id)
         if listed is None or listed.entry.state is not EntryState.WAITING:
             return False
         reason, attempts = listed.entry.reason, listed.entry.attempts + 1
@@ -171,7 +177,7 @@ class Bookkeeper:
         :raises AcstorError: when the origin cannot be asked; it is then to be called again.
         """
         image = outcome.image
-        listed = self._catalogue.find(image.id)
+        listed = self._registry.find(image.id)
         is_ours = (
             listed is not None
             and listed.entry.state is EntryState.REGISTERING
@@ -203,7 +209,7 @@ class Bookkeeper:
         """Return the fields of an entry whose image is tried again after so many attempts."""
         longest = self._settings.retry_delay * 2.0 ** min(attempts - 1, 30)
         delay = min(self._settings.retry_delay_max, longest) * random.uniform(0.75, 1.0)
-        retry_at = catalogue.format_time(self._clock() + delay)
+        retry_at = image_registry.format_time(self._clock() + delay)
         return {"attempts": attempts, "retry_at": retry_at, "judged": None}
 
     def _settle(self, image_id: str, image: ServiceImage | None, *, is_published: bool) -> None:
@@ -211,7 +217,7 @@ class Bookkeeper:
 
         :param is_published: False where hosts are known not to have it.
         """
-        listed = self._catalogue.find(image_id)
+        listed = self._registry.find(image_id)
         published = self._repository.find_image(image_id) if is_published else None
         is_withdrawn = listed is not None and listed.entry.state is EntryState.WITHDRAWN
         try:
@@ -248,11 +254,11 @@ class Bookkeeper:
         else:
             self.due.pop(image_id, None)
         if listed is not None and listed.entry.state is EntryState.WITHDRAWN and published:
-            if self._withdrawals.look(listed, published, self._catalogue):
+            if self._withdrawals.look(listed, published, self._registry):
                 # It is off the hosts; what is left to do is another look's.
                 self._settle(image_id, image, is_published=False)
             else:
-                self._remember(image_id, self._catalogue.find(image_id))
+                self._remember(image_id, self._registry.find(image_id))
 
     def _restored(self, image_id: str) -> bool:
         """Have hosts use a withdrawn image again; return whether that could be done."""
@@ -286,14 +292,14 @@ class Bookkeeper:
     ) -> Listed | None:
         """Change an entry; return it, None when it is gone or somebody else was first."""
         before = listed.entry if listed else None
-        state = catalogue.next_state(before.state if before else None, event)
+        state = image_registry.next_state(before.state if before else None, event)
         after: Entry | None = None
         if state is not None:
             after = self._described(before or Entry(state), event, image)
-            changed_at = catalogue.format_time(self._clock())
+            changed_at = image_registry.format_time(self._clock())
             changes: Mapping[str, object] = {
                 "state": state,
-                "reason": reason[: catalogue.REASON_LENGTH_MAX],
+                "reason": reason[: image_registry.REASON_LENGTH_MAX],
                 "changed_at": changed_at,
                 "registrar": self._settings.registrar,
                 "unused_since": None,
@@ -301,7 +307,7 @@ class Bookkeeper:
             }
             after = dataclasses.replace(after, **changes)  # type: ignore[arg-type]
         try:
-            changed = self._catalogue.replace(image_id, listed, after)
+            changed = self._registry.replace(image_id, listed, after)
         except exception.ConflictError:
             LOG.debug("the entry of image %s was changed by somebody else", image_id)
             return None
@@ -333,7 +339,7 @@ class Bookkeeper:
         """Return the entry with what Glance may say anew at any time."""
         return dataclasses.replace(
             entry,
-            name=image.name[: catalogue.NAME_LENGTH_MAX],
+            name=image.name[: image_registry.NAME_LENGTH_MAX],
             glance_updated_at=image.updated_at,
             pin=deciding.is_pinned(image, self._settings.rules),
             pin_ignored=deciding.is_pin_ignored(image, self._settings.rules),
@@ -345,7 +351,7 @@ class Bookkeeper:
         if entry == listed.entry or listed.entry.state is EntryState.REGISTERING:
             return listed
         try:
-            changed = self._catalogue.replace(listed.image_id, listed, entry) or listed
+            changed = self._registry.replace(listed.image_id, listed, entry) or listed
         except exception.ConflictError:
             return listed
         _tell_of_ignored_pin(listed.image_id, listed.entry, entry)
@@ -358,7 +364,7 @@ class Bookkeeper:
             self.known[image_id] = listed.entry
 
     def _is_registered(self, image_id: str) -> bool:
-        listed = self._catalogue.find(image_id)
+        listed = self._registry.find(image_id)
         return listed is not None and listed.entry.state is EntryState.REGISTERED
 
     def _warn_of_mass(self, gone: int) -> None:

@@ -9,7 +9,7 @@ import prometheus_client
 from prometheus_client.openmetrics import exposition
 
 from acstor.registrar.registration.job import Outcome, OutcomeKind
-from acstor.repository.images.catalogue import EntryState
+from acstor.repository.images.image_registry import EntryState
 
 LEADER = "acstor_registrar_leader"
 UP = "acstor_registrar_up"
@@ -53,7 +53,7 @@ class RegistrarMetrics:
             UP, "Whether a neighbour was in order when last asked", ["neighbour"], registry=registry
         )
         self._images = prometheus_client.Gauge(
-            IMAGES, "Images in the catalogue, by state", ["state"], registry=registry
+            IMAGES, "Images in the image registry, by state", ["state"], registry=registry
         )
         self.running = prometheus_client.Gauge(
             RUNNING, "Registrations that are running", registry=registry

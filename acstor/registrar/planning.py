@@ -1,4 +1,4 @@
-"""What to do next about one image: what Glance says against what the catalogue and hosts have.
+"""What to do next about one image: what Glance says against what the image registry and hosts have.
 
 Everything here is a pure function, so that every combination can be tested.
 """
@@ -7,7 +7,7 @@ import dataclasses
 
 from acstor.registrar.decision import Decision, Kind
 from acstor.registrar.image_service.base import ServiceImage
-from acstor.repository.images.catalogue import Entry, EntryEvent, EntryState, parse_time
+from acstor.repository.images.image_registry import Entry, EntryEvent, EntryState, parse_time
 
 _OTHER_CONTENT = "Glance has other content under its id"
 _KILLED = "the registrar that was registering it was killed"

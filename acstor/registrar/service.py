@@ -1,7 +1,7 @@
 """The registrar's life: stand by, lead, look, register, collect garbage.
 
-One thread decides and writes the catalogue; registrations, garbage collection, coordination and
-the message bus have threads of their own and wake it.
+One thread decides and writes the image registry; registrations, garbage collection, coordination
+and the message bus have threads of their own and wake it.
 """
 
 import logging

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from acstor import exception
 from acstor.origin.ref_replacement import read_replaceable
 from acstor.registrar.withdrawal_step import Answers, Step, answers, grace_min, next_step
-from acstor.repository.images import catalogue, usage, withdrawal_rounds
-from acstor.repository.images.catalogue import Catalogue, Entry, Listed
+from acstor.repository.images import image_registry, usage, withdrawal_rounds
+from acstor.repository.images.image_registry import Entry, ImageRegistry, Listed
 from acstor.repository.images.usage import Usage
 from acstor.repository.images.withdrawal_rounds import ROUNDS_REF, Phase, Rounds
 from acstor.repository.repository import Image, Repository
@@ -147,7 +147,7 @@ class Withdrawals:
         if self._read_rounds().phase_of(image_id) is not None:
             self._write(image_id, None)
 
-    def look(self, listed: Listed, published: Image, entries: Catalogue) -> bool:
+    def look(self, listed: Listed, published: Image, entries: ImageRegistry) -> bool:
         """Move an image on; return whether it was removed from the hosts.
 
         :param published: the image as hosts have it, read after :meth:`complete` was called last.
@@ -166,7 +166,7 @@ class Withdrawals:
             return False
 
     def _take(
-        self, step: Step, said: Answers, listed: Listed, published: Image, entries: Catalogue
+        self, step: Step, said: Answers, listed: Listed, published: Image, entries: ImageRegistry
     ) -> bool:
         image_id, now = listed.image_id, self._monotonic()
         waiting = self._waiting.setdefault(image_id, _Waiting())
@@ -194,7 +194,7 @@ class Withdrawals:
                 self.forget_usage()
         return False
 
-    def _keep(self, waiting: _Waiting, listed: Listed, entries: Catalogue) -> None:
+    def _keep(self, waiting: _Waiting, listed: Listed, entries: ImageRegistry) -> None:
         waiting.unused_since = waiting.due_at = None
         if listed.entry.unused_since is not None:
             self._note(listed, entries, None)
@@ -202,11 +202,11 @@ class Withdrawals:
             LOG.info("image %s is used again: it stays on the hosts", listed.image_id)
             self._write(listed.image_id, Phase.ASKED)
 
-    def _close_after_grace(self, waiting: _Waiting, listed: Listed, entries: Catalogue) -> None:
+    def _close_after_grace(self, waiting: _Waiting, listed: Listed, entries: ImageRegistry) -> None:
         now = self._monotonic()
         if waiting.unused_since is None:
             waiting.unused_since = now
-            self._note(listed, entries, catalogue.format_time(self._clock()))
+            self._note(listed, entries, image_registry.format_time(self._clock()))
         closes_at = waiting.unused_since + self._grace_of(listed.entry)
         if now < closes_at:
             waiting.due_at = closes_at
@@ -293,7 +293,7 @@ class Withdrawals:
         answered = (one.round for one in self._read_usages().values())
         return max((number for number in answered if number <= usage.ROUND_MAX), default=0)
 
-    def _note(self, listed: Listed, entries: Catalogue, unused_since: str | None) -> None:
+    def _note(self, listed: Listed, entries: ImageRegistry, unused_since: str | None) -> None:
         entry = dataclasses.replace(listed.entry, unused_since=unused_since)
         try:
             entries.replace(listed.image_id, listed, entry)

@@ -23,7 +23,7 @@ from acstor.registrar.registration.file_registration import FileRegistrar, InPro
 from acstor.registrar.service import RegistrarService
 from acstor.repository import layout
 from acstor.repository.images import usage
-from acstor.repository.images.catalogue import Catalogue, Entry
+from acstor.repository.images.image_registry import Entry, ImageRegistry
 from acstor.repository.images.withdrawal_rounds import read_rounds
 from acstor.repository.repository import Repository
 from testbed.fixtures.conditions import wait_for
@@ -87,7 +87,7 @@ class Cloud:
         self.service = FaultyImageService(self.glance)
         self.origin = FaultyOrigin(origin or MemoryOrigin())
         self.repository = Repository.init(self.origin, CHUNK_SIZE)
-        self.catalogue = Catalogue(self.origin)
+        self.image_registry = ImageRegistry(self.origin)
         self.clock = Clock()
         self.conf = self._configure(options)
         self._running: list[tuple[RegistrarService, threading.Thread]] = []
@@ -171,7 +171,7 @@ class Cloud:
 
     def entry(self, image_id: str) -> Entry | None:
         """Return an image's entry."""
-        listed = self.catalogue.find(image_id)
+        listed = self.image_registry.find(image_id)
         return listed.entry if listed else None
 
     def wait_for_state(self, image_id: str, state: str | None) -> Entry | None:

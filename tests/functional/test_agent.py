@@ -107,11 +107,11 @@ def test_metrics_of_agent_and_data_plane_are_at_one_address(cloud: Cloud) -> Non
     wait_for("health", is_healthy)
 
 
-def test_top_and_ledger_tell_what_a_reader_did(cloud: Cloud) -> None:
+def test_top_and_trace_tell_what_a_reader_did(cloud: Cloud) -> None:
     host = cloud.add_host()
     image = cloud.register(16 * MIB)
     cloud.wait_ready(image)
-    assert host.command("ledger", "start", image.id).returncode == 0
+    assert host.command("trace", "start", image.id).returncode == 0
     with CheckedReader(host.file(image), image.content, seed=21) as reader:
         reader.wait_reads(20)
         (row,) = shown(host, "top", "--once", "--interval", "0.5")
@@ -119,15 +119,15 @@ def test_top_and_ledger_tell_what_a_reader_did(cloud: Cloud) -> None:
     assert row["host"] == "h0"
     assert row["reads_per_s"] > 0
     assert row["local"] + row["peer"] + row["origin"] == pytest.approx(1, abs=0.01)
-    entries = shown(host, "ledger", "show", image.id)
+    entries = shown(host, "trace", "show", image.id)
     assert {entry["Tier"] for entry in entries} <= {
         "zero", "recent", "store", "peer", "previous_owner", "origin",
     }  # fmt: skip
     assert len(entries) > 20
-    reads = shown(host, "ledger", "show", image.id, "--reads")
+    reads = shown(host, "trace", "show", image.id, "--reads")
     assert len(reads) > 20
     assert all(0 <= read["Offset"] < 16 * MIB for read in reads)
-    assert host.command("ledger", "stop", image.id).returncode == 0
+    assert host.command("trace", "stop", image.id).returncode == 0
 
 
 def test_removed_image_vanishes_when_nobody_uses_it(cloud: Cloud) -> None:

@@ -31,8 +31,8 @@ from acstor.preload import promise
 from acstor.registrar.image_service.glance import GlanceImageService
 from acstor.repository import layout
 from acstor.repository.gc.condemnation import State, Tombstone
-from acstor.repository.images.catalogue import Entry
 from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.image_registry import Entry
 from acstor.repository.images.usage import Usage
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.images.working_set import WorkingSet
@@ -149,7 +149,7 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
         lambda content: ImageRecord.parse(content, IMAGE),
         ImageRecord(NAME, NAME, "n", 7, 4096, 1, 1, 0, "raw", "t").encode(),
     ),
-    "catalogue": (lambda content: Entry.parse(content, IMAGE), golden("catalogue-v1.json")),
+    "catalogue": (lambda content: Entry.parse(content, IMAGE), golden("image-registry-v1.json")),
     "working set": (
         lambda content: WorkingSet.parse(content, IMAGE),
         golden("working-set-v1.json"),

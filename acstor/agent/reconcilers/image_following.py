@@ -14,8 +14,8 @@ from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
 from acstor.repository import layout
-from acstor.repository.images.catalogue import Catalogue
 from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.image_registry import ImageRegistry
 from acstor.repository.repository import MANIFEST_SIZE_MAX
 
 LOG = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class ImageFollower:
         self._publisher = publisher
         self._needed = needed
         self._clock = clock
-        self._catalogue = Catalogue(origin)
+        self._registry = ImageRegistry(origin)
         self._known: dict[str, _Known] = {}
 
     def look(
@@ -268,7 +268,7 @@ class ImageFollower:
         is_pinned_whole = False
         # What the registrar thinks of it is no reason not to offer it.
         with self._noted(report, image_id):
-            listed = self._catalogue.find(image_id)
+            listed = self._registry.find(image_id)
             is_pinned_whole = listed is not None and listed.entry.pin
         return _Known(
             record.manifest,

@@ -18,7 +18,7 @@ from acstor import exception
 from acstor.origin.base import Origin, Ref
 from acstor.origin.ref_replacement import read_replaceable
 from acstor.repository.gc import condemnation
-from acstor.repository.images import catalogue
+from acstor.repository.images import image_registry
 from acstor.repository.images.usage import Usage, usage_ref
 
 LOG = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class UsagePublisher:
         written = dataclasses.replace(
             after,
             sequence=after.sequence + 1,
-            time=catalogue.format_time(self._wall_clock()),
+            time=image_registry.format_time(self._wall_clock()),
             boot=self._boot,
             agent=self._agent,
             speaks_within=self._speaks_within,

@@ -19,11 +19,11 @@ _INTERVAL = 1.0
 """Seconds between two looks at the volumes."""
 _CLOSE_INTERVAL = 0.05
 """The same while a live migration of one is under way."""
-_BELL_INTERVAL = 3.0
-"""Seconds between two looks at this host's bell, while volumes are served."""
+_DOORBELL_INTERVAL = 3.0
+"""Seconds between two looks at this host's doorbell, while volumes are served."""
 _WATCH_INTERVAL = 30.0
-"""Seconds between two looks at the record of a volume that is served, if the bell does not ring:
-less than a standby waits for its owner."""
+"""Seconds between two looks at the record of a served volume whose doorbell does not ring: less
+than a standby waits for its owner."""
 _LOOK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
 _SWEEP_INTERVAL = 300.0
@@ -59,9 +59,9 @@ class VolumeDuty:
         self._is_close = False
         """Whether somebody may wait for a hand-over."""
         self._watch_at: dict[str, float] = {}
-        self._bell_at = 0.0
+        self._doorbell_at = 0.0
         self._sweep_at = 0.0
-        self._bell: str | None = None
+        self._doorbell: str | None = None
         self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
 
     def start(self) -> None:
@@ -101,9 +101,11 @@ class VolumeDuty:
         for volume in moving:
             self._start("answer for the head of", volume, self._volumes.answer_head)
         served = self._volumes.served()
-        if served and time.monotonic() >= self._bell_at:
-            self._bell_at = time.monotonic() + random.uniform(_BELL_INTERVAL / 2, _BELL_INTERVAL)
-            self._start("bell", "of this host", self._listen)
+        if served and time.monotonic() >= self._doorbell_at:
+            self._doorbell_at = time.monotonic() + random.uniform(
+                _DOORBELL_INTERVAL / 2, _DOORBELL_INTERVAL
+            )
+            self._start("doorbell", "of this host", self._listen)
         if time.monotonic() >= self._sweep_at:
             self._sweep_at = time.monotonic() + random.uniform(_SWEEP_INTERVAL / 2, _SWEEP_INTERVAL)
             self._start("sweep", "that are closed", self._sweep)
@@ -115,9 +117,9 @@ class VolumeDuty:
         self._is_close = bool(moving) or self._volumes.has_standby()
 
     def _listen(self, _: str) -> bool:
-        bell = self._volumes.bell()
-        if bell != self._bell:
-            self._bell = bell
+        doorbell = self._volumes.doorbell()
+        if doorbell != self._doorbell:
+            self._doorbell = doorbell
             self._watch_at.clear()
         return True
 

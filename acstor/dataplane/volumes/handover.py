@@ -85,12 +85,12 @@ class VolumeHandover(VolumeLifecycle):
         with self._lock:
             return [one.volume for one in self._volumes.values() if one.state is _S.SERVING]
 
-    def bell(self) -> str | None:
+    def doorbell(self) -> str | None:
         """Return what changes whenever somebody waits for a volume of this host.
 
         :raises AcstorError: when the origin does not answer.
         """
-        return self._owner.bell()
+        return self._owner.doorbell()
 
     def fetch(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
         """Ask for a volume and own it once its owner has released it; return whether it is here.

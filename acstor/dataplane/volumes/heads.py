@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 _S = VolumeState
 _PATIENCE = 20.0
-"""Seconds for which a standby waits until its question is heard. An owner hears its bell every
+"""Seconds for which a standby waits until its question is heard. An owner hears its doorbell every
 three; one of a release before never does, and hands the volume over instead."""
 _WAIT_MIN = 0.02
 _WAIT_MAX = 0.1

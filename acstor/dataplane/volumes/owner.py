@@ -13,7 +13,7 @@ from acstor import exception
 from acstor.control.protocol import VOLUME_RATE_MAX
 from acstor.dataplane.volumes.kept_clean import KeptClean
 from acstor.origin.base import Origin
-from acstor.repository.volumes import bells, heads
+from acstor.repository.volumes import doorbells, heads
 
 if TYPE_CHECKING:
     from acstor.repository.repository import Repository
@@ -289,10 +289,10 @@ class VolumeOwner:
         if record.owner in (None, self.host):
             return
         try:
-            bells.ring(self._origin(), record.owner)
+            doorbells.ring(self._origin(), record.owner)
         except exception.AcstorError as error:
             # It looks by itself, later.
-            LOG.info("the bell of host %s was not rung: %s", record.owner, error)
+            LOG.info("the doorbell of host %s was not rung: %s", record.owner, error)
 
     def ask_for_head(self, volume: str) -> str:
         """Ask the owner of a volume for its first sectors; return the question's nonce.
@@ -334,12 +334,12 @@ class VolumeOwner:
         """Remove a question for a volume's first sectors, and its answer."""
         heads.remove(self._origin(), volume)
 
-    def bell(self) -> str | None:
+    def doorbell(self) -> str | None:
         """Return what changes whenever somebody waits for a volume of this host.
 
         :raises AcstorError: when the origin does not answer.
         """
-        return bells.heard(self._origin(), self.host)
+        return doorbells.heard(self._origin(), self.host)
 
     def wanted_by(self, record: "VolumeRecord") -> str | None:
         """Return the other host that asks for a volume, if it may."""

@@ -21,7 +21,7 @@ from acstor.drivers.cinder.native_threads import Caller, DirectCaller
 from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.repository.dedup_scope import DedupScope
-from acstor.repository.images.catalogue import Catalogue, EntryState
+from acstor.repository.images.image_registry import EntryState, ImageRegistry
 from acstor.repository.repository import Image, Repository
 from acstor.repository.volumes.store import VolumeStore
 from acstor.rpc.signature import checked_secrets
@@ -68,7 +68,7 @@ class BackEnd:
         self.hosts = hosts
         self._caller = caller or DirectCaller()
         self.importer = DiskImport(self.repository, cache_directory, self._caller)
-        self._catalogue = Catalogue(origin)
+        self._registry = ImageRegistry(origin)
         self._temporary_directory = temporary_directory
 
     @property
@@ -86,7 +86,7 @@ class BackEnd:
         An image that is left to Nova, is being withdrawn or was not registered is not used.
         """
         try:
-            entry = self._catalogue.find(image_id)
+            entry = self._registry.find(image_id)
         except exception.InvalidError:
             return None
         if entry is not None and entry.entry.state is not EntryState.REGISTERED:

@@ -12,7 +12,7 @@ from acstor.conf.types import KIB
 from acstor.origin.base import Origin
 from acstor.origin.faulty import FaultyOrigin
 from acstor.repository import layout
-from acstor.repository.images.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.images.image_registry import Entry, EntryState, ImageRegistry
 from acstor.repository.images.usage import Usage, usage_ref
 from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
@@ -183,7 +183,7 @@ def test_image_in_use_stays_pinned(host: HostUnderTest, duty: NeedyDuty) -> None
     host.agent._pinner.stop(10)
 
 
-def test_image_that_the_catalogue_says_to_pin_is_pinned_whole(
+def test_image_that_the_registry_says_to_pin_is_pinned_whole(
     make_conf: Callable[..., cfg.ConfigOpts], origin: FaultyOrigin, clock: Clock
 ) -> None:
     host = HostUnderTest(make_conf(pin_head="64KiB"), origin, clock, [])
@@ -192,7 +192,7 @@ def test_image_that_the_catalogue_says_to_pin_is_pinned_whole(
     register(origin, IMAGE)
     register(origin, OTHER)
     entry = Entry(state=EntryState.REGISTERED, pin=True)
-    Catalogue(origin).replace(IMAGE, None, entry)
+    ImageRegistry(origin).replace(IMAGE, None, entry)
     host.agent._pinner.start()
     try:
         host.agent.look()
@@ -205,10 +205,10 @@ def test_image_that_the_catalogue_says_to_pin_is_pinned_whole(
         host.data_plane.stop()
 
 
-def test_damaged_catalogue_entry_hides_no_image(host: HostUnderTest, duty: NeedyDuty) -> None:
+def test_damaged_registry_entry_hides_no_image(host: HostUnderTest, duty: NeedyDuty) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     host.origin.swap_ref(f"catalogue/{IMAGE}", None, b"{")
     host.agent.look()
-    assert "catalogue" in problems(host.agent)[f"image {IMAGE}"]
+    assert "registry" in problems(host.agent)[f"image {IMAGE}"]
     assert list(runtime.images) == [IMAGE]

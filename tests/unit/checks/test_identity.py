@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from oslo_upgradecheck.upgradecheck import Code
 
-from acstor.checks import neighbours
+from acstor.checks import dependencies
 from tests.unit.checks.conftest import Configure, text
 
 
@@ -91,11 +91,11 @@ def credentials(url: str) -> str:
 
 
 def test_no_credentials_are_fine(configure: Configure) -> None:
-    assert neighbours.check_identity(configure()).code is Code.SUCCESS
+    assert dependencies.check_identity(configure()).code is Code.SUCCESS
 
 
 def test_credentials_of_an_administrator(configure: Configure, services: Services) -> None:
-    result = neighbours.check_identity(configure(credentials(services.url)))
+    result = dependencies.check_identity(configure(credentials(services.url)))
     assert (result.code, text(result)) == (
         Code.SUCCESS,
         "Keystone and Glance answer; the roles are admin, reader",
@@ -104,7 +104,7 @@ def test_credentials_of_an_administrator(configure: Configure, services: Service
 
 def test_credentials_that_do_not_see_every_image(configure: Configure, services: Services) -> None:
     services.roles = ("reader",)
-    result = neighbours.check_identity(configure(credentials(services.url)))
+    result = dependencies.check_identity(configure(credentials(services.url)))
     assert result.code is Code.WARNING
     assert "only 'admin' sees the private images of other projects" in text(result)
 
@@ -114,7 +114,7 @@ def test_refusal_is_a_failure_without_the_password(
     configure: Configure, services: Services, token_status: int, image_status: int
 ) -> None:
     services.token_status, services.image_status = token_status, image_status
-    result = neighbours.check_identity(configure(credentials(services.url)))
+    result = dependencies.check_identity(configure(credentials(services.url)))
     assert result.code is Code.FAILURE
     assert "secret" not in text(result)
 
@@ -122,12 +122,12 @@ def test_refusal_is_a_failure_without_the_password(
 def test_keystone_that_is_down_is_a_failure(configure: Configure, services: Services) -> None:
     url = services.url
     services.server_close()
-    result = neighbours.check_identity(configure(credentials(url)))
+    result = dependencies.check_identity(configure(credentials(url)))
     assert result.code is Code.FAILURE
     assert "check [keystone] and [glance]" in text(result)
 
 
 def test_credentials_that_lack_a_part(configure: Configure) -> None:
-    result = neighbours.check_identity(configure("[keystone]\nauth_type = nonesuch\n"))
+    result = dependencies.check_identity(configure("[keystone]\nauth_type = nonesuch\n"))
     assert result.code is Code.FAILURE
     assert "[keystone]" in text(result)

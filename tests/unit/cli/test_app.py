@@ -21,8 +21,8 @@ COMMANDS = (
     "host stop-dataplane", "host forget", "links list", "links remove",
     "ring show", "ring export", "ring analyze", "dataplane status", "dataplane images",
     "dataplane volumes",
-    "ledger start", "ledger show", "ledger stop", "top",
-    "catalogue list", "catalogue show", "catalogue retry",
+    "trace start", "trace show", "trace stop", "top",
+    "registry list", "registry show", "registry retry",
     "image register", "image list", "image show", "image verify", "image remove",
     "image users", "host usage",
 )  # fmt: skip
@@ -145,8 +145,8 @@ def test_absent_data_plane_is_one_line_with_its_socket(run: Run, tmp_path: pathl
 
 
 @pytest.mark.parametrize("command", [("start",), ("show",), ("stop",)])
-def test_ledger_of_no_image_is_refused(run: Run, command: tuple[str, ...]) -> None:
-    status, _, err = run("ledger", *command, "not-a-uuid")
+def test_trace_of_no_image_is_refused(run: Run, command: tuple[str, ...]) -> None:
+    status, _, err = run("trace", *command, "not-a-uuid")
     assert status == 3
     assert "'not-a-uuid' is no UUID" in err
 
@@ -200,3 +200,13 @@ def test_unknown_command_suggests(run: Run) -> None:
 )
 def test_errors_are_one_line(error: Exception, text: str) -> None:
     assert describe(error) == text
+
+
+@pytest.mark.parametrize(
+    ("former", "name"), [(("catalogue", "list"), "registry"), (("ledger", "stop", "x"), "trace")]
+)
+def test_former_names_of_commands_still_work(
+    run: Run, caplog: pytest.LogCaptureFixture, former: tuple[str, ...], name: str
+) -> None:
+    assert run(*former)[:2] == run(name, *former[1:])[:2]
+    assert f"'acstor {former[0]}' is called 'acstor {name}' now" in caplog.text

@@ -13,7 +13,7 @@ from acstor import exception
 from acstor.dataplane.volumes import duty, handover
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
-from acstor.repository.volumes import bells
+from acstor.repository.volumes import doorbells
 from acstor.repository.volumes.store import VolumeStore
 from testbed.fixtures.conditions import wait_for
 from tests.unit.dataplane.volume_hosts import SIZE, VOLUME, HostUnderTest, move_to_second
@@ -364,7 +364,7 @@ def test_owner_that_looks_seldom_hears_who_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_BELL_INTERVAL", 0.02)
+    monkeypatch.setattr(duty, "_DOORBELL_INTERVAL", 0.02)
     monkeypatch.setattr(duty, "_WATCH_INTERVAL", 3600.0)
     host.restart()
     second = add_host("h2")
@@ -376,7 +376,7 @@ def test_owner_that_looks_seldom_hears_who_waits(
     wait_for("h1 follows", lambda: host.state == "standby")
 
 
-def test_bell_that_cannot_be_rung_stops_nobody(
+def test_doorbell_that_cannot_be_rung_stops_nobody(
     host: HostUnderTest,
     store: VolumeStore,
     add_host: Callable[[str], HostUnderTest],
@@ -389,7 +389,7 @@ def test_bell_that_cannot_be_rung_stops_nobody(
     def is_away(*_: object) -> None:
         raise exception.UnavailableError("the origin is away")
 
-    monkeypatch.setattr(bells, "ring", is_away)
+    monkeypatch.setattr(doorbells, "ring", is_away)
     assert second.call("open", role="standby")["state"] == "standby"
 
 

@@ -1,4 +1,4 @@
-"""What the catalogue's keeper does where Glance, or another registrar, cannot be trusted."""
+"""What the registry's keeper does where Glance, or another registrar, cannot be trusted."""
 
 import logging
 import pathlib
@@ -13,7 +13,7 @@ from acstor.registrar.image_service.base import ServiceImage
 from acstor.registrar.registration.file_registration import InProcess
 from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
-from acstor.repository.images.catalogue import Entry, EntryState
+from acstor.repository.images.image_registry import Entry, EntryState
 from testbed.doubles.registrar_cloud import Cloud
 
 
@@ -90,7 +90,7 @@ def test_outcome_of_what_another_registrar_does_is_not_written(
     image = cloud.glance.find_image(image_id)
     assert image is not None
     theirs = Entry(EntryState.REGISTERING, registrar="other/2")
-    cloud.catalogue.replace(image_id, None, theirs)
+    cloud.image_registry.replace(image_id, None, theirs)
     for kind in OutcomeKind:
         books.finish(Outcome(image, kind, "reason"))
         assert cloud.entry(image_id) == theirs
@@ -136,11 +136,11 @@ def test_start_of_what_is_not_to_be_registered_any_more_is_none(
     image_id = cloud.upload(1)
     books.reconcile(lambda: True)
     (image,) = books.due.values()
-    listed = cloud.catalogue.find(image_id)
-    cloud.catalogue.replace(image_id, listed, Entry(EntryState.LEFT))
+    listed = cloud.image_registry.find(image_id)
+    cloud.image_registry.replace(image_id, listed, Entry(EntryState.LEFT))
     assert not books.start(image)
     assert books.due == {}
-    cloud.catalogue.replace(image_id, cloud.catalogue.find(image_id), None)
+    cloud.image_registry.replace(image_id, cloud.image_registry.find(image_id), None)
     assert not books.start(image)
 
 
@@ -154,7 +154,7 @@ def test_comparison_stops_when_the_lead_is_lost(cloud: Cloud, books: Bookkeeper)
         return len(asked) <= 2
 
     books.reconcile(is_wanted)
-    assert len(list(cloud.catalogue.ids())) == 2
+    assert len(list(cloud.image_registry.ids())) == 2
 
 
 def test_delays_between_attempts_double_up_to_their_limit(cloud: Cloud, books: Bookkeeper) -> None:

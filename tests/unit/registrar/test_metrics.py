@@ -9,7 +9,7 @@ from acstor.registrar import metrics
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.repository.images import registration
-from acstor.repository.images.catalogue import EntryState
+from acstor.repository.images.image_registry import EntryState
 from testbed.doubles.registrar_cloud import content_of, describe
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "source" / "admin" / "registrar.rst"

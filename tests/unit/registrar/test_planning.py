@@ -1,4 +1,4 @@
-"""Every combination of what Glance says, what the catalogue says and what hosts have."""
+"""Every combination of what Glance says, what the image registry says and what hosts have."""
 
 import dataclasses
 import itertools
@@ -8,12 +8,12 @@ import pytest
 
 from acstor.registrar.decision import Decision, Kind
 from acstor.registrar.planning import Plan, Situation, plan, verdict_key
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import TRANSITIONS, Entry, EntryEvent, EntryState
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import TRANSITIONS, Entry, EntryEvent, EntryState
 from testbed.doubles.registrar_cloud import content_of, describe
 
 NOW = 1_000_000.0
-PAST, FUTURE = catalogue.format_time(NOW - 60), catalogue.format_time(NOW + 60)
+PAST, FUTURE = image_registry.format_time(NOW - 60), image_registry.format_time(NOW + 60)
 IMAGE = describe("00000000-0000-4000-8000-000000000001", content_of(1))
 CHECKSUM, OTHER = str(IMAGE.checksum), "sha512:" + "0" * 128
 
@@ -52,7 +52,7 @@ def follow(situation: Situation) -> tuple[Plan, Situation]:
     made = plan(situation, NOW)
     entry = situation.entry
     if made.event is not None:
-        state = catalogue.next_state(entry.state if entry else None, made.event)
+        state = image_registry.next_state(entry.state if entry else None, made.event)
         checksum = entry.checksum if entry and made.event is EntryEvent.WITHDRAW else CHECKSUM
         entry = None if state is None else Entry(state, made.reason, checksum=checksum)
     return made, dataclasses.replace(situation, entry=entry)

@@ -15,8 +15,8 @@ from acstor.origin import faulty as faulty_origin
 from acstor.registrar import metrics
 from acstor.registrar.image_service import faulty
 from acstor.registrar.image_service.base import ImageData
-from acstor.repository.images import catalogue, registration
-from acstor.repository.images.catalogue import EntryState
+from acstor.repository.images import image_registry, registration
+from acstor.repository.images.image_registry import EntryState
 from testbed.doubles.registrar_cloud import Cloud, Space, content_of, describe
 from testbed.fixtures.conditions import wait_for
 from tests.unit.repository.memory_source import MemorySource
@@ -334,10 +334,10 @@ def test_larger_disk_is_left_and_tried_again_when_somebody_says_so(cloud: Cloud)
     wait_for("it looked", lambda: registrar.is_healthy() and registrar.is_leader)
     wait_for("it compared", lambda: cloud.service.calls[faulty.Operation.LIST] >= 2)
     assert cloud.entry(image).state is EntryState.LEFT  # type: ignore[union-attr]
-    listed = cloud.catalogue.find(image)
+    listed = cloud.image_registry.find(image)
     assert listed is not None
     waiting = dataclasses.replace(listed.entry, state=EntryState.WAITING, judged=None)
-    cloud.catalogue.replace(image, listed, waiting)  # as 'acstor catalogue retry' does
+    cloud.image_registry.replace(image, listed, waiting)  # as 'acstor registry retry' does
     registrar.reconcile_soon()
     cloud.wait_for_state(image, "registered")
 
@@ -516,7 +516,7 @@ def test_image_that_glance_never_had_is_none_of_its_business(cloud: Cloud) -> No
 
 def test_malformed_entry_is_a_problem_of_its_image_only(cloud: Cloud) -> None:
     bad, good = cloud.upload(1), cloud.upload(2)
-    cloud.origin.swap_ref(catalogue.catalogue_ref(bad), None, b"{")
+    cloud.origin.swap_ref(image_registry.registry_ref(bad), None, b"{")
     registrar = cloud.start()
     cloud.wait_for_state(good, "registered")
     wait_for("it says so", lambda: f"image {bad}" in registrar.problems)

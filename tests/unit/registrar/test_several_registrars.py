@@ -4,8 +4,8 @@ import os
 
 from acstor.registrar.image_service import faulty
 from acstor.registrar.service import RegistrarService
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import Entry, EntryState
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import Entry, EntryState
 from testbed.doubles.registrar_cloud import Cloud, content_of
 from testbed.fixtures.conditions import wait_for
 
@@ -14,7 +14,7 @@ def test_registration_of_a_killed_registrar_is_begun_again_after_a_while(cloud: 
     """It may be the image that killed it; the others do not wait for it."""
     image, other = cloud.upload(1), cloud.upload(2)
     killed = Entry(EntryState.REGISTERING, attempts=2, registrar="dead/1")
-    cloud.catalogue.replace(image, None, killed)
+    cloud.image_registry.replace(image, None, killed)
     cloud.spool.mkdir(parents=True)
     (cloud.spool / f"{image}.download").write_bytes(b"half")
     registrar = cloud.start()
@@ -25,7 +25,7 @@ def test_registration_of_a_killed_registrar_is_begun_again_after_a_while(cloud: 
         2, "the registrar that was registering it was killed",
     )  # fmt: skip
     assert entry.retry_at is not None
-    delay = catalogue.parse_time(entry.retry_at) - cloud.clock.now
+    delay = image_registry.parse_time(entry.retry_at) - cloud.clock.now
     assert 0.75 * 60 - 1 <= delay <= 60
     cloud.clock.now += 61
     registrar.reconcile_soon()
@@ -40,8 +40,8 @@ def test_image_published_by_a_killed_registrar_is_not_read_again(cloud: Cloud) -
     cloud.wait_for_state(image, "registered")
     service.stop()
     cloud.stop()
-    listed = cloud.catalogue.find(image)
-    cloud.catalogue.replace(image, listed, Entry(EntryState.REGISTERING, registrar="dead/1"))
+    listed = cloud.image_registry.find(image)
+    cloud.image_registry.replace(image, listed, Entry(EntryState.REGISTERING, registrar="dead/1"))
     reads = cloud.service.calls[faulty.Operation.OPEN]
     cloud.start()
     cloud.wait_for_state(image, "registered")

@@ -10,7 +10,7 @@ from acstor.origin.base import DamagedRefError, Origin, Ref
 from acstor.origin.memory import MemoryOrigin
 from acstor.registrar.withdrawal import PATIENCE_MIN, POLL_INTERVAL, USAGE_AGE_MAX, Withdrawals
 from acstor.repository.images import usage
-from acstor.repository.images.catalogue import Catalogue, Entry, EntryState
+from acstor.repository.images.image_registry import Entry, EntryState, ImageRegistry
 from acstor.repository.images.usage import base_name
 from acstor.repository.images.withdrawal_rounds import ROUNDS_REF, Phase, read_rounds, write_rounds
 from acstor.repository.repository import Repository
@@ -39,8 +39,8 @@ class Withdrawn:
         self.origin: Origin = MemoryOrigin()
         self.repository: Repository = open_repository(self.origin)
         register(self.repository, 0, disk(1, 2, 3))
-        self.catalogue = Catalogue(self.origin)
-        self.catalogue.replace(IMAGE, None, Entry(EntryState.WITHDRAWN, is_urgent=is_urgent))
+        self.image_registry = ImageRegistry(self.origin)
+        self.image_registry.replace(IMAGE, None, Entry(EntryState.WITHDRAWN, is_urgent=is_urgent))
         self.clock = Clock()
         self.removals = 0
         self.withdrawals = self.registrar()
@@ -57,11 +57,11 @@ class Withdrawn:
         """Look once; return the phase afterwards."""
         withdrawals = withdrawals or self.withdrawals
         withdrawals.forget_usage()
-        listed, image = self.catalogue.find(IMAGE), self.repository.find_image(IMAGE)
+        listed, image = self.image_registry.find(IMAGE), self.repository.find_image(IMAGE)
         assert listed is not None
         if withdrawals.complete(IMAGE, image, is_withdrawn=True):
             assert image is not None
-            withdrawals.look(listed, image, self.catalogue)
+            withdrawals.look(listed, image, self.image_registry)
         return self.phase
 
     @property
@@ -326,13 +326,13 @@ def test_decision_on_what_was_changed_meanwhile_has_no_effect(withdrawn: Withdra
     withdrawn.look()
     withdrawn.clock.now += GRACE
     assert withdrawn.look() is Phase.CLOSING
-    listed, image = withdrawn.catalogue.find(IMAGE), withdrawn.repository.find_image(IMAGE)
+    listed, image = withdrawn.image_registry.find(IMAGE), withdrawn.repository.find_image(IMAGE)
     assert listed is not None
     assert image is not None
     withdrawn.withdrawals.forget_usage()
     withdrawn.withdrawals.complete(IMAGE, image, is_withdrawn=True)
     withdrawn.registrar().cancel(IMAGE)  # Glance has activated it again
-    assert not withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+    assert not withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
     assert withdrawn.is_published()
 
 
@@ -369,17 +369,17 @@ def test_many_images_that_wait_cost_no_more_readings_than_one(withdrawn: Withdra
     withdrawn.look()
     withdrawn.withdrawals.forget_usage()
     image = withdrawn.repository.find_image(IMAGE)
-    listed = withdrawn.catalogue.find(IMAGE)
+    listed = withdrawn.image_registry.find(IMAGE)
     assert listed is not None
     assert image is not None
     with mock.patch.object(usage, "read_all", wraps=usage.read_all) as read_all:
         for _ in range(100):
             withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-            withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+            withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
         assert read_all.call_count == 1
         withdrawn.clock.now += USAGE_AGE_MAX
         withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-        withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
         assert read_all.call_count == 2
 
 
@@ -389,7 +389,7 @@ def test_what_takes_long_to_read_is_not_read_at_each_look(withdrawn: Withdrawn) 
     withdrawn.look()
     withdrawn.withdrawals.forget_usage()
     image = withdrawn.repository.find_image(IMAGE)
-    listed = withdrawn.catalogue.find(IMAGE)
+    listed = withdrawn.image_registry.find(IMAGE)
     assert listed is not None
     assert image is not None
 
@@ -401,15 +401,15 @@ def test_what_takes_long_to_read_is_not_read_at_each_look(withdrawn: Withdrawn) 
     with mock.patch.object(usage, "read_all", side_effect=slowly) as reading:
         for _ in range(10):
             withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-            withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+            withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
             withdrawn.clock.now += 0.3 * USAGE_AGE_MAX
         assert reading.call_count == 1
         withdrawn.clock.now += USAGE_AGE_MAX
         withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-        withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
         assert reading.call_count == 2
         withdrawn.withdrawals.forget_usage()
-        withdrawn.withdrawals.look(listed, image, withdrawn.catalogue)
+        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
         assert reading.call_count == 3
 
 

@@ -16,8 +16,8 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.drivers.brick import connector, options, registration
 from acstor.repository import layout
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import Entry, EntryState
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import Entry, EntryState
 from testbed.doubles.memory_nbd_server import MemoryNbdServer
 from testbed.doubles.volume_socket import MemoryVolumeSocket
 from testbed.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
@@ -63,7 +63,7 @@ def test_image_that_is_not_registered_is_left_to_the_copy(party: Party) -> None:
 )
 def test_image_that_is_not_to_be_used_is_left_to_the_copy(party: Party, state: EntryState) -> None:
     image_id = party.image(CONTENT)
-    entries = catalogue.Catalogue(party.back_end.repository.origin)
+    entries = image_registry.ImageRegistry(party.back_end.repository.origin)
     entries.replace(image_id, None, Entry(state))
     volume = party.volume()
     meta = {"id": image_id}
@@ -72,7 +72,7 @@ def test_image_that_is_not_to_be_used_is_left_to_the_copy(party: Party, state: E
 
 def test_image_that_the_registrar_registered_is_cloned(party: Party) -> None:
     image_id = party.image(CONTENT)
-    entries = catalogue.Catalogue(party.back_end.repository.origin)
+    entries = image_registry.ImageRegistry(party.back_end.repository.origin)
     entries.replace(image_id, None, Entry(EntryState.REGISTERED))
     assert party.driver.clone_image(party.context, party.volume(), None, {"id": image_id}, None)[1]
 

@@ -1,4 +1,4 @@
-"""The catalogue's entries: format, transitions, page."""
+"""The registry's entries: format, transitions, page."""
 
 import json
 import pathlib
@@ -7,20 +7,20 @@ import pytest
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import (
-    CATALOGUE_VERSION,
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import (
+    REGISTRY_VERSION,
     TRANSITIONS,
-    Catalogue,
     Entry,
     EntryEvent,
     EntryState,
+    ImageRegistry,
     next_state,
 )
 
 ROOT = pathlib.Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden" / "catalogue-v1.json"
-PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "catalogue.rst"
+GOLDEN = ROOT / "tests" / "golden" / "image-registry-v1.json"
+PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "image-registry.rst"
 IMAGE_ID = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
 ENTRY = Entry(
     EntryState.FAILED,
@@ -37,9 +37,9 @@ ENTRY = Entry(
 )
 
 
-def test_catalogue_version_1_requires_update() -> None:
+def test_registry_version_1_requires_update() -> None:
     """Changed bytes need a new version and a new golden file, and readers of the old one."""
-    assert CATALOGUE_VERSION == 1
+    assert REGISTRY_VERSION == 1
     assert ENTRY.encode() == GOLDEN.read_bytes()
     assert Entry.parse(GOLDEN.read_bytes(), IMAGE_ID) == ENTRY
 
@@ -114,7 +114,7 @@ def test_nonsense_is_corrupt(content: bytes) -> None:
 
 
 def test_entries_change_by_compare_and_swap() -> None:
-    found = Catalogue(MemoryOrigin())
+    found = ImageRegistry(MemoryOrigin())
     assert found.find(IMAGE_ID) is None
     first = found.replace(IMAGE_ID, None, Entry(EntryState.WAITING))
     assert first is not None
@@ -130,4 +130,4 @@ def test_entries_change_by_compare_and_swap() -> None:
 
 
 def test_times_survive_writing_and_reading() -> None:
-    assert catalogue.parse_time(catalogue.format_time(1_795_270_000.0)) == 1_795_270_000.0
+    assert image_registry.parse_time(image_registry.format_time(1_795_270_000.0)) == 1_795_270_000.0

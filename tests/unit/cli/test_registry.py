@@ -1,4 +1,4 @@
-"""``acstor catalogue`` and the state in ``acstor image list``."""
+"""``acstor registry`` and the state in ``acstor image list``."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from acstor.cli.app import Application
 from acstor.origin.posix import PosixOrigin
-from acstor.repository.images.catalogue import Catalogue, Entry, EntryState, catalogue_ref
+from acstor.repository.images.image_registry import Entry, EntryState, ImageRegistry, registry_ref
 from acstor.repository.repository import Repository
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
 
@@ -24,8 +24,8 @@ def origin(tmp_path: pathlib.Path) -> PosixOrigin:
 
 
 @pytest.fixture
-def entries(origin: PosixOrigin) -> Catalogue:
-    found = Catalogue(origin)
+def entries(origin: PosixOrigin) -> ImageRegistry:
+    found = ImageRegistry(origin)
     for number, entry in enumerate(
         (
             Entry(EntryState.REGISTERED, name="debian", size_bytes=2 << 30, pin=True),
@@ -55,59 +55,59 @@ def run(tmp_path: pathlib.Path, origin: PosixOrigin) -> Run:
     return run
 
 
-def test_entries_are_listed_by_state(run: Run, entries: Catalogue) -> None:
-    status, out, _ = run("catalogue", "list", "-f", "json")
+def test_entries_are_listed_by_state(run: Run, entries: ImageRegistry) -> None:
+    status, out, _ = run("registry", "list", "-f", "json")
     assert status == 0
     rows = json.loads(out)
     assert [row["state"] for row in rows] == ["failed", "left", "registered"]
     assert rows[0]["reason"] == "no room"
     assert rows[0]["retry_at"] == "2026-11-21T14:06:00+00:00"
     assert rows[2]["size_bytes"] == 2 << 30
-    out = run("catalogue", "list", "--state", "left", "--state", "failed", "-f", "json")[1]
+    out = run("registry", "list", "--state", "left", "--state", "failed", "-f", "json")[1]
     assert {row["name"] for row in json.loads(out)} == {"bad", "kernel"}
-    assert "2.0 GiB" in run("catalogue", "list")[1]
+    assert "2.0 GiB" in run("registry", "list")[1]
 
 
 def test_unreadable_entry_is_named_and_the_others_are_listed(
-    run: Run, entries: Catalogue, origin: PosixOrigin
+    run: Run, entries: ImageRegistry, origin: PosixOrigin
 ) -> None:
-    origin.swap_ref(catalogue_ref(image_id(9)), None, b"{")
-    status, out, err = run("catalogue", "list", "-f", "json")
+    origin.swap_ref(registry_ref(image_id(9)), None, b"{")
+    status, out, err = run("registry", "list", "-f", "json")
     assert status == 7
     assert len(json.loads(out)) == 3
     assert image_id(9) in err
 
 
-def test_entry_is_shown(run: Run, entries: Catalogue) -> None:
-    shown = json.loads(run("catalogue", "show", image_id(1), "-f", "json")[1])
+def test_entry_is_shown(run: Run, entries: ImageRegistry) -> None:
+    shown = json.loads(run("registry", "show", image_id(1), "-f", "json")[1])
     assert (shown["state"], shown["attempts"]) == ("failed", 4)
-    status, _, err = run("catalogue", "show", image_id(7))
+    status, _, err = run("registry", "show", image_id(7))
     assert status == 4
-    assert "the catalogue has no image" in err
-    assert run("catalogue", "show", "nonsense")[0] == 3
+    assert "the image registry has no image" in err
+    assert run("registry", "show", "nonsense")[0] == 3
 
 
-def test_retry_clears_the_failure(run: Run, entries: Catalogue) -> None:
+def test_retry_clears_the_failure(run: Run, entries: ImageRegistry) -> None:
     for number in (1, 2):
-        status, out, _ = run("catalogue", "retry", image_id(number))
+        status, out, _ = run("registry", "retry", image_id(number))
         assert status == 0
         assert "waits for the registrar" in out
         listed = entries.find(image_id(number))
         assert listed is not None
         entry = listed.entry
         assert (entry.state, entry.attempts, entry.retry_at) == (EntryState.WAITING, 0, None)
-    status, _, err = run("catalogue", "retry", image_id(0))
+    status, _, err = run("registry", "retry", image_id(0))
     assert status == 3
     assert "is registered, there is nothing to retry" in err
 
 
 def test_registered_images_are_listed_with_their_state(
-    run: Run, origin: PosixOrigin, entries: Catalogue
+    run: Run, origin: PosixOrigin, entries: ImageRegistry
 ) -> None:
     repository = Repository.init(origin, CHUNK_SIZE)
     register(repository, 0, disk(1, 2))
     register(repository, 5, disk(3))
-    origin.swap_ref(catalogue_ref(image_id(6)), None, b"{")
+    origin.swap_ref(registry_ref(image_id(6)), None, b"{")
     register(repository, 6, disk(4))
     rows = json.loads(run("image", "list", "-f", "json")[1])
     assert {row["id"]: row["state"] for row in rows} == {

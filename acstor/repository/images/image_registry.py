@@ -25,8 +25,8 @@ from acstor import exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
 
-CATALOGUE_PREFIX = "catalogue/"
-CATALOGUE_VERSION = 1
+REGISTRY_PREFIX = "catalogue/"
+REGISTRY_VERSION = 1
 NAME_LENGTH_MAX = 255
 REASON_LENGTH_MAX = 500
 
@@ -115,7 +115,7 @@ def next_state(state: EntryState | None, event: EntryEvent) -> EntryState | None
         return TRANSITIONS[state, event]
     except KeyError:
         known = state.value if state else "absent"
-        raise exception.InternalError(f"{event.value} in catalogue state {known}") from None
+        raise exception.InternalError(f"{event.value} in registry state {known}") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Entry:
 
     def encode(self) -> bytes:
         """Return the ref's content, JSON."""
-        fields = {"version": CATALOGUE_VERSION, **dataclasses.asdict(self)}
+        fields = {"version": REGISTRY_VERSION, **dataclasses.asdict(self)}
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
@@ -165,18 +165,18 @@ class Entry:
         :raises CorruptError: when it is malformed.
         """
         malformed = exception.CorruptError(
-            f"the catalogue's entry of image {image_id} is malformed",
-            hint=f"remove the ref {catalogue_ref(image_id)}; the registrar writes it anew",
+            f"the registry's entry of image {image_id} is malformed",
+            hint=f"remove the ref {registry_ref(image_id)}; the registrar writes it anew",
         )
         try:
             fields = untrusted_json.load(content, "the entry")
             version = fields["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise malformed from error
-        if version != CATALOGUE_VERSION:
+        if version != REGISTRY_VERSION:
             raise exception.UnsupportedError(
-                f"the catalogue's entry of image {image_id} has version {version!r:.20}, "
-                f"this release reads {CATALOGUE_VERSION}"
+                f"the registry's entry of image {image_id} has version {version!r:.20}, "
+                f"this release reads {REGISTRY_VERSION}"
             )
         try:
             known = {
@@ -240,9 +240,9 @@ def parse_time(text: str) -> float:
     return time.timestamp()
 
 
-def catalogue_ref(image_id: str) -> str:
+def registry_ref(image_id: str) -> str:
     """Return the name of the ref that holds an image's entry."""
-    return CATALOGUE_PREFIX + image_id
+    return REGISTRY_PREFIX + image_id
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class Listed:
     """Names this state of the ref."""
 
 
-class Catalogue:
+class ImageRegistry:
     """The entries in one origin."""
 
     def __init__(self, origin: base.Origin) -> None:
@@ -270,15 +270,15 @@ class Catalogue:
         :raises UnavailableError: when the origin cannot be reached.
         """
         image_id = layout.canonical_image_id(image_id)
-        ref = self._origin.get_ref(catalogue_ref(image_id))
+        ref = self._origin.get_ref(registry_ref(image_id))
         if ref is None:
             return None
         return Listed(image_id, Entry.parse(ref.content, image_id), ref.token)
 
     def ids(self) -> Iterator[str]:
         """Yield the ids of all images with an entry, in no particular order."""
-        for name in self._origin.list_refs(CATALOGUE_PREFIX):
-            yield name.removeprefix(CATALOGUE_PREFIX)
+        for name in self._origin.list_refs(REGISTRY_PREFIX):
+            yield name.removeprefix(REGISTRY_PREFIX)
 
     def entries(self) -> Iterator[Listed]:
         """Yield all entries but those that vanish meanwhile; errors as in :meth:`find`."""
@@ -296,7 +296,7 @@ class Catalogue:
         :raises UnavailableError: when the origin cannot be reached.
         """
         token = self._origin.swap_ref(
-            catalogue_ref(image_id),
+            registry_ref(image_id),
             before.token if before else None,
             after.encode() if after else None,
         )

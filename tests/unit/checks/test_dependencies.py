@@ -7,7 +7,7 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Code
 
 from acstor import version
-from acstor.checks import neighbours
+from acstor.checks import dependencies
 from acstor.cluster.member import Member
 from acstor.cluster.membership import CoordinationSettings, open_coordinator
 from tests.unit.checks.conftest import Configure, text
@@ -25,21 +25,21 @@ def join(conf: cfg.ConfigOpts, name: str, release: str) -> None:
 def test_shared_coordination_is_fine(configure: Configure) -> None:
     conf = configure()
     join(conf, "h0", version.release())
-    result = neighbours.check_coordination(conf)
+    result = dependencies.check_coordination(conf)
     assert (result.code, text(result)) == (Code.SUCCESS, "1 hosts are members of group acstor")
 
 
 def test_default_coordination_is_for_one_machine(configure: Configure) -> None:
     conf = configure()
     conf.set_override("config_file", [])
-    result = neighbours.check_coordination(conf)
+    result = dependencies.check_coordination(conf)
     assert result.code is Code.WARNING
     assert "is for one machine" in text(result)
 
 
 def test_coordination_that_is_down_is_a_failure_without_its_password(configure: Configure) -> None:
     conf = configure("[coordination]\nbackend_url = nonesuch://user:secret@127.0.0.1:1/\n")
-    for check in (neighbours.check_coordination, neighbours.check_agents):
+    for check in (dependencies.check_coordination, dependencies.check_agents):
         result = check(conf)
         assert result.code is Code.FAILURE
         assert "secret" not in text(result)
@@ -48,10 +48,10 @@ def test_coordination_that_is_down_is_a_failure_without_its_password(configure: 
 def test_agents_of_other_releases_are_named(configure: Configure) -> None:
     conf = configure()
     join(conf, "h0", version.release())
-    assert neighbours.check_agents(conf).code is Code.SUCCESS
+    assert dependencies.check_agents(conf).code is Code.SUCCESS
     for number in range(1, 12):
         join(conf, f"h{number}", "0.0.1")
-    result = neighbours.check_agents(conf)
+    result = dependencies.check_agents(conf)
     assert result.code is Code.WARNING
     assert "(0.0.1)" in text(result)
     assert "h0 " not in text(result)
@@ -59,7 +59,7 @@ def test_agents_of_other_releases_are_named(configure: Configure) -> None:
 
 
 def test_no_broker_is_a_warning(configure: Configure) -> None:
-    assert neighbours.check_messages(configure()).code is Code.WARNING
+    assert dependencies.check_messages(configure()).code is Code.WARNING
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_no_broker_is_a_warning(configure: Configure) -> None:
 def test_calls_of_everybody_are_warned_of(
     configure: Configure, written: str, code: Code, said: str
 ) -> None:
-    result = neighbours.check_calls(configure(written))
+    result = dependencies.check_calls(configure(written))
     assert result.code is code
     assert said in text(result)
     assert "0123456789abcdef" not in text(result)
 
 
 def test_broker_that_takes_messages(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_CALL_TIMEOUT", 0.2)
-    result = neighbours.check_messages(configure("[DEFAULT]\ntransport_url = fake://\n"))
+    monkeypatch.setattr(dependencies, "_CALL_TIMEOUT", 0.2)
+    result = dependencies.check_messages(configure("[DEFAULT]\ntransport_url = fake://\n"))
     assert (result.code, text(result)) == (Code.SUCCESS, "the broker takes messages")
 
 
@@ -100,6 +100,6 @@ def test_broker_that_is_down_is_a_failure_without_its_password(configure: Config
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         url = f"rabbit://acstor:secret@127.0.0.1:{port}/"
-        result = neighbours.check_messages(configure(f"[DEFAULT]\ntransport_url = {url}\n"))
+        result = dependencies.check_messages(configure(f"[DEFAULT]\ntransport_url = {url}\n"))
     assert result.code is Code.FAILURE
     assert "secret" not in text(result)

@@ -1,4 +1,4 @@
-"""Commands on what the registrar decided about Glance's images: ``acstor catalogue ...``."""
+"""Commands on what the registrar decided about Glance's images: ``acstor registry ...``."""
 
 import argparse
 import dataclasses
@@ -11,13 +11,13 @@ from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
 from acstor.cli.partial_list import PartialLister
-from acstor.repository.images import catalogue
-from acstor.repository.images.catalogue import Catalogue, EntryEvent, EntryState
+from acstor.repository.images import image_registry
+from acstor.repository.images.image_registry import EntryEvent, EntryState, ImageRegistry
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
 
-class ListCatalogue(PartialLister):
+class ListRegistry(PartialLister):
     """List what becomes of each image of Glance, and why.
 
     The exit status is 7 where an entry cannot be read.
@@ -36,7 +36,7 @@ class ListCatalogue(PartialLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the table; entries that cannot be read are left out."""
-        found = open_catalogue(self.app)
+        found = open_registry(self.app)
         rows = []
         for image_id in found.ids():
             try:
@@ -75,7 +75,7 @@ class ShowEntry(show.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Return the entry."""
-        listed = find_entry(open_catalogue(self.app), parsed_args.image)
+        listed = find_entry(open_registry(self.app), parsed_args.image)
         fields = {"id": listed.image_id, **dataclasses.asdict(listed.entry)}
         fields["state"] = listed.entry.state.value
         return tuple(fields), tuple(fields.values())
@@ -94,7 +94,7 @@ class RetryImage(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Change the entry."""
-        found = open_catalogue(self.app)
+        found = open_registry(self.app)
         listed = find_entry(found, parsed_args.image)
         entry = listed.entry
         if entry.state not in (EntryState.FAILED, EntryState.LEFT):
@@ -102,7 +102,7 @@ class RetryImage(command.Command):
                 f"image {listed.image_id} is {entry.state.value}, there is nothing to retry",
                 hint="only failed images, and those that were left, can be tried again",
             )
-        state = catalogue.next_state(entry.state, EntryEvent.ACCEPT)
+        state = image_registry.next_state(entry.state, EntryEvent.ACCEPT)
         if state is None:
             raise exception.InternalError("accepting an image removes no entry")
         waiting = dataclasses.replace(
@@ -112,21 +112,23 @@ class RetryImage(command.Command):
             attempts=0,
             retry_at=None,
             judged=None,
-            changed_at=catalogue.format_time(time.time()),
+            changed_at=image_registry.format_time(time.time()),
         )
         found.replace(listed.image_id, listed, waiting)
         self.app.stdout.write(f"{listed.image_id} {entry.name} waits for the registrar\n")
 
 
-def open_catalogue(app: Any) -> Catalogue:
-    """Return the catalogue in the configured origin.
+def open_registry(app: Any) -> ImageRegistry:
+    """Return the image registry in the configured origin.
 
     :raises AcstorError: when the origin cannot be opened.
     """
-    return Catalogue(repository_access.open_repository(repository_access.configuration(app)).origin)
+    return ImageRegistry(
+        repository_access.open_repository(repository_access.configuration(app)).origin
+    )
 
 
-def find_entry(found: Catalogue, image_id: str) -> catalogue.Listed:
+def find_entry(found: ImageRegistry, image_id: str) -> image_registry.Listed:
     """Return an image's entry.
 
     :raises NotFoundError: when there is none.
@@ -134,8 +136,8 @@ def find_entry(found: Catalogue, image_id: str) -> catalogue.Listed:
     listed = found.find(image_id)
     if listed is None:
         raise exception.NotFoundError(
-            f"the catalogue has no image {image_id}",
-            hint="'acstor catalogue list' shows all; is acstor-registrar running?",
+            f"the image registry has no image {image_id}",
+            hint="'acstor registry list' shows all; is acstor-registrar running?",
         )
     return listed
 
