@@ -1,4 +1,4 @@
-"""Which endpoint of a coordination cluster is used: the next one after each failure."""
+"""Round-robin choice among the endpoints of a coordination cluster: the next after each failure."""
 
 import logging
 from collections.abc import Sequence

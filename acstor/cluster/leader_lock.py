@@ -1,4 +1,4 @@
-"""Which of several processes works: the one that holds the tooz lock; the others stand by.
+"""Leader election by a tooz lock: the process that holds it works, the others stand by.
 
 A lock can be lost without notice, by a process that is stopped. What is done by the leader alone
 has to be fenced where it is written: by a term, or by compare-and-swap with a token that was read
@@ -64,7 +64,7 @@ class Leadership:
 
     @property
     def problem(self) -> str | None:
-        """Why the backend cannot be reached; None: it can."""
+        """Reason for which the backend cannot be reached; None: it can."""
         return self._problem
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Who is there: joins the group of hosts, keeps the heart beating, watches the others.
+"""Membership in the group of hosts: joins it, sends heartbeats, watches the other members.
 
 One thread owns the tooz coordinator; everybody else reads the last :class:`View`. When the
 backend is away the view stays as it was and says so; the thread connects again by itself.
@@ -47,7 +47,7 @@ _SESSION_SCHEMES = frozenset({"file", "zookeeper", "kazoo"})
 
 @dataclass(frozen=True)
 class CoordinationSettings:
-    """Where and how hosts find each other."""
+    """Coordination backend, group, and time limits by which hosts find each other."""
 
     backend_url: str
     """One URL, or several of one cluster."""
@@ -114,7 +114,7 @@ class CoordinationSettings:
 
 @dataclass(frozen=True)
 class View:
-    """What was last seen of the group."""
+    """Snapshot of the group as it was last read."""
 
     members: dict[str, Member] = field(default_factory=dict)
     """As they are where this host publishes rings, else as they were lately."""
@@ -238,7 +238,7 @@ class Membership:
 
     @property
     def view(self) -> View:
-        """What was last seen of the group; not current where the backend hangs."""
+        """Snapshot of the group as it was last read; not current where the backend hangs."""
         view, beaten_at = self._view, self._beaten_at
         if not view.is_current or beaten_at is None:
             return view

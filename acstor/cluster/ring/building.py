@@ -1,4 +1,4 @@
-"""What the next ring is built from: the members and the decision in force."""
+"""Construction of the next ring from the members and the decision in force."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
@@ -15,7 +15,7 @@ _WEIGHT_UNIT = 1 << 20
 
 
 class RingMember(Protocol):
-    """What a ring needs to know of a member of the deployment."""
+    """Properties of a member of the deployment that a ring is built from."""
 
     @property
     def peer_address(self) -> str:
@@ -27,7 +27,7 @@ class RingMember(Protocol):
 
     @property
     def topology(self) -> str:
-        """Where it stands in the network; empty: unknown."""
+        """Place in the network topology; empty: unknown."""
 
     @property
     def is_draining(self) -> bool:

@@ -37,7 +37,7 @@ _HINT = "let a policy service of the newest release decide anew, or remove the r
 
 @dataclass(frozen=True)
 class Decision:
-    """What the policy service decided.
+    """Decision of the policy service: weights of hosts, similarity, threshold.
 
     :raises InvalidError: when a value is out of its range.
     """
@@ -202,7 +202,7 @@ class DecisionReference:
 
     @property
     def known(self) -> Decision | None:
-        """What was read last; None: there was none."""
+        """Decision that was read last; None: there was none."""
         return self._known
 
     def look(self) -> Decision | None:

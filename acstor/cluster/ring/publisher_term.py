@@ -33,7 +33,7 @@ _TERM_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class PublisherTerm:
-    """Who publishes the ring."""
+    """Term of the host that publishes the ring."""
 
     term: int
     """Grows with each publisher; at least 1."""

@@ -1,4 +1,4 @@
-"""How fast hosts that nobody hears of leave the ring.
+"""Rate limit on the removal of unreachable hosts from the ring.
 
 A host that is no member is dead, or the coordination backend has lost it. The ring cannot tell, and
 it need not: reads pass over a peer that does not answer, so a dead host in the ring costs what its
