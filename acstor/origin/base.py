@@ -31,7 +31,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ref:
-    """What a ref holds at one moment."""
+    """Content of a ref at one moment, with the token that a swap of it takes."""
 
     token: str
     """Names this state of the ref; no other state of it has the same token."""
@@ -49,7 +49,7 @@ class Space:
 
 
 class DamagedRefError(exception.CorruptError):
-    """What the store has of a ref is not what was written.
+    """Ref whose stored bytes are not those that were written.
 
     :param token: of the ref in this state: who knows what it has to hold replaces it by that, with
         :meth:`Origin.swap_ref`.

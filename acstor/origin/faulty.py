@@ -30,7 +30,7 @@ class Operation(enum.StrEnum):
 
 
 class Effect(enum.StrEnum):
-    """What goes wrong."""
+    """Fault that is injected."""
 
     ERROR = "error"
     """The call fails and nothing happened."""

@@ -1,4 +1,4 @@
-"""Whether something is there: for decisions that must not take a failed look for an absence.
+"""Existence checks for decisions that must not take a failed look-up for an absence.
 
 ``os.path.exists`` and its kin answer "no" to every error. A soft NFS mount that timed out, a stale
 handle, or a directory without permission would then be taken for a ref that was removed.

@@ -37,7 +37,7 @@ def random_nonce() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Which file of a ref: an incarnation, from creation to removal, and a number in it."""
+    """Position of a ref's file: an incarnation, from creation to removal, and a number in it."""
 
     incarnation: str
     number: int
