@@ -1,1 +1,1 @@
-"""What a host measures of itself, and the message that tells it."""
+"""Telemetry of a host: its measurements of itself, and the message that carries them."""

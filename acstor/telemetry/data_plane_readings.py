@@ -1,4 +1,4 @@
-"""What a data plane says of its traffic, its load, its disk and its peers.
+"""Readings of a data plane's metrics: its traffic, load, disk and peers.
 
 The metrics are counters since the data plane was started; :class:`LoadMeter` turns two readings
 into what happened between them.
@@ -30,7 +30,7 @@ _INSERTS = "acstor_inserts_total"
 
 @dataclass(frozen=True)
 class Reading:
-    """What a data plane said at one moment."""
+    """Metrics of a data plane at one moment."""
 
     moved: MovedBytes = field(default_factory=MovedBytes)
     inflight: float = 0.0
@@ -45,7 +45,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class DataPlaneLoad:
-    """How a data plane was between two readings."""
+    """Load, disk errors, hits and peers of a data plane between two readings."""
 
     load: float
     """0 to 1: part of the requests that it answers at a time; 1 where it refused some."""

@@ -1,4 +1,4 @@
-"""How the disk of the chunk store is, as the kernel and the disk itself say.
+"""Health of the chunk store's disk, as the kernel and the disk itself report it.
 
 The disk is asked by ``smartctl`` (smartmontools), where that is installed and may open the device:
 what it does not tell is not known, and nobody is bothered. Both change over weeks, so they are
@@ -58,7 +58,7 @@ class DiskWatch:
 
     @property
     def health(self) -> DiskHealth | None:
-        """What the last look found; None: not known."""
+        """Health at the last check; None: not known."""
         return self._health
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ _HASH = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class ChunkSketch:
-    """Which chunks a host holds, in short: the least of the 64-bit prefixes of their digests.
+    """Sketch of a host's chunks: the least of the 64-bit prefixes of their digests.
 
     :raises InvalidError: when it is none.
     """
@@ -63,7 +63,7 @@ class ChunkSketch:
 
 @dataclass(frozen=True)
 class PeerLatency:
-    """How long fetches from one peer took lately, milliseconds."""
+    """Recent latency of fetches from one peer, milliseconds."""
 
     p50_ms: float
     p99_ms: float
@@ -71,7 +71,7 @@ class PeerLatency:
 
 @dataclass(frozen=True)
 class DiskHealth:
-    """How the disk of the chunk store is."""
+    """Health and wear of the chunk store's disk."""
 
     is_healthy: bool
     wear: float | None = None

@@ -48,7 +48,7 @@ _IMAGE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class HostState:
-    """How one host was at one moment."""
+    """State of one host at one moment."""
 
     host: str
     """``[DEFAULT] host`` of the agent, lower case."""

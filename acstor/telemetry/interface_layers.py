@@ -1,4 +1,4 @@
-"""Which network interfaces carry the bytes that leave a machine, so that none is counted twice.
+"""Network interfaces that carry the bytes that leave a machine, so that none is counted twice.
 
 A byte that a guest sends passes a tap, a bridge, a VLAN and a bond before it is on the wire, and
 each of them counts it. Of whatever interface is asked for, the lowest layer counts:
@@ -26,7 +26,7 @@ _OF_GUESTS = frozenset({"tun", "veth"})
 
 @dataclass(frozen=True)
 class Layer:
-    """How one interface is placed among the others; indexes are the kernel's."""
+    """Place of one interface among the others; indexes are the kernel's."""
 
     index: int
     kind: str | None = None

@@ -69,7 +69,7 @@ class ExtraTraffic:
 
 
 class Interfaces(Protocol):
-    """Where the counters come from."""
+    """Source of the interfaces' counters."""
 
     def read(self, peer_address: str | None) -> list[InterfaceCounters]:
         """Return the interfaces whose traffic counts.
