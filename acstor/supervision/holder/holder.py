@@ -29,7 +29,7 @@ _EXITS_ASKED_FOR = {0, protocol.EXIT_STOPPED, -signal.SIGINT, -signal.SIGTERM}
 
 @dataclass(frozen=True)
 class HolderSettings:
-    """What a holder is started with."""
+    """Settings that a holder is started with."""
 
     command: Sequence[str]
     socket_path: str

@@ -1,4 +1,4 @@
-"""When the next process is started after one that ended."""
+"""Backoff between the end of a process and the start of the next."""
 
 DELAY_FIRST = 0.1
 """Seconds before the second restart in a row of a process that fails."""

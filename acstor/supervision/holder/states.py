@@ -16,7 +16,7 @@ from acstor import states
 
 
 class HolderState(enum.Enum):
-    """What the holder is doing."""
+    """State of the holder."""
 
     STARTING = "starting"
     """The process runs and has not said that it is ready."""
@@ -33,7 +33,7 @@ class HolderState(enum.Enum):
 
 
 class HolderEvent(enum.Enum):
-    """What may happen to a holder."""
+    """Event in the life of a holder."""
 
     READY = "ready"
     REPLACE = "replace"
