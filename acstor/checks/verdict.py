@@ -1,4 +1,4 @@
-"""What a check says: the three results of oslo.upgradecheck, by name."""
+"""Results of a check: the three codes of oslo.upgradecheck, by name."""
 
 from collections.abc import Callable
 
