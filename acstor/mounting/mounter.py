@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 @dataclass(frozen=True)
 class MountOptions:
-    """What the configuration says about the mount."""
+    """Configured options of the mount."""
 
     mount_point: str
     """Absolute."""

@@ -25,7 +25,7 @@ RESPONSE_DEADLINE = 2.0
 
 
 class Operation(enum.StrEnum):
-    """What can be asked for, see :class:`acstor.mounting.mounter.Mounter`."""
+    """Operations of the mounter, see :class:`acstor.mounting.mounter.Mounter`."""
 
     MOUNT = "mount"
     SET_READ_AHEAD = "read-ahead"
@@ -35,7 +35,7 @@ class Operation(enum.StrEnum):
 
 @dataclass(frozen=True)
 class OperationTraits:
-    """What the two sides know of an operation."""
+    """Properties of an operation that both sides rely on."""
 
     timeout: float
     """Seconds until its response, longer than it takes at the most."""
