@@ -63,7 +63,7 @@ class VolumeInUseError(exception.InvalidError):
 
 @dataclass(frozen=True)
 class OpenedVolume:
-    """Where a volume of this host is served.
+    """NBD export of a volume that this host serves.
 
     :param socket: path of the NBD socket.
     :param export: name of the NBD export: a secret, which nothing logs.
