@@ -1,1 +1,1 @@
-"""What Ceilometer loads of ACStor: pollsters of the host's network interfaces."""
+"""Plug-ins of Ceilometer: pollsters of the host's network interfaces."""

@@ -21,7 +21,7 @@ METRICS_SIZE_MAX = 16 << 20
 
 @dataclass(frozen=True)
 class HostReading:
-    """What was read at one moment."""
+    """Readings of a host's network interfaces at one moment."""
 
     read_at: float
     """Monotonic seconds."""
