@@ -1,1 +1,1 @@
-"""What cinder-volume loads: the volume driver."""
+"""Volume driver of Cinder, loaded by cinder-volume."""

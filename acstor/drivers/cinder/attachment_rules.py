@@ -1,4 +1,4 @@
-"""Who may attach a volume: one host at a time, and a second one for a live migration.
+"""Attachment rules: one host per volume, and a second one during a live migration.
 
 Only one host writes a volume: its log has one end. So an attachment on a second host is refused,
 with one exception: while Nova migrates an instance it attaches the volume at the destination
@@ -13,7 +13,7 @@ from acstor import exception
 
 
 class Access(enum.Enum):
-    """What a host is to be for a volume."""
+    """Access of a host to a volume."""
 
     OWNER = "owner"
     """It writes."""
@@ -34,7 +34,7 @@ class Attached:
 
 @dataclass(frozen=True)
 class Present:
-    """What the record of the volume says."""
+    """Attachments as the record of the volume has them."""
 
     hosts: tuple[str, ...]
     """Hosts that may open it."""

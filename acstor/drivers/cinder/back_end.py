@@ -33,7 +33,7 @@ OpenOrigin = Callable[[str, float, opening.Around], Origin]
 
 @dataclass(frozen=True)
 class OriginSettings:
-    """Which origin, and how patient to be with it."""
+    """Origin of a back-end, its timeout and the scope of its deduplication."""
 
     url: str
     timeout: float
@@ -73,7 +73,7 @@ class BackEnd:
 
     @property
     def location(self) -> str:
-        """Where volumes are: back-ends that say the same share them."""
+        """Identity of the store of volumes: back-ends of equal location share their volumes."""
         return f"acstor:{self.repository.format.id}"
 
     def capacity(self) -> capacity.Capacity | None:

@@ -1,4 +1,4 @@
-"""How much room an origin has."""
+"""Capacity and free space of an origin."""
 
 import os
 import urllib.parse
@@ -25,7 +25,7 @@ class Capacity:
 
     @property
     def free_gib(self) -> float:
-        """What is free, GiB, as Cinder counts."""
+        """Free space, GiB, as Cinder counts."""
         return round(self.free / GIB, 2)
 
 

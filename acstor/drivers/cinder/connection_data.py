@@ -1,4 +1,4 @@
-"""What Cinder hands to whoever attaches a volume; ``acstor.drivers.brick`` takes it."""
+"""Connection data of an attachment: Cinder returns it, ``acstor.drivers.brick`` consumes it."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ _SETTLED_MIGRATIONS = frozenset({None, "success", "error"})
 
 
 class Connections(Feature):
-    """Which hosts may open a volume; the record says it, and data planes obey."""
+    """Access lists of volumes: hosts that may open one, per its record; data planes enforce it."""
 
     def validate_connector(self, connector: Any) -> None:
         """Refuse hosts without data plane.

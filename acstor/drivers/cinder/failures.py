@@ -1,4 +1,4 @@
-"""What Cinder is told when something fails: one line that says what, on what, and what to do."""
+"""Error messages for Cinder: one line with the failure, its object, and the remedy."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What every part of the driver has."""
+"""Base class of the driver's features, and readers of the properties of Cinder's volumes."""
 
 from typing import Any
 

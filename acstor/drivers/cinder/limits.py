@@ -1,4 +1,4 @@
-"""How fast guests may use a volume: what the volume type or its QoS specs say, and ours alone.
+"""I/O limits of volumes: from the volume type or its QoS specs, enforced by the data plane.
 
 Front-end QoS specs go to libvirt, which throttles at QEMU. These limits throttle at the data plane
 and so also count for what Cinder itself does with a volume.

@@ -1,4 +1,4 @@
-"""Where the driver's blocking calls run: a native thread where eventlet has patched the process.
+"""Executor of the driver's blocking calls: a native thread where eventlet has patched the process.
 
 cinder-volume's green threads share one native thread. A call that blocks in the kernel (a file of
 an NFS server that hangs) or computes outside Python stops all of them, the heartbeat of the

@@ -1,4 +1,4 @@
-"""What the back-end tells Cinder's scheduler."""
+"""Back-end statistics for Cinder's scheduler."""
 
 import itertools
 import logging

@@ -1,4 +1,4 @@
-"""What the extra specs of volume types may say, as Cinder's API tells it."""
+"""Extra specs that volume types may have, as vendor properties in Cinder's API."""
 
 from collections.abc import Callable
 from typing import Any
