@@ -1,4 +1,4 @@
-"""How Nova names the base file of an image, and what a link of ours there looks like."""
+"""Names of Nova's base files, and targets of the links that take their place."""
 
 import os
 import re

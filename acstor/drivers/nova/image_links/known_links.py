@@ -1,4 +1,4 @@
-"""What the agent remembers of its links: ``<state_path>/agent/image-links.json``.
+"""Persisted state of the image links of a host: ``<state_path>/agent/image-links.json``.
 
 ``acstor links list`` shows it. It also holds the ids of images that are not registered any more:
 the name of a base file is a hash, so without the id nobody could say which image an overlay uses.
@@ -31,7 +31,7 @@ class KnownLink:
 
 @dataclass(frozen=True)
 class KnownLinks:
-    """What was last seen of all links of a host."""
+    """State of all links of a host at the last reconcile pass."""
 
     base_directory: str = ""
     """Where the links are."""

@@ -33,7 +33,7 @@ def why_kept(settings: NovaSettings, image_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a look of the agent wants of the links."""
+    """Desired state of the links in one reconcile pass."""
 
     registered: frozenset[str] | None
     """Images that should have a link; None: nobody knows now, nothing is to change."""
@@ -53,7 +53,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class LinkReport:
-    """What one look found and did."""
+    """Findings and changes of one reconcile pass."""
 
     known: KnownLinks = field(default_factory=KnownLinks)
     used: frozenset[str] = frozenset()

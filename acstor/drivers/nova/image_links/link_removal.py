@@ -15,7 +15,7 @@ from acstor.drivers.nova.image_links.planting import Planter
 
 @dataclass(frozen=True)
 class Removal:
-    """What became of one link."""
+    """Result of the removal of one link."""
 
     image_id: str
     path: str

@@ -15,7 +15,7 @@ import enum
 
 
 class LinkState(enum.Enum):
-    """What is at the place of an image's base file on this host, and why."""
+    """State of the file at the place of an image's base file on this host."""
 
     WAITING = "waiting"
     """No link yet: the image is not attached, or its head and tail are not pinned."""
@@ -36,7 +36,7 @@ class LinkState(enum.Enum):
 
 
 class LinkEvent(enum.Enum):
-    """What a look found or did."""
+    """Observation or action of a reconcile pass."""
 
     NOT_READY = "not_ready"
     """The image should have a link, and is not attached or pinned yet."""

@@ -1,4 +1,4 @@
-"""What the image links need to know of Nova's settings on this host.
+"""Nova's settings on this host that the image links depend on.
 
 They are read from the files that nova-compute reads, by oslo.config, with the names, defaults and
 substitutions that Nova has (Nova 34, ``nova/conf``), and without importing Nova: the agent need
@@ -24,7 +24,7 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True)
 class NovaSettings:
-    """What the image links need of one nova-compute's configuration."""
+    """Settings of one nova-compute that the image links depend on."""
 
     instances_path: str
     base_directory: str
@@ -34,7 +34,7 @@ class NovaSettings:
 
     @property
     def lock_directory(self) -> str:
-        """Where Nova keeps the locks of base files."""
+        """Directory in which Nova keeps the locks of base files."""
         return os.path.join(self.instances_path, _LOCKS)
 
     def base_path(self, name: str) -> str:

@@ -25,7 +25,7 @@ _SNAPSHOTS = "snapshots"
 
 @dataclass(frozen=True)
 class OverlayScan:
-    """What one scan found."""
+    """Result of one scan."""
 
     used_names: frozenset[str]
     """Names of base files that overlays refer to and that are no regular files: without a link

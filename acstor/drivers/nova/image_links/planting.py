@@ -19,7 +19,7 @@ from acstor.drivers.nova.image_links.nova_settings import NovaSettings
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found or done at the place of one link."""
+    """Result for one link: the observation or action at its place, with the reason."""
 
     event: LinkEvent
     reason: str = ""

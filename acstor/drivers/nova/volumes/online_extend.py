@@ -35,7 +35,7 @@ MonitorCommand = Callable[[Any, str, int], str]
 
 
 class StatusSource(Protocol):
-    """Who says what the data plane knows of a volume."""
+    """Source of the data plane's status of a volume."""
 
     def status(self, volume_id: str) -> dict[str, Any]:
         """Return the status of an open volume."""
