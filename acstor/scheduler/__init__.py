@@ -1,1 +1,1 @@
-"""What the schedulers of Nova and Cinder load, and what they know of the hosts."""
+"""Scheduler plug-ins for Nova and Cinder, and the host states that they read."""

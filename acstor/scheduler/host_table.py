@@ -23,7 +23,7 @@ IMAGE_TTL = 600.0
 
 
 class HostTable:
-    """What the hosts told last.
+    """Table of the last state that each host reported.
 
     :param ttl: seconds for which a state counts.
     :param clock: monotonic seconds.

@@ -51,7 +51,7 @@ class Listener(BackgroundServer):
 
 
 class StateEndpoint:
-    """What oslo.messaging may call."""
+    """Endpoint of oslo.messaging that receives host states."""
 
     def __init__(self, table: HostTable, clock: Callable[[], float] | None = None) -> None:
         self.target: Any = None

@@ -1,1 +1,1 @@
-"""What cinder-scheduler loads: a weigher of back-ends by the images that they have."""
+"""Plug-in of cinder-scheduler: a weigher of back-ends by the images that they have."""

@@ -1,4 +1,4 @@
-"""What a request to create a volume says that concerns ACStor."""
+"""Properties of a request to create a volume that concern ACStor."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""What nova-scheduler loads: a weigher and a filter, and the host states that they look at."""
+"""Plug-ins of nova-scheduler: a weigher and a filter, and the host states that they read."""

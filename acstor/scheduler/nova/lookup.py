@@ -1,4 +1,4 @@
-"""Which host of ACStor is the one that Nova speaks of."""
+"""Look-up of the ACStor host state of a Nova host."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a ``nova.objects.RequestSpec`` says that concerns ACStor."""
+"""Properties of a ``nova.objects.RequestSpec`` that concern ACStor."""
 
 import enum
 import logging
@@ -12,7 +12,7 @@ REQUIRED_EXTRA_SPEC = "acstor:required"
 
 
 class Need(enum.Enum):
-    """How much an instance needs the data plane of its host."""
+    """Degree to which an instance needs the data plane of its host."""
 
     AVOID = "avoid"
     """It is better off with one."""
