@@ -9,7 +9,7 @@ import enum
 
 
 class ErrorKind(enum.StrEnum):
-    """What a caller can do about an error."""
+    """Kind of an error: the reaction that it allows a caller."""
 
     NOT_FOUND = "not_found"
     """The thing asked for does not exist."""

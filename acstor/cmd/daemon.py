@@ -1,4 +1,4 @@
-"""What the programs of the control plane do before their work, and when it cannot begin."""
+"""Start of a control plane process: setup before its work, and the exit where it cannot begin."""
 
 import logging
 import sys

@@ -53,7 +53,7 @@ class MetricsEndpoint:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """URL of the metrics."""
         return f"{self._scheme}://{self.address}/metrics"
 
     def start(self) -> None:

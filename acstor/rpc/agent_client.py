@@ -25,7 +25,7 @@ _HINT_SILENT = "check that acstor-agent runs there and reaches the message broke
 
 @dataclass(frozen=True)
 class Answer:
-    """What one host said."""
+    """Response of one host: its result or its error."""
 
     host: str
     result: Any = None
