@@ -22,7 +22,7 @@ BOOT_TIMEOUT_PER_GUEST_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class StormSettings:
-    """How to boot."""
+    """Settings of the guests' boots."""
 
     accelerator: Accelerator
     guests_per_host: int = 1

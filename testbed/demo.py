@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class DemoSettings:
-    """What the demo does."""
+    """Settings of the demo."""
 
     testbed: TestbedSettings
     approaches: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What can go wrong in the testbed; every message says what to do about it."""
+"""Errors of the testbed; every message says what to do about it."""
 
 from collections.abc import Sequence
 

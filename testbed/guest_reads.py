@@ -1,4 +1,4 @@
-"""What guests read of their disk, as QEMU logs it above the overlay.
+"""Reads of guests from their disk, as QEMU logs them above the overlay.
 
 This is the measure for what leaves the origin: caches, page caches and read-ahead are all below it.
 """

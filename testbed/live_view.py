@@ -1,4 +1,4 @@
-"""What the demo shows while it runs and at its end: tables on a terminal, plain lines elsewhere."""
+"""Display of the demo as it runs and at its end: tables on a terminal, plain lines elsewhere."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a run of the demo measures, as values that the report and the JSON are made of.
+"""Measurements of a run of the demo, as values that the report and the JSON are made of.
 
 Version and meaning of the fields: :data:`REPORT_VERSION`, ``doc/source/contributor/testbed.rst``.
 """

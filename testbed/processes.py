@@ -133,7 +133,7 @@ class RunningProcess:
 
 
 class ProcessTable:
-    """What the run started, in the order of the starts."""
+    """Processes that the run started, in the order of the starts."""
 
     def __init__(self, owner: run_directory.RunDirectory) -> None:
         self._run = owner

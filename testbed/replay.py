@@ -25,7 +25,7 @@ _SLEEP_MIN_S = 50e-6  # shorter than that, sleeping takes longer than asked for
 
 @dataclasses.dataclass(frozen=True)
 class ReplayResult:
-    """What a replay saw."""
+    """Result of a replay."""
 
     read_count: int
     bytes_read: int

@@ -30,7 +30,7 @@ _APPROACHES: dict[str, type[Collaborative]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ReplayStormSettings:
-    """What is replayed, and how."""
+    """Settings of the replays: testbed, trace, approach."""
 
     testbed: TestbedSettings
     trace: pathlib.Path
@@ -43,7 +43,7 @@ class ReplayStormSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayStormResult:
-    """What all hosts saw."""
+    """Results of the replays on all hosts."""
 
     approach: str
     host_count: int

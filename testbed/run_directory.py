@@ -28,7 +28,7 @@ DEFAULT_ROOT = pathlib.Path("/var/tmp/acstor-testbed")  # noqa: S108 - root only
 
 
 class ResourceKind(enum.StrEnum):
-    """What a run creates outside of its directory."""
+    """Kinds of resources that a run creates outside of its directory."""
 
     NAMESPACE = "namespace"
     MOUNT = "mount"

@@ -1,4 +1,4 @@
-"""What the demo asks of an approach."""
+"""Interface of an approach, as the demo calls it."""
 
 import abc
 import dataclasses

@@ -29,7 +29,7 @@ _ORIGIN_METRIC = "acstor_origin_bytes_total"
 
 
 class Collaborative(base.Approach):
-    """What the two have in common: a repository behind the origin's link, a data plane per host.
+    """Base of both approaches: a repository behind the origin's link, a data plane per host.
 
     ``union_bytes`` is of what reaches the data planes: guests' reads and what kernels read ahead.
     """

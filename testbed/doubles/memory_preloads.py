@@ -58,7 +58,7 @@ class _Job:
 
 
 class MemoryPreloads:
-    """What the runtime knows of boots and preloads.
+    """Runtime in memory, as far as boots and preloads go.
 
     :param capacity_bytes: of the chunk store; ``held`` is what is in it, by digest.
     """

@@ -145,7 +145,7 @@ class MemoryVolume:
 
     @property
     def words(self) -> list[str]:
-        """What a guest reads."""
+        """Content as a guest reads it, word by word."""
         return merged(_folded.get(self.manifest or "", []), self.overlay)
 
     @property

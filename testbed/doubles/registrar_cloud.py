@@ -33,7 +33,7 @@ CHUNK_SIZE = 4096
 
 
 class Space(NamedTuple):
-    """What a file system says of its free space."""
+    """Free space of a file system, in the fields of ``statvfs``."""
 
     f_bavail: int
     f_frsize: int
@@ -106,7 +106,7 @@ class Cloud:
 
     @property
     def spool(self) -> pathlib.Path:
-        """Where downloads lie."""
+        """Directory of the downloads."""
         return self.folder / "state" / "spool"
 
     def upload(self, number: int, content: bytes | None = None, **fields: object) -> str:

@@ -34,7 +34,7 @@ class BackingDisk:
 
 
 class GuestState(enum.StrEnum):
-    """Where a guest is.
+    """State of a guest.
 
     ::
 
@@ -61,7 +61,7 @@ TRANSITIONS: dict[GuestState, frozenset[GuestState]] = {
 
 @dataclasses.dataclass(frozen=True)
 class GuestRequest:
-    """What to boot, and where."""
+    """Request to boot a guest: its image, its disk, its place."""
 
     name: str
     image: GuestImage

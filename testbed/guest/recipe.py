@@ -1,4 +1,4 @@
-"""What the demo's guest is made of; its hash names the built image in the cache."""
+"""Recipe of the demo's guest; its hash names the built image in the cache."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""What a one-box begins with: filled databases, an uploaded guest. Made once, then copied."""
+"""Initial state of a one-box: filled databases, an uploaded guest. Made once, then copied."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""What a one-box needs to be installed: Debian packages and a virtual environment of its own."""
+"""Installation of a one-box: Debian packages and a virtual environment of its own."""
 
 import base64
 import configparser

@@ -1,4 +1,4 @@
-"""What a one-box was asked to be; kept with it, so that later commands know."""
+"""Options that a one-box was made with; kept with it for later commands."""
 
 import dataclasses
 import json

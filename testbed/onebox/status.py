@@ -1,4 +1,4 @@
-"""What state the services of a one-box are in."""
+"""States of the services of a one-box."""
 
 import contextlib
 import dataclasses

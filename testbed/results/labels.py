@@ -1,4 +1,4 @@
-"""What plots call the columns of tables."""
+"""Labels of tables' columns in plots."""
 
 LABELS = {
     "traffic.cv": "CV of the extra traffic",

@@ -98,7 +98,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Record:
-    """What one file holds."""
+    """Content of one file of results."""
 
     title: str
     source: str

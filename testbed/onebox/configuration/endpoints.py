@@ -1,4 +1,4 @@
-"""Where the services of the controller answer, and how they log in to each other."""
+"""Endpoints of the controller's services, and credentials with which they log in to each other."""
 
 from testbed.onebox.network import CONTROLLER_ADDRESS
 

@@ -1,4 +1,4 @@
-"""Which configuration file a host has, and where: the folders are mounted below its ``/etc``."""
+"""Configuration files of each host; their folders are mounted below its ``/etc``."""
 
 import pathlib
 import shutil
