@@ -13,7 +13,7 @@ OPERATION_BYTES = 64 << 10
 
 @dataclasses.dataclass
 class Count:
-    """What came to the origin in one second."""
+    """Load of the origin in one second."""
 
     requests: int = 0
     operations: int = 0  #: the same, each as transfers of at most OPERATION_BYTES

@@ -1,4 +1,4 @@
-"""What Capo publishes of its trace of desktops: numbers, each with its place, and nothing else.
+"""Figures that Capo publishes of its trace of desktops, each with its place, and nothing else.
 
 Source: Shamma et al., "Capo: Recapitulating Storage for Virtual Desktops", FAST 2011.
 """

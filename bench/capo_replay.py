@@ -69,7 +69,7 @@ Connections = queue.LifoQueue[NbdConnection]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How traces are replayed."""
+    """Settings of a replay."""
 
     scale: float  #: seconds of the trace in one
     load: float  #: share of the published requests that the trace has
@@ -99,7 +99,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What reached the origin in each second of a period."""
+    """Load of the origin in each second of a period."""
 
     requests: Sequence[float]
     operations: Sequence[float]

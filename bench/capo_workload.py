@@ -198,7 +198,7 @@ class ImageChunks:
 
 
 class DesktopDisk:
-    """What one desktop wrote and when, and where it writes next.
+    """Disk of one desktop: its writes, their times, and the place of the next.
 
     :param start_s: time at which the trace begins.
     """
@@ -283,7 +283,7 @@ def pick(rng: random.Random, sizes: tuple[int, int], mean: float) -> int:
 
 
 class Readers:
-    """Which chunks of the image each desktop has read, in the shares of "Dup. reads" (Table 1)."""
+    """Chunks of the image that each desktop has read, in the shares of "Dup. reads" (Table 1)."""
 
     def __init__(self, period: Period, image: ImageChunks, rng: random.Random) -> None:
         self._period, self._image, self._rng = period, image, rng

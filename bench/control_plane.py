@@ -69,7 +69,7 @@ LOOKS = 50
 
 @dataclasses.dataclass
 class Cost:
-    """What one thing costs one host."""
+    """Cost of one activity for one host."""
 
     what: str
     bytes_per_s: float = 0.0
@@ -125,7 +125,7 @@ def name_of(number: int) -> str:
 
 
 class Deployment:
-    """What a deployment of so many hosts says and decides."""
+    """Synthetic deployment of a number of hosts: their messages, and the rings decided for them."""
 
     def __init__(self, hosts: int, chance: random.Random) -> None:
         self.chance = chance

@@ -63,7 +63,7 @@ class Server:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """What one run of fio reached."""
+    """Result of one run of fio."""
 
     per_second: float
     cpu_us: float  #: processor time of the server for a request

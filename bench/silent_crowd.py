@@ -105,7 +105,7 @@ def raise_descriptors() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """How many connections there are at a moment."""
+    """Counts of connections at one moment."""
 
     established: int
     """By the kernel, at the server's end: accepted by the server or not yet."""

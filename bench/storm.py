@@ -37,7 +37,7 @@ _SENT = re.compile(r"GET /v2/images/[^ ]+/file => generated (\d+) bytes")
 
 @dataclasses.dataclass
 class Storm:
-    """What one storm showed."""
+    """Result of one storm."""
 
     glance_bytes: int
     origin_bytes: float

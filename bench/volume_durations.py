@@ -1,4 +1,4 @@
-"""What a user of a volume waits for: restarts, live migration, opening after a crash, detaching.
+"""Durations that a user of a volume waits for: restart, live migration, recovery, detaching.
 
 Real data planes, their origin a directory on the same disk; the client is QEMU's own block driver
 (qemu-io), which reconnects as a guest's QEMU does. Times are of the wall.

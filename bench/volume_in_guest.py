@@ -67,7 +67,7 @@ SHAPES = {
 
 @dataclasses.dataclass(frozen=True)
 class GuestFigure:
-    """What one run of fio in the guest reached."""
+    """Result of one run of fio in the guest."""
 
     per_second: float
     qemu_share: float  #: of one processor, that QEMU used meanwhile

@@ -1,4 +1,4 @@
-"""Which congestion control TCP has on the hosts of a testbed, whatever this machine's own is."""
+"""TCP congestion control of a testbed's hosts, whatever this machine's own is."""
 
 import contextlib
 import functools

@@ -53,7 +53,7 @@ STOP_TIMEOUT = 15.0
 
 @dataclasses.dataclass(frozen=True)
 class ControlPlan:
-    """What one process controls."""
+    """Hosts and policy configuration of one control plane process."""
 
     hosts: dict[str, tuple[str, str]]
     """By name the network namespace and the configuration file of each host."""

@@ -52,7 +52,7 @@ _LATE_MAX_S = 0.25  # what a flow is behind by more than that is not made up for
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """Where a host's sockets are made."""
+    """Network namespace and address of a host's sockets."""
 
     namespace: str
     address: str
@@ -71,7 +71,7 @@ class Flow:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What one process sends."""
+    """Flows that one process sends."""
 
     hosts: Sequence[Host]
     flows: Sequence[Flow]

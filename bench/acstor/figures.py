@@ -1,4 +1,4 @@
-"""Which storms each table and figure of the paper is made of."""
+"""Tables and figures of the paper, each with the storms that it is made of."""
 
 import dataclasses
 import itertools

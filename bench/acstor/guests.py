@@ -40,7 +40,7 @@ class Guest:
 
 @dataclasses.dataclass(frozen=True)
 class GuestResult:
-    """What became of it."""
+    """Result of one guest: its boot, its reads, or its failure."""
 
     guest: str
     host: str

@@ -1,4 +1,4 @@
-"""What a link that is full of UDP leaves to chunks: ``traffic.left_share``, measured.
+"""Measurement of ``traffic.left_share``: the share of a link full of UDP that is left to chunks.
 
 Groups of hosts as the evaluation has them: one host exchanges extra traffic with five others
 (:mod:`bench.acstor.extra_traffic`, so much of its link sent and as much received), and obtains
@@ -58,7 +58,7 @@ class Share:
 
 
 class _Counter:
-    """What arrived over the connections of one group."""
+    """Counter of the bytes that arrive over the connections of one group."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a host's state costs on the wire with a real message broker.
+"""Cost on the wire of a host's state with a real message broker.
 
 A RabbitMQ and a sender in a network namespace of their own, in which nothing else moves a byte, so
 the counters of its loopback interface are theirs.

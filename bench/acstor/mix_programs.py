@@ -23,7 +23,7 @@ _MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class MixProgram:
-    """What one guest does."""
+    """Program of one guest: reads of one image, and the bytes that it is served."""
 
     trace: BootTrace
     """Reads of one image, without digests."""

@@ -1,4 +1,4 @@
-"""What adapting costs while nobody boots (paper, section 5.7; and control traffic).
+"""Cost of adapting while nobody boots (paper, section 5.7), control traffic included.
 
 Lookup of an owner, size and distribution of the manifest that takes the place of the paper's OTC
 table, memory for it, what agents and policy move and compute, and what follows of it for 1,000

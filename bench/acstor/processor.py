@@ -1,4 +1,4 @@
-"""How busy this machine was: whether the network or the processors were the limit."""
+"""Processor time of this machine: tells a limit of the network from one of the processors."""
 
 import dataclasses
 import pathlib

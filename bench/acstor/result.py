@@ -1,4 +1,4 @@
-"""What a storm measured, as values that tables, plots and the JSON report are made of."""
+"""Result of a storm, as values that tables, plots and the JSON report are made of."""
 
 import dataclasses
 import pathlib

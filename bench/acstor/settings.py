@@ -1,4 +1,4 @@
-"""What a storm of the evaluation is made of, and the scale between the paper's links and ours.
+"""Settings of a storm of the evaluation, and the scale between the paper's links and ours.
 
 The paper's hosts have links of 1 Gbit/s; those of the testbed are slower by :attr:`scale`, so that
 the network and not this machine's processors is the limit. Everything that is a rate or a time is

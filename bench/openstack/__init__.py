@@ -1,1 +1,1 @@
-"""What the benchmarks on the one-box share: cold images, servers, the clock of a boot."""
+"""Parts that the benchmarks on the one-box share: cold images, servers, the clock of a boot."""

@@ -15,7 +15,7 @@ REGISTER_TIMEOUT_S = 300.0
 
 
 class Way(enum.StrEnum):
-    """How an image comes to the hosts."""
+    """Delivery of an image to the hosts."""
 
     ACSTOR = "acstor"
     STOCK = "stock"  #: the image property ``acstor_cache=false`` leaves it to Nova

@@ -1,4 +1,4 @@
-"""How long the cloud's APIs take to answer while something else goes on."""
+"""Latency of the cloud's APIs under other load."""
 
 import statistics
 import threading
@@ -63,7 +63,7 @@ class Probes:
 
     @property
     def failures(self) -> list[str]:
-        """What failed."""
+        """Messages of the failed requests."""
         return [failure for probe in self.probes.values() for failure in probe.failures]
 
 
