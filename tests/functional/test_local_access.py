@@ -1,4 +1,4 @@
-"""Who on a host reaches images and volumes of others: real users, clients and data planes."""
+"""Access of local users to images and volumes of others: real users, clients and data planes."""
 
 import os
 import pathlib

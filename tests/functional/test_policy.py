@@ -110,7 +110,7 @@ class Controllers:
 
 
 class Hosts:
-    """What agents would tell: each time it is asked, all of them do."""
+    """Agents' reports: each time it is asked, all of them report."""
 
     def __init__(self, controllers: Controllers) -> None:
         self._controllers = controllers

@@ -1,4 +1,4 @@
-"""What Nova and Cinder load, with real data planes: the connector's file, the driver, QEMU."""
+"""Plug-ins of Nova and Cinder with real data planes: the connector's file, the driver, QEMU."""
 
 import json
 import os

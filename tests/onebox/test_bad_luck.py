@@ -1,4 +1,4 @@
-"""What goes wrong around ACStor: the cloud works meanwhile, and it is said what happened."""
+"""Faults around ACStor: the cloud works meanwhile, and the fault is reported."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What an ordinary user of another project can do to everybody else: nothing.
+"""Harm that an ordinary user of another project can do to everybody else: none.
 
 One who uploads images, has a server, and writes; and one who got hold of QEMU's group on a host.
 """

@@ -30,7 +30,7 @@ TIMEOUT = 90.0
 
 
 class Cloud:
-    """What is published to the hosts of the one-box."""
+    """Ring and decision that are published to the hosts of the one-box."""
 
     def __init__(self, box: RunningBox) -> None:
         self._box = box

@@ -1,4 +1,4 @@
-"""Where the real nova-scheduler puts instances, by what the agents tell it."""
+"""Placement of instances by the real nova-scheduler, from the states that agents report."""
 
 import contextlib
 import functools

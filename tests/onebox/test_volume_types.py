@@ -1,4 +1,4 @@
-"""What types say of volumes: encryption, limits, several servers, back-ends."""
+"""Properties that volume types give: encryption, limits, several servers, back-ends."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What test_registration_kill.py kills: a registration or a collection, in a process of its own.
+"""Victim of test_registration_kill.py: a registration or a collection, in its own process.
 
 Usage: python -m tests.probe.registration_worker register|collect ORIGIN CACHE [FILE ID]
 """

@@ -1,4 +1,4 @@
-"""What happens to the policy is nothing to the guests: every byte is compared meanwhile."""
+"""Faults of the policy service: guests do not notice, and every byte is compared meanwhile."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What the check of other people's crates takes, and what it does not."""
+"""Rules for other people's crates: those taken and those refused."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""What the guides for operators name exists: commands, options, files, messages, metrics."""
+"""Names in the guides for operators, all of which exist: commands, options, files, messages."""
 
 import argparse
 import ast

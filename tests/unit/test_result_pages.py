@@ -1,4 +1,4 @@
-"""What pages show of results comes from ``bench/results``, and a build of them draws all of it."""
+"""Results on pages: taken from ``bench/results`` only, all of which a build of them draws."""
 
 import os
 import pathlib

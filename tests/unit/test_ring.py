@@ -44,7 +44,7 @@ def reweighted(ring: Ring, weights: dict[str, int]) -> list[RingHost]:
 
 @dataclasses.dataclass
 class PlainRing:
-    """What the binary form says, read without the ring's own code."""
+    """Parsed binary form of a ring, without the ring's own code."""
 
     generation: int
     seed: int

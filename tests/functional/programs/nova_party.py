@@ -32,7 +32,7 @@ CONF = nova.conf.CONF
 
 
 class Glance:
-    """What Nova asks of Glance, from a directory."""
+    """Glance as Nova calls it, from a directory."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
@@ -77,7 +77,7 @@ class CacheManager(imagecache.ImageCacheManager):  # type: ignore[misc]
 
 
 class Party:
-    """What can be called."""
+    """Calls that a test makes of this process."""
 
     def __init__(self) -> None:
         self._glance = Glance(pathlib.Path("/nowhere"))

@@ -1,4 +1,4 @@
-"""What a running guest reads outlives its image's removal, and its host's agent."""
+"""Chunks of a running guest: they outlive its image's removal, and its host's agent."""
 
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository

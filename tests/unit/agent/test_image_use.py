@@ -1,4 +1,4 @@
-"""Which images are pinned first."""
+"""Order in which images are pinned."""
 
 from acstor.agent.reconcilers.image_use import ImageUse
 from tests.unit.agent.conftest import Clock

@@ -30,7 +30,7 @@ ConfiguredEnd = tuple[cfg.ConfigOpts, MetricsEndpoint]
 
 
 class Answers:
-    """What the endpoint is told to say."""
+    """Answers that the endpoint is told to give."""
 
     def __init__(self) -> None:
         self.is_healthy = True

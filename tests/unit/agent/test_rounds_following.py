@@ -1,4 +1,4 @@
-"""What an agent does about images that are being withdrawn."""
+"""Withdrawal rounds on an agent: closing images, and acknowledging it."""
 
 import dataclasses
 

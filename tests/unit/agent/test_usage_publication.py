@@ -1,4 +1,4 @@
-"""What a host publishes of its use, and in which order with what it attaches."""
+"""Usage record of a host, and its order with what the host attaches."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the evaluation measures of links: plans, order of a convoy, tables."""
+"""Measurements of links by the evaluation: plans, order of a queueing burst, tables."""
 
 import socket
 import threading

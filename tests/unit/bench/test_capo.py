@@ -1,4 +1,4 @@
-"""What the replay counts, and what is made of it."""
+"""Counts of the replay, and the tables and plots made of them."""
 
 import dataclasses
 import json

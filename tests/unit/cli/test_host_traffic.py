@@ -1,4 +1,4 @@
-"""What the commands show of the hosts' networks."""
+"""Traffic of the hosts' networks as the commands show it."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""What 'acstor image preload' takes and shows."""
+"""Arguments and output of 'acstor image preload'."""
 
 import argparse
 import io

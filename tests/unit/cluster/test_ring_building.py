@@ -1,4 +1,4 @@
-"""What the next ring is built from."""
+"""Construction of the next ring."""
 
 import dataclasses
 

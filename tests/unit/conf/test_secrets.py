@@ -1,4 +1,4 @@
-"""What may hold a password is not in the log: services of OpenStack log every option's value."""
+"""Masking of passwords in the log, to which services of OpenStack write every option's value."""
 
 import logging
 import pathlib

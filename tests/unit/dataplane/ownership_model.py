@@ -45,7 +45,7 @@ class GaveUpError(BaseException):
 
 
 class Effect(enum.Enum):
-    """What happens to a call of the origin."""
+    """Fault of a call of the origin."""
 
     FAILED = "failed"
     """It has no effect, and fails."""

@@ -21,7 +21,7 @@ _ARMED_MAX = 40
 
 @dataclasses.dataclass(frozen=True)
 class Theme:
-    """What mostly happens in a run; weights are relative to one another."""
+    """Emphasis of a run: weights of its steps, relative to one another."""
 
     doings: Mapping[str, int]
     """What a host does that serves the volume."""
@@ -56,7 +56,7 @@ THEMES = {
 
 
 class Order:
-    """What happens in one run.
+    """Sequence of the steps of one run.
 
     :param choice: decides it.
     :param theme: of :data:`THEMES`; None: it is chosen.

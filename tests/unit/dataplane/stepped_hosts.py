@@ -24,7 +24,7 @@ class Killed(BaseException):
 
 
 class Loss(enum.Enum):
-    """What happens when the answer of a call is lost."""
+    """Effect on a host of a call whose answer is lost."""
 
     ONCE = "once"
     """The next call is answered."""

@@ -1,4 +1,4 @@
-"""What never travels outlasts a close and an opening on the same host, and nothing else does."""
+"""Closed volumes: local content outlasts a close and an opening on the same host, only then."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a data plane that was root wrote becomes the user's, and nothing else does."""
+"""Hand-over of root's state to the data plane's user: what a data plane wrote, and nothing else."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What the host process restores, keeps and hands on, with the runtime in memory."""
+"""State that the host process restores, keeps and hands on, with the runtime in memory."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What only a local log has is never removed: fenced volumes, volumes that operators give up."""
+"""Logs set aside: content that only a local log has is never removed, fenced or given up."""
 
 import errno
 import json

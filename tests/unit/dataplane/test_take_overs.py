@@ -1,4 +1,4 @@
-"""What a host says of volumes whose owner had not given them back."""
+"""Reports of a host on volumes whose previous owner had not released them."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What is kept of volumes, their sockets and states, apart from the process around them."""
+"""Persisted state of volumes, their sockets and states, apart from the process around them."""
 
 import dataclasses
 import os

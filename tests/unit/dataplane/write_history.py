@@ -1,4 +1,4 @@
-"""What guests were told of their writes, and what a volume must hold because of that.
+"""History of writes as guests were told of them: the expectation of a volume's content.
 
 The expectation is this history, and nothing that the code under test says of itself.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 
 class HistoryError(AssertionError):
-    """What a guest was told is not true."""
+    """Contradiction between a volume and the history of its writes."""
 
 
 @dataclasses.dataclass

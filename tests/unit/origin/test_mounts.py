@@ -1,4 +1,4 @@
-"""What is said of the mount that an origin is on."""
+"""Warnings about the mount that an origin is on."""
 
 import logging
 import pathlib

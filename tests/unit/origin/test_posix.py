@@ -1,4 +1,4 @@
-"""What is special about the POSIX origin: leftovers, durability, errors, direct writes."""
+"""Properties of the POSIX origin alone: leftovers, durability, errors, direct writes."""
 
 import errno
 import mmap

@@ -26,7 +26,7 @@ CONTENTS = {"ring": b"ring", "images/one": b"1", "gc/condemned/two": b"", "forma
 
 
 class Killed(BaseException):
-    """What stands for SIGKILL."""
+    """Stand-in for SIGKILL."""
 
 
 @pytest.fixture

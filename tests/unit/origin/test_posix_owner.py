@@ -1,4 +1,4 @@
-"""What root makes in a directory of somebody else is his: services go on after a root's command."""
+"""Owner of what root makes in a user's directory: services go on after a command of root."""
 
 import contextlib
 import errno

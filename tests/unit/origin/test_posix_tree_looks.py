@@ -1,4 +1,4 @@
-"""Whether the tree of an origin is there, beside those who make it."""
+"""Existence checks of an origin's tree, beside those who make it."""
 
 import pathlib
 

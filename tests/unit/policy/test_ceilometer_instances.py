@@ -1,4 +1,4 @@
-"""Who on a host causes its traffic."""
+"""Instances that cause a host's traffic."""
 
 import pytest
 

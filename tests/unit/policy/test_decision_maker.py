@@ -1,4 +1,4 @@
-"""When decisions change, what they say, what they leave alone."""
+"""Changes of decisions: their time, their content, their limits."""
 
 import dataclasses
 import json

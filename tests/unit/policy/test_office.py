@@ -1,4 +1,4 @@
-"""Who writes the decision: terms, deposed leaders, writes that meet themselves."""
+"""Leader of the policy service: terms, fenced leaders, writes that meet themselves."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What of a host state reaches the book."""
+"""Host states and their way into the load history."""
 
 import json
 import pathlib

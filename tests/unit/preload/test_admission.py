@@ -1,4 +1,4 @@
-"""Whether a host can keep a promise."""
+"""Admission of preloads by a host."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What the registry's keeper does where Glance, or another registrar, cannot be trusted."""
+"""Image registry where Glance, or another registrar, cannot be trusted."""
 
 import logging
 import pathlib

@@ -1,4 +1,4 @@
-"""Who names whom as kernel or ramdisk, as images come, change and go."""
+"""Kernels and ramdisks that images name, as images come, change and go."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""What a registrar and its children say: errors and reports arrive as what they were."""
+"""Messages between a registrar and its children: errors and reports keep class and content."""
 
 import dataclasses
 import errno

@@ -1,4 +1,4 @@
-"""What is to become of an image, from what Glance says of it."""
+"""Decision on an image from its record in Glance."""
 
 import dataclasses
 

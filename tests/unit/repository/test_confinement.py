@@ -1,4 +1,4 @@
-"""What QEMU's tools may do: as little as reading an image takes."""
+"""Confinement of QEMU's tools: as few rights as reading an image takes."""
 
 import json
 import os

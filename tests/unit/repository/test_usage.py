@@ -1,4 +1,4 @@
-"""What the hosts use, as it is written in the origin."""
+"""Usage records of the hosts in the origin."""
 
 import dataclasses
 import json

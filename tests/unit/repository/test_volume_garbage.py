@@ -1,4 +1,4 @@
-"""What volumes and snapshots keep from garbage collection, and what they do not."""
+"""Objects that volumes and snapshots keep from garbage collection, and those they do not."""
 
 import pathlib
 import random

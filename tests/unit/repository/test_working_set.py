@@ -1,4 +1,4 @@
-"""What boots read, merged in the origin."""
+"""Working sets of boots, merged in the origin."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What other hosts may ask of preloads: over a wire, and what nobody should send."""
+"""Calls of other hosts about preloads: over a wire, and malformed."""
 
 import uuid
 from typing import Any

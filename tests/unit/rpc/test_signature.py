@@ -1,4 +1,4 @@
-"""Who may call an agent that has a secret."""
+"""Authentication of calls to an agent that has a secret."""
 
 import dataclasses
 import json

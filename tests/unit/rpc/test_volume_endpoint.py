@@ -1,4 +1,4 @@
-"""What may be asked of the volumes of a host: over a wire, and what nobody should send."""
+"""Calls about the volumes of a host: over a wire, and malformed."""
 
 import uuid
 from typing import Any

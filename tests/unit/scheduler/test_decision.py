@@ -1,4 +1,4 @@
-"""What a decision costs, and that it waits for nobody."""
+"""Cost of a scheduling decision, which waits for nobody."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What a scheduler knows of the hosts, and for how long."""
+"""Host states that a scheduler knows, and their time to live."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""What hosts learn of their sources, one rule at a time."""
+"""Estimates that hosts make of their sources, one rule at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whom a flight asks, in which order."""
+"""Order of the sources that a flight asks."""
 
 from typing import Any
 

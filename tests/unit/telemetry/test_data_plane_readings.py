@@ -1,4 +1,4 @@
-"""What the metrics of a data plane say: traffic, load, disk."""
+"""Readings of a data plane's metrics: traffic, load, disk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the kernel and a disk say of the disk's health."""
+"""Health of a disk as the kernel and the disk report it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is counted: guests' reads, metrics, ledgers, nbdkit's statistics."""
+"""Counting: guests' reads, metrics, ledgers, nbdkit's statistics."""
 
 import pathlib
 

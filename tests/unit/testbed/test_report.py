@@ -1,4 +1,4 @@
-"""What is shown and written at the end of a demo."""
+"""Display and report at the end of a demo."""
 
 import dataclasses
 import html.parser

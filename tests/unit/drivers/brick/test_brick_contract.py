@@ -1,4 +1,4 @@
-"""What the connector leans on in os-brick; each test says what to do where a release differs."""
+"""Assumptions of the connector about os-brick; each test has the remedy where a release differs."""
 
 import inspect
 from typing import Any

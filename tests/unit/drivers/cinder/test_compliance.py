@@ -1,4 +1,4 @@
-"""What Cinder demands of a driver, and what the driver leans on in Cinder.
+"""Demands of Cinder on a driver, and assumptions of the driver about Cinder.
 
 When a test here fails after an upgrade of Cinder, its docstring says what to look at.
 """

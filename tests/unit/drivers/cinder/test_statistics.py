@@ -1,4 +1,4 @@
-"""What the back-end tells Cinder, and how it starts."""
+"""Statistics that the back-end reports to Cinder, and its start."""
 
 import pathlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Cinder does with the file of a volume: copying, backing up, restoring."""
+"""Cinder's use of the file of a volume: copying, backing up, restoring."""
 
 import os
 import pathlib

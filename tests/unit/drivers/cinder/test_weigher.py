@@ -22,7 +22,7 @@ OTHER = str(uuid.UUID(int=8))
 
 
 class BackEnd:
-    """What the weigher sees of a back-end."""
+    """Back-end as the weigher sees it."""
 
     def __init__(self, host: str, **capabilities: Any) -> None:
         self.host = host

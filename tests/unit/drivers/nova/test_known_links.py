@@ -1,4 +1,4 @@
-"""What the agent remembers of its links, and the states of one."""
+"""Persisted state of a host's image links, and the states of one link."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Which base files overlays use: qcow2 headers, read without trusting them."""
+"""Base files that overlays use: qcow2 headers, read without trusting them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is installed: the packages of bindep.txt, exact versions, the checkout itself."""
+"""Installation of a one-box: packages of bindep.txt, exact versions, the checkout itself."""
 
 import hashlib
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""What a one-box was asked to be: kept with it, overrides over its options."""
+"""Options of a one-box: kept with it, overrides over its options."""
 
 import pathlib
 

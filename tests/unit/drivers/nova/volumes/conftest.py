@@ -20,7 +20,7 @@ INSTANCE = types.SimpleNamespace(
 
 
 class Domain:
-    """What Nova uses of a libvirt domain; keeps what Nova gives to libvirt."""
+    """Libvirt domain as Nova uses it; keeps what Nova gives to libvirt."""
 
     def __init__(self, xml: str = "<domain/>") -> None:
         self.xml = xml
@@ -41,7 +41,7 @@ class Domain:
 
 
 class Host:
-    """What a volume driver and Nova's driver use of ``nova.virt.libvirt.host.Host`` here."""
+    """Double of ``nova.virt.libvirt.host.Host`` for a volume driver and Nova's driver."""
 
     def __init__(self, libvirt_version: tuple[int, int, int] = (11, 3, 0)) -> None:
         self.libvirt_version = libvirt_version

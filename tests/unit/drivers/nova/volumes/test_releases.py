@@ -1,4 +1,4 @@
-"""Which releases of Nova volumes are attached with."""
+"""Releases of Nova with which volumes are attached."""
 
 import configparser
 import importlib

@@ -1,4 +1,4 @@
-"""What the volume driver leans on in Nova; each test says what to do where a release differs.
+"""Assumptions of the volume driver about Nova; each test has the remedy where a release differs.
 
 The page is ``doc/source/contributor/nova-volumes.rst``.
 """
