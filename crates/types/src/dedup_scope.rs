@@ -6,7 +6,7 @@
 
 use crate::Digest;
 
-/// What a scoped digest ends with; the last byte is the version of the layout.
+/// Last bytes of a scoped digest; the last one is the version of the layout.
 const MAGIC: [u8; 4] = [0xac, b'S', b'C', DedupScope::VERSION];
 /// First byte of the tag.
 const TAG_OFFSET: usize = 22;

@@ -1,6 +1,6 @@
 //! The kinds of error that a caller can act on; every error of every crate maps to one.
 
-/// What a caller can do about an error.
+/// Kind of an error: the reaction that it allows a caller.
 ///
 /// Each crate's error type has a `kind()` that returns one of these. The edges translate kinds,
 /// never texts: one table to errno (fuse), one to peer status codes, one to Python exceptions.

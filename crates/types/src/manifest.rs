@@ -44,7 +44,7 @@ pub(crate) const BODY_OFFSET: usize = 96;
 pub(crate) const ENTRY_LEN: usize = 40;
 pub(crate) const ZERO_PACK: u32 = u32::MAX;
 
-/// What is wrong with a manifest.
+/// Defect of a manifest.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -83,7 +83,7 @@ impl ManifestError {
     }
 }
 
-/// Where in the origin a chunk is.
+/// Location of a chunk in the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkLocation {
     /// The pack that holds the chunk.
@@ -92,7 +92,7 @@ pub struct ChunkLocation {
     pub offset: u32,
 }
 
-/// What a manifest says of one chunk.
+/// Entry of a manifest: one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Every byte is zero; nothing is stored.
@@ -109,7 +109,7 @@ pub enum Entry {
 /// Length of a header, bytes.
 pub const MANIFEST_HEADER_LEN: usize = BODY_OFFSET;
 
-/// What the first bytes of a manifest say of the disk, without the entries.
+/// Header of a manifest: properties of the disk, without the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestHeader {
     /// The disk whose state it is.

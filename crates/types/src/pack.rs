@@ -39,7 +39,7 @@ const CRC_OFFSET: usize = 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackId(pub Digest);
 
-/// What is wrong with a pack's header.
+/// Defect of a pack's header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PackError {
