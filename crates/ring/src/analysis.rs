@@ -1,4 +1,4 @@
-//! How well a ring is balanced, and how much moved from one ring to the next.
+//! Balance of a ring, and the share that moved from one ring to the next.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub struct HostShare {
     pub takeover_share_max: f64,
 }
 
-/// What moved between two rings.
+/// Difference between two rings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
     /// Share of the circle whose owner changed, 0 to 1.

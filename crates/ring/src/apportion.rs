@@ -1,4 +1,4 @@
-//! How many v-nodes each host gets.
+//! Apportionment of v-nodes to hosts.
 //!
 //! A host's quota is its exact share of the v-nodes, a fraction; its count is the quota rounded
 //! down or up. Where there is no previous ring the largest remainders are rounded up (Hamilton's

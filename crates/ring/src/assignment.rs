@@ -1,4 +1,4 @@
-//! Which v-nodes change hands, and to whom.
+//! Reassignment of v-nodes: those that change hands, and their new owners.
 
 use crate::scatter::Scatter;
 use crate::{Host, Ring, Similarity};

@@ -6,7 +6,7 @@ use crate::ring::vnode_bits;
 use crate::scatter::Scatter;
 use crate::{Host, Ring, RingError, limits};
 
-/// How much of what the first host holds the second one holds as well, from 0 (nothing) to 1.
+/// Share of the first host's chunks that the second one holds as well, from 0 (nothing) to 1.
 ///
 /// The first is a host of the previous ring that gives v-nodes up, the second a host of the new
 /// one that receives some. Values that are not positive numbers mean nothing.

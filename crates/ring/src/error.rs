@@ -1,10 +1,10 @@
-//! What can be wrong with a ring, its parts or its encodings.
+//! Errors of a ring, its parts and its encodings.
 
 use acstor_types::ErrorKind;
 
 use crate::codec::RING_VERSION;
 
-/// Why a ring was refused.
+/// Defect for which a ring was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {

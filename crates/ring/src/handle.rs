@@ -16,7 +16,7 @@ pub struct RingView {
     pub previous: Vec<Arc<Ring>>,
 }
 
-/// What [`RingHandle::set`] did.
+/// Result of [`RingHandle::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingSet {
     /// The offered ring is in use now.

@@ -5,7 +5,7 @@ use acstor_types::Oid;
 use crate::topology::TopologyIndex;
 use crate::{Candidates, Host, HostId, RingError, Threshold, limits};
 
-/// Which host each v-node belongs to, in one generation. Immutable.
+/// Assignment of v-nodes to hosts in one generation. Immutable.
 ///
 /// The v-nodes cut the circle of OIDs into 2^k equal arcs, in order: v-node `i` holds the OIDs
 /// whose upper k bits are `i`. Hosts are in ascending order of name.

@@ -22,7 +22,7 @@ use crate::{Host, Ring, RingError, Topology, limits};
 
 const ARCS_PER_LINE: usize = 16;
 
-/// How much a text form tells.
+/// Detail of a text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Everything but who owns which v-node; cannot be read back.
@@ -86,7 +86,7 @@ impl Ring {
     }
 }
 
-/// What is wrong with a line: its form, or what it says.
+/// Defect of a line: of its form, or of its content.
 enum Fault {
     Form(&'static str),
     Content(RingError),

@@ -1,4 +1,4 @@
-//! Where a host stands in the network, and how far two hosts are apart.
+//! Place of a host in the network, and distance of two hosts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -75,7 +75,7 @@ impl Threshold {
     /// Admits every host in any topology.
     pub const ANY: Threshold = Threshold(u8::MAX);
 
-    /// Whether a host at `distance` hops may be asked.
+    /// Returns whether a host at `distance` hops may be asked.
     pub const fn admits(self, distance: u8) -> bool {
         distance < self.0
     }
