@@ -1,4 +1,4 @@
-//! What the chunk store does on this machine and disk; prints JSON.
+//! Benchmark of the chunk store on this machine and disk; prints JSON.
 //!
 //! ```text
 //! store_bench [--directory DIR] [--insert-bytes BYTES] [--rounds N] [--million-chunks N]

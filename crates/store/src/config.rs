@@ -1,4 +1,4 @@
-//! What the operator chooses: where the store lives, how large it is, what leaves when it is full.
+//! Configuration of a store: its place, its size, its eviction policy.
 
 use std::fmt;
 use std::path::PathBuf;

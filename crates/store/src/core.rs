@@ -1,4 +1,5 @@
-//! What a store's handles and guards share, and the read side: finding, verifying, condemning.
+//! State that a store's handles and guards share, and the read side: finding, verifying,
+//! condemning.
 //!
 //! Locks, in the order in which they may be taken together: `pins`, the policy's own, `index`.
 //! `free` is taken alone. None is held during I/O.
@@ -48,7 +49,7 @@ pub(crate) struct Core {
     pub counters: Counters,
 }
 
-/// Where a digest's chunk is, as far as that is known without I/O.
+/// Place of a digest's chunk, as far as that is known without I/O.
 pub(crate) enum Place {
     /// Verified and in memory; the slot has a guard.
     Memory(u32),
@@ -59,7 +60,7 @@ pub(crate) enum Place {
     Absent,
 }
 
-/// Why a slot is condemned; with the part of it that failed.
+/// Reason for which a slot is condemned, with the part of it that failed.
 enum Loss {
     /// It is not what was published.
     Mismatch(&'static str),
@@ -68,7 +69,7 @@ enum Loss {
 }
 
 thread_local! {
-    /// Where this thread reads content that it verifies.
+    /// Buffer into which this thread reads content that it verifies.
     static VERIFY_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

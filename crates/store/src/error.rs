@@ -1,4 +1,4 @@
-//! What can go wrong with a chunk store.
+//! Errors of a chunk store.
 
 use std::io;
 use std::path::PathBuf;

@@ -50,7 +50,7 @@ const RECORD_MAGIC: &[u8; 4] = b"ACSR";
 const HEADER_LEN: usize = 64;
 const CRC_OFFSET: usize = 60;
 
-/// What a store is: fixed when it is created, apart from the slot count.
+/// Superblock of a store: fixed when it is created, apart from the slot count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub chunk_size: ChunkSize,
@@ -58,7 +58,7 @@ pub(crate) struct Superblock {
     pub store_id: [u8; 16],
 }
 
-/// Why bytes are no superblock of this version.
+/// Defect of bytes that are no superblock of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuperblockError {
     /// Intact, but of another version.
@@ -67,7 +67,7 @@ pub(crate) enum SuperblockError {
     Corrupt,
 }
 
-/// What a slot holds.
+/// Record of a slot's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub digest: Digest,
@@ -75,7 +75,7 @@ pub(crate) struct Record {
     pub slot: u32,
 }
 
-/// What a record's 64 bytes say.
+/// Parsed 64 bytes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParsedRecord {
     Blank,

@@ -28,7 +28,7 @@ struct Reservation<'a> {
     attempted: usize,
 }
 
-/// What became of a slot that was filled.
+/// Result of publishing a slot that was filled.
 enum Published {
     Yes,
     /// Another insert published a chunk with this prefix first, in this slot.

@@ -6,7 +6,7 @@ use acstor_types::Digest;
 
 use crate::limits;
 
-/// How often each digest is pinned, whether or not the store holds it; bounded.
+/// Count of pins of each digest, whether or not the store holds it; bounded.
 #[derive(Debug)]
 pub(crate) struct Pins {
     counts: HashMap<Digest, u32>,

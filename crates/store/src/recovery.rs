@@ -16,7 +16,7 @@ use crate::slot_state::SlotStates;
 /// Records that are tried on their own after a larger read failed (4 KiB).
 const RECORDS_PER_PAGE: u32 = 64;
 
-/// What the scan found.
+/// Result of the scan.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub index: Index,

@@ -1,4 +1,4 @@
-//! Whether mapped bytes of a file are in memory, and mapping those that are.
+//! Residency of a file's mapped bytes in memory, and mapping of the resident ones.
 //!
 //! The kernel copies mapped bytes on the thread that asks it to. A page that must come from the disk
 //! first stops that thread, and brings bytes that nobody has hashed. So mapped bytes are used only

@@ -1,4 +1,4 @@
-//! What a store holds in 2 KiB: enough to tell how much two hosts have in common.
+//! Sketch of a store's content in 2 KiB: enough to tell how much two hosts have in common.
 
 /// The smallest digest prefixes of a set of chunks.
 ///

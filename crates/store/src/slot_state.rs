@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a slot is doing.
+/// Phase of a slot.
 ///
 /// ```text
 ///          take             publish             demote

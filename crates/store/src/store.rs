@@ -21,7 +21,7 @@ use crate::stats::Counters;
 use crate::writeback::Writeback;
 use crate::{Sketch, StoreConfig, StoreError, StoreStats, limits};
 
-/// What became of an insert.
+/// Result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Inserted {
@@ -34,7 +34,7 @@ pub enum Inserted {
     Refused,
 }
 
-/// Where a chunk is, as far as that is known without I/O.
+/// Place of a chunk, as far as that is known without I/O.
 #[derive(Debug)]
 pub enum Look {
     /// In memory, and what the digest names.
@@ -48,7 +48,7 @@ pub enum Look {
     Absent,
 }
 
-/// How far a walk from the cold end of a store has come; the default is at the cold end.
+/// Position of a walk from the cold end of a store; the default is at the cold end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(Option<u32>);
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::disk::SlotFile;
 use crate::limits;
 
-/// What was written and is not known to be on the disk.
+/// Bytes that were written and are not known to be on the disk.
 ///
 /// Left alone, the kernel keeps up to a tenth of memory dirty and then makes every writer on the
 /// host wait, guests included. Asking after each insert is as bad: a 64 KiB request to the disk

@@ -1,4 +1,4 @@
-//! What bad disks, bad files and bad luck get: an error that says what to do, or a miss and a
+//! Bad disks, bad files and bad luck: each gets an error that says what to do, or a miss and a
 //! metric; never wrong bytes, never a crash.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

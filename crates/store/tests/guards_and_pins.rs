@@ -1,4 +1,4 @@
-//! What keeps a chunk in its slot: guards, pins, and the capacity that they cannot exceed.
+//! Guards and pins: they keep a chunk in its slot, and cannot exceed the capacity.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What the store's tests share: a configuration, a disk that fails by plan.
+//! Parts that the store's tests share: a configuration, a disk that fails by plan.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -77,7 +77,7 @@ const SLOTS: Names = Names {
     resident: "slots.resident",
 };
 
-/// What the page cache has of a file.
+/// Page cache of a file.
 #[derive(Debug, Default)]
 struct Pages {
     /// What the disk has where writes were taken and not yet written back, oldest first.
