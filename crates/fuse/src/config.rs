@@ -1,4 +1,4 @@
-//! What a mount is configured with, and the ranges of it.
+//! Configuration of a mount, and its valid ranges.
 
 use std::path::PathBuf;
 use std::time::Duration;

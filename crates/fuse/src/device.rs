@@ -20,7 +20,7 @@ static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// What became of an answer.
+/// Result of sending an answer to the kernel.
 #[derive(Debug)]
 pub(crate) enum Sent {
     /// The kernel took it.

@@ -32,7 +32,7 @@ const COOKIE_DOT: u64 = 1;
 const COOKIE_DOT_DOT: u64 = 2;
 const BLOCK_BYTES: u32 = 4096;
 
-/// What all threads of a session share.
+/// State that all threads of a session share.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) config: FuseConfig,

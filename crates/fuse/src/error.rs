@@ -1,11 +1,11 @@
-//! Why mounting, taking over or attaching failed.
+//! Errors of mounting, taking over and attaching.
 
 use std::io;
 use std::path::PathBuf;
 
 use acstor_types::{DiskId, ErrorKind};
 
-/// Why an operation of the FUSE front end failed.
+/// Error of an operation of the FUSE front end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FuseError {

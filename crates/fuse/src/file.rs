@@ -43,7 +43,7 @@ pub(crate) struct File {
     cached: Mutex<Option<(Instant, u64)>>,
 }
 
-/// What the kernel holds of an inode, as far as this process has seen; after a take-over it may
+/// References of the kernel to an inode, as far as this process has seen; after a take-over it may
 /// hold more.
 #[derive(Debug, Default)]
 pub(crate) struct KernelUse {

@@ -22,7 +22,7 @@ use crate::limits::{FILES_MAX, NAME_MAX};
 use crate::wire::inode::FileKey;
 use crate::wire::notify;
 
-/// What became of a detached file.
+/// Result of detaching a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Detached {

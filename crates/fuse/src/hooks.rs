@@ -1,4 +1,4 @@
-//! What the front end tells its host process.
+//! Callbacks from the front end into its host process.
 
 use std::fmt;
 use std::sync::Arc;

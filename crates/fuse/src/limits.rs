@@ -30,12 +30,12 @@ pub const READS_PER_FILE_MAX: usize = 32;
 pub const READ_AHEAD_KB_MAX: u32 = 64 << 10;
 /// Most files in the table.
 pub const FILES_MAX: usize = 1 << 20;
-/// How long the kernel may keep a name or attributes without asking again.
+/// Time for which the kernel may cache a name or attributes.
 pub const ATTRIBUTES_VALID: Duration = Duration::from_secs(60);
-/// How long the kernel may remember that a name does not exist. Nova looks for its base image
+/// Time for which the kernel may cache that a name does not exist. Nova looks for its base image
 /// right after the agent attached it, so this is short.
 pub const NO_ENTRY_VALID: Duration = Duration::from_millis(100);
-/// How long a count of cached bytes is reused for `st_blocks`.
+/// Time for which a count of cached bytes is reused for `st_blocks`.
 pub const CACHED_BYTES_VALID: Duration = Duration::from_secs(1);
 /// Largest session file, bytes.
 pub const SESSION_FILE_MAX: usize = 4 << 10;

@@ -18,11 +18,11 @@ use crate::limits::READ_SIZE_MAX;
 use crate::{FuseConfig, FuseError};
 
 const DEVICE: &str = "/dev/fuse";
-/// How long a leftover mount may take to say that it is dead.
+/// Longest wait for the answer of a leftover mount, after which it counts as dead.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two tries to unmount a busy mount.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// How long the kernel may take to end an aborted connection.
+/// Longest wait for the kernel to end an aborted connection.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// Flags of the mount. Whoever takes the server over may answer with any inode: none of them is to
@@ -34,7 +34,7 @@ const FLAGS: MountFlags = MountFlags::NODEV
     .union(MountFlags::NOSYMFOLLOW)
     .union(MountFlags::NOATIME);
 
-/// How a mount went away.
+/// Way in which a mount ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Unmounted {

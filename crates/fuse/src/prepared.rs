@@ -18,7 +18,7 @@ use crate::stats::bump;
 use crate::wire::errno::errno_of;
 use crate::wire::request::RequestHeader;
 
-/// What is answered once the view is prepared.
+/// Request that is answered once the view is prepared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prepared {
     /// An open, which is counted already.

@@ -24,7 +24,7 @@ use crate::stats::bump;
 use crate::wire::errno::errno_of;
 use crate::wire::request::RequestHeader;
 
-/// What a READ asks for.
+/// Arguments of a READ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRequest {
     pub(crate) handle: u64,
@@ -32,7 +32,7 @@ pub(crate) struct ReadRequest {
     pub(crate) size: usize,
 }
 
-/// How a read that waited ended.
+/// Result of a read that waited.
 enum Waited {
     Segments(Vec<Segment>),
     Errno(i32),

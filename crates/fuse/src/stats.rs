@@ -1,4 +1,4 @@
-//! What the front end counts.
+//! Counters of the front end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

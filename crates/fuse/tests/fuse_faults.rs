@@ -1,5 +1,5 @@
-//! What a mount does when views hang, fail, lie or panic, when stores are cut and readers killed.
-//! Needs root and `/dev/fuse`.
+//! Faults around a mount: views that hang, fail, return wrong bytes or panic, stores that are cut
+//! and readers that are killed. Needs root and `/dev/fuse`.
 
 #![allow(
     clippy::unwrap_used,

@@ -93,7 +93,7 @@ impl Holder {
     }
 }
 
-/// What the readers have seen.
+/// Counts of the readers.
 #[derive(Default)]
 struct Seen {
     stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! What `/proc/self/mountinfo` says about a mount point.
+//! Parser of `/proc/self/mountinfo` for one mount point.
 //!
 //! This is how the server learns about its own mount: stat on it would wait for the server itself.
 

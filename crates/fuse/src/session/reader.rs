@@ -7,7 +7,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// How often the reader of a waiting read is looked at.
+/// Interval at which the reader of a waiting read is checked for having been killed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// `PF_EXITING` of the flags in `/proc/<pid>/stat`.
 const EXITING: u64 = 4;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Where a session is.
+/// State of a session.
 ///
 /// ```text
 ///              INIT answered            shutdown          last thread gone

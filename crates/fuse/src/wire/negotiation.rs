@@ -25,7 +25,7 @@ const WANTED: u64 = init::ASYNC_READ
 /// Flags that must not be on, whoever agreed on them.
 const FORBIDDEN: u64 = init::AUTO_INVAL_DATA | init::WRITEBACK_CACHE | init::ATOMIC_O_TRUNC;
 
-/// What was agreed on in INIT; holds until the connection ends, whatever process serves it.
+/// Result of INIT; holds until the connection ends, whatever process serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the protocol, 35 or more.
@@ -53,7 +53,7 @@ impl Negotiated {
     }
 }
 
-/// How to answer an INIT.
+/// Answer to an INIT.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Agreed.

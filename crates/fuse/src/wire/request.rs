@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 use crate::limits;
 use crate::wire::abi::{self, opcode};
 
-/// Why a message is no request.
+/// Defect of a message that is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Fewer bytes than a header has, or than the header says.
@@ -34,7 +34,7 @@ pub enum ParseError {
     },
 }
 
-/// What every request says.
+/// Header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
     /// Number of the request, to be repeated in the answer unchanged, bit 63 included.
@@ -70,7 +70,7 @@ impl ForgetList<'_> {
     }
 }
 
-/// What a SETATTR wants changed.
+/// Attributes that a SETATTR changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Change {
     /// chmod.
@@ -83,7 +83,7 @@ pub struct Change {
     pub times: bool,
 }
 
-/// What is asked for.
+/// Operation of a request, with its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
     /// Agreement on version and flags.

@@ -64,7 +64,7 @@ pub fn first_wrong(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     bytes.iter().zip(&expected).position(|(a, b)| a != b).map(|at| offset + at as u64)
 }
 
-/// How a view behaves; changed while it serves.
+/// Behaviour of a view; changed while it serves.
 #[derive(Debug, Default)]
 pub struct Knobs {
     /// One read in this many must wait; 0: none.
