@@ -1,4 +1,4 @@
-//! How late the ticks of a runtime were, and what of that is excused. Pure: the time is passed in.
+//! Lag of a runtime's ticks, and the excused part of it. Pure: the time is passed in.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub const BUSY_SHARE: f64 = 0.75;
 /// Running time without a late tick after which the next standstill is excused whole.
 pub const CALM: Duration = Duration::from_secs(1);
 
-/// What a clock has measured so far.
+/// Totals of a clock's measurements so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LagTotals {
     /// Late ticks.
