@@ -1,4 +1,4 @@
-//! Which calls of a wrapped interface fail, and how.
+//! Plan of the calls of a wrapped interface that fail, and of their failures.
 //!
 //! A wrapper of a trait asks its plan before each call. Tests arm the plan for the n-th call of an
 //! operation, for the next calls, or for a share of the calls by seed; the calls made are counted.
@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::seeded::seeded_rng;
 
-/// How a call fails.
+/// Failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The kernel's error with this number, nothing done.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// What a policy must do, without its arrays and locks.
+/// Model of an eviction policy, without its arrays and locks.
 pub trait ReferencePolicy {
     /// A slot was filled.
     fn admit(&mut self, slot: u32, prefix: u64);

@@ -1,4 +1,4 @@
-//! What a chunk store may and must hold, whatever its eviction policy.
+//! Model of a chunk store: content that it may and must hold, whatever its eviction policy.
 
 use std::collections::{HashMap, HashSet};
 
