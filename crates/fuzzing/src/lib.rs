@@ -1,5 +1,5 @@
-//! What is done with any bytes at all: one module for each decoder and each end of a protocol, and
-//! what it promises of them.
+//! Fuzz targets: one module for each decoder and each end of a protocol, with the properties that
+//! must hold for any bytes at all.
 //!
 //! Two drive it. `tools/fuzz` builds it with coverage instrumentation (`fuzz/`), for as long as one
 //! likes; the tests of this crate mutate the golden files at random, the same in every run. For tests

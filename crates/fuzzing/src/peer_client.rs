@@ -26,7 +26,7 @@ static SERVER: LazyLock<(Runtime, TcpListener, String)> = LazyLock::new(|| {
 /// The id of a connection's first request.
 const FIRST_REQUEST: u64 = 1 << 32;
 
-/// What the server says.
+/// Behaviour of the server.
 #[derive(Clone, Copy, PartialEq)]
 enum Say {
     /// Anything, in place of its HELLO.
