@@ -17,7 +17,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 const LINES_MAX: usize = 4096;
 /// Longest line, bytes; the rest of a longer one is cut.
 const LINE_BYTES_MAX: usize = 4096;
-/// What is logged where the operator chose nothing.
+/// Log directives where the operator chose none.
 const DEFAULT_DIRECTIVES: &str = "info";
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What the repository computes natively: digests, deduplication, manifests, pack headers.
+//! Native part of the repository: digests, deduplication, manifests, pack headers.
 //!
 //! Every function that reads, hashes or moves more than a few bytes releases the GIL. Buffers are
 //! taken through the buffer protocol and never copied. Nothing here does I/O except

@@ -1,4 +1,4 @@
-//! What the host process tells the runtime: the dictionary `DataPlaneSettings` of
+//! Settings that the host process gives the runtime: the dictionary `DataPlaneSettings` of
 //! `acstor.dataplane.settings`, key by key. Units are in the names.
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What the volume methods of `DataPlane` take and return, between Python and Rust.
+//! Conversions of the arguments and results of `DataPlane`'s volume methods, between Python and
+//! Rust.
 
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;

@@ -1,4 +1,4 @@
-//! Why the data plane could not do what its host process asked.
+//! Errors of the data plane in what its host process asked.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use acstor_ring::RingError;
 use acstor_store::StoreError;
 use acstor_types::{DiskId, ErrorKind, ManifestError};
 
-/// Why the data plane could not do what its host process asked.
+/// Error of the data plane in a request of its host process.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
     /// A setting has a value that this build does not know.

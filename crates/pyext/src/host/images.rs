@@ -1,4 +1,4 @@
-//! Which images this host offers, and which are pinned.
+//! Images that this host offers, and those of them that are pinned.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Attached {
     digest: Digest,
 }
 
-/// What became of an image that is detached.
+/// Result of detaching an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Withdrawal {
     /// Nobody has it open; it is gone.

@@ -31,7 +31,7 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(5);
 const SESSION_FILE: &str = "fuse-session";
 /// Connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
-/// What the payloads of all NBD clients together may take, bytes.
+/// Memory for the payloads of all NBD clients together, bytes.
 const NBD_MEMORY_BYTES: u64 = 256 << 20;
 /// Recent chunks kept in memory where the prefetch window asks for no more, bytes.
 const RECENT_BYTES_MIN: usize = 16 << 20;

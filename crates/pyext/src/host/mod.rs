@@ -40,7 +40,7 @@ pub(crate) use volumes::VolumeSpec;
 
 use crate::settings::Settings;
 
-/// Where a data plane is in its life; it only moves down this list, and from anywhere to the end.
+/// State of a data plane; it only moves down this list, and from anywhere to the end.
 ///
 /// ```text
 /// Created --start--> Running --stop--> Stopped
@@ -67,7 +67,7 @@ impl HostState {
     }
 }
 
-/// What runs between start and stop.
+/// Services that run between start and stop.
 #[derive(Default)]
 struct Serving {
     fuse: Option<FuseSession>,

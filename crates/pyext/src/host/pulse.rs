@@ -1,4 +1,4 @@
-//! Whether the runtime still runs tasks: one of them beats, and whoever asks sees how long ago.
+//! Liveness of the runtime: a task beats, and the age of its last beat can be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

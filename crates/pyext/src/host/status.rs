@@ -1,4 +1,4 @@
-//! What a data plane says of itself; the keys are those of `DataPlane.status` in the stubs.
+//! Status of a data plane; the keys are those of `DataPlane.status` in the stubs.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

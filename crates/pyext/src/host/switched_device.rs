@@ -1,4 +1,5 @@
-//! What NBD clients of a volume talk to: its overlay, somebody who waits for it, or nobody.
+//! Failover device: the device behind NBD clients of a volume, which is its overlay, a standby that
+//! waits for it, or none.
 //!
 //! The overlay of a volume comes and goes while its clients stay connected: a standby of a live
 //! migration gets it with the first request, an owner that was replaced loses it for good. A
@@ -22,7 +23,7 @@ use tokio::sync::Notify;
 
 use super::head_reads::{HeadReads, Look};
 
-/// Who answers requests.
+/// Device that answers requests.
 enum Mode {
     /// The overlay.
     Active(Arc<dyn BlockDevice>),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Host, HostError};
 
-/// What a caller needs of a fold to install it.
+/// Result of a fold, as a caller needs it to install it.
 pub(crate) struct FoldMade {
     /// The manifest's bytes.
     pub(crate) content: Bytes,

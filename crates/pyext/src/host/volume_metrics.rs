@@ -1,4 +1,4 @@
-//! What the overlays and NBD servers of volumes count, for Prometheus.
+//! Metrics of volumes' overlays and NBD servers, for Prometheus.
 //!
 //! Read off when the metrics are asked for. The page `admin/metrics-volumes` describes each; a test
 //! compares.

@@ -20,7 +20,7 @@ use super::{Host, HostError};
 /// Longest wait for requests under way when clients are disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a volume is opened with; the dictionary `VolumeSpec` of
+/// Specification that a volume is opened with; the dictionary `VolumeSpec` of
 /// `acstor.dataplane.volumes.runtime`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct VolumeSpec {
@@ -55,7 +55,7 @@ pub(super) struct OpenVolume {
     owned: Mutex<Option<Arc<OwnedVolume>>>,
 }
 
-/// What a volume has while this host owns it.
+/// Parts of a volume while this host owns it.
 pub(super) struct OwnedVolume {
     pub(super) overlay: Arc<Volume>,
     /// What is below the overlay, one use of it.

@@ -14,7 +14,7 @@ use super::{Failure, chunk_size_of, digests_of, failure, invalid};
 /// (reading and digesting 64 KiB from the cache costs 16 us, digesting it from memory 14 us).
 const READ_SIZE: usize = 256 << 10;
 
-/// What a run of chunks contains.
+/// Content of a run of chunks, by digest.
 #[pyclass(frozen, module = "acstor._dataplane")]
 pub(crate) struct Scan {
     pub(super) chunk_size: ChunkSize,
