@@ -1,8 +1,8 @@
-//! Why a connection ended; each reason is counted, by both sides.
+//! Reasons for which a connection ended; each is counted, by both sides.
 
 use crate::frame::FrameError;
 
-/// Why a connection ended.
+/// Reason for which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// The other side closed between two frames.

@@ -7,7 +7,7 @@ use acstor_types::limits::CHUNK_SIZE_MAX;
 
 use crate::PeerError;
 
-/// How connections are secured.
+/// Security of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Security {
     /// TLS 1.3; both sides show a certificate of the cloud's CA.
@@ -30,7 +30,7 @@ pub struct TlsConfig {
     pub crl_file: Option<PathBuf>,
 }
 
-/// What a [`crate::PeerServer`] grants.
+/// Limits that a [`crate::PeerServer`] grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections that said HELLO, at a time: beyond, the one that has been idle for longest makes room.
@@ -85,7 +85,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What a [`crate::PeerClient`] asks for.
+/// Limits that a [`crate::PeerClient`] keeps to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Connections to one peer; more than one is opened only under load.

@@ -1,6 +1,6 @@
 //! The life of one connection, the same for both sides.
 
-/// Where a connection is in its life.
+/// State of a connection.
 ///
 /// ```text
 ///   Connecting --Connected--> Securing --Secured--> Greeting --Greeted--> Serving
@@ -32,7 +32,7 @@ pub enum ConnectionState {
     Closed,
 }
 
-/// What happens to a connection.
+/// Event in the life of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionEvent {
     /// TCP is up.

@@ -1,4 +1,4 @@
-//! What can go wrong between two hosts.
+//! Errors between two hosts.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use acstor_types::ErrorKind;
 
 use crate::{CloseReason, PeerStatus, TlsFault, VersionRange};
 
-/// Why a chunk did not come, or why a server or client could not start.
+/// Error of a fetch, or of the start of a server or client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {

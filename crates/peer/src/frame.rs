@@ -38,7 +38,7 @@ pub const FLAG_COMPRESSED_WELCOME: u8 = 1;
 /// First bytes of a HELLO's body.
 pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// First frame in each direction: versions, features, limits.
@@ -100,7 +100,7 @@ impl FrameKind {
     }
 }
 
-/// Why bytes are no frame; the connection they came on is closed.
+/// Defect of bytes that are no frame; the connection they came on is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FrameError {
     /// A length that the frame's kind cannot have.
@@ -238,7 +238,7 @@ impl Header {
     }
 }
 
-/// What each side says first.
+/// First frame of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Versions that the sender speaks.

@@ -1,10 +1,10 @@
-//! Whether a peer is worth trying: a circuit breaker with jittered exponential backoff.
+//! Health of a peer: a circuit breaker with jittered exponential backoff.
 
 use std::time::Duration;
 
 use acstor_runclock::RunInstant;
 
-/// What the client thinks of a peer.
+/// Health of a peer as the client sees it.
 ///
 /// ```text
 ///            Failed                     RetryDue
@@ -24,7 +24,7 @@ pub enum PeerHealth {
     Probing,
 }
 
-/// What happens to a peer.
+/// Event in the life of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthEvent {
     /// A connection reached HELLO.
@@ -65,7 +65,7 @@ impl Backoff {
     }
 }
 
-/// What a fetch may do about connecting.
+/// Decision on whether a fetch may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Make a connection.

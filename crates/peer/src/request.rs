@@ -1,4 +1,4 @@
-//! What is asked of a peer, and who answers.
+//! Request to a peer, and the interface of those that answer it.
 
 use std::future::Future;
 use std::pin::Pin;

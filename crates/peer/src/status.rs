@@ -1,4 +1,4 @@
-//! Why a peer did not send a chunk.
+//! Reasons for which a peer did not send a chunk.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ impl PeerStatus {
         })
     }
 
-    /// What the requester can do about it.
+    /// Kind of the error: the reaction that it allows the requester.
     pub const fn kind(self) -> ErrorKind {
         match self {
             PeerStatus::NotFound => ErrorKind::NotFound,

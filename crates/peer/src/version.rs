@@ -28,7 +28,7 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// What this build speaks.
+    /// Versions that this build speaks.
     pub const OURS: VersionRange = VersionRange { min: VERSION_MIN, max: VERSION_MAX };
 
     /// Returns the newest version that both ranges hold, or `None` when they do not meet.

@@ -1,4 +1,4 @@
-//! Who is let in by its certificate: the hosts of the ring, once there is one.
+//! Admission by certificate: the hosts of the ring, once there is one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

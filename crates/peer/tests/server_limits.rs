@@ -1,4 +1,4 @@
-//! What the server refuses, and what it closes connections for.
+//! Limits of the server: refused requests and closed connections.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

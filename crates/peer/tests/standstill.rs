@@ -20,7 +20,7 @@ use support::chunks::{TestDisk, content};
 use support::scripted::{Scripted, scripted};
 use support::{PATIENCE, config, get, later, until};
 
-/// What a peer may take.
+/// Time limit for a peer's answer.
 const LIMIT: Duration = Duration::from_millis(500);
 /// For how long a process stands still: longer.
 const STANDSTILL: Duration = Duration::from_millis(900);
@@ -35,7 +35,7 @@ fn stand_still() {
     std::thread::sleep(STANDSTILL);
 }
 
-/// What a peer waits for, and what it tells.
+/// Gate that a peer waits at, and signals its arrival to.
 #[derive(Clone)]
 struct Gate {
     asked: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Who gets a place at a server: peers before strangers, and busy ones before idle ones.
+//! Places at a server: peers come before strangers, and busy ones before idle ones.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

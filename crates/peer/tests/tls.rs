@@ -1,4 +1,4 @@
-//! Who is let in, who is refused, and what the operator is told.
+//! Authentication by TLS: peers let in, peers refused, and messages for the operator.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

@@ -19,7 +19,7 @@ pub fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     Ok((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
-/// When a run warms up, measures and ends.
+/// Schedule of a run: warm-up, measurement, end.
 #[derive(Clone, Copy)]
 pub struct Schedule {
     begin: Instant,
@@ -38,7 +38,7 @@ impl Schedule {
     }
 }
 
-/// What one run measured.
+/// Measurements of one run.
 pub struct Measured {
     /// Latency of each request, sorted.
     latencies: Vec<Duration>,

@@ -17,7 +17,7 @@ use crate::{FEATURES, PeerError, PeerStatus, VersionRange};
 const CLOSED_BEFORE_HELLO: &str =
     "it closed the connection before HELLO; is tls_enabled the same on both hosts?";
 
-/// Whom to connect to, and how.
+/// Target of a connection.
 pub(super) struct Target<'a> {
     /// The peer as the ring writes it, for errors.
     pub(super) address: &'a str,

@@ -1,4 +1,4 @@
-//! How long a peer takes to answer, of late: a decaying histogram.
+//! Recent latency of a peer: a decaying histogram.
 //!
 //! Log-linear buckets (eight to an octave, so a quantile is at most 12.5 % too high) from 1 µs to
 //! 134 s. When 1,024 answers are counted every bucket is halved: half of the weight belongs to

@@ -1,4 +1,4 @@
-//! How fetches reach a connection's task.
+//! Link from fetches to the task of a connection.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub(super) struct Link {
     submissions: mpsc::UnboundedSender<Submission>,
 }
 
-/// What the fetches and the connection's task know of each other.
+/// Status that the fetches and the connection's task share.
 #[derive(Debug, Default)]
 pub(super) struct LinkStatus {
     /// Fetches that wait for an answer.

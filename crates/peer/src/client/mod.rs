@@ -48,7 +48,7 @@ struct Known {
     is_shut_down: bool,
 }
 
-/// What all peers of a client share.
+/// State that all peers of a client share.
 struct ClientShared {
     limits: ClientLimits,
     /// How long peers were silent is measured in the time in which they could have been heard.

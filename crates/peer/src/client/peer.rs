@@ -27,7 +27,7 @@ use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth, TlsF
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
 const LOAD_FOR_ANOTHER: usize = 4;
-/// How long no further connection is tried after one failed while others work.
+/// Pause before another connection is tried after one failed while others work.
 const ANOTHER_PAUSE: Duration = Duration::from_secs(1);
 
 /// One peer.

@@ -13,7 +13,7 @@ use crate::{ChunkRequest, PeerStatus};
 /// A peer's answer, the body of HELD as a plain one.
 pub(super) type Answer = Result<WireChunk, PeerStatus>;
 
-/// What a peer is asked.
+/// Request to a peer.
 #[derive(Clone)]
 pub(super) enum Ask {
     Chunk(ChunkRequest),

@@ -1,4 +1,4 @@
-//! What a client counts.
+//! Counters of a client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl PeerCounters {
     }
 }
 
-/// What compression did, all peers.
+/// Counters of compression, all peers.
 #[derive(Debug, Default)]
 pub(super) struct CompressionCounters {
     pub(super) chunks: AtomicU64,

@@ -1,4 +1,5 @@
-//! What is in flight, against its limits. A refusal is immediate: nothing queues here.
+//! Admission control of a server: requests in flight against its limits. A refusal is immediate:
+//! nothing queues here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -16,7 +16,7 @@ use super::stats::add;
 use crate::ServerLimits;
 use crate::compression::{self, WireChunk};
 
-/// What is compressed at a time, and what waits for it.
+/// Compression of answers, bounded in the chunks at a time and in the bytes that wait.
 pub(super) struct Compressor {
     /// One permit per chunk that is being compressed.
     running: Arc<Semaphore>,
@@ -33,7 +33,7 @@ struct Counters {
     busy: AtomicU64,
 }
 
-/// What became of answers for which compression was welcome.
+/// Results of answers that the requester accepts compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressionStats {
     /// Chunks that were compressed.

@@ -1,4 +1,5 @@
-//! What a client showed when it connected, to be looked at again when the files of TLS change.
+//! Credentials that a client presented when it connected, checked again when the files of TLS
+//! change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ pub struct PeerServer {
     rechecking: Option<JoinHandle<()>>,
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 struct Shared {
     chunks: Arc<dyn ChunkServer>,
     limits: ServerLimits,

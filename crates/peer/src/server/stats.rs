@@ -1,4 +1,4 @@
-//! What a server counts.
+//! Counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

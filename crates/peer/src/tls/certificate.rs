@@ -1,4 +1,4 @@
-//! What this crate reads out of certificates itself: the names, and when they end.
+//! Fields of certificates that this crate reads itself: the names, and the end of their validity.
 
 use std::net::IpAddr;
 

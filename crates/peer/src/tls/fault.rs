@@ -1,4 +1,4 @@
-//! What went wrong in TLS, in words that say whose certificate to look at.
+//! Faults of TLS, in words that say whose certificate to look at.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
-/// What went wrong in TLS.
+/// Fault of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -181,7 +181,7 @@ fn of_alert(alert: AlertDescription) -> TlsFault {
     }
 }
 
-/// Why nobody can be let in.
+/// Error of a check while it is not known which certificates are revoked: nobody is let in.
 #[derive(Debug, thiserror::Error)]
 #[error("no usable revocation list since the start")]
 struct RevocationsUnknown;

@@ -1,4 +1,5 @@
-//! What this host shows to others and demands of them.
+//! TLS identity of this host: the certificate that it presents and the authorities that it demands
+//! of others.
 
 use std::net::IpAddr;
 use std::path::Path;

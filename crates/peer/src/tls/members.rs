@@ -1,4 +1,4 @@
-//! Who may connect at all: the hosts of the ring, and for a while those that left it.
+//! Hosts that may connect at all: those of the ring, and for a while those that left it.
 //!
 //! A host is a member by its name in the ring or by its address, whichever its certificate holds: the same
 //! that a client demands of a server. A host that drains is in the ring, with no share. One whose agent is
@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 
 use super::certificate::CertificateNames;
 
-/// How long a host that left the ring is let in.
+/// Time for which a host that left the ring is let in.
 pub(crate) const GRACE: Duration = Duration::from_secs(3600);
 
 /// The hosts that may connect. Until a ring is known everybody may who has a certificate.

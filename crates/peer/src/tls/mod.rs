@@ -64,14 +64,14 @@ struct Content {
     identity: Arc<Identity>,
 }
 
-/// What is wrong with files that changed, while the last good ones are in use.
+/// Defects of files that changed, while the last good ones are in use.
 #[derive(Clone, Debug, Default)]
 struct Problems {
     certificates: Option<PeerError>,
     revocations: Option<PeerError>,
 }
 
-/// What identifies the content of the files without reading them.
+/// Identity of the files' content without reading them.
 type Stamps = Vec<Option<Stamp>>;
 
 #[derive(PartialEq, Eq)]
@@ -81,7 +81,7 @@ struct Stamp {
     len: u64,
 }
 
-/// How the files of TLS are.
+/// Status of the files of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsStatus {
     /// When the certificate in use, or one of its chain, ends, in seconds since 1970.

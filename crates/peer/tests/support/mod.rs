@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a server on a free port, chunk servers, faulty and scripted
-//! servers, certificates.
+//! Parts that the tests of this crate share: a server on a free port, chunk servers, faulty and
+//! scripted servers, certificates.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod certificates;
