@@ -1,8 +1,8 @@
-//! Why a connection ended; each reason is counted.
+//! Reasons for which a connection ended; each is counted.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
-        /// Why a connection ended.
+        /// Reason for which a connection ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CloseReason { $($(#[$doc])* $name,)* }
 

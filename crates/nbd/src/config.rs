@@ -1,4 +1,4 @@
-//! What a server grants, with the allowed range of every limit.
+//! Limits that a server grants, each with its allowed range.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{ExportToken, MemoryBudget, NbdError};
 /// Longest payload of a request or an answer, bytes: what clients assume unless told otherwise.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// What a server grants.
+/// Limits that a server grants.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Connections at a time; more are closed at once.

@@ -1,6 +1,6 @@
 //! The life of one connection.
 
-/// Where a connection is in its life.
+/// State of a connection.
 ///
 /// ```text
 ///   Greeting --Greeted--> Negotiating --TlsAccepted--> Securing
@@ -33,7 +33,7 @@ pub enum ConnectionState {
     Closed,
 }
 
-/// What happens to a connection.
+/// Event in the life of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionEvent {
     /// Both sides said who they are.

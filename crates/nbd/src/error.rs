@@ -1,4 +1,4 @@
-//! What can keep a server from starting.
+//! Errors that keep a server from starting.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use acstor_peer::PeerError;
 use acstor_types::ErrorKind;
 
-/// Why a server could not be started.
+/// Error that keeps a server from starting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NbdError {

@@ -1,4 +1,4 @@
-//! What is served: a device under a name.
+//! Exports: devices served under a name.
 
 use std::sync::Arc;
 

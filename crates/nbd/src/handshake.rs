@@ -36,7 +36,7 @@ const SKIP_MAX: u32 = 1 << 20;
 /// Zero bytes behind the answer to `OPT_EXPORT_NAME`.
 const EXPORT_NAME_PADDING: usize = 124;
 
-/// What a client and the server agreed on.
+/// Result of a handshake: the stream and the agreed options.
 pub(crate) struct Agreed {
     pub(crate) stream: Stream,
     pub(crate) state: ConnectionState,

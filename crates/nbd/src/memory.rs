@@ -16,7 +16,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of one permit of the semaphore, which counts in 32 bits.
 const UNIT_BYTES: u64 = 4096;
-/// What a connection borrows at least where there is enough, bytes.
+/// Least bytes that a connection borrows where there is enough.
 const STEP_BYTES: u64 = 512 << 10;
 
 /// A limit for the bytes in flight, shared by any number of servers.
@@ -46,7 +46,7 @@ impl MemoryBudget {
     }
 }
 
-/// Whom a connection borrows from.
+/// Budget from which a connection borrows.
 #[derive(Clone, Copy, Debug)]
 enum Lender {
     /// The share of its export.
@@ -57,7 +57,8 @@ enum Lender {
 
 const LENDERS: [Lender; 2] = [Lender::Export, Lender::All];
 
-/// What a connection borrowed of each lender. Requests that outlive their connection hold on to it.
+/// Bytes that a connection borrowed of each lender. Requests that outlive their connection hold on
+/// to it.
 #[derive(Debug, Default)]
 pub(crate) struct Loan(Mutex<[Option<OwnedSemaphorePermit>; 2]>);
 

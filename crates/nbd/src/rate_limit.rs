@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What may be used at once after a pause.
+/// Burst after a pause, in time at the full rate.
 const BURST: Duration = Duration::from_millis(100);
 /// Longest debt that one request can make.
 const DEBT_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Whether the mapped bytes of an answer are in memory, and bringing them there.
+//! Residency of an answer's mapped bytes in memory, and population of missing pages.
 //!
 //! The kernel copies mapped bytes to the socket on the thread that calls it. A page that must come from
 //! the disk first would stop every connection of that thread, and one that cannot be had would be

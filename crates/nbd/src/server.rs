@@ -32,7 +32,7 @@ pub struct NbdServer {
     accepting: JoinHandle<()>,
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub(crate) struct Shared {
     pub(crate) export: Arc<Export>,
     pub(crate) config: ServerConfig,

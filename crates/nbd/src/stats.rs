@@ -1,4 +1,4 @@
-//! What a server counts.
+//! Counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub const LATENCY_BOUNDS_US: [u64; 16] = [
 ];
 const BUCKETS: usize = LATENCY_BOUNDS_US.len() + 1;
 
-/// What was counted of one command.
+/// Counts of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandStats {
     /// Which command.

@@ -17,7 +17,7 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
 }
 
-/// What a connection reads from and writes to.
+/// Transport of a connection.
 pub(crate) enum Stream {
     /// Bytes as they are.
     Plain(Socket),

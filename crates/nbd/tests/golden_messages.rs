@@ -1,4 +1,4 @@
-//! What the server says, byte by byte, and the table of the documentation.
+//! Messages of the server, byte by byte, and the table of the documentation.
 
 use std::path::PathBuf;
 

@@ -30,7 +30,7 @@ const BLOCK: usize = 64 << 10;
 /// More than a socket takes.
 const READ: usize = 24 << 20;
 const PAGE: usize = 4096;
-/// Where a page begins for direct reads and writes.
+/// Page-aligned buffer for direct reads and writes.
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 

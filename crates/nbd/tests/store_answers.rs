@@ -32,7 +32,7 @@ const READ: usize = COUNT * CHUNK;
 /// The chunk that is not there any more, or whose page is not.
 const LATE: usize = COUNT - 1;
 
-/// Where a page begins for direct reads and writes.
+/// Page-aligned buffer for direct reads and writes.
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 

@@ -20,7 +20,7 @@ const REQUESTS_PER_ROUND: usize = 16;
 /// Longest payload that is skipped to refuse its request in an orderly way.
 const SKIP_MAX: u64 = 2 * PAYLOAD_MAX as u64;
 
-/// What became of one step.
+/// Result of one step.
 enum Progress {
     /// A request was handled.
     Handled,

@@ -1,4 +1,4 @@
-//! What was received and not handled yet, and how far the request at hand has come.
+//! Received bytes that are not handled yet, and the progress of the request at hand.
 
 use std::mem::MaybeUninit;
 
@@ -68,7 +68,7 @@ impl Input {
     }
 }
 
-/// How far the request at hand has come.
+/// Progress of the request at hand.
 pub(super) enum Stage {
     /// Its header is awaited.
     Header,

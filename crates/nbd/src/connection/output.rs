@@ -44,7 +44,7 @@ impl Part {
     }
 }
 
-/// Why an answer cannot be sent as it is.
+/// Reason for which an answer cannot be sent as it is.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// Memory has no more what is to be sent next: it must be read another way.

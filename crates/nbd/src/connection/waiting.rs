@@ -11,7 +11,7 @@ use super::Request;
 use crate::server::Shared;
 use crate::stats::Gauge;
 
-/// How a request that waited ended.
+/// Result of a request that waited.
 pub(super) enum Outcome {
     /// A read.
     Pieces(Result<Vec<Piece>, DeviceError>),

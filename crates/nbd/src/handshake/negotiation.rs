@@ -1,4 +1,4 @@
-//! What the options of one client amount to.
+//! Negotiated options of one client.
 
 use super::meta_context::{Context, Contexts};
 use crate::protocol::constants::{
@@ -9,7 +9,7 @@ use crate::protocol::constants::{
 use crate::protocol::{GoRequest, MetaContextRequest, OptionFault, OptionReply, ReplyShape};
 use crate::server::Shared;
 
-/// What an option leads to.
+/// Consequence of an option.
 pub(super) enum Step {
     /// Answer; more options may come.
     Stay(OptionReply),
@@ -17,7 +17,7 @@ pub(super) enum Step {
     Begin(Vec<u8>),
 }
 
-/// What was agreed so far.
+/// Options agreed so far.
 pub(super) struct Negotiation {
     pub(super) shape: ReplyShape,
     pub(super) contexts: Contexts,

@@ -12,7 +12,7 @@ pub const NAME_LEN_MAX: usize = 4096;
 /// Most queries of one option.
 pub const QUERIES_MAX: u32 = 64;
 
-/// Why an option is refused.
+/// Reason for which an option is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionFault {
     /// The data is not what the option wants.

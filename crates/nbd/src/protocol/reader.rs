@@ -1,6 +1,6 @@
 //! Big-endian integers out of bytes that are checked as they are taken.
 
-/// What is left of some bytes.
+/// Unread rest of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 

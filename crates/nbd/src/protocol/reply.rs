@@ -7,7 +7,7 @@ use super::constants::{
 };
 use super::{Errno, RequestHeader};
 
-/// Which answers a client and the server agreed on.
+/// Form of answers that a client and the server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyShape {
     /// One header, then the bytes of a read.
@@ -54,7 +54,7 @@ pub struct Extent {
     pub flags: u32,
 }
 
-/// What an answer repeats of its request.
+/// Fields that an answer repeats of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     /// Which answers are in use.

@@ -8,7 +8,7 @@ pub const COMPACT_REQUEST_LEN: usize = 28;
 /// Bytes of an extended request's header.
 pub const EXTENDED_REQUEST_LEN: usize = 32;
 
-/// Which headers a client and the server agreed on.
+/// Form of headers that a client and the server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderStyle {
     /// 32-bit lengths.

@@ -1,4 +1,4 @@
-//! Which requests an export takes: every flag, size and offset is checked here.
+//! Validation of requests: every flag, size and offset is checked here against the export.
 
 use super::constants::{
     CMD_BLOCK_STATUS, CMD_CACHE, CMD_DISC, CMD_FLAG_DF, CMD_FLAG_FAST_ZERO, CMD_FLAG_FUA,
@@ -7,7 +7,7 @@ use super::constants::{
 };
 use super::{Errno, HeaderStyle, RequestHeader, StatusFilter};
 
-/// What a request is measured against.
+/// Properties of an export that a request is validated against.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportRules {
     /// Size of the export now, bytes.

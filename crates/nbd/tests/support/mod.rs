@@ -1,4 +1,5 @@
-//! What the tests of this crate share: a server on a socket pair's listener, devices, a client.
+//! Parts that the tests of this crate share: a server on a socket pair's listener, devices, a
+//! client.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
