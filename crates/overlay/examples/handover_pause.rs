@@ -26,7 +26,7 @@ use parking_lot::{Mutex, RwLock};
 
 const VOLUME: DiskId = DiskId::from_bytes([9; 16]);
 const BLOCK: u64 = 64 << 10;
-/// What the guest writes at most.
+/// Highest rate of the guest's writes, bytes per second.
 const GUEST_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// A directory behind a link.
@@ -88,7 +88,7 @@ impl OriginSink for LinkedOrigin {
     }
 }
 
-/// What a manifest shows, read from the packs; it is not part of what is measured.
+/// Content of a manifest, read from the packs; it is not part of what is measured.
 struct ManifestBase {
     entries: Vec<Entry>,
     chunk_bytes: usize,
@@ -183,7 +183,7 @@ fn fill(buffer: &mut [u8], seed: u64) {
     }
 }
 
-/// Who answers the guest: a volume, or nobody for a moment.
+/// Device of the guest: a volume, or none for a moment.
 type Served = RwLock<Option<Arc<Volume>>>;
 
 /// Writes until told to stop; returns the longest time that a write took, and how many there were.

@@ -1,4 +1,4 @@
-//! How long a write takes in the overlay itself, without a front end: microseconds per 4 KiB.
+//! Benchmark of writes in the overlay itself, without a front end: microseconds per 4 KiB.
 //!
 //! Usage: `cargo run --release -p acstor-overlay --example write_speed -- DIRECTORY [WRITES]`.
 //! Random 4 KiB writes over 4 GiB, buffered, then each with FUA, then reads of what was written;

@@ -1,4 +1,4 @@
-//! What a volume is opened with, and what it tells of itself.
+//! Configuration that a volume is opened with, and the status that it reports.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl VolumeConfig {
     }
 }
 
-/// What the volume's record says at the moment of opening.
+/// Fields of the volume's record at the moment of opening.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The volume.
@@ -100,7 +100,7 @@ pub struct PushPoint {
     pub sequence: u64,
 }
 
-/// What a volume is doing.
+/// State of a volume.
 ///
 /// ```text
 /// Open <-> Frozen        freeze, thaw or its deadline

@@ -32,7 +32,7 @@ use crate::{
     VolumeState, limits,
 };
 
-/// How long a partition table that cannot be read is taken for one that is being written.
+/// Time for which a partition table that cannot be read is taken for one that is being written.
 pub(crate) const TABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 pub(crate) const TABLE_LOOK: Duration = Duration::from_millis(50);
@@ -111,7 +111,7 @@ const OPEN: u8 = 0;
 const FENCED: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// What a new core is made of.
+/// Parts of a new core.
 pub(crate) struct CoreParts {
     pub volume: DiskId,
     pub epoch: u32,

@@ -1,4 +1,4 @@
-//! What a front end (NBD) sees of a writable disk.
+//! Interface of a writable disk to its front end (NBD).
 //!
 //! Must never: answer a write or a flush before it is as durable as the disk's durability says,
 //! wait for a network in [`BlockDevice::try_read`], or let a request reach past the end.
@@ -76,7 +76,7 @@ impl<T> Done<T> {
     }
 }
 
-/// How a range becomes zeros.
+/// Options of zeroing a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroHow {
     /// Acknowledge when durable, as a flush would make it.
@@ -87,7 +87,7 @@ pub struct ZeroHow {
     pub only_fast: bool,
 }
 
-/// What [`BlockDevice::extents`] tells apart.
+/// Distinction that [`BlockDevice::extents`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentQuery {
     /// Holes and zeros against data.
@@ -109,7 +109,7 @@ pub struct DeviceExtent {
     pub is_dirty: bool,
 }
 
-/// What a front end can tell its client about a failure.
+/// Kind of a failure, as far as a front end can report it to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceErrorKind {
     /// The bytes cannot be read or kept (EIO).
@@ -126,7 +126,7 @@ pub enum DeviceErrorKind {
     Shutdown,
 }
 
-/// Why a request of a disk failed.
+/// Failure of a request of a disk.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{message}")]
 pub struct DeviceError {

@@ -1,4 +1,4 @@
-//! What can go wrong with an overlay outside of a request.
+//! Errors of an overlay outside of a request.
 
 use std::io;
 

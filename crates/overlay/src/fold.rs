@@ -40,7 +40,7 @@ pub struct LogPosition {
     pub sequence: u64,
 }
 
-/// What a fold made.
+/// Result of a fold.
 #[derive(Debug)]
 pub struct Folded {
     /// The manifest's bytes, which are in the origin.
@@ -71,7 +71,7 @@ pub type Announce<'a> = dyn FnMut(&[PackId], Option<Digest>) -> Result<(), Strin
 /// taken from the overlay need not come back from the origin.
 pub type Keep<'a> = dyn Fn(&Digest, &Bytes) + 'a;
 
-/// How a fold goes about it.
+/// Options of a fold.
 pub struct FoldHow<'a> {
     /// Time over which what it stores is spread; zero: at once.
     pub spread: Duration,

@@ -11,7 +11,7 @@ pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// Fewest segments that a quota must allow: the head, the next one, one for reclaiming.
 pub const SEGMENTS_MIN: u64 = 4;
-/// How many times as long as what is alive in it a local log may be before it is compacted.
+/// Length of a local log, as a multiple of its live content, from which it is compacted.
 pub(crate) const COMPACTION_FACTOR: u64 = 2;
 /// Segments by which it may be longer still.
 pub(crate) const COMPACTION_SEGMENTS: u64 = 4;
@@ -57,7 +57,7 @@ pub const VOLUME_RECORD_BYTES_MAX: usize = 1 << 20;
 pub(crate) const PACED_OBJECTS: u64 = 32;
 /// Smallest of them, bytes.
 pub(crate) const PACED_OBJECT_BYTES_MIN: usize = 256 << 10;
-/// What other groups may still have to push when a moment of all of them is cut, bytes: what a
+/// Bytes that other groups may still have to push when a moment of all of them is cut: as much as a
 /// write that waits for the origin may have to wait for.
 pub(crate) const MOMENT_BYTES: u64 = 1 << 20;
 /// Chunks that a fold reads and hashes before it stores them, bytes.

@@ -38,7 +38,7 @@ impl LogConfig {
     }
 }
 
-/// Why a record could not be appended.
+/// Error of appending a record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppendError {
     /// The quota, or the file system, is full.
@@ -57,7 +57,7 @@ pub(crate) enum AppendError {
     Frozen,
 }
 
-/// Where the next record goes.
+/// Position of the next record.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub segment: Arc<Segment>,

@@ -51,7 +51,7 @@ const UNREADABLE_TIME: Duration = Duration::from_secs(5);
 /// Ranges that a cut looks up per turn of the lock.
 const RESOLVE_STEP: usize = 1024;
 
-/// What is to be pushed; a bit per group.
+/// Groups to be pushed; a bit per group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     /// Groups that somebody waits for.
@@ -113,7 +113,7 @@ struct Whole {
     slot: u64,
 }
 
-/// Why a push stopped.
+/// Reason for which a push stopped.
 #[derive(Debug)]
 pub(crate) enum PushError {
     /// Another host owns the volume.

@@ -1,4 +1,4 @@
-//! Which part of a disk has which durability, as a write looks it up.
+//! Durability by region of a disk, as a write looks it up.
 
 pub(crate) mod durability;
 pub(crate) mod gpt;

@@ -18,7 +18,7 @@ use crate::{
     limits,
 };
 
-/// What a write does.
+/// Change that a write makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// Puts bytes at an offset.
@@ -58,7 +58,7 @@ pub(crate) struct Whole {
     pub older: RangeSet,
 }
 
-/// Why the base did not answer.
+/// Failure of a read from the base.
 pub(crate) enum BaseError {
     /// No source answered in time: another attempt may find one.
     Late(DeviceError),
@@ -444,7 +444,7 @@ impl Core {
 }
 
 const PREFETCH_STEP: u64 = 4 << 20;
-/// How often a write asks for room before it is told that there is none.
+/// Attempts of a write to get room before it is told that there is none.
 const ROOMS_MAX: u32 = 8;
 
 fn push_gap(parts: &mut Vec<Part>, start: u64, end: u64) {

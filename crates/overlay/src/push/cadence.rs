@@ -1,4 +1,4 @@
-//! When a write-back push begins, and how its objects are spread over time.
+//! Schedule of write-back pushes: their starts, and the spread of their objects over time.
 //!
 //! Source: Capo (FAST 2011) §4.3.1 and §5.4: what was written is on the origin at the latest one
 //! period after the write. There everything is sent at the end of the period, and volumes that
@@ -23,7 +23,7 @@ const JITTER: f64 = 0.125;
 /// takes its time for each of them.
 const PACED: f64 = 0.9;
 
-/// When the groups of one volume are cut.
+/// Schedule of the cuts of one volume's groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cadence {
     /// Share of a period, from the volume's id.
@@ -52,7 +52,7 @@ fn unit(volume: DiskId) -> f64 {
     f64::from(u16::from_le_bytes([digest.as_bytes()[0], digest.as_bytes()[1]])) / 65535.0
 }
 
-/// When the next part of something is to be sent.
+/// Pace at which the parts of something are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     begun: Instant,

@@ -4,7 +4,7 @@
 use acstor_types::ErrorKind;
 use bytes::Bytes;
 
-/// Why the origin did not do what was asked.
+/// Error of the origin.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SinkError {

@@ -57,7 +57,7 @@ const KIND_DATA: u8 = 1;
 const KIND_LZ4: u8 = 2;
 const KIND_ZEROES: u8 = 3;
 
-/// What is wrong with a log object.
+/// Defect of a log object.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogObjectError {
@@ -82,7 +82,7 @@ impl LogObjectError {
     }
 }
 
-/// What the header of a log object says.
+/// Header of a log object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogObjectInfo {
     /// The volume.

@@ -24,7 +24,7 @@ const TOLD_AFTER: Duration = Duration::from_secs(30);
 /// Time between two lines of the log about the same outage.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
-/// What requests of one volume that wait for the origin share.
+/// State that the requests of one volume which wait for the origin share.
 #[derive(Debug)]
 pub(crate) struct OriginWait {
     /// `None`: without limit.
@@ -58,7 +58,7 @@ pub(crate) struct Waiter<'a> {
     pause: Duration,
 }
 
-/// What the log is to say of an outage.
+/// Log message about an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Requests have waited for long.

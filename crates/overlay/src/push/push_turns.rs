@@ -1,4 +1,4 @@
-//! What of a volume is pushed when, and who waits for it.
+//! Order in which parts of a volume are pushed, and the callers that wait for each.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use crate::{DeviceErrorKind, OverlayError, limits};
 const ROUNDS_AHEAD: u32 = 4;
 /// Times that what was written meanwhile is pushed before a release, at most.
 const ROUNDS_BEFORE_RELEASE: u32 = 16;
-/// What a release may have to push, requests waiting for it: 34 ms at 1 Gbit/s.
+/// Bytes that a release may have to push, requests waiting for it: 34 ms at 1 Gbit/s.
 const RELEASE_BYTES: u64 = 4 << 20;
-/// What the next owner may have to read of the log before it serves.
+/// Bytes of the log that the next owner may have to read before it serves.
 const REPLAY_BYTES: u64 = 8 << 20;
 /// Objects of the log that it may have to read.
 const REPLAY_OBJECTS: u64 = 128;
 /// Attempts in a row at one object, and the pause after the first of them, which doubles.
 const ATTEMPTS_MAX: u32 = 4;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a guest is held back for a release that does not come.
+/// Longest time for which a guest is held back for a release that does not come.
 const CONVERGE_TIME: Duration = Duration::from_secs(60);
 
 impl Core {

@@ -22,7 +22,7 @@ pub(crate) struct PushWaiter {
     sender: oneshot::Sender<Result<(), DeviceError>>,
 }
 
-/// What somebody waits for.
+/// Condition that a caller waits for.
 #[derive(Clone, Copy)]
 pub(crate) enum Awaited {
     /// A write of these sectors; `to_origin`: in regions of write-back, too.

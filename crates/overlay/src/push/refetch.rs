@@ -54,7 +54,7 @@ impl Reach {
     }
 }
 
-/// What fetching again is about, of one volume.
+/// State of fetching again, of one volume.
 pub(crate) struct Refetch {
     reach: Mutex<Reach>,
     /// One at a time: who waits mostly waits for the same record.
@@ -69,7 +69,7 @@ struct Turn {
     hopeless: HashMap<(u32, u64), Instant>,
 }
 
-/// What became of a damaged extent.
+/// Result of fetching a damaged extent again.
 #[derive(Debug)]
 pub(crate) enum Refetched {
     /// Its content.

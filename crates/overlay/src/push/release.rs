@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::{OverlayError, PushPoint, Volume};
 
-/// How long a release holds writes: it ends before, or gives them back itself.
+/// Longest time for which a release holds writes: it ends before, or gives them back itself.
 const FREEZE_MAX: Duration = Duration::from_secs(3600);
 
 /// A volume of which little is left to be pushed. Requests go on until [`Release::finish`]; dropped
@@ -42,7 +42,7 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// Whether compaction is to begin nothing that takes long.
+/// Count of the callers for which compaction begins nothing that takes long.
 #[derive(Debug, Default)]
 pub(crate) struct QuietCount(AtomicU32);
 

@@ -15,7 +15,7 @@ use crate::push::origin_log::{
 };
 use crate::{OriginSink, OverlayError};
 
-/// Where an epoch ended.
+/// End of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// Last object that counts: the end of the last complete batch; `None` when there is none.

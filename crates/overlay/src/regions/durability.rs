@@ -1,4 +1,4 @@
-//! What a volume's record says of durability: a class for the disk, others for regions of it.
+//! Durability in a volume's record: a class for the disk, others for regions of it.
 //!
 //! Source: Capo (FAST 2011) §5, differential durability.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{OverlayError, limits};
 
-/// When a write is acknowledged, and whether it travels.
+/// Durability class: the moment at which a write is acknowledged, and whether it travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurabilityClass {
@@ -20,7 +20,7 @@ pub enum DurabilityClass {
     None,
 }
 
-/// What a flush waits for.
+/// Storage that a flush waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushTarget {

@@ -18,7 +18,7 @@ const NAME_LEN: usize = 72;
 /// First sector and count of the sectors that hold the header.
 pub(crate) const HEADER_SECTOR: u64 = 1;
 
-/// What a disk has for a partition table.
+/// Partition table of a disk as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
     /// One whose checksums match: its partitions, and the bytes that its entries take.
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// Where the entries of a table are.
+/// Place of a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entries {
     offset: u64,

@@ -1,4 +1,4 @@
-//! What is known of a disk's partition table while a guest writes it.
+//! Partition table of a disk as last seen, while a guest writes it.
 //!
 //! A table is written in several steps, and between two of them its checksums do not match. Judged
 //! as it is then, the disk would have no partitions: what is never to leave would leave. So a

@@ -1,4 +1,4 @@
-//! What a checkpoint syncs, what a crash leaves beside it, and how often one is written.
+//! Checkpoints: the segments that they sync, the state after a crash beside one, their frequency.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

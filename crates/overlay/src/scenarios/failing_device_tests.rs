@@ -23,7 +23,7 @@ const CONFIG: LogConfig =
 const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
 const STEPS: u32 = 160;
 
-/// How a log is found again.
+/// Circumstances in which a log is opened again.
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// Its process was killed; the device still fails.

@@ -1,4 +1,4 @@
-//! What a fold asks of the origin, and who waits for it.
+//! Folds: their requests to the origin, and the callers that wait for them.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ const VOLUME: DiskId = DiskId::from_bytes([33; 16]);
 const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 64 << 10;
 const DIRTY: u64 = 48 << 20;
-/// What 1 Gbit/s carries in a tenth of a second.
+/// Bytes that 1 Gbit/s carries in a tenth of a second.
 const PAUSE_BYTES: u64 = 125_000_000 / 10;
 /// Blocks that the guest writes during the hand-over, at most.
 const WRITES: u64 = 512;

@@ -1,4 +1,4 @@
-//! Who waits for the origin does not wait for what others push.
+//! Priority of pushes: a caller that waits for the origin does not wait for what others push.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

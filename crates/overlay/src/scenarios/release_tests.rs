@@ -26,9 +26,9 @@ const VOLUME: DiskId = DiskId::from_bytes([34; 16]);
 const SIZE: u64 = 64 << 20;
 const SEGMENT: u64 = 1 << 20;
 const BLOCK: usize = 64 << 10;
-/// What may be pushed while requests wait: 67 ms at 1 Gbit/s.
+/// Bytes that may be pushed while requests wait: 67 ms at 1 Gbit/s.
 const WAITED_FOR: u64 = 8 << 20;
-/// What the file system journals, and a busy disk makes wait for.
+/// Operations that the file system journals, and that wait for a busy disk.
 const JOURNALLED: [&str; 4] = ["create", "remove", "rename", "sync-names"];
 
 struct Host {

@@ -1,4 +1,4 @@
-//! What a process that opens a log again has to push.
+//! Pushes after a restart: dirty content of a process that opens a log again.
 
 use crate::Opening;
 use crate::push::origin_log::log_prefix;

@@ -24,7 +24,7 @@ const VOLUME: DiskId = DiskId::from_bytes([6; 16]);
 const RECORDS: usize = 20;
 /// Sectors of each.
 const SECTORS: u64 = 8;
-/// Where the content of a record is damaged.
+/// Offset of the damage within a record.
 const INSIDE: u64 = 1100;
 
 struct Log {
@@ -32,7 +32,7 @@ struct Log {
     log: LocalLog,
 }
 
-/// Where a record lies.
+/// Place of a record.
 struct At {
     segment: Arc<Segment>,
     payload: u64,

@@ -21,7 +21,7 @@ struct Flushed {
     record: RecordHeader,
 }
 
-/// What has rotted, to be mended.
+/// Bits and sectors that have rotted, to be mended.
 pub(crate) struct Rot {
     /// Bits that were turned around, and sectors that cannot be read: of files, as one that is dead may
     /// lose its name when the log is opened.

@@ -68,7 +68,7 @@ pub(crate) fn read_sectors(log: &LocalLog) -> Vec<Option<u64>> {
     state
 }
 
-/// What was done to a log since it was opened.
+/// History of a log since it was opened.
 pub(crate) struct WriteHistory {
     /// The state that was found when it was opened.
     base: Vec<u64>,

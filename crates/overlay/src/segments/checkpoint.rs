@@ -54,7 +54,7 @@ const RANGE_LEN: usize = 16;
 const END_LEN: usize = 32;
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Whose log it is, and from where on it must be read.
+/// Header of a checkpoint: the log that it is of, and the position from which that must be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointHeader {
     pub log_id: [u8; 16],

@@ -1,4 +1,4 @@
-//! Where the newest content of each written range is: sectors to places in the local log.
+//! Map from written sectors to the places of their newest content in the local log.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -9,7 +9,7 @@ use crate::segments::record::SECTOR;
 pub(crate) const UNIT: u64 = 64;
 const ZERO_SEGMENT: u32 = u32::MAX;
 
-/// Where the content of an extent is.
+/// Place of an extent's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Every byte is zero; nothing is stored.

@@ -44,7 +44,7 @@ impl Drop for Taken {
     }
 }
 
-/// What the local logs of a process may take.
+/// Budget of descriptors and mappings for the local logs of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct FileBudget {
     files: Arc<Pool>,

@@ -40,7 +40,7 @@ const LOOK_BYTES: u64 = 1 << 20;
 /// An operation on the origin that takes longer is one of an origin that is away.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
 const MIB: f64 = (1 << 20) as f64;
-/// What a sample keeps of those before it.
+/// Weight that a sample leaves to those before it.
 const FADE: f64 = 0.8;
 /// Objects from this size on tell how fast the origin is, bytes; smaller ones tell how long it takes
 /// to answer at all, however little it is sent.

@@ -1,4 +1,4 @@
-//! What one lock protects: where everything is, and what the origin does not have yet.
+//! State under one lock: the map of extents, and the content that the origin does not have yet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::segments::hold_back::Backlog;
 use crate::segments::range_set::RangeSet;
 use crate::segments::segment::Segment;
 
-/// What was written to one group of regions since its last cut.
+/// Dirty ranges of one group of regions since its last cut.
 #[derive(Debug, Default)]
 pub(crate) struct GroupDirty {
     pub ranges: RangeSet,
@@ -30,7 +30,7 @@ pub(crate) enum Stream {
     Aside,
 }
 
-/// What is on its way to the origin: the state of the disk at one sequence number.
+/// Cut on its way to the origin: the state of the disk at one sequence number.
 ///
 /// The ranges are looked up a few at a time, in the order of the disk, so that a cut of any size
 /// stops no guest; a write that would change the answer looks its own range up first. Nothing here

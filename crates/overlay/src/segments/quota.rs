@@ -1,4 +1,4 @@
-//! How long a local log may become.
+//! Length limit of a local log.
 
 use std::sync::atomic::Ordering;
 

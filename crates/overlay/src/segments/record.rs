@@ -57,7 +57,7 @@ const RECORD_MAGIC: &[u8; 4] = b"ACOR";
 const CRC_OFFSET: usize = 60;
 const FLAG_COPY: u8 = 1;
 
-/// What a segment file says of itself.
+/// Header of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub number: u32,
@@ -66,7 +66,7 @@ pub(crate) struct SegmentHeader {
     pub salt: u64,
 }
 
-/// Why bytes are no header of this version.
+/// Defect of bytes that are no header of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     /// Intact, but of another version.
@@ -75,7 +75,7 @@ pub(crate) enum HeaderError {
     Corrupt,
 }
 
-/// What a record does to its range.
+/// Effect of a record on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     Data,
@@ -96,7 +96,7 @@ pub(crate) struct RecordHeader {
     pub durable: u64,
 }
 
-/// What is to be appended.
+/// Record to be appended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRecord<'a> {
     pub kind: RecordKind,

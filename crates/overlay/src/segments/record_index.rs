@@ -182,7 +182,7 @@ impl RecordIndex {
     }
 }
 
-/// What a look for headers has found.
+/// Result of a search for headers.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     entries: Vec<IndexEntry>,

@@ -33,7 +33,7 @@ pub(crate) struct Headless {
     pub size_bytes: u64,
 }
 
-/// What a scan has found.
+/// Result of a scan.
 #[derive(Debug)]
 pub(crate) struct Scanned {
     /// The number that comes next.
@@ -78,13 +78,13 @@ struct Scan<'a, V> {
     visit: V,
 }
 
-/// Where the records of a segment end, and whether that is since it cannot be read.
+/// End of a segment's records, with the error where it cannot be read further.
 struct Stop {
     offset: u64,
     error: Option<io::Error>,
 }
 
-/// What lies ahead of a place in the log.
+/// Records ahead of a place in the log.
 struct Ahead {
     flushed_before: u64,
     /// Offset and segment of the first record there that is later than the one that is expected.

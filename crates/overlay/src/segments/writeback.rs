@@ -1,4 +1,4 @@
-//! When the kernel is asked to write what was appended, before a sync makes it wait for that.
+//! Early write-back of appended pages, before a sync makes the kernel wait for them.
 //!
 //! What is overwritten within seconds never needs to reach the disk: its segment is dead before a
 //! checkpoint or a flush wants it, and the next records go over its pages while they are in memory.
@@ -25,7 +25,8 @@ const MEMORY_SHARE: u64 = 32;
 /// A position in the log: number of a segment, and an offset in it.
 type Position = (u32, u64);
 
-/// How far the kernel was asked to write, and where the log ended when.
+/// Progress of asking the kernel to write: the position asked for, and past ends of the log by
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct Writeback(Mutex<State>);
 
