@@ -1,8 +1,8 @@
-//! What the read path tells its callers when it cannot do what they ask.
+//! Errors of the read path.
 
 use acstor_types::{Digest, DiskId, ErrorKind};
 
-/// Why a read could not be served.
+/// Error of a read that could not be served.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -63,7 +63,7 @@ impl ReadError {
     }
 }
 
-/// Why the read path could not be set up or changed.
+/// Error of setting up or changing the read path.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadPathError {

@@ -1,4 +1,4 @@
-//! What a front end sees of a disk: its size, its bytes as segments, its holes.
+//! Interface of a disk to its front end: its size, its bytes as segments, its holes.
 
 pub(crate) mod attachment;
 pub(crate) mod deduplication;
@@ -53,7 +53,7 @@ impl Segment {
     }
 }
 
-/// What `lseek` asks for.
+/// Kind of extent that `lseek` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
     /// The next byte that may be other than zero.
@@ -75,10 +75,10 @@ pub enum TryRead {
 /// A read of a view that may wait for peers and the origin.
 pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<Segment>, ReadError>> + Send>>;
 
-/// What a view has to do before it can be read at once.
+/// Preparation of a view before it can be read at once.
 pub type PrepareFuture = Pin<Box<dyn Future<Output = Result<(), ReadError>> + Send>>;
 
-/// What is called when a read that was started has ended: with the bytes, or with `None` where it is to be
+/// Callback at the end of a read that was started: with the bytes, or with `None` where it is to be
 /// begun anew by [`BlockView::read`].
 pub type ReadDone = Box<dyn FnOnce(Option<Vec<Segment>>) + Send>;
 

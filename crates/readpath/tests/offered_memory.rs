@@ -1,4 +1,4 @@
-//! What a disk that is offered costs in memory, counted by the allocator: nothing that grows with its size.
+//! Memory of a disk that is offered, counted by the allocator: none that grows with its size.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -45,7 +45,7 @@ static ALLOCATOR: Counting = Counting;
 
 const GIB: u64 = 1 << 30;
 const IMAGES: u8 = 200;
-/// What an offered disk may take, bytes: a few KiB, however large it is.
+/// Memory that an offered disk may take, bytes: a few KiB, however large it is.
 const BYTES_MAX: isize = 4 << 10;
 
 /// A manifest of zeros: as large as any other of that size.

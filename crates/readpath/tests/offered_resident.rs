@@ -1,4 +1,4 @@
-//! What of manifests that were read stays with the process once they are dropped: nothing. An allocator
+//! Memory that stays with the process once manifests that were read are dropped: none. An allocator
 //! keeps what lies below anything that lives, which after a storm is most of it.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 

@@ -1,4 +1,4 @@
-//! Which chunks guests read while a disk boots.
+//! Recorder of the chunks that guests read while a disk boots.
 //!
 //! A boot begins when a handle is opened; its window lasts a fixed time from the last open on, so
 //! that the opens of one boot (Nova's inspection, QEMU) are one. A read costs one load while no
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::limits;
 
-/// What boots of one disk read on this host since the process started.
+/// Recorder of the chunks that boots of one disk read on this host since the process started.
 #[derive(Debug)]
 pub(crate) struct BootRecorder {
     chunk_count: u64,
@@ -32,7 +32,7 @@ struct State {
     is_watched: bool,
 }
 
-/// What boots of a disk have read.
+/// Chunks that boots of a disk have read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkingSet {
     /// Boots since the process started.

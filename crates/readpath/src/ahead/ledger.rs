@@ -1,4 +1,4 @@
-//! What one disk's readers did and what each chunk cost them, on demand.
+//! Read trace of one disk's boot: its readers' requests and the cost of each chunk, on demand.
 //!
 //! Two kinds of record, both described in `doc/source/contributor/read-path.rst`: guest reads, from
 //! which a boot can be replayed, and chunk decisions, which say what each one waited for.
@@ -57,7 +57,7 @@ fn as_text<S: Serializer>(source: &Option<Arc<str>>, serializer: S) -> Result<S:
     source.as_deref().serialize(serializer)
 }
 
-/// What one chunk of a read cost.
+/// Cost of one chunk of a read.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkNote {
     pub(crate) chunk: u64,

@@ -46,7 +46,7 @@ struct Stream {
     issued: VecDeque<(u64, Weak<Flight>)>,
 }
 
-/// What a read means for the prefetch.
+/// Consequences of a read for the prefetch.
 #[derive(Debug, Default)]
 pub(crate) struct StreamUpdate {
     /// Chunks to prefetch now, and for which stream.

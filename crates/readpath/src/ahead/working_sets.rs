@@ -1,4 +1,4 @@
-//! What boots read: as this host saw it, as it was told, and how much of it is here.
+//! Working sets of boots: as this host saw them, as it was told them, and their coverage here.
 
 use std::sync::Arc;
 

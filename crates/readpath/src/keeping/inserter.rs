@@ -37,7 +37,7 @@ struct State {
     has_ended: bool,
 }
 
-/// What the thread does next.
+/// Next work of the thread.
 enum Work {
     Write(Vec<(Digest, Bytes)>),
     /// Nothing came for a while: how did what was written last fare?
@@ -51,10 +51,10 @@ struct Waiting {
     watchers: Vec<oneshot::Sender<WriteOutcome>>,
 }
 
-/// What became of a chunk that was to be written.
+/// Result of writing a chunk.
 pub(crate) type WriteOutcome = Result<InsertOutcome, LocalError>;
 
-/// Why a chunk was not queued.
+/// Reason for which a chunk was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotQueued {
     /// The queue is full.

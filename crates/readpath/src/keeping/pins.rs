@@ -44,7 +44,7 @@ impl Drop for Pinned {
     }
 }
 
-/// What a pin achieved.
+/// Result of a pin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinReport {
     /// Bytes of the disk that are pinned and in the chunk store; zero chunks need no pin and do

@@ -1,4 +1,4 @@
-//! Whether the disk of the chunk store answers: a breaker between reads and a disk that hangs.
+//! Health of the chunk store's disk: a breaker between reads and a disk that hangs.
 
 use acstor_runclock::RunInstant;
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ pub(crate) enum StoreState {
     Probing,
 }
 
-/// What happens to the disk.
+/// Event in the life of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreEvent {
     /// A read has not come back in time.

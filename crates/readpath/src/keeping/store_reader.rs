@@ -24,13 +24,14 @@ use crate::keeping::store_health::StoreHealth;
 use crate::observe::metrics::Metrics;
 use crate::{LocalError, LocalStore, limits};
 
-/// What is called with the part that was read; with `None` where it is lost, or the disk has not given
-/// it in time.
+/// Callback with the part that was read; with `None` where it is lost, or the disk has not given it
+/// in time.
 pub(crate) type Then = Box<dyn FnOnce(Option<Bytes>) + Send>;
 
-/// How often, in the time after which a read is late, late ones are looked for.
+/// Checks for late reads within the time after which a read is late: it is noticed an eighth of
+/// that time late at the most.
 const LATE_LOOKS: u32 = 8;
-/// How long a thread without work stays.
+/// Time after which a thread without work ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// The readers of one chunk store.
@@ -51,14 +52,14 @@ struct Queue {
     changed: Condvar,
 }
 
-/// What is read at a time: a chunk, or a part of it.
+/// Unit of reading: a chunk, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Part {
     digest: Digest,
     range: Range<usize>,
 }
 
-/// Who waits for a part.
+/// Waiter for a part.
 enum Watcher {
     Task(oneshot::Sender<Option<Bytes>>),
     /// And when it has waited too long: it has no timer of its own.

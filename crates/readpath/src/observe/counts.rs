@@ -2,7 +2,7 @@
 
 use crate::{ReadPath, Tier};
 
-/// What one tier answered.
+/// Counts of one tier's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCount {
     /// Chunks.

@@ -1,4 +1,4 @@
-//! How late the runtime of this read path runs, for Prometheus.
+//! Scheduling lag of this read path's runtime, for Prometheus.
 
 use std::fmt::Error;
 

@@ -1,4 +1,4 @@
-//! Why a preload ended without having brought everything; read by people.
+//! Reasons for which a preload ended without all of its chunks; read by people.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use acstor_types::Digest;
 use crate::fetch::flight::FlightFailure;
 use crate::{LocalError, ReadError, ReadPathError, limits};
 
-/// Why a preload failed.
+/// Reason for which a preload failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PreloadFailure {
     #[error(

@@ -21,7 +21,7 @@ pub(crate) use job::Job;
 pub use state::PreloadState;
 pub(crate) use table::PreloadTable;
 
-/// What a preload brings.
+/// Chunks that a preload brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreloadWhat {
     /// What boots of the disk have read, as learnt by all hosts.
@@ -45,7 +45,7 @@ impl PreloadWhat {
     }
 }
 
-/// What somebody wants of a preload.
+/// Request for a preload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreloadWish {
     /// What to bring.
@@ -56,7 +56,7 @@ pub struct PreloadWish {
     pub pin: bool,
 }
 
-/// How far a preload is.
+/// Progress of a preload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreloadStatus {
     /// The disk.
@@ -83,7 +83,7 @@ pub struct PreloadStatus {
     pub error: Option<String>,
 }
 
-/// What a preload would bring, and the room there is for it.
+/// Bytes that a preload would bring, and the room there is for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreloadEstimate {
     /// Bytes of the different chunks with content that are wanted.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Job;
 use crate::limits;
 
-/// What one preload may still take.
+/// Rate limit of one preload.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
     paid_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! How fast something went of late.
+//! Recent rate of a quantity.
 
 use std::collections::VecDeque;
 use std::time::Duration;

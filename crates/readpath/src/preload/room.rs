@@ -1,4 +1,4 @@
-//! What a preload finds on this host: which chunks are there, and the room for the others.
+//! Survey of a host before a preload: the chunks that it has, and the room for the others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::view::disk::Disk;
 use crate::view::wanted_chunks::WantedChunks;
 use crate::{ReadPath, ReadPathError};
 
-/// What a look at the chunk store found.
+/// Result of a survey of the chunk store.
 pub(crate) struct Survey {
     pub(crate) estimate: PreloadEstimate,
     /// Bytes that a preload which pins would pin anew.

@@ -1,6 +1,6 @@
-//! What a preload is doing; the page of its state machine is `reference/state-machines/preload`.
+//! State of a preload; the page of its state machine is `reference/state-machines/preload`.
 
-/// What a preload is doing.
+/// State of a preload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PreloadState {
     /// As many others run as may.

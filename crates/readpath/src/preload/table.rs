@@ -1,4 +1,4 @@
-//! Which preloads there are: starting, changing and stopping them.
+//! Table of the preloads: starting, changing and stopping them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

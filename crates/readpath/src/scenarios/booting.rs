@@ -1,4 +1,4 @@
-//! What boots read, as seen and as told, and how much of it is here.
+//! Working sets of boots, as seen and as told, and their coverage.
 
 use std::time::Duration;
 

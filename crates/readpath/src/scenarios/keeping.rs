@@ -1,4 +1,4 @@
-//! What is kept where: the keep policy, the recent chunks, a store that fails.
+//! Placement of kept chunks: the keep policy, the recent chunks, a store that fails.
 
 use std::sync::atomic::Ordering;
 

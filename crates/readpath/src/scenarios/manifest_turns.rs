@@ -1,4 +1,4 @@
-//! Whose manifest is read first where many are to be read, and what one that cannot be read says.
+//! Order in which many manifests are read, and errors of one that cannot be read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a host does about an origin that is slow, gone, damaged or overloaded.
+//! Reaction of a host to an origin that is slow, gone, damaged or overloaded.
 
 use std::time::Duration;
 

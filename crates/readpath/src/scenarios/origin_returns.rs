@@ -1,4 +1,4 @@
-//! What waiting reads do once their origin answers again, or has the chunk elsewhere.
+//! Waiting reads once their origin answers again, or has the chunk elsewhere.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one disk whose pack hangs leaves to the others: of the origin's threads, and of a peer.
+//! Isolation of disks from one whose pack hangs: shares of the origin's threads, and of a peer.
 
 use std::time::Duration;
 

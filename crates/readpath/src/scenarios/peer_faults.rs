@@ -1,4 +1,4 @@
-//! What a host does about peers that are dead, late, lying or busy.
+//! Reaction of a host to peers that are dead, late, corrupt or busy.
 
 use std::time::Duration;
 

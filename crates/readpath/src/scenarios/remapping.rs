@@ -1,4 +1,4 @@
-//! What happens when the ring changes.
+//! Changes of the ring.
 
 use std::time::Duration;
 

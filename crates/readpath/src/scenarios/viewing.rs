@@ -1,4 +1,4 @@
-//! What a front end sees.
+//! Disks as a front end sees them.
 
 use acstor_types::{ChunkSize, DiskId, ManifestBuilder};
 

@@ -25,7 +25,7 @@ use crate::view::manifest_source::{ManifestFault, ManifestSource};
 use crate::view::wanted_chunks::WantedChunks;
 use crate::{ReadError, ReadPathError, limits};
 
-/// What is known of a disk whether or not its manifest is in memory.
+/// Records of a disk that are kept whether or not its manifest is in memory.
 #[derive(Debug)]
 pub(crate) struct DiskRecords {
     pub(crate) ledger: ArcSwapOption<Ledger>,
@@ -65,7 +65,7 @@ pub(crate) struct Attachment {
     pub(crate) turn_of_others: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Where a manifest is while it is not in memory.
+/// Place of a manifest while it is not in memory.
 struct Kept {
     digest: Digest,
     /// `None`: it stays in memory.

@@ -26,14 +26,14 @@ use crate::steering::placement::Candidate;
 use crate::view::disk::Disk;
 use crate::{ReadPath, limits};
 
-/// Where the walk of one host is.
+/// Position of the walk of one host.
 #[derive(Debug, Default)]
 pub struct Walk {
     cursor: Cursor,
     seen: u64,
 }
 
-/// Where a cold chunk belongs, as far as the attached disks say.
+/// Place of a cold chunk, as far as the attached disks say.
 #[derive(Debug)]
 enum Place {
     /// In the working set of an attached disk.

@@ -29,7 +29,7 @@ pub(crate) struct Disk {
     pub(crate) records: Arc<DiskRecords>,
 }
 
-/// How many bytes of a disk this host holds, as counted last.
+/// Bytes of a disk that this host holds, as counted last.
 #[derive(Debug, Default)]
 pub(crate) struct CachedBytes {
     bytes: AtomicU64,

@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-/// What is known of a piece before anything is read or obtained.
+/// Knowledge of a piece before anything is read or obtained.
 enum AtHand {
     Zero,
     Memory(LocalChunk, Tier),

@@ -1,4 +1,4 @@
-//! Where a disk has data and where holes, for `lseek`.
+//! Data and holes of a disk, for `lseek`.
 
 use acstor_types::{Entry, Manifest};
 

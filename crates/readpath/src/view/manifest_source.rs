@@ -8,7 +8,7 @@ use acstor_types::{ErrorKind, MANIFEST_HEADER_LEN, Manifest, ManifestError, Mani
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// Why a manifest could not be read.
+/// Error of reading a manifest.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{message}")]
 pub struct ManifestFault {
@@ -48,7 +48,7 @@ impl From<io::Error> for ManifestFault {
     }
 }
 
-/// Where the manifest of an attached disk is read from whenever it is needed.
+/// Source from which the manifest of an attached disk is read whenever it is needed.
 pub trait ManifestSource: Send + Sync + 'static {
     /// Reads and validates the manifest; waits for the local disk.
     ///

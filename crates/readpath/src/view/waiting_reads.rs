@@ -1,4 +1,4 @@
-//! How many reads of guests wait for peers or the origin.
+//! Count of guests' reads that wait for peers or the origin.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -16,7 +16,7 @@ pub(crate) struct WantedChunks {
     prefixes: Box<[u64]>,
 }
 
-/// How much of a disk's working set this host holds.
+/// Coverage of a disk's working set on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// Different chunks with content.
