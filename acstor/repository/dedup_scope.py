@@ -1,4 +1,4 @@
-"""Who shares chunks: names of chunks count in a scope, and only equal names are one chunk.
+"""Deduplication scopes: names of chunks count in a scope, and only equal names are one chunk.
 
 A scope is a text; None stands for the whole cloud, whose names are plain digests. What belongs to
 a project has the project's id as scope. Nothing of it is secret: a scoped digest says which scope
@@ -13,7 +13,7 @@ SCOPE_LENGTH_MAX = 255
 
 
 class DedupScope(enum.StrEnum):
-    """Who shares chunks of new content: ``[repository] dedup_scope``."""
+    """Scope in which new content is deduplicated: ``[repository] dedup_scope``."""
 
     CLOUD = "cloud"
     """Everybody."""

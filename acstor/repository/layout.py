@@ -1,4 +1,4 @@
-"""Where the repository keeps what: keys of objects and names of refs in the origin."""
+"""Layout of the repository: keys of objects and names of refs in the origin."""
 
 import re
 import uuid

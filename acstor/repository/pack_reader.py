@@ -23,7 +23,7 @@ READERS = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PackDigests:
-    """What a pack says of itself; its id is that of salt and digests."""
+    """Header of a pack; the pack's id is that of salt and digests."""
 
     pack: bytes
     salt: bytes

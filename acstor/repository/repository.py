@@ -34,7 +34,7 @@ MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Format:
-    """What holds for a whole repository: the object ``format``."""
+    """Properties of a whole repository: the object ``format``."""
 
     id: str
     """UUID of the repository."""

@@ -1,4 +1,4 @@
-"""What a verification judges: images, volumes and snapshots, each with its manifest and log."""
+"""Subjects of a verification: images, volumes and snapshots, each with its manifest and log."""
 
 import dataclasses
 import enum

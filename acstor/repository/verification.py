@@ -52,7 +52,7 @@ class Damage:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """What a verification read and found."""
+    """Report of a verification."""
 
     images: int = 0
     volumes: int = 0

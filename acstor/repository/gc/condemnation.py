@@ -88,7 +88,7 @@ def stop_older_collectors(origin: base.Origin) -> None:
 
 
 class State(enum.StrEnum):
-    """What may happen to a condemned object next."""
+    """State of a condemned object."""
 
     CONDEMNED = "condemned"
     """Found unreferenced; it is left alone for the grace period and may be saved."""

@@ -46,7 +46,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """What a collection found and did."""
+    """Report of a collection."""
 
     images: int = 0
     volumes: int = 0

@@ -1,4 +1,4 @@
-"""Which log objects of volumes are needed, and which of those in the origin are not."""
+"""Coverage of the origin's log objects by volumes: the needed ones, and those that are not."""
 
 import bisect
 from collections import defaultdict

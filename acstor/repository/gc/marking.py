@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Marked:
-    """What is referred to."""
+    """Objects that are referred to."""
 
     names: set[str] = dataclasses.field(default_factory=set)
     """Ids of packs and digests of manifests."""

@@ -16,7 +16,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """What is known of a registered image."""
+    """Record of a registered image."""
 
     manifest: str
     """BLAKE3 of the manifest's bytes, hexadecimal."""

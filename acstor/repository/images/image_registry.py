@@ -1,4 +1,4 @@
-"""What the registrar decided about each image of Glance: the refs ``catalogue/<uuid>``.
+"""Image registry: the registrar's record of each image of Glance, the refs ``catalogue/<uuid>``.
 
 An entry changes so; everything that is not listed is a programming error::
 
@@ -32,7 +32,7 @@ REASON_LENGTH_MAX = 500
 
 
 class EntryState(enum.StrEnum):
-    """What becomes of an image of Glance."""
+    """State of an image of Glance in the registry."""
 
     WAITING = "waiting"
     """It will be registered."""
@@ -49,7 +49,7 @@ class EntryState(enum.StrEnum):
 
 
 class EntryEvent(enum.StrEnum):
-    """What may happen to an entry."""
+    """Event in the life of an entry."""
 
     ACCEPT = "accept"
     """The image is one to register."""
@@ -120,7 +120,7 @@ def next_state(state: EntryState | None, event: EntryEvent) -> EntryState | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one image of Glance. Times are UTC, ISO 8601."""
+    """Entry for one image of Glance. Times are UTC, ISO 8601."""
 
     state: EntryState
     reason: str = ""

@@ -31,7 +31,7 @@ ROUNDS_MAX = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How to register."""
+    """Settings of registrations."""
 
     pack_size: int = 64 << 20
     """Bytes at which a pack is closed."""
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What to register."""
+    """Request to register an image."""
 
     image_id: str
     name: str
@@ -58,7 +58,7 @@ class Request:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """What a registration did."""
+    """Report of a registration."""
 
     image_id: str
     status: str = "registered"

@@ -32,7 +32,7 @@ ROUNDS_VERSION = 1
 
 
 class Phase(enum.StrEnum):
-    """How far the withdrawal of one image is."""
+    """Phase of the withdrawal of one image."""
 
     ASKED = "asked"
     CLOSING = "closing"

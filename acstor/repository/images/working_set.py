@@ -1,4 +1,4 @@
-"""What boots of an image have read: the content of the ref ``working-sets/<uuid>``.
+"""Working set of an image's boots: the content of the ref ``working-sets/<uuid>``.
 
 Every host reports what its guests read while they booted. An image never changes, so what its
 boots read hardly does either, and Capo (section 4.2.1) found that the common part of derived
@@ -34,7 +34,7 @@ _COUNT_MAX = (1 << 53) - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """What boots of one image have read, as reported so far."""
+    """Chunks that boots of one image have read, as reported so far."""
 
     chunk_count: int
     once: bytes
@@ -125,7 +125,7 @@ class WorkingSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """What one data plane adds; see :meth:`WorkingSet.merged`."""
+    """Contribution of one data plane; see :meth:`WorkingSet.merged`."""
 
     chunk_count: int
     fresh: bytes

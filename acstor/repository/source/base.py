@@ -1,4 +1,4 @@
-"""What registration needs of an image file, whatever its format."""
+"""Interface of an image file to registration, whatever its format."""
 
 import abc
 import dataclasses

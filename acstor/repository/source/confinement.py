@@ -30,7 +30,7 @@ _MISSING = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a tool may take."""
+    """Resource limits of a tool."""
 
     address_space: int
     """Bytes."""

@@ -33,7 +33,7 @@ class ExtentMap:
 
     @property
     def end(self) -> int:
-        """Where the last range ends, bytes."""
+        """End of the last range, bytes."""
         return self._ends[-1] if self._ends else 0
 
     def append(self, length: int, *, is_zero: bool) -> None:

@@ -54,7 +54,7 @@ class Qcow2Source(base.ImageSource):
 
     @property
     def nbd_url(self) -> str:
-        """Where QEMU's tools find the disk's content."""
+        """URL at which QEMU's tools find the disk's content."""
         return f"nbd+unix:///?socket={self.socket_path}"
 
     def extents(self) -> Iterator[base.Extent]:

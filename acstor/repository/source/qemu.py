@@ -36,7 +36,7 @@ PART_SIZE = 64 << 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageDescription:
-    """What qemu-img says of an image."""
+    """Properties of an image, as qemu-img reports them."""
 
     format: str
     size_bytes: int

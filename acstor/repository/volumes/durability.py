@@ -1,4 +1,4 @@
-"""How much of a volume's writes survives the loss of its host: per disk and per region.
+"""Durability of a volume's writes when its host is lost: per disk and per region.
 
 Differential durability is Capo's (section 4.3, Table 2): what a system writes to its page file,
 its temporary files and its caches need not travel, what users write must. Regions are byte ranges
@@ -55,7 +55,7 @@ _QUOTED = "%,=@"
 
 
 class DurabilityClass(enum.StrEnum):
-    """When a write is acknowledged, and whether it travels."""
+    """Durability class: the moment at which a write is acknowledged, and whether it travels."""
 
     WRITE_THROUGH = "write-through"
     """Acknowledged when it is durable on the host's disk and in the origin."""
@@ -66,7 +66,7 @@ class DurabilityClass(enum.StrEnum):
 
 
 class FlushTarget(enum.StrEnum):
-    """What a guest's flush (and a write with FUA) of write-back regions waits for."""
+    """Storage that a guest's flush (and a write with FUA) of write-back regions waits for."""
 
     LOCAL = "local"
     """The host's disk."""

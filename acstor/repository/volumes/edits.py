@@ -1,4 +1,4 @@
-"""What the control plane changes of a volume whoever owns it: hosts, durability, size and name."""
+"""Changes of a volume by the control plane, whoever owns it: hosts, durability, size and name."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -28,7 +28,7 @@ class LogPosition:
 
 
 class Ownership(record_refs.RecordRefs):
-    """What the data planes of hosts do with volumes' records."""
+    """Operations of hosts' data planes on volumes' records."""
 
     def acquire(self, volume_id: str, host: str, *, resumed_epoch: int | None = None) -> Change:
         """Become the owner, in a new epoch.

@@ -91,7 +91,7 @@ class DiskState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pending:
-    """What a volume will refer to next: kept alive while it is being made or looked for."""
+    """Objects that a volume will refer to next: kept alive while they are made or looked for."""
 
     disk: DiskState = dataclasses.field(default_factory=DiskState)
     packs: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class Pending:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VolumeRecord:
-    """What is known of a volume. Changed by compare-and-swap only; states.py says by whom."""
+    """Record of a volume. Changed by compare-and-swap only; states.py says by whom."""
 
     size_bytes: int
     """Of the disk; a multiple of 512. It never shrinks."""
@@ -274,7 +274,7 @@ _VOLUME_FIELDS = tuple(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """What is known of a snapshot; it never changes."""
+    """Record of a snapshot; it never changes."""
 
     volume: str
     """The volume that it was taken of; it may be deleted before the snapshot."""

@@ -33,7 +33,7 @@ class Snapshot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What a call found, and what it left."""
+    """Record of a volume before and after a call."""
 
     before: VolumeRecord
     after: VolumeRecord

@@ -26,7 +26,7 @@ none does) and the seal's sequence number."""
 
 
 class Settling(Ownership):
-    """What the control plane does with volumes whose owner is lost."""
+    """Operations of the control plane on volumes whose owner is lost."""
 
     def settle(self, volume_id: str, seal: Seal) -> Change:
         """Take a volume from an owner that is lost, and give it back; repeating it is safe.

@@ -22,7 +22,7 @@ from acstor.repository.volumes.record import VolumeRecord
 
 
 class VolumeState(enum.StrEnum):
-    """Who has a volume."""
+    """Ownership state of a volume."""
 
     AVAILABLE = "available"
     """Nobody: all of it is in the origin."""
@@ -34,7 +34,7 @@ class VolumeState(enum.StrEnum):
 
 
 class VolumeEvent(enum.StrEnum):
-    """What may happen to a volume's record."""
+    """Event in the life of a volume's record."""
 
     CREATE = "create"
     EDIT = "edit"
@@ -56,7 +56,7 @@ class VolumeEvent(enum.StrEnum):
 
 
 class Actor(enum.StrEnum):
-    """Who changes a record."""
+    """Actor that changes a record."""
 
     CONTROL_PLANE = "control plane"
     """The Cinder driver and operators' commands."""

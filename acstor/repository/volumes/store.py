@@ -31,7 +31,7 @@ _TAKE_BACK_ATTEMPTS_MAX = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PushedState:
-    """What the owner of a volume says after a push: everything until then is in the origin."""
+    """State of a volume after a push, as its owner reports it: all until then is in the origin."""
 
     size_bytes: int
     disk: DiskState
@@ -53,7 +53,7 @@ class PushedState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewVolume:
-    """What a new volume is to be."""
+    """Properties of a new volume."""
 
     id: str
     size_bytes: int
