@@ -1,4 +1,4 @@
-"""Whether a host can keep a promise, decided before anything starts; and at which rate.
+"""Admission of preloads by a host, decided before anything starts; and the rate of each.
 
 A promise that is doubtful is refused. What is known then: how much is missing, what room there
 is, how fast the link is, and what this host has promised already. What is not known, reads of
@@ -27,7 +27,7 @@ _BYTES_MAX = 1 << 62
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What preloads may take of a host; see ``[preload]`` of its configuration."""
+    """Limits on the part of a host that preloads take; see ``[preload]`` of its configuration."""
 
     rate: int
     """Rate of a preload without rate and deadline, bytes per second."""
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a preload would mean for one host, bytes where not said otherwise."""
+    """Estimate of a preload for one host, bytes where not said otherwise."""
 
     host: str
     total_bytes: int
@@ -76,7 +76,7 @@ class Estimate:
 
     @property
     def room_bytes(self) -> int:
-        """What the chunk store can still take in."""
+        """Bytes that the chunk store can still take in."""
         return max(0, self.free_bytes + self.evictable_bytes - self.promised_bytes)
 
     @classmethod
@@ -108,7 +108,7 @@ _CHECKS: dict[object, Callable[[Any], bool]] = {
 
 
 class Reason(enum.StrEnum):
-    """Why a host refuses."""
+    """Reason for which a host refuses."""
 
     SILENT = "silent"
     """It is no member, or does not answer."""
@@ -127,7 +127,7 @@ class Reason(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one host can keep a promise."""
+    """Admission or refusal of a preload by one host."""
 
     host: str
     rate_bytes_per_s: int = 0
@@ -145,7 +145,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What all hosts could promise instead, each on its own; None: nothing of that kind."""
+    """Rate or deadline that all hosts would admit, each on its own; None: nothing of that kind."""
 
     rate_bytes_per_s: int | None = None
     deadline_s: float | None = None

@@ -25,7 +25,7 @@ _REASONS: dict[type[exception.AcstorError], Reason] = {
 
 
 class Agents(Protocol):
-    """How other hosts are asked; see :class:`acstor.rpc.agent_client.AgentClient`."""
+    """Calls to the agents of other hosts; see :class:`acstor.rpc.agent_client.AgentClient`."""
 
     def call(self, host: str, method: str, **arguments: object) -> Any: ...  # noqa: D102
     def call_all(  # noqa: D102
@@ -35,7 +35,7 @@ class Agents(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPreload:
-    """How far one host is, as it told last."""
+    """Progress of a preload on one host, as it was last reported."""
 
     host: str
     id: str
@@ -58,7 +58,7 @@ class HostPreload:
 
     @property
     def share(self) -> float:
-        """What is there of what is wanted, 0 to 1."""
+        """Share of the requested bytes that are there, 0 to 1."""
         if not self.total_bytes:
             return 1.0 if self.state in {PromiseState.DONE, PromiseState.MISSED} else 0.0
         return (self.total_bytes - self.remaining_bytes) / self.total_bytes
@@ -193,7 +193,7 @@ class Progress:
 
     @property
     def hosts(self) -> list[HostPreload]:
-        """How far each host is, as far as is known."""
+        """Progress on each host, as far as it is known."""
         return list(self._hosts.values())
 
     @property

@@ -20,7 +20,7 @@ from acstor import states
 
 
 class PromiseState(enum.StrEnum):
-    """What became of a promised preload, so far."""
+    """State of an admitted preload."""
 
     WAITING = "waiting"
     """Nothing is fetched: the data plane, the image or the origin is away, or others go first."""
@@ -43,7 +43,7 @@ class PromiseState(enum.StrEnum):
 
 
 class PromiseEvent(enum.StrEnum):
-    """What may happen to a promised preload."""
+    """Event in the life of an admitted preload."""
 
     RESUME = "resume"
     """The data plane fetches."""

@@ -1,4 +1,4 @@
-"""What somebody asks of a preload, and the checks of everything that comes from another host."""
+"""Request for a preload, and the checks of everything that comes from another host."""
 
 import dataclasses
 import sys
@@ -19,7 +19,7 @@ DEADLINE_MAX = 31 * 86400.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked of each of the hosts."""
+    """Request that each of the hosts gets."""
 
     image: str
     what: PreloadWhat
