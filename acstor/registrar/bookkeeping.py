@@ -44,7 +44,7 @@ _MASS_SHARE = 0.5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BookSettings:
-    """How to decide and how often to try."""
+    """Rules of the decision on an image, and delays between attempts."""
 
     registrar: str
     """Name of this process in the entries."""

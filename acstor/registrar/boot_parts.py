@@ -47,7 +47,7 @@ def named_by(image: ServiceImage | None) -> frozenset[str]:
 
 
 class BootParts:
-    """Who names whom, of all images of Glance. At most two names for each image are kept."""
+    """Index of the kernels and ramdisks that images of Glance name, at most two for each image."""
 
     def __init__(self) -> None:
         """Begin with no image."""

@@ -1,4 +1,4 @@
-"""What is to become of an image of Glance, from what Glance says of it alone."""
+"""Decision on an image of Glance, from its record in Glance alone."""
 
 import dataclasses
 import enum
@@ -29,7 +29,7 @@ servers are too, and backups."""
 
 
 class Kind(enum.Enum):
-    """What to do."""
+    """Kind of a decision."""
 
     REGISTER = "register"
     LEAVE = "leave"
@@ -40,7 +40,7 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do with an image, and why."""
+    """Decision on an image, with its reason."""
 
     kind: Kind
     reason: str = ""
@@ -53,7 +53,7 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """What the operator wants."""
+    """Rules that the operator has configured."""
 
     size_max: int
     """Bytes of the file."""

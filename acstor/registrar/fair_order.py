@@ -13,7 +13,7 @@ OWNERS_MAX = 4096
 
 
 class FairOrder:
-    """Which image is next: of the owner whose last turn is longest ago, the smallest.
+    """Fair order of images: the smallest of the owner whose last turn is longest ago.
 
     Owners are remembered for longer than they have images that wait: one that comes back is not
     new. Of more than ``owners_max`` the one whose turn was longest ago is forgotten. It comes

@@ -1,4 +1,4 @@
-"""What the registrar counts, for Prometheus. ``doc/source/admin/registrar.rst`` lists it.
+"""Metrics of the registrar, for Prometheus. ``doc/source/admin/registrar.rst`` lists them.
 
 Names are constants so that a test can compare them with the page.
 """

@@ -50,7 +50,7 @@ class ImageNotifications:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is heard; None: the broker is there, or no attempt has failed yet."""
+        """Reason for which nothing is heard; None: the broker is there, or no attempt failed."""
         return self._broker.problem or self._problem
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class ImageNotifications:
 
 
 class _Endpoint:
-    """What oslo.messaging calls."""
+    """Endpoint that oslo.messaging calls with notifications."""
 
     def __init__(self, on_image: Callable[[str, str], None], filter_rule: Any) -> None:
         self.filter_rule = filter_rule

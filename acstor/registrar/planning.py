@@ -1,4 +1,4 @@
-"""What to do next about one image: what Glance says against what the image registry and hosts have.
+"""Plan for one image: its record in Glance against the states of the image registry and hosts.
 
 Everything here is a pure function, so that every combination can be tested.
 """
@@ -15,7 +15,7 @@ _KILLED = "the registrar that was registering it was killed"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Situation:
-    """How things stand with one image."""
+    """Observed situation of one image."""
 
     image: ServiceImage | None
     """As Glance describes it; None: Glance has none."""
@@ -32,7 +32,7 @@ class Situation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, in this order."""
+    """Planned steps for one image, in this order."""
 
     cancel: str = ""
     """Why to stop the registration that runs; empty: do not."""

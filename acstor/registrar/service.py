@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 
 class _Lead:
-    """What a registrar needs while it leads."""
+    """Resources of a registrar while it leads."""
 
     def __init__(self, repository: Repository, books: Bookkeeper, gc: GarbageCollection) -> None:
         self.repository = repository

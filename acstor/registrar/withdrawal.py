@@ -32,7 +32,7 @@ PATIENCE_MIN = 300.0
 
 @dataclasses.dataclass
 class _Waiting:
-    """What one image waits for; times are monotonic seconds."""
+    """Waiting times of one image; times are monotonic seconds."""
 
     unused_since: float | None = None
     """Since when each host has spoken and none uses it."""

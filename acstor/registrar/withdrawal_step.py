@@ -9,7 +9,7 @@ from acstor.repository.images.withdrawal_rounds import Phase, Rounds
 
 
 class Step(enum.Enum):
-    """What to do about an image that is being withdrawn."""
+    """Next step in the withdrawal of an image."""
 
     ASK = "ask"
     """Ask the hosts whether they use it."""
@@ -27,7 +27,7 @@ class Step(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """What the hosts have said of one image."""
+    """Answers of the hosts about one image."""
 
     users: tuple[str, ...] = ()
     """Hosts that use it."""

@@ -12,7 +12,7 @@ from acstor.registrar.image_service import base
 
 
 class Operation(enum.StrEnum):
-    """What is called."""
+    """Call of the image service."""
 
     LIST = "list"
     FIND = "find"
@@ -21,7 +21,7 @@ class Operation(enum.StrEnum):
 
 
 class Effect(enum.StrEnum):
-    """What goes wrong."""
+    """Fault that is injected."""
 
     ERROR = "error"
     """The call fails."""

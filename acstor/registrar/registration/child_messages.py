@@ -1,4 +1,4 @@
-"""What a registrar and the child process of a registration say to one another: lines of JSON.
+"""Messages between a registrar and the child process of a registration: lines of JSON.
 
 The registrar says first what to do (:class:`Order`). The child asks, now and then, whether to go
 on (``{"ask": bytes stored since}``) and waits for the answer (``{"cancel": reason}``, empty: go
@@ -43,7 +43,7 @@ class OutOfMemoryError(exception.ExhaustedError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """What a child is to do, and with how much."""
+    """Order to a child: the registration, and its limits."""
 
     origin_url: str
     origin_timeout: float

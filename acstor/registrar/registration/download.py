@@ -24,7 +24,7 @@ _ZEROS = bytes(PART_SIZE)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DownloadSettings:
-    """How to download."""
+    """Settings of downloads."""
 
     spool_path: str
     reserve_bytes: int = 0

@@ -28,7 +28,7 @@ class ImageFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How to register files."""
+    """Settings of the registration of files."""
 
     registration: registration.Settings
     tool_timeout: float = 60.0

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 
 
 class OutcomeKind(enum.StrEnum):
-    """How a registration ended."""
+    """Kind of the result of a registration."""
 
     REGISTERED = "registered"
     LEFT = "left"
@@ -47,7 +47,7 @@ class OutcomeKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a registration."""
+    """Result of a registration."""
 
     image: ServiceImage
     kind: OutcomeKind
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class JobSettings:
-    """How to register."""
+    """Settings of registrations."""
 
     download: DownloadSettings
     file: FileSettings
