@@ -1,4 +1,4 @@
-"""Which hosts are in a host aggregate of Nova."""
+"""Hosts of a host aggregate of Nova."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the commands see of the deployment: its members and its ring."""
+"""Deployment as the commands read it: its members and its ring."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Why a host must not be forgotten: what is deleted then, while it may still be needed there."""
+"""Preconditions of forgetting a host: nothing that is deleted then may be needed there any more."""
 
 import enum
 import ipaddress
@@ -20,7 +20,7 @@ started again after it died, accepts connections again within a second."""
 
 
 class Presence(enum.Enum):
-    """What a connection to the address of a data plane tells of it."""
+    """Sign of life of a data plane: the result of a connection to its address."""
 
     RUNNING = "running"
     """Somebody accepts connections there."""

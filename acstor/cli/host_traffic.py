@@ -1,4 +1,4 @@
-"""What agents measured of their hosts: network, disk, peers; read from their metrics."""
+"""Measurements of hosts by their agents: network, disk, peers; read from the agents' metrics."""
 
 import ipaddress
 import math

@@ -1,4 +1,4 @@
-"""What the commands about the policy show, computed."""
+"""Computed output of the commands about the policy."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ class Relative(columns.FormattableColumn[float]):
 
 @dataclass(frozen=True)
 class Moves:
-    """What a change of weights would move."""
+    """Shares of the circle that a change of weights would move: in all, at least, and by host."""
 
     moved: float
     least: float

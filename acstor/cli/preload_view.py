@@ -1,4 +1,4 @@
-"""How 'acstor image preload' shows what the hosts do: a live table, or lines."""
+"""Progress display of 'acstor image preload': a live table, or lines."""
 
 import time
 from collections.abc import Sequence

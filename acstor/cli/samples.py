@@ -60,7 +60,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Rates:
-    """What one host did between two samples, per second where not said otherwise."""
+    """Rates of one host between two samples, per second where not said otherwise."""
 
     host: str
     problem: str | None = None

@@ -1,4 +1,4 @@
-"""What commands show of the hosts' usage records, and why they refuse to destroy what is in use."""
+"""Usage records of hosts as commands show them, and refusals to destroy an object in use."""
 
 import argparse
 from collections.abc import Mapping, Sequence
