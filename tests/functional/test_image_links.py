@@ -21,8 +21,8 @@ from acstor.origin.opening import open_origin
 from acstor.repository.images.usage import read_usage
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import MIB, Cloud, Host, Image
+from testbed.fixtures.nova_harness import NovaHarness
 from testbed.fixtures.nova_host import NovaHost
-from testbed.fixtures.nova_party import NovaParty
 
 pytest.importorskip("nova", reason="nova is not installed")
 pytestmark = [
@@ -40,18 +40,18 @@ SIZE = 16 * MIB
 class LinkedHost:
     """One host with a nova-compute's directories."""
 
-    def __init__(self, cloud: Cloud, party: NovaParty, **options: Any) -> None:
+    def __init__(self, cloud: Cloud, harness: NovaHarness, **options: Any) -> None:
         self.cloud = cloud
         self.nova = NovaHost(cloud.path / "nova")
         os.chown(self.nova.instances, 0, 0)  # Nova's code runs as root here
         links = {"enabled": True, "nova_config_file": self.nova.config, "scan_interval": 0.2}
         self.host: Host = cloud.add_host(image_links={**links, **options})
-        self.party = party
-        party.use(self.nova, cloud.path / "glance")
+        self.harness = harness
+        harness.use(self.nova, cloud.path / "glance")
 
     def register(self, size: int = SIZE) -> Image:
         image = self.cloud.register(size)
-        self.party.upload(image.id, image.content)
+        self.harness.upload(image.id, image.content)
         return image
 
     def links(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class LinkedHost:
         wait_for(f"a link\n{self.host.log()}", link.is_symlink, timeout=60)
 
     def make_disk(self, image: Image, instance: str = INSTANCE, **options: Any) -> dict[str, Any]:
-        made: dict[str, Any] = self.party.call(
+        made: dict[str, Any] = self.harness.call(
             "make_disk", image_id=image.id, instance=instance, size=2 * SIZE, **options
         )
         return made
@@ -83,15 +83,15 @@ class LinkedHost:
 
 
 @pytest.fixture(scope="module")
-def party() -> Iterator[NovaParty]:
-    party = NovaParty()
-    yield party
-    party.stop()
+def harness() -> Iterator[NovaHarness]:
+    harness = NovaHarness()
+    yield harness
+    harness.stop()
 
 
 @pytest.fixture
-def linked(cloud: Cloud, party: NovaParty) -> LinkedHost:
-    return LinkedHost(cloud, party)
+def linked(cloud: Cloud, harness: NovaHarness) -> LinkedHost:
+    return LinkedHost(cloud, harness)
 
 
 def test_nova_starts_from_a_link_that_needs_nobody_else(linked: LinkedHost) -> None:
@@ -104,9 +104,9 @@ def test_nova_starts_from_a_link_that_needs_nobody_else(linked: LinkedHost) -> N
     finally:
         (linked.cloud.path / "away").rename(linked.cloud.origin)
     assert made["downloads"] == 0
-    assert linked.party.call("cache_image", image_id=image.id) is False
+    assert linked.harness.call("cache_image", image_id=image.id) is False
     path = linked.nova.link(image.id)
-    assert linked.party.call("inspect", path=str(path)) == "raw"
+    assert linked.harness.call("inspect", path=str(path)) == "raw"
     converted = linked.cloud.path / "converted"
     command = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", made["path"], str(converted)]
     subprocess.run(command, check=True, timeout=60)
@@ -119,10 +119,10 @@ def test_cache_manager_leaves_unused_and_used_images_alone(linked: LinkedHost) -
     linked.wait_planted(unused)
     linked.wait_planted(used)
     linked.make_disk(used)
-    linked.party.call("manage_cache", used=[used.id], instances=[INSTANCE])
+    linked.harness.call("manage_cache", used=[used.id], instances=[INSTANCE])
     assert linked.nova.link(unused.id).is_symlink()
     assert linked.nova.link(used.id).is_symlink()
-    usage = linked.party.call("disk_usage")
+    usage = linked.harness.call("disk_usage")
     assert 0 < usage < 2 * SIZE, "what is cached, not the images' sizes"
 
 
@@ -244,9 +244,9 @@ def test_host_is_left_without_links(linked: LinkedHost) -> None:
     assert linked.make_disk(unused)["downloads"] == 1, "the same host without ACStor"
 
 
-def test_other_back_end_gets_no_links(cloud: Cloud, party: NovaParty) -> None:
+def test_other_back_end_gets_no_links(cloud: Cloud, harness: NovaHarness) -> None:
     """Hazard 10."""
-    linked = LinkedHost(cloud, party)
+    linked = LinkedHost(cloud, harness)
     linked.nova.configure(libvirt={"images_type": "raw"})
     image = linked.register()
     linked.wait_state(image, "refused")

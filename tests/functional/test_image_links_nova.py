@@ -19,8 +19,8 @@ from acstor.drivers.nova.image_links.link_states import LinkEvent
 from acstor.drivers.nova.image_links.overlay_scan import scan
 from acstor.drivers.nova.image_links.planting import Planter
 from acstor.repository.images import inspection
+from testbed.fixtures.nova_harness import NovaError, NovaHarness
 from testbed.fixtures.nova_host import NovaHost
-from testbed.fixtures.nova_party import NovaError, NovaParty
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 from tests.unit.repository.test_inspection import disk, iso, master_boot_record
 
@@ -59,22 +59,22 @@ def planter(nova: NovaHost, mount: pathlib.Path) -> Planter:
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[NovaParty]:
-    party = NovaParty()
-    yield party
-    party.stop()
+def process() -> Iterator[NovaHarness]:
+    harness = NovaHarness()
+    yield harness
+    harness.stop()
 
 
 @pytest.fixture
-def party(process: NovaParty, nova: NovaHost, tmp_path: pathlib.Path) -> NovaParty:
+def harness(process: NovaHarness, nova: NovaHost, tmp_path: pathlib.Path) -> NovaHarness:
     process.use(nova, tmp_path / "glance")
     process.upload(IMAGE, CONTENT)
     return process
 
 
-def test_names_and_paths_are_those_that_nova_uses(nova: NovaHost, party: NovaParty) -> None:
-    assert party.call("base_name", image_id=IMAGE) == base_name(IMAGE)
-    found = party.call("settings")
+def test_names_and_paths_are_those_that_nova_uses(nova: NovaHost, harness: NovaHarness) -> None:
+    assert harness.call("base_name", image_id=IMAGE) == base_name(IMAGE)
+    found = harness.call("settings")
     assert found["instances_path"] == nova.settings.instances_path
     assert found["base_directory"] == nova.settings.base_directory
     assert found["lock_directory"] == nova.settings.lock_directory
@@ -86,7 +86,7 @@ def test_names_and_paths_are_those_that_nova_uses(nova: NovaHost, party: NovaPar
     list(itertools.product(["default", "qcow2", "raw", "flat", "lvm", "rbd"], ["true", "false"])),
 )
 def test_links_are_refused_for_exactly_novas_other_back_ends(
-    nova: NovaHost, party: NovaParty, images_type: str, use_cow_images: str
+    nova: NovaHost, harness: NovaHarness, images_type: str, use_cow_images: str
 ) -> None:
     """Hazard 10."""
     nova.configure(
@@ -94,8 +94,8 @@ def test_links_are_refused_for_exactly_novas_other_back_ends(
         libvirt={"images_type": images_type},
         image_cache={"subdirectory_name": "_base_$my_ip"},
     )
-    party.use(nova, party.glance)
-    found = party.call("settings")
+    harness.use(nova, harness.glance)
+    found = harness.call("settings")
     ours = nova_settings.read([str(nova.config)], [])
     assert (found["backend"] == "Qcow2") is (ours.refusal is None)
     assert found["instances_path"] == ours.instances_path
@@ -103,48 +103,50 @@ def test_links_are_refused_for_exactly_novas_other_back_ends(
 
 
 def test_nova_makes_an_overlay_of_the_link_and_downloads_nothing(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     planter.plant(IMAGE)
-    made = party.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
+    made = harness.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
     assert made["downloads"] == 0
     assert nova.link(IMAGE).is_symlink()
     assert scan(nova.settings).used_names == {base_name(IMAGE)}
-    rescue = party.call("make_disk", image_id=IMAGE, instance=INSTANCE, name="disk.rescue")
+    rescue = harness.call("make_disk", image_id=IMAGE, instance=INSTANCE, name="disk.rescue")
     assert rescue["downloads"] == 0
 
 
 def test_preallocation_concerns_the_overlay_only(
-    nova: NovaHost, mount: pathlib.Path, party: NovaParty
+    nova: NovaHost, mount: pathlib.Path, harness: NovaHarness
 ) -> None:
     nova.configure(DEFAULT={"preallocate_images": "space"})
-    party.use(nova, party.glance)
+    harness.use(nova, harness.glance)
     assert nova.settings.refusal is None
     planter = make_planter(nova, mount)
     planter.prepare()
     planter.plant(IMAGE)
-    made = party.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
+    made = harness.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
     assert made["downloads"] == 0
     assert os.stat(made["path"]).st_blocks * 512 >= 2 * MIB
     assert (mount / f"{IMAGE}.raw").read_bytes() == CONTENT
 
 
 def test_flat_back_end_would_copy_the_link_itself(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     """Hazard 10, and why: the instance's disk would be the image."""
     planter.plant(IMAGE)
-    made = party.call("make_disk", image_id=IMAGE, instance=INSTANCE, name="kernel", backend="raw")
+    made = harness.call(
+        "make_disk", image_id=IMAGE, instance=INSTANCE, name="kernel", backend="raw"
+    )
     assert os.path.islink(made["path"])
 
 
 def test_nova_downloads_over_a_link_that_leads_nowhere(
-    nova: NovaHost, mount: pathlib.Path, planter: Planter, party: NovaParty
+    nova: NovaHost, mount: pathlib.Path, planter: Planter, harness: NovaHarness
 ) -> None:
     """Section 1.5: the data plane is gone; and it leaves Nova's file alone when it is back."""
     (mount / f"{IMAGE}.raw").rename(mount / "away")
     planter.plant(IMAGE)
-    made = party.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
+    made = harness.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
     assert made["downloads"] == 1
     assert not nova.link(IMAGE).is_symlink()
     assert nova.link(IMAGE).read_bytes() == CONTENT
@@ -155,50 +157,50 @@ def test_nova_downloads_over_a_link_that_leads_nowhere(
 
 
 def test_no_link_is_planted_while_nova_downloads(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     """Hazard 2: under Nova's own lock."""
-    party.close_gate(IMAGE)
-    download = party.start("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
-    party.wait_at_gate(IMAGE)
+    harness.close_gate(IMAGE)
+    download = harness.start("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
+    harness.wait_at_gate(IMAGE)
     assert planter.plant(IMAGE).event is LinkEvent.LOCKED
-    party.open_gate(IMAGE)
-    assert party.wait(download)["downloads"] == 1
+    harness.open_gate(IMAGE)
+    assert harness.wait(download)["downloads"] == 1
     assert planter.plant(IMAGE).event is LinkEvent.FILE_FOUND
     assert nova.link(IMAGE).read_bytes() == CONTENT
 
 
 def test_download_without_a_lock_takes_the_place_of_a_link(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     """cache_image holds no lock while it downloads."""
-    party.close_gate(IMAGE)
-    download = party.start("cache_image", image_id=IMAGE)
-    party.wait_at_gate(IMAGE)
+    harness.close_gate(IMAGE)
+    download = harness.start("cache_image", image_id=IMAGE)
+    harness.wait_at_gate(IMAGE)
     assert planter.plant(IMAGE).event is LinkEvent.PLANT
-    party.open_gate(IMAGE)
-    assert party.wait(download) is True
+    harness.open_gate(IMAGE)
+    assert harness.wait(download) is True
     assert nova.link(IMAGE).read_bytes() == CONTENT
     assert not nova.link(IMAGE).is_symlink()
     assert planter.plant(IMAGE).event is LinkEvent.FILE_FOUND
 
 
 def test_aggregate_cache_finds_the_image_there(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     planter.plant(IMAGE)
-    assert party.call("cache_image", image_id=IMAGE) is False
+    assert harness.call("cache_image", image_id=IMAGE) is False
 
 
 def test_cache_manager_removes_only_the_link_and_it_comes_back(
-    nova: NovaHost, mount: pathlib.Path, planter: Planter, party: NovaParty
+    nova: NovaHost, mount: pathlib.Path, planter: Planter, harness: NovaHarness
 ) -> None:
     """Hazard 2, were the mtime old: link and lock file go, the image does not."""
     planter.plant(IMAGE)
     os.utime(mount / f"{IMAGE}.raw", (0, 0))
     lock = pathlib.Path(nova.settings.lock_directory, f"nova-{base_name(IMAGE)}")
     assert lock.exists()
-    party.call("manage_cache", used=[], instances=[])
+    harness.call("manage_cache", used=[], instances=[])
     assert not os.path.lexists(nova.link(IMAGE))
     assert not lock.exists()
     assert (mount / f"{IMAGE}.raw").read_bytes() == CONTENT
@@ -207,33 +209,33 @@ def test_cache_manager_removes_only_the_link_and_it_comes_back(
 
 
 def test_cache_manager_leaves_a_fresh_image_alone(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     """Hazard 2: the data plane reports an mtime of now."""
     planter.plant(IMAGE)
-    party.call("manage_cache", used=[], instances=[])
+    harness.call("manage_cache", used=[], instances=[])
     assert nova.link(IMAGE).is_symlink()
 
 
 def test_cache_manager_keeps_what_is_in_use(
-    nova: NovaHost, mount: pathlib.Path, planter: Planter, party: NovaParty
+    nova: NovaHost, mount: pathlib.Path, planter: Planter, harness: NovaHarness
 ) -> None:
     planter.plant(IMAGE)
-    party.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
+    harness.call("make_disk", image_id=IMAGE, instance=INSTANCE, size=2 * MIB)
     os.utime(mount / f"{IMAGE}.raw", (0, 0))
-    party.call("manage_cache", used=[IMAGE], instances=[INSTANCE])
+    harness.call("manage_cache", used=[IMAGE], instances=[INSTANCE])
     assert nova.link(IMAGE).is_symlink()
     os.utime(mount / f"{IMAGE}.raw", (0, 0))
-    party.call("manage_cache", used=[], instances=[INSTANCE])
+    harness.call("manage_cache", used=[], instances=[INSTANCE])
     assert nova.link(IMAGE).is_symlink()
 
 
 def test_withdrawn_image_that_nova_still_wants_is_downloaded(
-    nova: NovaHost, planter: Planter, party: NovaParty
+    nova: NovaHost, planter: Planter, harness: NovaHarness
 ) -> None:
     planter.plant(IMAGE)
     assert planter.remove(IMAGE, lambda: None).event is LinkEvent.REMOVE
-    assert party.call("make_disk", image_id=IMAGE, instance=INSTANCE)["downloads"] == 1
+    assert harness.call("make_disk", image_id=IMAGE, instance=INSTANCE)["downloads"] == 1
 
 
 @pytest.mark.parametrize("declared", ["raw", "iso"])
@@ -252,13 +254,13 @@ def test_withdrawn_image_that_nova_still_wants_is_downloaded(
     ids=["plain", "MBR", "GPT", "no partition", "hybrid", "garbage", "ISO", "ISO and GPT"],
 )
 def test_registration_accepts_nothing_that_nova_refuses_to_boot(
-    party: NovaParty, tmp_path: pathlib.Path, content: bytes, declared: str
+    harness: NovaHarness, tmp_path: pathlib.Path, content: bytes, declared: str
 ) -> None:
     """Hazard 3: a link is inspected at each boot, so a refusal comes too late there."""
     path = tmp_path / "image"
     path.write_bytes(content)
     try:
-        verdict = party.call("inspect", path=str(path))
+        verdict = harness.call("inspect", path=str(path))
     except NovaError as error:
         verdict = error.kind
     try:
@@ -270,9 +272,11 @@ def test_registration_accepts_nothing_that_nova_refuses_to_boot(
     assert is_accepted is (verdict in {"raw": ("raw", "gpt"), "iso": ("iso",)}[declared])
 
 
-def test_unknown_image_fails_as_it_does_without_links(planter: Planter, party: NovaParty) -> None:
+def test_unknown_image_fails_as_it_does_without_links(
+    planter: Planter, harness: NovaHarness
+) -> None:
     with pytest.raises(NovaError) as failure:
-        party.call("make_disk", image_id=OTHER, instance=INSTANCE)
+        harness.call("make_disk", image_id=OTHER, instance=INSTANCE)
     assert failure.value.kind == "ImageNotFound"
 
 
@@ -281,7 +285,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_nova_works_on_after_an_agent_that_was_killed_anywhere(
-    nova: NovaHost, mount: pathlib.Path, party: NovaParty, when: str
+    nova: NovaHost, mount: pathlib.Path, harness: NovaHarness, when: str
 ) -> None:
     """Each of the changes, in a process of its own; first Nova alone, then the next agent."""
     step = 0
@@ -292,7 +296,7 @@ def test_nova_works_on_after_an_agent_that_was_killed_anywhere(
         if killed.returncode == 0:
             break
         assert killed.returncode == -signal.SIGKILL
-        party.call("make_disk", image_id=IMAGE, instance=f"{uuid.UUID(int=step)}", size=2 * MIB)
+        harness.call("make_disk", image_id=IMAGE, instance=f"{uuid.UUID(int=step)}", size=2 * MIB)
         planter = make_planter(nova, mount)
         planter.prepare()
         # The image is there for Nova now: by the link, or because it has downloaded it.

@@ -8,6 +8,6 @@ import os
 
 if "ACSTOR_TEST_CINDER" in os.environ:
     os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
-    from testbed.fixtures.cinder_party import cinder_settings  # noqa: F401
+    from testbed.fixtures.cinder_driver import cinder_settings  # noqa: F401
 else:
     collect_ignore_glob = ["test_*.py"]

@@ -28,7 +28,7 @@ from acstor.drivers.cinder.back_end import BackEnd, OriginSettings
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
 from acstor.rpc import agent_client
-from testbed.fixtures.cinder_party import GIB, Party
+from testbed.fixtures.cinder_driver import GIB, DriverHarness
 from testbed.fixtures.hosts import MIB, Cloud, Host
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,7 +53,7 @@ class SocketHosts:
         return agent_client._result(host, getattr(endpoint, method)({}, **arguments))
 
 
-class Guests(Party):
+class Guests(DriverHarness):
     """Attaches volumes and reads and writes them, as guests do."""
 
     cloud: Cloud
@@ -105,12 +105,12 @@ def guests(cloud: Cloud, tmp_path: pathlib.Path) -> Iterator[Guests]:
     origin = open_origin(url, 10.0)
     Repository.init(origin)
     back_end = BackEnd(OriginSettings(url, 10.0), origin, SocketHosts(cloud))
-    party = Guests(back_end, None, tmp_path)  # type: ignore[arg-type] # its hosts are real
-    party.cloud = cloud
+    harness = Guests(back_end, None, tmp_path)  # type: ignore[arg-type] # its hosts are real
+    harness.cloud = cloud
     with mock.patch.object(
-        objects.VolumeAttachmentList, "get_all_by_volume_id", party.attachments_of
+        objects.VolumeAttachmentList, "get_all_by_volume_id", harness.attachments_of
     ):
-        yield party
+        yield harness
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import os
 
 if "ACSTOR_TEST_CINDER" in os.environ:
     os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
-    from testbed.fixtures.cinder_party import (  # noqa: F401
+    from testbed.fixtures.cinder_driver import (  # noqa: F401
         back_end,
         cinder_settings,
+        harness,
         hosts,
         origin,
-        party,
         repository,
     )
 else:

@@ -6,7 +6,7 @@ from unittest import mock
 from cinder import objects
 from cinder.volume import driver as cinder_driver
 
-from testbed.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_driver import DriverHarness
 
 
 def _backup(volume: Any, snapshot: Any = None) -> Any:
@@ -17,9 +17,9 @@ def _backup(volume: Any, snapshot: Any = None) -> Any:
     return backup
 
 
-def _device(party: Party, backup: Any, volume: Any, snapshot: Any = None) -> Any:
+def _device(harness: DriverHarness, backup: Any, volume: Any, snapshot: Any = None) -> Any:
     """Return what the driver has backed up, with Cinder's database in memory."""
-    made = party.volume()
+    made = harness.volume()
 
     def temporary(self: Any, context: Any, volume: Any, volume_options: Any = None) -> Any:
         made.size = volume.size
@@ -31,53 +31,53 @@ def _device(party: Party, backup: Any, volume: Any, snapshot: Any = None) -> Any
         mock.patch.object(cinder_driver.BaseVD, "_create_temp_volume", temporary),
         mock.patch.object(objects.Volume, "save"),
     ):
-        return party.driver.get_backup_device(party.context, backup)
+        return harness.driver.get_backup_device(harness.context, backup)
 
 
-def test_available_volume_is_backed_up_itself(party: Party) -> None:
-    volume = party.created(previous_status="available")
-    device, is_snapshot = _device(party, _backup(volume), volume)
+def test_available_volume_is_backed_up_itself(harness: DriverHarness) -> None:
+    volume = harness.created(previous_status="available")
+    device, is_snapshot = _device(harness, _backup(volume), volume)
     assert device is volume
     assert is_snapshot is False
 
 
-def test_volume_in_use_is_backed_up_from_a_clone(party: Party) -> None:
-    volume = party.created(previous_status="in-use")
-    party.in_use(volume)
-    party.hosts.write(volume.id, 3)
+def test_volume_in_use_is_backed_up_from_a_clone(harness: DriverHarness) -> None:
+    volume = harness.created(previous_status="in-use")
+    harness.in_use(volume)
+    harness.hosts.write(volume.id, 3)
     backup = _backup(volume)
-    device, is_snapshot = _device(party, backup, volume)
+    device, is_snapshot = _device(harness, backup, volume)
     assert is_snapshot is False
     assert device.id != volume.id
     assert backup.temp_volume_id == device.id
-    assert sum(map(len, party.record(device).logs)) == 3
-    assert party.record(volume).owner == "h1"
+    assert sum(map(len, harness.record(device).logs)) == 3
+    assert harness.record(volume).owner == "h1"
 
 
-def test_snapshot_is_backed_up_from_a_volume_made_of_it(party: Party) -> None:
-    volume = party.created(previous_status="in-use")
-    party.in_use(volume)
-    party.hosts.write(volume.id, 2)
-    snapshot = party.snapshot(volume)
-    party.driver.create_snapshot(snapshot)
-    party.hosts.write(volume.id, 2)
-    device, is_snapshot = _device(party, _backup(volume, snapshot), volume, snapshot)
+def test_snapshot_is_backed_up_from_a_volume_made_of_it(harness: DriverHarness) -> None:
+    volume = harness.created(previous_status="in-use")
+    harness.in_use(volume)
+    harness.hosts.write(volume.id, 2)
+    snapshot = harness.snapshot(volume)
+    harness.driver.create_snapshot(snapshot)
+    harness.hosts.write(volume.id, 2)
+    device, is_snapshot = _device(harness, _backup(volume, snapshot), volume, snapshot)
     assert is_snapshot is False
-    assert sum(map(len, party.record(device).logs)) == 2
+    assert sum(map(len, harness.record(device).logs)) == 2
 
 
-def test_clone_for_a_backup_is_attached_where_cinder_backup_runs(party: Party) -> None:
-    volume = party.created(previous_status="in-use")
-    party.in_use(volume)
-    device, _ = _device(party, _backup(volume), volume)
+def test_clone_for_a_backup_is_attached_where_cinder_backup_runs(harness: DriverHarness) -> None:
+    volume = harness.created(previous_status="in-use")
+    harness.in_use(volume)
+    device, _ = _device(harness, _backup(volume), volume)
     connector = {"host": "backup", "acstor_host": "backup"}
-    party.driver.validate_connector(connector)
-    connection = party.driver.initialize_connection(device, connector)
+    harness.driver.validate_connector(connector)
+    connection = harness.driver.initialize_connection(device, connector)
     assert connection["data"]["role"] == "owner"
-    party.driver.terminate_connection(device, connector)
-    party.driver.delete_volume(device)
-    assert party.volumes.find(device.id) is None
+    harness.driver.terminate_connection(device, connector)
+    harness.driver.delete_volume(device)
+    assert harness.volumes.find(device.id) is None
 
 
-def test_temporary_snapshots_are_never_used(party: Party) -> None:
-    assert party.driver.backup_use_temp_snapshot() is False
+def test_temporary_snapshots_are_never_used(harness: DriverHarness) -> None:
+    assert harness.driver.backup_use_temp_snapshot() is False

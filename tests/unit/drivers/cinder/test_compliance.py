@@ -25,7 +25,7 @@ from cinder.volume import volume_utils
 
 from acstor.drivers.cinder.driver import AcstorVolumeDriver
 from acstor.drivers.cinder.locks import one_at_a_time
-from testbed.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_driver import DriverHarness
 
 INTERFACES = [
     volume_driver.VolumeDriverCore,
@@ -114,13 +114,13 @@ def test_driver_is_registered_and_described() -> None:
     assert not AcstorVolumeDriver.supports_replication_feature("v2.1")
 
 
-def test_nothing_is_kept_in_the_driver_between_calls(party: Party) -> None:
+def test_nothing_is_kept_in_the_driver_between_calls(harness: DriverHarness) -> None:
     """Active-active: another service of the cluster sees the same."""
-    volume = party.volume()
-    before = set(vars(party.driver))
-    party.driver.create_volume(volume)
-    party.attach(volume, {"host": "h1", "acstor_host": "h1"})
-    assert set(vars(party.driver)) == before
+    volume = harness.volume()
+    before = set(vars(harness.driver))
+    harness.driver.create_volume(volume)
+    harness.attach(volume, {"host": "h1", "acstor_host": "h1"})
+    assert set(vars(harness.driver)) == before
 
 
 def test_base_driver_has_what_the_driver_uses() -> None:
@@ -175,9 +175,9 @@ def test_locks_of_cinder_name_parameters_in_braces(cinder_settings: object) -> N
     assert ran == ["x"]
 
 
-def test_volumes_of_cinder_have_the_fields_that_are_read(party: Party) -> None:
+def test_volumes_of_cinder_have_the_fields_that_are_read(harness: DriverHarness) -> None:
     """Fields of Cinder's objects; ``name_id`` is ``_name_id`` or the id."""
-    volume = party.volume()
+    volume = harness.volume()
     assert volume.name_id == volume.id
     volume._name_id = "00000000-0000-0000-0000-000000000001"
     assert volume.name_id == volume._name_id

@@ -17,38 +17,40 @@ from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.repository import Format
 from acstor.repository.upgrade import upgrade
-from testbed.fixtures.cinder_party import CHUNK_SIZE, H1, PROJECT, Party
+from testbed.fixtures.cinder_driver import CHUNK_SIZE, H1, PROJECT, DriverHarness
 
 OTHER = "e2b5a1c07f3d4c9a8b6e5d4c3b2a1908"
 CONTENT = random.Random(1).randbytes(3 * CHUNK_SIZE)
 
 
-def set_scope(party: Party, scope: DedupScope) -> None:
-    party.back_end.settings = dataclasses.replace(party.back_end.settings, dedup_scope=scope)
+def set_scope(harness: DriverHarness, scope: DedupScope) -> None:
+    harness.back_end.settings = dataclasses.replace(harness.back_end.settings, dedup_scope=scope)
 
 
 @pytest.fixture
-def apart(party: Party) -> Party:
+def apart(harness: DriverHarness) -> DriverHarness:
     """The driver where projects share no chunks."""
-    set_scope(party, DedupScope.PROJECT)
-    return party
+    set_scope(harness, DedupScope.PROJECT)
+    return harness
 
 
-def test_volume_has_no_scope_where_that_is_the_cloud(party: Party) -> None:
-    volume = party.created()
-    party.attach(volume, H1)
-    assert party.record(volume).dedup_scope is None
-    assert b"dedup_scope" not in party.record(volume).encode()
+def test_volume_has_no_scope_where_that_is_the_cloud(harness: DriverHarness) -> None:
+    volume = harness.created()
+    harness.attach(volume, H1)
+    assert harness.record(volume).dedup_scope is None
+    assert b"dedup_scope" not in harness.record(volume).encode()
 
 
-def test_new_volume_has_the_scope_of_its_project(apart: Party) -> None:
+def test_new_volume_has_the_scope_of_its_project(apart: DriverHarness) -> None:
     volume = apart.created()
     assert apart.record(volume).dedup_scope == PROJECT
     apart.attach(volume, H1)
     assert apart.record(volume).dedup_scope == PROJECT
 
 
-def test_volume_of_an_image_or_snapshot_has_the_scope_of_its_own_project(apart: Party) -> None:
+def test_volume_of_an_image_or_snapshot_has_the_scope_of_its_own_project(
+    apart: DriverHarness,
+) -> None:
     image_id = apart.image(CONTENT)
     volume = apart.volume(project_id=OTHER)
     apart.driver.clone_image(apart.context, volume, None, {"id": image_id}, None)
@@ -64,12 +66,14 @@ def test_volume_of_an_image_or_snapshot_has_the_scope_of_its_own_project(apart: 
 
 
 @pytest.mark.parametrize("scope", DedupScope)
-def test_clone_for_reading_has_the_scope_of_what_is_read(party: Party, scope: DedupScope) -> None:
-    set_scope(party, scope)
-    volume = party.created()
-    clone = make_clone(party.back_end, str(volume.id), None)
-    found = party.back_end.volumes.get(clone).record
-    assert found.dedup_scope == party.record(volume).dedup_scope
+def test_clone_for_reading_has_the_scope_of_what_is_read(
+    harness: DriverHarness, scope: DedupScope
+) -> None:
+    set_scope(harness, scope)
+    volume = harness.created()
+    clone = make_clone(harness.back_end, str(volume.id), None)
+    found = harness.back_end.volumes.get(clone).record
+    assert found.dedup_scope == harness.record(volume).dedup_scope
 
 
 @pytest.mark.parametrize(
@@ -82,17 +86,21 @@ def test_clone_for_reading_has_the_scope_of_what_is_read(party: Party, scope: De
     ids=["configured later", "configured no longer", "transferred"],
 )
 def test_volume_has_its_scope_from_its_next_attachment_on(
-    party: Party, before: DedupScope, after: DedupScope, project: str, expected: str | None
+    harness: DriverHarness,
+    before: DedupScope,
+    after: DedupScope,
+    project: str,
+    expected: str | None,
 ) -> None:
-    set_scope(party, before)
-    volume = party.created()
-    set_scope(party, after)
+    set_scope(harness, before)
+    volume = harness.created()
+    set_scope(harness, after)
     volume.project_id = project
-    party.attach(volume, H1)
-    assert party.record(volume).dedup_scope == expected
+    harness.attach(volume, H1)
+    assert harness.record(volume).dedup_scope == expected
 
 
-def test_image_that_is_copied_is_named_in_the_scope_of_each_volume(apart: Party) -> None:
+def test_image_that_is_copied_is_named_in_the_scope_of_each_volume(apart: DriverHarness) -> None:
     def fetch(context: object, service: object, image_id: str, path: str, *more: object) -> None:
         pathlib.Path(path).write_bytes(CONTENT)
 
@@ -108,16 +116,16 @@ def test_image_that_is_copied_is_named_in_the_scope_of_each_volume(apart: Party)
     assert packs == [1, 2, 2], "stored once for each project"
 
 
-def test_scope_that_the_repository_cannot_have_is_refused(party: Party) -> None:
-    settings = dataclasses.replace(party.back_end.settings, dedup_scope=DedupScope.PROJECT)
+def test_scope_that_the_repository_cannot_have_is_refused(harness: DriverHarness) -> None:
+    settings = dataclasses.replace(harness.back_end.settings, dedup_scope=DedupScope.PROJECT)
     origin = MemoryOrigin()
     origin.put_if_absent("format", [Format(str(uuid.uuid4()), CHUNK_SIZE, version=3).encode()])
-    BackEnd(party.back_end.settings, origin, party.hosts)
+    BackEnd(harness.back_end.settings, origin, harness.hosts)
     with pytest.raises(exception.UnsupportedError, match="needs 4") as refused:
-        BackEnd(settings, origin, party.hosts)
+        BackEnd(settings, origin, harness.hosts)
     assert "acstor repository upgrade" in refused.value.hint
     upgrade(origin)
-    BackEnd(settings, origin, party.hosts)
+    BackEnd(settings, origin, harness.hosts)
 
 
 @pytest.mark.parametrize(

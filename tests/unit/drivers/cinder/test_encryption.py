@@ -21,7 +21,7 @@ from oslo_concurrency import processutils
 
 from acstor import exception
 from acstor.drivers.cinder import encryption
-from testbed.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
+from testbed.fixtures.cinder_driver import CHUNK_SIZE, GIB, H1, DriverHarness
 
 KEY = "a key"
 SECRET = KEY.encode().hex()
@@ -73,11 +73,11 @@ def _execute(*command: Any, **more: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _stored(party: Party, volume: Any, size: int, path: pathlib.Path) -> pathlib.Path:
+def _stored(harness: DriverHarness, volume: Any, size: int, path: pathlib.Path) -> pathlib.Path:
     """Write the first bytes of what is stored of a volume into a file as long as the volume."""
-    record = party.record(volume)
+    record = harness.record(volume)
     file = path / "disk"
-    file.write_bytes(party.content(record.manifest, size))
+    file.write_bytes(harness.content(record.manifest, size))
     with file.open("r+b") as stream:
         stream.truncate(record.size_bytes)
     return file
@@ -106,20 +106,20 @@ def _decrypted(file: pathlib.Path, path: pathlib.Path, size: int) -> bytes:
 
 
 @pytest.fixture
-def encrypted(party: Party, keys: dict[str, Any]) -> Any:
-    party.driver._execute = _execute
-    return party.volume(encryption_key_id=str(uuid.uuid4()))
+def encrypted(harness: DriverHarness, keys: dict[str, Any]) -> Any:
+    harness.driver._execute = _execute
+    return harness.volume(encryption_key_id=str(uuid.uuid4()))
 
 
 def test_empty_encrypted_volume_has_a_header_and_room_for_all_of_it(
-    party: Party, encrypted: Any, tmp_path: pathlib.Path
+    harness: DriverHarness, encrypted: Any, tmp_path: pathlib.Path
 ) -> None:
-    party.driver.create_volume(encrypted)
-    record = party.record(encrypted)
+    harness.driver.create_volume(encrypted)
+    record = harness.record(encrypted)
     header = encryption.header_bytes(record.size_bytes)
     assert record.size_bytes == GIB + header
     assert 0 < header < 64 << 20
-    file = _stored(party, encrypted, header + (1 << 20), tmp_path)
+    file = _stored(harness, encrypted, header + (1 << 20), tmp_path)
     told = json.loads(
         subprocess.run(
             ["qemu-img", "info", "--output=json", "-f", "luks", str(file)],
@@ -132,88 +132,92 @@ def test_empty_encrypted_volume_has_a_header_and_room_for_all_of_it(
     assert encryption.header_of(str(file)) == header
 
 
-def test_connection_of_encrypted_volume_says_so(party: Party, encrypted: Any) -> None:
-    party.driver.create_volume(encrypted)
-    assert party.attach(encrypted, H1)["data"]["encrypted"] is True
+def test_connection_of_encrypted_volume_says_so(harness: DriverHarness, encrypted: Any) -> None:
+    harness.driver.create_volume(encrypted)
+    assert harness.attach(encrypted, H1)["data"]["encrypted"] is True
 
 
 def test_image_is_stored_encrypted_and_read_with_the_key(
-    party: Party, encrypted: Any, tmp_path: pathlib.Path
+    harness: DriverHarness, encrypted: Any, tmp_path: pathlib.Path
 ) -> None:
     def fetch(
         context: Any, service: Any, image_id: str, path: str, blocksize: Any, **more: Any
     ) -> None:
         pathlib.Path(path).write_bytes(CONTENT)
 
-    party.driver.create_volume(encrypted)
+    harness.driver.create_volume(encrypted)
     with mock.patch.object(image_utils, "fetch_to_raw", fetch):
-        party.driver.copy_image_to_encrypted_volume(party.context, encrypted, None, "an image")
-    record = party.record(encrypted)
+        harness.driver.copy_image_to_encrypted_volume(harness.context, encrypted, None, "an image")
+    record = harness.record(encrypted)
     header = encryption.header_bytes(record.size_bytes)
     assert record.size_bytes == GIB + header
     size = header + len(CONTENT)
-    assert CONTENT[:CHUNK_SIZE] not in party.content(record.manifest, size)
-    file = _stored(party, encrypted, size, tmp_path)
+    assert CONTENT[:CHUNK_SIZE] not in harness.content(record.manifest, size)
+    file = _stored(harness, encrypted, size, tmp_path)
     assert _decrypted(file, tmp_path, len(CONTENT)) == CONTENT
 
 
-def test_clone_and_extension_keep_the_header(party: Party, encrypted: Any) -> None:
-    party.driver.create_volume(encrypted)
-    header = encryption.header_bytes(party.record(encrypted).size_bytes)
-    clone = party.volume(size=2, encryption_key_id=str(uuid.uuid4()))
-    party.driver.create_cloned_volume(clone, encrypted)
-    assert party.record(clone).size_bytes == 2 * GIB + header
-    party.driver.extend_volume(clone, 3)
-    assert party.record(clone).size_bytes == 3 * GIB + header
-    snapshot = party.snapshot(clone)
-    party.driver.create_snapshot(snapshot)
-    made = party.volume(size=4, encryption_key_id=str(uuid.uuid4()))
-    party.driver.create_volume_from_snapshot(made, snapshot)
-    assert party.record(made).size_bytes == 4 * GIB + header
+def test_clone_and_extension_keep_the_header(harness: DriverHarness, encrypted: Any) -> None:
+    harness.driver.create_volume(encrypted)
+    header = encryption.header_bytes(harness.record(encrypted).size_bytes)
+    clone = harness.volume(size=2, encryption_key_id=str(uuid.uuid4()))
+    harness.driver.create_cloned_volume(clone, encrypted)
+    assert harness.record(clone).size_bytes == 2 * GIB + header
+    harness.driver.extend_volume(clone, 3)
+    assert harness.record(clone).size_bytes == 3 * GIB + header
+    snapshot = harness.snapshot(clone)
+    harness.driver.create_snapshot(snapshot)
+    made = harness.volume(size=4, encryption_key_id=str(uuid.uuid4()))
+    harness.driver.create_volume_from_snapshot(made, snapshot)
+    assert harness.record(made).size_bytes == 4 * GIB + header
 
 
-def test_extension_of_attached_encrypted_volume_is_refused(party: Party, encrypted: Any) -> None:
-    party.driver.create_volume(encrypted)
-    party.attach(encrypted, H1)
+def test_extension_of_attached_encrypted_volume_is_refused(
+    harness: DriverHarness, encrypted: Any
+) -> None:
+    harness.driver.create_volume(encrypted)
+    harness.attach(encrypted, H1)
     with pytest.raises(cinder_exception.VolumeDriverException, match="detach it, extend it"):
-        party.driver.extend_volume(encrypted, 2)
+        harness.driver.extend_volume(encrypted, 2)
 
 
-def test_other_providers_are_refused(party: Party, encrypted: Any, keys: dict[str, Any]) -> None:
+def test_other_providers_are_refused(
+    harness: DriverHarness, encrypted: Any, keys: dict[str, Any]
+) -> None:
     keys["provider"] = "luks2"
     with pytest.raises(
         cinder_exception.VolumeDriverException, match=r"luks2 not supported.*provider luks"
     ):
-        party.driver.create_volume(encrypted)
-    assert party.volumes.find(encrypted.id) is None
+        harness.driver.create_volume(encrypted)
+    assert harness.volumes.find(encrypted.id) is None
 
 
-def test_copy_of_encrypted_volume_is_refused(party: Party, encrypted: Any) -> None:
-    plain = party.created()
+def test_copy_of_encrypted_volume_is_refused(harness: DriverHarness, encrypted: Any) -> None:
+    plain = harness.created()
     for source, copy in ((encrypted, plain), (plain, encrypted)):
         with pytest.raises(cinder_exception.VolumeDriverException, match="copy there"):
-            party.driver.before_volume_copy(party.context, source, copy, remote="dest")
-    party.driver.before_volume_copy(party.context, plain, party.volume(), remote="dest")
+            harness.driver.before_volume_copy(harness.context, source, copy, remote="dest")
+    harness.driver.before_volume_copy(harness.context, plain, harness.volume(), remote="dest")
 
 
 def test_volume_to_copy_into_is_not_made_where_either_is_encrypted(
-    party: Party, encrypted: Any
+    harness: DriverHarness, encrypted: Any
 ) -> None:
-    plain = party.volume()
+    plain = harness.volume()
     sources = {encrypted.id: encrypted, plain.id: plain}
     with mock.patch.object(
         objects.Volume, "get_by_id", side_effect=lambda context, volume_id: sources[volume_id]
     ):
         for source, key in ((encrypted, None), (plain, encrypted.encryption_key_id)):
-            copy = party.volume(migration_status=f"target:{source.id}", encryption_key_id=key)
+            copy = harness.volume(migration_status=f"target:{source.id}", encryption_key_id=key)
             with pytest.raises(cinder_exception.VolumeDriverException, match="copy there"):
-                party.driver.create_volume(copy)
-            assert party.volumes.find(copy.id) is None
-        party.created(migration_status=f"target:{plain.id}")
+                harness.driver.create_volume(copy)
+            assert harness.volumes.find(copy.id) is None
+        harness.created(migration_status=f"target:{plain.id}")
 
 
 def test_passphrase_is_in_no_command_and_in_no_file_afterwards(
-    party: Party, encrypted: Any, tmp_path: pathlib.Path
+    harness: DriverHarness, encrypted: Any, tmp_path: pathlib.Path
 ) -> None:
     commands: list[str] = []
 
@@ -223,9 +227,9 @@ def test_passphrase_is_in_no_command_and_in_no_file_afterwards(
         assert modes == ["0o0"]
         return _execute(*command)
 
-    party.driver._execute = execute
-    party.back_end._temporary_directory = str(tmp_path)
-    party.driver.create_volume(encrypted)
+    harness.driver._execute = execute
+    harness.back_end._temporary_directory = str(tmp_path)
+    harness.driver.create_volume(encrypted)
     assert commands
     assert not any(SECRET in command for command in commands)
     assert list(tmp_path.glob("*luks*")) == []

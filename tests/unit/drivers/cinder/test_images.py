@@ -20,7 +20,7 @@ from acstor.repository.images import image_registry
 from acstor.repository.images.image_registry import Entry, EntryState
 from testbed.doubles.memory_nbd_server import MemoryNbdServer
 from testbed.doubles.volume_socket import MemoryVolumeSocket
-from testbed.fixtures.cinder_party import CHUNK_SIZE, GIB, H1, Party
+from testbed.fixtures.cinder_driver import CHUNK_SIZE, GIB, H1, DriverHarness
 
 CONTENT = random.Random(1).randbytes(5 * CHUNK_SIZE) + bytes(CHUNK_SIZE)
 
@@ -39,134 +39,144 @@ def image_file() -> Iterator[dict[str, bytes]]:
         yield images
 
 
-def test_registered_image_becomes_a_volume_without_a_copy(party: Party) -> None:
-    image_id = party.image(CONTENT)
-    objects_before = set(party.back_end.repository.origin.list(""))
-    volume = party.volume(size=2)
-    update, cloned = party.driver.clone_image(party.context, volume, None, {"id": image_id}, None)
+def test_registered_image_becomes_a_volume_without_a_copy(harness: DriverHarness) -> None:
+    image_id = harness.image(CONTENT)
+    objects_before = set(harness.back_end.repository.origin.list(""))
+    volume = harness.volume(size=2)
+    update, cloned = harness.driver.clone_image(
+        harness.context, volume, None, {"id": image_id}, None
+    )
     assert (update, cloned) == ({}, True)
-    record = party.record(volume)
-    assert record.manifest == party.back_end.repository.get_image(image_id).record.manifest
+    record = harness.record(volume)
+    assert record.manifest == harness.back_end.repository.get_image(image_id).record.manifest
     assert record.size_bytes == 2 * GIB
-    assert set(party.back_end.repository.origin.list("")) == objects_before
+    assert set(harness.back_end.repository.origin.list("")) == objects_before
 
 
-def test_image_that_is_not_registered_is_left_to_the_copy(party: Party) -> None:
-    volume = party.volume()
+def test_image_that_is_not_registered_is_left_to_the_copy(harness: DriverHarness) -> None:
+    volume = harness.volume()
     meta = {"id": str(uuid.uuid4())}
-    assert party.driver.clone_image(party.context, volume, None, meta, None) == ({}, False)
-    assert party.volumes.find(volume.id) is None
+    assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
+    assert harness.volumes.find(volume.id) is None
 
 
 @pytest.mark.parametrize(
     "state", [EntryState.LEFT, EntryState.WITHDRAWN, EntryState.REGISTERING, EntryState.FAILED]
 )
-def test_image_that_is_not_to_be_used_is_left_to_the_copy(party: Party, state: EntryState) -> None:
-    image_id = party.image(CONTENT)
-    entries = image_registry.ImageRegistry(party.back_end.repository.origin)
+def test_image_that_is_not_to_be_used_is_left_to_the_copy(
+    harness: DriverHarness, state: EntryState
+) -> None:
+    image_id = harness.image(CONTENT)
+    entries = image_registry.ImageRegistry(harness.back_end.repository.origin)
     entries.replace(image_id, None, Entry(state))
-    volume = party.volume()
+    volume = harness.volume()
     meta = {"id": image_id}
-    assert party.driver.clone_image(party.context, volume, None, meta, None) == ({}, False)
+    assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
 
 
-def test_image_that_the_registrar_registered_is_cloned(party: Party) -> None:
-    image_id = party.image(CONTENT)
-    entries = image_registry.ImageRegistry(party.back_end.repository.origin)
+def test_image_that_the_registrar_registered_is_cloned(harness: DriverHarness) -> None:
+    image_id = harness.image(CONTENT)
+    entries = image_registry.ImageRegistry(harness.back_end.repository.origin)
     entries.replace(image_id, None, Entry(EntryState.REGISTERED))
-    assert party.driver.clone_image(party.context, party.volume(), None, {"id": image_id}, None)[1]
+    assert harness.driver.clone_image(
+        harness.context, harness.volume(), None, {"id": image_id}, None
+    )[1]
 
 
-def test_image_that_is_collected_meanwhile_is_left_to_the_copy(party: Party) -> None:
-    image_id = party.image(CONTENT)
-    manifest = party.back_end.repository.get_image(image_id).record.manifest
-    party.back_end.repository.origin.delete(layout.manifest_key(manifest))
-    volume = party.volume()
+def test_image_that_is_collected_meanwhile_is_left_to_the_copy(harness: DriverHarness) -> None:
+    image_id = harness.image(CONTENT)
+    manifest = harness.back_end.repository.get_image(image_id).record.manifest
+    harness.back_end.repository.origin.delete(layout.manifest_key(manifest))
+    volume = harness.volume()
     meta = {"id": image_id}
-    assert party.driver.clone_image(party.context, volume, None, meta, None) == ({}, False)
-    assert party.volumes.find(volume.id) is None
+    assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
+    assert harness.volumes.find(volume.id) is None
 
 
-def test_image_that_is_larger_than_the_volume_is_refused(party: Party) -> None:
-    image_id = party.image(CONTENT)
-    volume = party.volume(size=0)
+def test_image_that_is_larger_than_the_volume_is_refused(harness: DriverHarness) -> None:
+    image_id = harness.image(CONTENT)
+    volume = harness.volume(size=0)
     with pytest.raises(cinder_exception.ImageUnacceptable, match="more than the 0 GiB"):
-        party.driver.clone_image(party.context, volume, None, {"id": image_id}, None)
+        harness.driver.clone_image(harness.context, volume, None, {"id": image_id}, None)
 
 
 def test_copied_image_is_the_content_of_the_volume(
-    party: Party, image_file: dict[str, bytes]
+    harness: DriverHarness, image_file: dict[str, bytes]
 ) -> None:
     image_id = str(uuid.uuid4())
     image_file[image_id] = CONTENT
-    volume = party.created(size=2)
-    party.driver.copy_image_to_volume(party.context, volume, None, image_id)
-    record = party.record(volume)
+    volume = harness.created(size=2)
+    harness.driver.copy_image_to_volume(harness.context, volume, None, image_id)
+    record = harness.record(volume)
     assert record.size_bytes == 2 * GIB
-    assert party.content(record.manifest, len(CONTENT)) == CONTENT
+    assert harness.content(record.manifest, len(CONTENT)) == CONTENT
 
 
 def test_copied_image_stores_only_chunks_that_are_new(
-    party: Party, image_file: dict[str, bytes]
+    harness: DriverHarness, image_file: dict[str, bytes]
 ) -> None:
-    party.image(CONTENT)
-    packs = set(party.back_end.repository.origin.list("packs/"))
+    harness.image(CONTENT)
+    packs = set(harness.back_end.repository.origin.list("packs/"))
     image_id = str(uuid.uuid4())
     image_file[image_id] = CONTENT
-    volume = party.created()
-    party.driver.copy_image_to_volume(party.context, volume, None, image_id)
-    assert set(party.back_end.repository.origin.list("packs/")) == packs
-    assert party.content(party.record(volume).manifest, len(CONTENT)) == CONTENT
+    volume = harness.created()
+    harness.driver.copy_image_to_volume(harness.context, volume, None, image_id)
+    assert set(harness.back_end.repository.origin.list("packs/")) == packs
+    assert harness.content(harness.record(volume).manifest, len(CONTENT)) == CONTENT
 
 
 def test_reimage_replaces_the_content_and_keeps_snapshots(
-    party: Party, image_file: dict[str, bytes]
+    harness: DriverHarness, image_file: dict[str, bytes]
 ) -> None:
     image_id, other = str(uuid.uuid4()), str(uuid.uuid4())
     image_file.update({image_id: CONTENT, other: CONTENT[CHUNK_SIZE:]})
-    volume = party.created()
-    party.driver.copy_image_to_volume(party.context, volume, None, image_id)
-    snapshot = party.snapshot(volume)
-    party.driver.create_snapshot(snapshot)
-    party.driver.copy_image_to_volume(party.context, volume, None, other, disable_sparse=True)
+    volume = harness.created()
+    harness.driver.copy_image_to_volume(harness.context, volume, None, image_id)
+    snapshot = harness.snapshot(volume)
+    harness.driver.create_snapshot(snapshot)
+    harness.driver.copy_image_to_volume(harness.context, volume, None, other, disable_sparse=True)
     assert (
-        party.content(party.record(volume).manifest, CHUNK_SIZE)
+        harness.content(harness.record(volume).manifest, CHUNK_SIZE)
         == CONTENT[CHUNK_SIZE : 2 * CHUNK_SIZE]
     )
-    party.driver.revert_to_snapshot(party.context, volume, snapshot)
-    assert party.content(party.record(volume).manifest, len(CONTENT)) == CONTENT
+    harness.driver.revert_to_snapshot(harness.context, volume, snapshot)
+    assert harness.content(harness.record(volume).manifest, len(CONTENT)) == CONTENT
 
 
-def test_copy_to_attached_volume_is_refused(party: Party, image_file: dict[str, bytes]) -> None:
+def test_copy_to_attached_volume_is_refused(
+    harness: DriverHarness, image_file: dict[str, bytes]
+) -> None:
     image_id = str(uuid.uuid4())
     image_file[image_id] = CONTENT
-    volume = party.created()
-    party.attach(volume, H1)
+    volume = harness.created()
+    harness.attach(volume, H1)
     with pytest.raises(cinder_exception.VolumeBackendAPIException, match="attached on h1"):
-        party.driver.copy_image_to_volume(party.context, volume, None, image_id)
+        harness.driver.copy_image_to_volume(harness.context, volume, None, image_id)
 
 
-def test_copy_with_full_origin_says_so(party: Party, image_file: dict[str, bytes]) -> None:
+def test_copy_with_full_origin_says_so(
+    harness: DriverHarness, image_file: dict[str, bytes]
+) -> None:
     image_id = str(uuid.uuid4())
     image_file[image_id] = CONTENT
-    volume = party.created()
-    importer = party.back_end.importer
+    volume = harness.created()
+    importer = harness.back_end.importer
     full = exception.ExhaustedError("the origin is full", hint="make room")
     with (
         mock.patch.object(importer._origin, "put_if_absent", side_effect=full),
         pytest.raises(cinder_exception.VolumeBackendAPIException, match="is full; make room"),
     ):
-        party.driver.copy_image_to_volume(party.context, volume, None, image_id)
+        harness.driver.copy_image_to_volume(harness.context, volume, None, image_id)
 
 
 def test_temporary_files_are_removed(
-    party: Party, image_file: dict[str, bytes], tmp_path: pathlib.Path
+    harness: DriverHarness, image_file: dict[str, bytes], tmp_path: pathlib.Path
 ) -> None:
     image_id = str(uuid.uuid4())
     image_file[image_id] = CONTENT
-    party.back_end._temporary_directory = str(tmp_path)
+    harness.back_end._temporary_directory = str(tmp_path)
     before = sorted(tmp_path.iterdir())
-    party.driver.copy_image_to_volume(party.context, party.created(), None, image_id)
+    harness.driver.copy_image_to_volume(harness.context, harness.created(), None, image_id)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -212,69 +222,73 @@ def here(tmp_path: pathlib.Path) -> Iterator[DataPlaneHere]:
         found.server.stop()
 
 
-def test_raw_image_is_read_from_a_clone(party: Party, here: DataPlaneHere) -> None:
-    volume = party.created()
-    party.in_use(volume)
-    party.hosts.write(volume.id, 2)
+def test_raw_image_is_read_from_a_clone(harness: DriverHarness, here: DataPlaneHere) -> None:
+    volume = harness.created()
+    harness.in_use(volume)
+    harness.hosts.write(volume.id, 2)
     uploaded = []
 
     def upload(
         context: Any, service: Any, meta: Any, path: Any, volume: Any, volume_fd: Any
     ) -> None:
         uploaded.append(volume_fd.read(len(CONTENT)))
-        clone = party.volumes.get(here.opened[0]).record
+        clone = harness.volumes.get(here.opened[0]).record
         assert clone.hosts == ("c1",)
         assert sum(map(len, clone.logs)) == 2
 
     meta = {"id": "x", "disk_format": "raw", "container_format": "bare"}
     with mock.patch.object(volume_utils, "upload_volume", upload):
-        party.driver.copy_volume_to_image(party.context, volume, None, meta)
+        harness.driver.copy_volume_to_image(harness.context, volume, None, meta)
     assert uploaded == [CONTENT]
     assert here.opened[0] != volume.id
-    assert party.volumes.find(here.opened[0]) is None
-    assert party.record(volume).owner == "h1"
+    assert harness.volumes.find(here.opened[0]) is None
+    assert harness.record(volume).owner == "h1"
 
 
-def test_other_image_is_read_by_qemu_img(party: Party, here: DataPlaneHere) -> None:
-    volume = party.created()
+def test_other_image_is_read_by_qemu_img(harness: DriverHarness, here: DataPlaneHere) -> None:
+    volume = harness.created()
     commands: list[tuple[Any, ...]] = []
 
     def execute(*command: Any, **more: Any) -> tuple[str, str]:
         commands.append(command)
         return "", ""
 
-    party.driver._execute = execute
+    harness.driver._execute = execute
     meta = {"id": "x", "disk_format": "qcow2", "container_format": "bare"}
     with mock.patch.object(volume_utils, "upload_volume") as upload:
-        party.driver.copy_volume_to_image(party.context, volume, None, meta)
+        harness.driver.copy_volume_to_image(harness.context, volume, None, meta)
     assert commands[0][:6] == ("qemu-img", "convert", "-f", "raw", "-O", "raw")
     assert commands[0][6].startswith("nbd+unix:///")
     assert upload.call_args.args[3] == commands[0][7]
-    assert party.volumes.find(here.opened[0]) is None
+    assert harness.volumes.find(here.opened[0]) is None
 
 
-def test_clone_for_reading_goes_when_the_upload_fails(party: Party, here: DataPlaneHere) -> None:
-    volume = party.created()
+def test_clone_for_reading_goes_when_the_upload_fails(
+    harness: DriverHarness, here: DataPlaneHere
+) -> None:
+    volume = harness.created()
     meta = {"id": "x", "disk_format": "raw", "container_format": "bare"}
     with (
         mock.patch.object(volume_utils, "upload_volume", side_effect=ValueError("no")),
         pytest.raises(ValueError, match="no"),
     ):
-        party.driver.copy_volume_to_image(party.context, volume, None, meta)
-    assert [one.id for one in party.volumes.list()] == [volume.id]
+        harness.driver.copy_volume_to_image(harness.context, volume, None, meta)
+    assert [one.id for one in harness.volumes.list()] == [volume.id]
 
 
-def test_upload_without_data_plane_says_what_to_do(party: Party, tmp_path: pathlib.Path) -> None:
+def test_upload_without_data_plane_says_what_to_do(
+    harness: DriverHarness, tmp_path: pathlib.Path
+) -> None:
     registration.register()
     options.register_opts(cfg.CONF)
     cfg.CONF.set_override("volume_socket", str(tmp_path / "absent"), group=options.GROUP)
-    volume = party.created()
+    volume = harness.created()
     meta = {"id": "x", "disk_format": "raw", "container_format": "bare"}
     try:
         with pytest.raises(
             cinder_exception.VolumeBackendAPIException, match="run acstor-dataplane there"
         ):
-            party.driver.copy_volume_to_image(party.context, volume, None, meta)
+            harness.driver.copy_volume_to_image(harness.context, volume, None, meta)
     finally:
         cfg.CONF.clear_override("volume_socket", group=options.GROUP)
-    assert [one.id for one in party.volumes.list()] == [volume.id]
+    assert [one.id for one in harness.volumes.list()] == [volume.id]

@@ -24,7 +24,7 @@ from oslo_config import cfg
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.store import NewVolume, VolumeStore
-from testbed.fixtures.cinder_party import GIB, H1, H2, Party
+from testbed.fixtures.cinder_driver import GIB, H1, H2, DriverHarness
 
 HOST = "c1@acstor"
 POOL = f"{HOST}#ACStor"
@@ -48,18 +48,18 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Cinder:
-    """A cinder-volume whose driver has the party's back-end, and what its API would have done."""
+    """A cinder-volume whose driver has the harness's back-end, and what its API would have done."""
 
-    def __init__(self, party: Party) -> None:
-        self.party = party
-        self.context = party.context
+    def __init__(self, harness: DriverHarness) -> None:
+        self.harness = harness
+        self.context = harness.context
         self.manager = cinder_manager.VolumeManager(
             volume_driver="acstor.drivers.cinder.driver.AcstorVolumeDriver",
             service_name="acstor",
             host=HOST,
         )
         self.driver = self.manager.driver
-        self.driver._back_end = party.back_end
+        self.driver._back_end = harness.back_end
         self.driver.set_initialized()
         self.manager.stats = {"pools": {}, "allocated_capacity_gb": 0}
 
@@ -147,12 +147,12 @@ class Cinder:
 
     def record(self, volume: Any) -> Any:
         """Return what is recorded of a volume."""
-        return self.party.record(volume)
+        return self.harness.record(volume)
 
 
 @pytest.fixture
 def cinder(database: None, back_end: Any, hosts: Any, tmp_path: Any) -> Cinder:
-    return Cinder(Party(back_end, hosts, tmp_path))
+    return Cinder(DriverHarness(back_end, hosts, tmp_path))
 
 
 def test_volume_is_made_used_extended_and_deleted(cinder: Cinder) -> None:
@@ -161,19 +161,19 @@ def test_volume_is_made_used_extended_and_deleted(cinder: Cinder) -> None:
     attachment, data = cinder.attach(volume, H1)
     assert (data["driver_volume_type"], data["volume_id"]) == ("acstor", volume.id)
     assert (data["role"], data["access_mode"], data["encrypted"]) == ("owner", "rw", False)
-    cinder.party.hosts.open(volume.id, "h1")
+    cinder.harness.hosts.open(volume.id, "h1")
     volume.refresh()
     volume.update({"status": "extending", "previous_status": "in-use"})
     volume.save()
     with mock.patch.object(cinder_manager.compute, "API") as nova:
         cinder.manager.extend_volume(cinder.context, volume, 3, [])
     nova.return_value.extend_volume.assert_called_once()
-    assert cinder.party.hosts.open_volumes[volume.id].size_bytes == 3 * GIB
-    cinder.party.hosts.release(volume.id)
+    assert cinder.harness.hosts.open_volumes[volume.id].size_bytes == 3 * GIB
+    cinder.harness.hosts.release(volume.id)
     cinder.detach(volume, attachment)
     assert cinder.record(volume).hosts == ()
     cinder.manager.delete_volume(cinder.context, volume)
-    assert cinder.party.volumes.find(volume.id) is None
+    assert cinder.harness.volumes.find(volume.id) is None
 
 
 def test_second_attachment_is_refused_and_the_first_goes_on(cinder: Cinder) -> None:
@@ -187,18 +187,18 @@ def test_second_attachment_is_refused_and_the_first_goes_on(cinder: Cinder) -> N
 def test_live_migration_by_attachments_of_one_instance(cinder: Cinder) -> None:
     volume, instance = cinder.create(), str(uuid.uuid4())
     source, _ = cinder.attach(volume, H1, instance)
-    cinder.party.hosts.open(volume.id, "h1")
+    cinder.harness.hosts.open(volume.id, "h1")
     _, data = cinder.attach(volume, H2, instance)
     assert data["role"] == "standby"
-    cinder.party.hosts.release(volume.id)
-    cinder.party.hosts.open(volume.id, "h2")
+    cinder.harness.hosts.release(volume.id)
+    cinder.harness.hosts.open(volume.id, "h2")
     cinder.detach(volume, source)
     record = cinder.record(volume)
     assert (record.hosts, record.owner, record.is_standby_allowed) == (("h2",), "h2", False)
 
 
 def test_volume_from_registered_image_needs_no_glance_data(cinder: Cinder) -> None:
-    image_id = cinder.party.image(b"x" * 4096)
+    image_id = cinder.harness.image(b"x" * 4096)
     meta = {
         "id": image_id,
         "name": "image",
@@ -218,23 +218,23 @@ def test_volume_from_registered_image_needs_no_glance_data(cinder: Cinder) -> No
     assert volume.status == "available"
     assert volume.bootable is True
     service.download.assert_not_called()
-    image = cinder.party.back_end.repository.get_image(image_id)
+    image = cinder.harness.back_end.repository.get_image(image_id)
     assert cinder.record(volume).manifest == image.record.manifest
 
 
 def test_snapshot_clone_and_revert(cinder: Cinder) -> None:
     volume = cinder.create()
     attachment, _ = cinder.attach(volume, H1)
-    cinder.party.hosts.open(volume.id, "h1")
-    cinder.party.hosts.write(volume.id, 2)
+    cinder.harness.hosts.open(volume.id, "h1")
+    cinder.harness.hosts.write(volume.id, 2)
     snapshot = cinder.snapshot(volume)
     assert snapshot.status == "available"
-    cinder.party.hosts.write(volume.id, 3)
+    cinder.harness.hosts.write(volume.id, 3)
     clone = cinder.create({"source_volid": volume.id}, source_volid=volume.id)
     made = cinder.create({"snapshot_id": snapshot.id}, snapshot_id=snapshot.id)
     assert sum(map(len, cinder.record(clone).logs)) == 5
     assert sum(map(len, cinder.record(made).logs)) == 2
-    cinder.party.hosts.release(volume.id)
+    cinder.harness.hosts.release(volume.id)
     cinder.detach(volume, attachment)
     volume.update({"status": "reverting"})
     volume.save()
@@ -245,7 +245,7 @@ def test_snapshot_clone_and_revert(cinder: Cinder) -> None:
     assert volume.status == "available"
     assert sum(map(len, cinder.record(volume).logs)) == 2
     cinder.manager.delete_snapshot(cinder.context, snapshot)
-    assert cinder.party.volumes.find_snapshot(snapshot.id) is None
+    assert cinder.harness.volumes.find_snapshot(snapshot.id) is None
 
 
 def test_group_snapshot_of_consistent_group(cinder: Cinder) -> None:
@@ -266,8 +266,8 @@ def test_group_snapshot_of_consistent_group(cinder: Cinder) -> None:
     cinder.manager.create_group(cinder.context, group)
     volumes = [cinder.create(group_id=group.id) for _ in range(2)]
     cinder.attach(volumes[0], H1)
-    cinder.party.hosts.open(volumes[0].id, "h1")
-    cinder.party.hosts.write(volumes[0].id, 2)
+    cinder.harness.hosts.open(volumes[0].id, "h1")
+    cinder.harness.hosts.write(volumes[0].id, 2)
     taken = objects.GroupSnapshot(
         cinder.context,
         group_id=group.id,
@@ -285,10 +285,10 @@ def test_group_snapshot_of_consistent_group(cinder: Cinder) -> None:
     for snapshot in snapshots:
         snapshot.refresh()
         assert snapshot.status == "available"
-        assert cinder.party.volumes.get_snapshot(snapshot.id).record.group == taken.id
-    assert "volume_freeze" in cinder.party.hosts.methods()
+        assert cinder.harness.volumes.get_snapshot(snapshot.id).record.group == taken.id
+    assert "volume_freeze" in cinder.harness.hosts.methods()
     cinder.manager.delete_group_snapshot(cinder.context, taken)
-    assert list(cinder.party.volumes.list_snapshots()) == []
+    assert list(cinder.harness.volumes.list_snapshots()) == []
 
 
 def test_managed_volume_is_the_one_in_the_repository(cinder: Cinder) -> None:
@@ -313,7 +313,7 @@ def test_managed_volume_is_the_one_in_the_repository(cinder: Cinder) -> None:
 def test_retype_of_volume_in_use_changes_its_host(cinder: Cinder) -> None:
     volume = cinder.create()
     cinder.attach(volume, H1)
-    cinder.party.hosts.open(volume.id, "h1")
+    cinder.harness.hosts.open(volume.id, "h1")
     new_type = cinder.type({"acstor:durability": "write-back"})
     volume.refresh()
     volume.update({"status": "retyping", "previous_status": "in-use"})
@@ -324,7 +324,7 @@ def test_retype_of_volume_in_use_changes_its_host(cinder: Cinder) -> None:
     volume.refresh()
     assert volume.status == "in-use"
     assert volume.volume_type_id == new_type.id
-    fields = cinder.party.hosts.open_volumes[volume.id].durability
+    fields = cinder.harness.hosts.open_volumes[volume.id].durability
     assert isinstance(fields, dict)
     assert fields["default"] == "write-back"
 
@@ -334,7 +334,7 @@ def test_migration_within_the_repository_is_assisted(cinder: Cinder) -> None:
     service = mock.Mock(availability_zone="nova", uuid=str(uuid.uuid4()))
     host = {
         "host": "c2@acstor#ACStor",
-        "capabilities": {"location_info": cinder.party.back_end.location},
+        "capabilities": {"location_info": cinder.harness.back_end.location},
     }
     with mock.patch.object(cinder.manager, "_get_service", return_value=service):
         cinder.manager.migrate_volume(cinder.context, volume, host)

@@ -19,7 +19,7 @@ from acstor.drivers.cinder.options import OPTIONS
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
 from testbed.doubles.volume_hosts import MemoryVolumeHosts
-from testbed.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_driver import DriverHarness
 
 REQUIRED = {
     "volume_backend_name",
@@ -32,8 +32,8 @@ REQUIRED = {
 """What Cinder's interface (get_volume_stats) demands."""
 
 
-def test_stats_have_what_cinder_demands_and_can_be_sent(party: Party) -> None:
-    stats = party.driver.get_volume_stats(refresh=True)
+def test_stats_have_what_cinder_demands_and_can_be_sent(harness: DriverHarness) -> None:
+    stats = harness.driver.get_volume_stats(refresh=True)
     assert stats.keys() >= REQUIRED
     assert jsonutils.loads(jsonutils.dumps(stats)) == stats
     assert stats["backend_state"] == "up"
@@ -43,52 +43,52 @@ def test_stats_have_what_cinder_demands_and_can_be_sent(party: Party) -> None:
     assert stats["online_extend_support"] is True
     assert stats["QoS_support"] is True
     assert stats["multiattach"] is False
-    assert stats["location_info"] == f"acstor:{party.back_end.repository.format.id}"
-    assert party.driver.get_volume_stats() is stats
+    assert stats["location_info"] == f"acstor:{harness.back_end.repository.format.id}"
+    assert harness.driver.get_volume_stats() is stats
 
 
-def test_multiattach_is_told_only_where_the_operator_allows_it(party: Party) -> None:
+def test_multiattach_is_told_only_where_the_operator_allows_it(harness: DriverHarness) -> None:
     cfg.CONF.set_override("acstor_multiattach_on_one_host", True, group="acstor")
     try:
-        assert party.driver.get_volume_stats(refresh=True)["multiattach"] is True
+        assert harness.driver.get_volume_stats(refresh=True)["multiattach"] is True
     finally:
         cfg.CONF.clear_override("acstor_multiattach_on_one_host", group="acstor")
 
 
-def test_stats_tell_registered_images_up_to_a_bound(party: Party) -> None:
-    images = sorted(party.image(bytes([number]) * 4096) for number in range(3))
-    stats = party.driver.get_volume_stats(refresh=True)
+def test_stats_tell_registered_images_up_to_a_bound(harness: DriverHarness) -> None:
+    images = sorted(harness.image(bytes([number]) * 4096) for number in range(3))
+    stats = harness.driver.get_volume_stats(refresh=True)
     assert stats["acstor_images"] == images
     assert stats["acstor_images_complete"] is True
     cfg.CONF.set_override("acstor_listed_images_max", 2, group="acstor")
     try:
-        stats = party.driver.get_volume_stats(refresh=True)
+        stats = harness.driver.get_volume_stats(refresh=True)
     finally:
         cfg.CONF.clear_override("acstor_listed_images_max", group="acstor")
     assert len(stats["acstor_images"]) == 2
     assert stats["acstor_images_complete"] is False
 
 
-def test_stats_with_origin_down_are_down_and_no_error(party: Party) -> None:
+def test_stats_with_origin_down_are_down_and_no_error(harness: DriverHarness) -> None:
     down = exception.UnavailableError("the origin is away", hint="mount it")
-    with mock.patch.object(party.back_end.repository.origin, "list_refs", side_effect=down):
-        stats = party.driver.get_volume_stats(refresh=True)
+    with mock.patch.object(harness.back_end.repository.origin, "list_refs", side_effect=down):
+        stats = harness.driver.get_volume_stats(refresh=True)
     assert stats["backend_state"] == "down"
     assert stats["total_capacity_gb"] == "unknown"
 
 
-def test_stats_tell_the_room_of_a_directory(party: Party, tmp_path: pathlib.Path) -> None:
-    party.back_end.settings = OriginSettings(f"posix://{tmp_path}", 1.0)
-    stats = party.driver.get_volume_stats(refresh=True)
+def test_stats_tell_the_room_of_a_directory(harness: DriverHarness, tmp_path: pathlib.Path) -> None:
+    harness.back_end.settings = OriginSettings(f"posix://{tmp_path}", 1.0)
+    stats = harness.driver.get_volume_stats(refresh=True)
     assert 0 < stats["free_capacity_gb"] <= stats["total_capacity_gb"]
-    party.back_end.settings = OriginSettings(f"posix://{tmp_path}/absent", 1.0)
-    assert party.driver.get_volume_stats(refresh=True)["backend_state"] == "down"
+    harness.back_end.settings = OriginSettings(f"posix://{tmp_path}/absent", 1.0)
+    assert harness.driver.get_volume_stats(refresh=True)["backend_state"] == "down"
 
 
-def test_capabilities_describe_the_extra_specs(party: Party) -> None:
-    party.driver.init_capabilities()
-    properties = party.driver.capabilities["properties"]
-    assert party.driver.capabilities["vendor_prefix"] == "acstor"
+def test_capabilities_describe_the_extra_specs(harness: DriverHarness) -> None:
+    harness.driver.init_capabilities()
+    properties = harness.driver.capabilities["properties"]
+    assert harness.driver.capabilities["vendor_prefix"] == "acstor"
     assert {name for name in properties if name.startswith("acstor:")} == {
         "acstor:durability",
         "acstor:period",
@@ -161,28 +161,28 @@ def test_driver_that_is_not_set_up_says_so() -> None:
     assert driver.get_volume_stats(refresh=True)["backend_state"] == "down"
 
 
-def test_origin_that_goes_away_is_told_with_what_to_do(party: Party) -> None:
+def test_origin_that_goes_away_is_told_with_what_to_do(harness: DriverHarness) -> None:
     down = exception.UnavailableError("the origin is away", hint="mount it")
     with (
-        mock.patch.object(party.back_end.repository.origin, "swap_ref", side_effect=down),
+        mock.patch.object(harness.back_end.repository.origin, "swap_ref", side_effect=down),
         pytest.raises(
             cinder_exception.VolumeBackendAPIException,
             match=r"creating volume .*: the origin is away; mount it",
         ),
     ):
-        party.driver.create_volume(party.volume())
+        harness.driver.create_volume(harness.volume())
 
 
-def test_full_origin_is_told_with_what_to_do(party: Party) -> None:
+def test_full_origin_is_told_with_what_to_do(harness: DriverHarness) -> None:
     full = exception.ExhaustedError("the origin is full", hint="make room")
     with (
-        mock.patch.object(party.back_end.repository.origin, "swap_ref", side_effect=full),
+        mock.patch.object(harness.back_end.repository.origin, "swap_ref", side_effect=full),
         pytest.raises(cinder_exception.VolumeBackendAPIException, match="full; make room"),
     ):
-        party.driver.create_volume(party.volume())
+        harness.driver.create_volume(harness.volume())
 
 
-def test_transport_that_cannot_be_had_tells_no_password(party: Party) -> None:
+def test_transport_that_cannot_be_had_tells_no_password(harness: DriverHarness) -> None:
     driver = _driver(acstor_transport_url="nonsense://user:secret@host/")
     hosts = back_ends._agent_hosts(driver.configuration, cfg.CONF)
     with pytest.raises(exception.ConfigurationError) as caught:
@@ -190,30 +190,32 @@ def test_transport_that_cannot_be_had_tells_no_password(party: Party) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_two_services_of_a_cluster_share_everything(party: Party, hosts: MemoryVolumeHosts) -> None:
-    other = Party(
-        BackEnd(party.back_end.settings, party.back_end.repository.origin, hosts),
+def test_two_services_of_a_cluster_share_everything(
+    harness: DriverHarness, hosts: MemoryVolumeHosts
+) -> None:
+    other = DriverHarness(
+        BackEnd(harness.back_end.settings, harness.back_end.repository.origin, hosts),
         hosts,
-        party.path,
+        harness.path,
     )
-    other.attachments = party.attachments
-    volume = party.created()
+    other.attachments = harness.attachments
+    volume = harness.created()
     other.driver.extend_volume(volume, 3)
     snapshot = other.snapshot(volume)
     other.driver.create_snapshot(snapshot)
-    party.driver.delete_snapshot(snapshot)
+    harness.driver.delete_snapshot(snapshot)
     other.driver.delete_volume(volume)
-    assert party.volumes.find(volume.id) is None
+    assert harness.volumes.find(volume.id) is None
 
 
-def test_locks_of_a_deleted_volume_are_removed(party: Party) -> None:
-    volume = party.created()
+def test_locks_of_a_deleted_volume_are_removed(harness: DriverHarness) -> None:
+    volume = harness.created()
     locks = pathlib.Path(cfg.CONF.coordination.backend_url.removeprefix("file://"))
-    party.driver.delete_volume(volume)
+    harness.driver.delete_volume(volume)
     assert list(locks.rglob(f"*acstor-{volume.id}*"))
     AcstorVolumeDriver.clean_volume_file_locks(volume.id)
     assert not list(locks.rglob(f"*acstor-{volume.id}*"))
 
 
-def test_update_of_provider_info_changes_nothing(party: Party) -> None:
-    assert party.driver.update_provider_info([party.volume()], []) == (None, None)
+def test_update_of_provider_info_changes_nothing(harness: DriverHarness) -> None:
+    assert harness.driver.update_provider_info([harness.volume()], []) == (None, None)

@@ -15,7 +15,7 @@ from oslo_serialization import jsonutils
 from acstor.scheduler.cinder import options
 from acstor.scheduler.cinder.request import image_id
 from acstor.scheduler.cinder.weigher import AcstorImageWeigher
-from testbed.fixtures.cinder_party import Party
+from testbed.fixtures.cinder_driver import DriverHarness
 
 IMAGE = str(uuid.UUID(int=7))
 OTHER = str(uuid.UUID(int=8))
@@ -107,10 +107,10 @@ def test_back_end_without_capabilities_weighs_nothing() -> None:
     assert _weigh(_properties(image_id=IMAGE), odd, HAS) == {"has": 1.0, "odd": 0.0}
 
 
-def test_what_the_driver_tells_arrives_at_the_weigher(party: Party) -> None:
+def test_what_the_driver_tells_arrives_at_the_weigher(harness: DriverHarness) -> None:
     """From the driver's stats through Cinder's BackendState to a weight."""
-    registered = party.image(b"x" * 512)
-    stats = jsonutils.loads(jsonutils.dumps(party.driver.get_volume_stats(refresh=True)))
+    registered = harness.image(b"x" * 512)
+    stats = jsonutils.loads(jsonutils.dumps(harness.driver.get_volume_stats(refresh=True)))
     state = host_manager.PoolState("c1@acstor", None, None, "acstor")
     state.update_capabilities(stats, None)
     assert AcstorImageWeigher()._weigh_object(state, _properties(image_id=registered)) == 1.0

@@ -1,4 +1,4 @@
-"""Nova's own code for base files, driven from outside: the other party of the image links.
+"""Nova's own code for base files, driven from outside: the counterpart of the image links.
 
 Reads one JSON object per line (``call``, then its parameters) and answers each with one:
 ``result``, or ``error`` and ``kind``. The first call says which nova.conf to use, and which
@@ -76,7 +76,7 @@ class CacheManager(imagecache.ImageCacheManager):  # type: ignore[misc]
         return self._running
 
 
-class Party:
+class DriverHarness:
     """Calls that a test makes of this process."""
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class Party:
         return str(imagecache.get_cache_fname(image_id))
 
 
-def answer(party: Party, request: dict[str, Any]) -> None:
+def answer(harness: DriverHarness, request: dict[str, Any]) -> None:
     number = request.pop("number")
     try:
-        reply = {"result": getattr(party, request.pop("call"))(**request)}
+        reply = {"result": getattr(harness, request.pop("call"))(**request)}
     except Exception as error:
         reply = {"error": str(error), "kind": type(error).__name__}
     print(json.dumps({"number": number, **reply}), flush=True)
@@ -154,10 +154,10 @@ def answer(party: Party, request: dict[str, Any]) -> None:
 
 def main() -> None:
     nova.privsep.sys_admin_pctxt.set_client_mode(False)
-    party = Party()
+    harness = DriverHarness()
     print(json.dumps({"number": 0, "result": "ready"}), flush=True)
     for line in sys.stdin:
-        threading.Thread(target=answer, args=(party, json.loads(line))).start()
+        threading.Thread(target=answer, args=(harness, json.loads(line))).start()
 
 
 if __name__ == "__main__":
