@@ -10,7 +10,7 @@ from acstor.checks.verdict import failure_of, success, warning
 from acstor.conf import config_files, loading, opts, services
 
 _LIBRARY_GROUPS = ("oslo_", "healthcheck")
-"""How the names of the groups begin that libraries read out of the same files."""
+"""Prefixes of the groups that libraries read out of the same files."""
 
 
 def check_values(conf: cfg.ConfigOpts) -> Result:

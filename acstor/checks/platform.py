@@ -17,7 +17,7 @@ KERNEL_RESEND = (6, 9)
 """FUSE_NOTIFY_RESEND: reads in flight survive the death of the process that took them."""
 QEMU_MIN = (6, 2)
 LIBVIRT_MIN = (8, 0)
-"""Of both the least that Nova 34 takes."""
+"""Least libvirt, and ``QEMU_MIN`` the least QEMU: those that Nova 34 takes."""
 LIBVIRT_PROGRAMS = ("libvirtd", "virtqemud")
 TRIED = "tried with QEMU 7.2 and 10.0, libvirt 9.0 and 11.3"
 _TOOL_TIMEOUT = 10.0

@@ -25,7 +25,7 @@ CHECK_TIMEOUT = 30.0
 """Seconds that one check may take; a dead NFS server or FUSE file system can hold it for ever."""
 
 FIRST: tuple[str, Check] = ("Configuration values", configuration.check_values)
-"""Without it the others would look at something that nobody meant."""
+"""Check that runs before all others: without valid values they would look at something else."""
 OTHERS: tuple[tuple[str, Check], ...] = (
     ("Configuration options", configuration.check_names),
     ("Extension module", host.check_extension),

@@ -15,8 +15,9 @@ ANSWER_TIMEOUT = 2.0
 """Seconds for a data plane to accept a connection, where one runs."""
 REFUSALS = 3
 REFUSAL_PAUSE = 1.0
-"""Refusals, and seconds between two of them, before it counts as stopped: one that is replaced, or
-started again after it died, accepts connections again within a second."""
+"""Seconds between two of :data:`REFUSALS`, the refused connections after which a data plane counts
+as stopped: one that is replaced, or started again after it died, accepts connections again within a
+second."""
 
 
 class Presence(enum.Enum):

@@ -42,7 +42,7 @@ MEMBERS_EVERY = 60
 """Heartbeats between two readings of the members, by hosts that do not publish rings."""
 _LOCK_SUFFIX = "ring-publisher"
 _SESSION_SCHEMES = frozenset({"file", "zookeeper", "kazoo"})
-"""Of drivers whose one ``timeout`` is that of members; locks last as long as the session."""
+"""Drivers whose one ``timeout`` is that of members; their locks last as long as the session."""
 
 
 @dataclass(frozen=True)

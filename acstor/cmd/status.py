@@ -14,7 +14,8 @@ from acstor.conf import config_files, opts
 
 _PROGRAM = "acstor-status"
 _EXIT_ERROR = 255
-"""Not to be confused with the results of checks: 0 success, 1 warning, 2 failure."""
+"""Exit status of an error of the program; 0 to 2 are results of checks: success, warning,
+failure."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

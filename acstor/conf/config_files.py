@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 DEFAULT_FILE = "/etc/acstor/acstor.conf"
 SECRETS_NAME = "secrets.conf"
-"""Name of the file with passwords, in the directory of the other."""
+"""Name of the file with passwords, in the directory of :data:`DEFAULT_FILE`."""
 _OPTION = "--config-file"
 
 

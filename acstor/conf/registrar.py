@@ -6,7 +6,7 @@ from acstor.conf import metrics, types
 
 GROUP = "registrar"
 VISIBILITIES = ("public", "community", "shared", "private")
-"""Of images in Glance."""
+"""Visibilities of images in Glance."""
 
 OPTIONS = [
     cfg.FloatOpt(

@@ -26,7 +26,7 @@ REGISTRATIONS: dict[str, tuple[str, ...]] = {
     "cinder.cmd.volume": (BRICK,),
     "cinder.cmd.backup": (BRICK,),
 }
-"""What is registered, by the module that is a service's main program; each only after the one
+"""Modules to register, by the module that is a service's main program; each only after the one
 before. A Nova that is refused has no connector either, so Cinder attaches nothing on its host."""
 _LIBVIRT_DRIVER = "libvirt."
 

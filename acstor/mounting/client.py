@@ -19,9 +19,11 @@ _RETRY_INTERVAL = 0.2
 _DESCRIPTORS_MAX = 4
 """Descriptors for which there is room in a response; one more than one is an error anyhow."""
 _UNMOUNT_WAIT_MAX = 5.0
-"""Seconds for which an unmount, the last step of a stop, waits for it: as a restart takes."""
+"""Seconds for which an unmount, the last step of a stop, waits for acstor-mount: as a restart
+takes."""
 _NOT_THERE = (FileNotFoundError, ConnectionRefusedError, BlockingIOError)
-"""It does not listen, or too many wait for it."""
+"""Errors of a connection to acstor-mount while it does not listen, or while too many wait for
+it."""
 
 
 class SocketMounter:

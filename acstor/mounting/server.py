@@ -20,7 +20,8 @@ _LISTEN_BACKLOG = 4
 STOP_TIMEOUT = protocol.OPERATIONS[Operation.UNMOUNT].timeout
 """Seconds for an operation that is under way when the process is asked to end."""
 _NEW = ".new"
-"""Name of the socket before it listens, beside its own; no longer than most of those."""
+"""Suffix of the socket's name before it listens, beside its final one; no longer than most of
+those."""
 _MODE = 0o660
 
 

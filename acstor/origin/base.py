@@ -26,7 +26,7 @@ from acstor import exception
 from acstor.origin import keys
 
 Buffer = bytes | bytearray | memoryview
-"""What is written: any contiguous run of bytes."""
+"""Content to be written: any contiguous run of bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ REFS_REMEMBERED_MAX = 256
 REMEMBERED_BYTES_MAX = 4 << 20
 """Largest content of a ref that is kept for that."""
 LISTING_BYTES_MAX = 256 << 20
-"""Largest listing that is accepted (a name has at most 256 bytes with its line end)."""
+"""Largest listing that is accepted, bytes: a name has at most 256 with its line end."""
 _ERROR_TEXT_BYTES_MAX = 1000
 _PART_BYTES = 1 << 20
 """Most that is read before it is copied to where the caller wants it."""

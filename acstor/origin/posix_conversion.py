@@ -33,7 +33,7 @@ from acstor.origin.posix_tree import PosixTree
 LOG = logging.getLogger(__name__)
 
 WORK = ".conversion"
-"""What is being copied, a folder for each who copies; removed at the end."""
+"""Directory of the copies under way, a folder for each who copies; removed at the end."""
 _FENCE_TEXT = b"The refs of this origin are in .refs; this file keeps older releases from it.\n"
 
 

@@ -20,14 +20,14 @@ from acstor.origin.posix_tree import PosixTree
 
 FOLDER = "refs"
 ASIDE = ".refs-former"
-"""What the refs were before they were converted; while there is no ``.refs``, they are being."""
+"""Folder of the refs from before their conversion; while there is no ``.refs``, it is under way."""
 LOCKS = ".locks"
 LOCK_FILE_COUNT = 64
 """Number of lock files; refs whose names fall on the same one wait for each other."""
 LOCK_DEADLINE_SECONDS = 30.0
 """Longest wait for a ref's lock."""
 STALE_ATTEMPTS_MAX = 5
-"""How often a file replaced under an open descriptor (ESTALE over NFS) is opened again."""
+"""Attempts to open a file that is replaced under an open descriptor (ESTALE over NFS)."""
 
 
 class ConvertedError(Exception):

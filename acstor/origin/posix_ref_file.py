@@ -17,7 +17,8 @@ REF_FILE_VERSION = 1
 HEADER_BYTES_MAX = 768
 """Longest first line of a file, with its line end."""
 HISTORY_LENGTH = 64
-"""Versions before it that a version names: who was overtaken by fewer finds out how he fared."""
+"""Number of preceding versions that a version names: a writer overtaken by fewer finds out how he
+fared."""
 _HISTORY_DIGITS = 8
 
 _MAGIC = "acstor-ref"

@@ -37,13 +37,13 @@ FOLDER = ".refs"
 RETAINED_VERSIONS = 4
 """Versions of a ref that stay: its state and those before it, for readers that look it up."""
 ATTEMPTS_MAX = 64
-"""How often a reader or creator is overtaken before it gives up; each time somebody else wrote."""
+"""Attempts of a reader or creator that is overtaken; each time somebody else wrote."""
 STATES_REMEMBERED_MAX = 4096
 """Refs of which the last state is remembered, to look there first."""
 CREATIONS_MAX = 8
-"""How often a creation finds the ref's folder not empty before it gives up."""
+"""Attempts at a creation that finds the ref's folder not empty."""
 CREATION_WAIT_SECONDS = 0.2
-"""Longest wait between them."""
+"""Longest wait between two attempts at a creation, seconds."""
 _EXISTS = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 

@@ -22,13 +22,13 @@ LOG = logging.getLogger(__name__)
 FILE_COUNT = 8
 """Files of the reserve: that many writes find space, even if others take what they leave over."""
 FILE_BYTES = 64 << 10
-"""Size of each, bytes: a small file and the folders around it, on file systems of any block size
-that is used."""
+"""Size of a file of the reserve, bytes: a small file and the folders around it, on file systems of
+any block size that is used."""
 
 FILES_PER_WRITE_MAX = 2
 """Files that one write is worth: each has space for it, even where its folder grows."""
 WAIT_SECONDS = 1.0
-"""How long the space of a file is waited for, on average: CephFS removes some time after unlink."""
+"""Seconds to wait for the space of a file, on average: CephFS removes some time after unlink."""
 
 _kept = contextvars.ContextVar("kept", default=FILE_COUNT)
 

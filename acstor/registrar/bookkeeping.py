@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 CORRUPT_ATTEMPTS_MAX = 3
 """Downloads of an image with a wrong checksum before it is given up until Glance changes it."""
 _PROBLEMS = (exception.CorruptError, exception.UnsupportedError, exception.InvalidError)
-"""What is wrong with one image and says nothing of the others."""
+"""Errors of one image, which say nothing of the others."""
 _MASS_COUNT = 4
 _MASS_SHARE = 0.5
 

@@ -24,8 +24,8 @@ _EPHEMERAL_ENCRYPTION = "hw_ephemeral_encryption"
 _SIGNATURE_PROPERTY = "img_signature"
 _TYPE_PROPERTY = "image_type"
 _SNAPSHOT_TYPES = frozenset({"snapshot", "backup"})
-"""What Nova marks with it (nova/compute/utils.py, create_image): snapshots, which those of shelved
-servers are too, and backups."""
+"""Values of ``image_type`` that Nova sets (nova/compute/utils.py, create_image): snapshots, which
+those of shelved servers are too, and backups."""
 
 
 class Kind(enum.Enum):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 BURST_SECONDS = 0.5
-"""How much may be taken at once after a pause, in seconds of the rate."""
+"""Burst after a pause, in seconds at the full rate."""
 
 
 class RateLimit:

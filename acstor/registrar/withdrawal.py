@@ -22,12 +22,13 @@ POLL_INTERVAL_MIN = 1.0
 _POLLS_PER_GRACE = 5.0
 """Looks within the grace, so that a short one is not lengthened by much."""
 POLL_SPACING = 0.1
-"""Seconds between two such looks when very many images wait: each asks Glance."""
+"""Seconds between two looks at images when very many wait: each asks Glance."""
 USAGE_AGE_MAX = 5.0
 """Seconds for which what the hosts have said is not read again for single images: with many that
 wait at once it would be read all the time. An older answer only delays."""
 PATIENCE_MIN = 300.0
-"""Seconds for which a host may be silent before it is called so; or four times what it needs."""
+"""Seconds after which a host counts as silent, at least: four times its own interval where that is
+more."""
 
 
 @dataclasses.dataclass

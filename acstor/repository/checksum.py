@@ -9,7 +9,8 @@ from acstor import exception
 from acstor.repository.source import base
 
 ALGORITHMS = ("md5", "sha256", "sha512")
-"""What Glance declares: ``checksum`` is md5, ``os_hash_value`` one of the others."""
+"""Hash algorithms that Glance declares: ``checksum`` is md5, ``os_hash_value`` one of the
+others."""
 _READ_SIZE = 1 << 20
 
 

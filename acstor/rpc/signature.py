@@ -22,7 +22,7 @@ SIGNATURE_VERSION = 1
 """Raised when what is signed changes; a signature of another version is refused."""
 CONTEXT_KEY = "acstor_signature"
 WINDOW_SECONDS = 60.0
-"""By how much the clocks of caller and agent may differ, the time on the way included."""
+"""Largest difference of the clocks of caller and agent, seconds, the time on the way included."""
 NONCES_MAX = 1 << 16
 """Calls within a window that are remembered; more are refused (some 10 MB, 500 calls a second)."""
 SECRET_LENGTH_MIN = 16

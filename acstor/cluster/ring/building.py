@@ -7,7 +7,7 @@ from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
 from acstor.native import Ring, RingHost, build_ring
 
 EQUAL_WEIGHT = 100
-"""Of every host where shares are equal and nothing has been decided."""
+"""Weight of every host where shares are equal and nothing has been decided."""
 RING_WEIGHT_MAX = (1 << 32) - 1
 """Largest weight that a ring takes."""
 _WEIGHT_UNIT = 1 << 20

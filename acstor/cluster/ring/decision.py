@@ -24,7 +24,7 @@ MEAN_WEIGHT = 10_000
 WEIGHT_MAX = 1 << 20
 THRESHOLD_MAX = 255
 HOSTS_MAX = 65_535
-"""As many as a ring may have."""
+"""Most hosts of one decision: the most that a ring has."""
 SIMILARITY_MAX = 4096
 """Most pairs of one decision."""
 TEXT_LENGTH_MAX = 512

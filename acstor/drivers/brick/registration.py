@@ -11,7 +11,7 @@ from acstor import exception
 
 CONNECTOR = "acstor.drivers.brick.connector.AcstorConnector"
 PROTOCOL = "ACSTOR"
-"""What os-brick's factory makes of ``driver_volume_type``."""
+"""Protocol that os-brick's factory derives from ``driver_volume_type``."""
 MAPPINGS = (
     "_connector_mapping_linux",
     "_connector_mapping_linux_s390x",

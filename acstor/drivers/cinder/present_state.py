@@ -14,7 +14,7 @@ from acstor.repository.volumes.store import PushedState
 LOG = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 3
-"""How often something is done with a volume that changes its owner or is folded meanwhile."""
+"""Attempts at an operation on a volume that changes its owner or is folded meanwhile."""
 
 Result = TypeVar("Result")
 

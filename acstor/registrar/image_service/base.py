@@ -23,7 +23,7 @@ STATUSES_GONE = frozenset({"deleted", "pending_delete", "killed"})
 """Statuses of images that nobody can use any more."""
 
 VISIBILITY_PUBLIC = "public"
-"""What only an administrator may make an image, by Glance's default policy."""
+"""Visibility that only an administrator may give an image, by Glance's default policy."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ ANSWER_SIZE_MAX = 64 << 20
 """Longest answer to a question, bytes: a thousand images with very long properties."""
 IMAGES_MAX = 1_000_000
 LISTINGS_MAX = 3
-"""How often a listing is begun, when the image between two pages is deleted."""
+"""Attempts at a listing, when the image between two pages is deleted."""
 _PART_SIZE = 1 << 16
 
 _BASE_FIELDS = frozenset({

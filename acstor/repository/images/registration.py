@@ -26,7 +26,7 @@ from acstor.repository.repository import Image, Repository
 from acstor.repository.source import base as source_base
 
 ROUNDS_MAX = 5
-"""How often chunks that garbage collection took are stored again before giving up."""
+"""Attempts at storing chunks again that garbage collection took."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ CHUNK_COUNT_MAX = 1 << 26
 CONTENT_SIZE_MAX = 32 << 20
 """Longest content of a ref that is read, bytes."""
 REPORTERS_FOR_TWO = 3
-"""From so many reporting data planes on, a chunk that only one of them read does not count."""
+"""Reporting data planes from which on a chunk that only one of them read does not count."""
 _COUNT_MAX = (1 << 53) - 1
 
 

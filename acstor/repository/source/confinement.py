@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 FILES_MAX = 256
 """Open files of a tool."""
 NOBODY = 65534
-"""Where the system has no user of that name."""
+"""User id of a tool where the system has no user ``nobody``."""
 PROBE_TIMEOUT = 30.0
 _MISSING = {
     "network": "they could open network connections: this machine has no filter of system calls",

@@ -18,12 +18,13 @@ from acstor.repository.source import base, confinement, extent_map
 from acstor.repository.source.confinement import Limits
 
 IMG_LIMITS = Limits(address_space=1 << 30, cpu_seconds=30)
-"""Of qemu-img (CVE-2015-5162: crafted images make it grow)."""
+"""Resource limits of qemu-img (CVE-2015-5162: crafted images make it grow)."""
 NBD_ADDRESS_SPACE_MAX = 4 << 30
 """Bytes of address space of qemu-nbd: 64 threads with their stacks, and buffers of requests."""
 NBD_CPU_SECONDS_MIN = 60
 NBD_BYTES_PER_CPU_SECOND = 2 << 20
-"""How slowly a disk may be read, bytes; decompression takes a hundredth of that time."""
+"""Slowest reading of a disk that is allowed, bytes per CPU second; decompression takes a hundredth
+of that time."""
 _NOT_FOUND = 127
 """Exit status of who cannot run the tool."""
 ANSWER_SIZE_MAX = 1 << 20

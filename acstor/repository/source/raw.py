@@ -8,7 +8,7 @@ from acstor import exception, native
 from acstor.repository.source import base
 
 READ_AHEAD_SIZE = 32 << 20
-"""How far ahead of the scan, bytes, the kernel is asked to read."""
+"""Distance ahead of the scan, bytes, that the kernel is asked to read."""
 
 
 class RawSource(base.ImageSource):

@@ -78,7 +78,7 @@ ACTORS: dict[VolumeEvent, Actor] = {
     VolumeEvent.FOLD: Actor.OWNER,
     VolumeEvent.RELEASE: Actor.OWNER,
 }
-"""Who makes which change."""
+"""Actor that makes each change."""
 
 _S, _E = VolumeState, VolumeEvent
 

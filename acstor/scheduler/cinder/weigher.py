@@ -22,9 +22,9 @@ CONF = cfg.CONF
 options.register_opts(CONF)
 
 CAPABILITY_IMAGES = "acstor_images"
-"""Ids of registered images."""
+"""Capability: ids of registered images."""
 CAPABILITY_IS_COMPLETE = "acstor_images_complete"
-"""Whether these are all that are registered."""
+"""Capability: whether :data:`CAPABILITY_IMAGES` lists every registered image."""
 
 HAS = 1.0
 UNKNOWN = 0.5

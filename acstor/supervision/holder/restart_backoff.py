@@ -7,7 +7,8 @@ DELAY_MAX = 5.0
 LIFE_MIN = 1.0
 """Seconds for which a process that became ready must have lived to count as healthy."""
 LIFE_MIN_UNREADY = 10.0
-"""The same for a process that never says that it is ready."""
+"""Seconds for which a process that never says that it is ready must have lived to count as
+healthy."""
 AT_ONCE_MAX = 30
 """Restarts in a row without a delay of processes that were ready, however short they lived."""
 

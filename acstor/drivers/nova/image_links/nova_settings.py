@@ -19,7 +19,7 @@ _SUBDIRECTORY_DEFAULT = "_base"
 _LOCKS = "locks"
 
 Signature = tuple[tuple[str, int, int, int], ...]
-"""Of each file: path, inode, size, time of the last change, ns."""
+"""Identity of the files' content: path, inode, size and time of the last change, ns, of each."""
 
 
 @dataclass(frozen=True)
