@@ -84,4 +84,4 @@ class FaultyFileOperations(FileOperations):
 
 NO_SPACE = errno.ENOSPC
 EVERY_STEP = 1 << 30
-"""More steps than anything does: nothing fails."""
+"""Step that none reaches: more than anything does, so nothing fails."""

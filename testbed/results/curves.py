@@ -7,7 +7,7 @@ from testbed.results.record import Curve
 from testbed.results.tables import rounded
 
 POINTS_MAX = 500
-"""Of a curve; a drawing has fewer dots from left to right in a panel."""
+"""Most points of a curve; a drawing has fewer dots from left to right in a panel."""
 
 
 def curve_of(points: Sequence[tuple[float, float]]) -> Curve:

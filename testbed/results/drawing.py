@@ -30,7 +30,7 @@ _MORE = ("#6cc5b0", "#a463f2", "#97bbf5", "#9c9c9c", "#ff8ab7")
 _STYLES = ("-", "--", ":", "-.")
 _PANEL_INCHES = (3.5, 3.0)
 _LOW_PANEL_INCHES = (5.0, 1.9)
-"""Where panels are in several rows."""
+"""Size of a panel where panels are in several rows, inches."""
 
 
 @dataclass
