@@ -8,12 +8,13 @@ import dataclasses
 from acstor.repository.volumes.durability import DurabilityClass
 
 WRITE_BACK_PERIOD_S = 600.0
-"""Of write-back and of differential (section 5.4.1)."""
+"""Period of write-back and of differential durability, seconds (section 5.4.1)."""
 DESKTOPS_TRACED = 55
 """Section 3.2; "% of VMs" of Table 1 is of these."""
 REQUESTS_WRITTEN = 0.65
 BYTES_WRITTEN = 0.35
-"""Of the whole week (section 3.3, Figure 4)."""
+"""Share of the whole week's bytes that were written (section 3.3, Figure 4);
+:data:`REQUESTS_WRITTEN` is that of the requests."""
 
 REWRITTEN = ((10.0, 0.08), (600.0, 0.25), (86400.0, 0.525))
 """Seconds for which writes are held back, and the share of the bytes that then are overwritten and
@@ -63,11 +64,11 @@ CLASS_SHARES = {
     DurabilityClass.WRITE_BACK: 0.325,
     DurabilityClass.NONE: 0.14,
 }
-"""Of the writes, by the policies of Table 2: the mean of Figure 10's three workloads, as far as
-section 5.1 says them in words (the figure's values are not printed). Web: "just over 20 %" removed
-or delayed; e-mail: "very few" removed and "over half" delayed; application: "less than 36 %"
-written through. Taken as 78/11/11, 47/51/2 and 35.5/35.5/29 %. Section 4.3.3: the page file alone
-is nearly a tenth of the bytes, which the last class holds."""
+"""Shares of the writes by the policies of Table 2: the mean of Figure 10's three workloads, as far
+as section 5.1 says them in words (the figure's values are not printed). Web: "just over 20 %"
+removed or delayed; e-mail: "very few" removed and "over half" delayed; application: "less than 36
+%" written through. Taken as 78/11/11, 47/51/2 and 35.5/35.5/29 %. Section 4.3.3: the page file
+alone is nearly a tenth of the bytes, which the last class holds."""
 
 REPLAYED = {
     "write-through": {

@@ -61,10 +61,10 @@ _FOLD_BYTES = 256 * _MIB  # default of [volumes] fold_bytes
 _FOLD_OBJECTS = 2048  # of fold_objects
 _FOLD_SPREAD_S = 60.0  # of fold_spread
 _PREFILL = DISK_SIZE - (256 << 20)
-"""From there on disks are written before a period, which has nothing there."""
+"""Offset from which disks are written before a period, which has nothing there, bytes."""
 
 Connections = queue.LifoQueue[NbdConnection]
-"""Those of one desktop that carry no request."""
+"""Connections of one desktop that carry no request."""
 
 
 @dataclasses.dataclass(frozen=True)

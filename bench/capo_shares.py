@@ -8,9 +8,9 @@ from bench.capo_replay import Outcome
 
 NO_CACHE = "no cache"
 POLICIES = (NO_CACHE, "write-through", "write-back", "differential")
-"""In the order in which pages and drawings have them."""
+"""Policies in the order in which pages and drawings have them."""
 Outcomes = Mapping[str, Mapping[int, Outcome]]
-"""By policy and number of the period."""
+"""Outcomes by policy and number of the period."""
 
 
 def share_of(outcome: Outcome, base: Outcome, *, is_operations: bool = False) -> Share:

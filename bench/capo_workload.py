@@ -42,17 +42,17 @@ DESKTOPS = 20
 CHUNK = 64 << 10
 BLOCK = 4 << 10
 WARM_UP_S = int(capo_periods.WRITE_BACK_PERIOD_S)
-"""Before each period."""
+"""Warm-up before each period, seconds: one period of write-back."""
 ACTIVE_SHARE = {True: 0.85, False: 0.15}
-"""Of the requests: of the active desktops, and of the rest."""
+"""Shares of the requests: of the active desktops, and of the rest."""
 DISK_SIZE = 4 << 30
 REGIONS = {
     DurabilityClass.WRITE_BACK: (0, 1 << 30),
     DurabilityClass.NONE: (1 << 30, 2 << 30),
     DurabilityClass.WRITE_THROUGH: (2 << 30, 4 << 30),
 }
-"""Where the paths of Table 2 are on each disk, first byte and end. The image is at the beginning of
-the first one, whose second half is written."""
+"""Places of Table 2's paths on each disk, first byte and end. The image is at the beginning of the
+first one, whose second half is written."""
 IMAGE_BYTES_MAX = 512 << 20
 WRITE_SIZES = (4 << 10, 16 << 10)
 WRITE_SIZE_MEAN = 8 << 10

@@ -58,7 +58,8 @@ from testbed.origin_server import OriginServer
 LINK = 125e6
 """Bytes per second: 1 Gbit/s, in one direction."""
 AMQP_BYTES = 400
-"""Of one message beside its body: method, header and body frames, acknowledgement, TCP and IP."""
+"""Bytes of one message beside its body: method, header and body frames, acknowledgement, TCP and
+IP."""
 GENERATIONS_PER_SECOND = 1 / 60
 LINK_TARGET, CORE_TARGET = 0.001, 0.01
 SKETCH_EVERY = 6

@@ -27,7 +27,7 @@ SECONDS = 8.0
 SHAPE = (1, 8)
 WISHES = ("welcome", "no")
 FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu", "/usr/share/doc", "/etc")
-"""Where the files of a root file system are that a boot reads."""
+"""Folders of a root file system that a boot reads from."""
 BYTES_PER_FOLDER = 16 << 20
 
 

@@ -43,7 +43,7 @@ POLL_S = 0.05
 EVEN = {"a": 67, "b": 67, "c": 66}
 MOST = {"a": 180, "b": 10, "c": 10}
 POISON_NUMBER = 0
-"""Of the image of the first project whose turn comes first."""
+"""Number of the harmful image, of the first project whose turn comes first."""
 EXPANDED_SIZE = 8 << 30
 CLUSTER = 64 << 10
 L2_SPAN = CLUSTER // 8 * CLUSTER

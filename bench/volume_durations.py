@@ -45,8 +45,9 @@ CYCLES = 3
 PACE_S = 0.002
 LONG_S = 300.0
 MIGRATION_S = 4.0
-"""That a live migration takes before the guest goes on at the destination: the owner, which looks
-every 3 s whether there is something for it, knows of it by then. A shorter one waits for that."""
+"""Seconds that a live migration takes before the guest goes on at the destination: the owner, which
+looks every 3 s whether there is something for it, knows of it by then. A shorter one waits for
+that."""
 NEVER = Durability(DurabilityClass.WRITE_BACK, period_s=86400.0)
 """Nothing is pushed but for what is measured."""
 HANDED_OVER = {"nothing dirty": 0, "64 MiB dirty": 64, "256 MiB dirty": 256}

@@ -43,7 +43,7 @@ from testbed.origin_server import OriginServer
 LINK_BYTES_PER_S = 1e9 / 8
 SIZE = 6 << 30
 GUEST_BYTES = 256 * MIB
-"""That the guest writes to, at the beginning of its disk."""
+"""Bytes at the beginning of the guest's disk that it writes to."""
 BLOCK = 64 << 10
 PACE_S = 0.004
 COPY_S = 10.0

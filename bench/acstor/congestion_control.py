@@ -11,9 +11,9 @@ from testbed.network import Namespace
 
 _SETTINGS = pathlib.Path("/proc/sys/net/ipv4")
 _OWN = _SETTINGS / "tcp_congestion_control"
-"""Of the network namespace of the thread that looks."""
+"""Setting of the network namespace of the thread that looks."""
 _ALLOWED = _SETTINGS / "tcp_allowed_congestion_control"
-"""Of the machine; namespaces may choose from these only."""
+"""Setting of the machine; namespaces may choose from its values only."""
 
 
 def choose(hosts: Iterable[Namespace], name: str) -> None:

@@ -23,7 +23,7 @@ from testbed.testbed import Testbed, TestbedSettings
 
 ASKING = 20
 LOADS = (0.0, 0.28)
-"""Of the owner's link, UDP each way; 0.28 is what a mean of 70 MB/s takes of 1 Gbit/s."""
+"""UDP each way, as shares of the owner's link; 0.28 is what a mean of 70 MB/s takes of 1 Gbit/s."""
 CONVOYS = 12
 PAUSE_S = 0.3
 

@@ -41,7 +41,7 @@ PAYLOAD = 1472
 FRAME = 1514
 BURST_FRAMES_MAX = 44
 BURST_S = 0.1
-"""Of its rate that a flow sends in one call, seconds, within what one call can hold."""
+"""Longest burst of a flow in one call, seconds of its rate, within what one call can hold."""
 SEND_BUFFER = 4 << 20
 SECONDS_MAX = 3600.0
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104

@@ -14,7 +14,8 @@ BOOT_COLUMNS = (
     "mean_s", "trimmed_mean_s", "median_s", "p99_s", "failed", "origin_mb", "generations", "idle",
 )  # fmt: skip
 LOOPS = {"web-server": 40, "web-proxy": 80, "video-server": 8}
-"""Of each mix of Figure 9: what all guests read of the origin without a cache takes it 200 s."""
+"""Loops of each mix of Figure 9: what all guests read of the origin without a cache takes it 200
+s."""
 Point = Mapping[str, Any]
 """Values of settings by their names."""
 

@@ -30,7 +30,7 @@ from testbed.testbed import Testbed, TestbedSettings
 
 PARTNERS = 5
 LOADS = (0.9, 0.95, 1.0, 1.1)
-"""Of a link's rate, UDP each way."""
+"""UDP each way, as shares of a link's rate."""
 CONNECTIONS = (1, 4, 16)
 CONGESTION_CONTROLS = ("cubic", "bbr")
 WARM_UP_S = 2.0

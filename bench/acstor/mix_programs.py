@@ -17,7 +17,7 @@ from testbed.boot_trace import BootTrace, TraceRead
 
 BLOCK = 4096
 PROGRAMS_PER_IMAGE = 8
-"""As in the simulator: guests of one image do not all read the same."""
+"""Different programs of the guests of one image, as in the simulator: not all read the same."""
 _MIB = 1 << 20
 
 

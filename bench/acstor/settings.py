@@ -24,7 +24,7 @@ MEGABYTE = 1e6
 BOOT = "boot"
 RATE = LinkRate(40_000_000)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-"""Where programs of this package are started from."""
+"""Directory from which programs of this package are started."""
 TRACE = ROOT / "bench" / "traces" / "debian-12-boot.jsonl"
 FIRST_READ = 2
 """Reads before this one are the firmware's, with ten seconds of thought after them."""

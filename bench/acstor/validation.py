@@ -25,7 +25,8 @@ MEASURES = {"mean_s": "boot_mean_s", "median_s": "boot_median_s", "p99_s": "boot
             "origin_mb": "origin_mb"}  # fmt: skip
 """Columns of the testbed's tables and the simulator's names for them."""
 LEFT_SHARE = 0.17
-"""Of a link that UDP fills, what some chunks at a time get (``left-share``), headers included."""
+"""Share of a link that UDP fills that some chunks at a time get (``left-share``), headers
+included."""
 IN_ORDER = 0.9
 """Share of a link that who asked first gets, with BBR (``left-share``); 0.42 with CUBIC."""
 
