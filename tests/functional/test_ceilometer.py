@@ -44,7 +44,7 @@ pytestmark = [
 POLL = 2
 """Seconds between two polls of Ceilometer."""
 ERROR = 0.05
-"""How far the two feeds may be apart over the same time, as a part: the page says so."""
+"""Largest difference of the two feeds over the same time, as a part: the page says so."""
 RATE = 20_000_000
 """Bytes per second that go over loopback."""
 SECRET = "signed with this"
@@ -71,7 +71,7 @@ NODE = f"""<node>
 <network><name>default</name><ip address="192.168.122.1" netmask="255.255.255.0"/></network>
 </node>
 """
-"""What libvirt's test driver shows in place of a hypervisor: a server of Nova's."""
+"""Node of libvirt's test driver in place of a hypervisor: a server of Nova's."""
 
 
 class Traffic:

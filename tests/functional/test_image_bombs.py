@@ -20,7 +20,7 @@ pytestmark = [
 
 CHUNK_SIZE = 64 << 10
 GROWTH_MAX = 5 * MIB
-"""Of a data plane's own memory, whatever images describe."""
+"""Largest growth of a data plane's own memory, whatever images describe."""
 
 
 def is_kept(host: Host, image: str) -> bool:

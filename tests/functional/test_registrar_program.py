@@ -14,7 +14,7 @@ from testbed.fixtures.registrar_deployment import Deployment
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-utils is missing")
 
 MEMORY_MAX_KIB = 300 << 10
-"""Of the registrar itself, whatever images describe; its start takes a third of it."""
+"""Most memory of the registrar itself, whatever images describe; its start takes a third of it."""
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).parent
 GUESTS = DEFAULT_ROOT / "guests"
 TEST_TIMEOUT_S = 1200
 LAST_MODULES = ("test_volume_faults", "test_without_acstor", "test_bad_luck")
-"""What takes services down comes after what needs them."""
+"""Modules that take services down: they come after those that need the services."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

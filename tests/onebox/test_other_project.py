@@ -38,7 +38,7 @@ MIB = 1 << 20
 MALLORY = "mallory"
 REGISTRAR = "acstor-registrar"
 GROWTH_MAX = 5 * MIB
-"""Of a data plane's own memory, whatever images describe."""
+"""Largest growth of a data plane's own memory, whatever images describe."""
 REGISTRAR_MEMORY_KIB_MAX = 300 << 10
 QUOTA = 32 * MIB
 LOG_DISK = 2 * QUOTA + 8 * MIB

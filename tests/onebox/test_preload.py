@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 AGENT, DATA_PLANE = "acstor-agent", "acstor-dataplane"
 LEARN_TIMEOUT = 60.0
 FETCHED_SHARE_MAX = 0.1
-"""Of the working set: what a boot on a preloaded host may still have to fetch."""
+"""Largest share of the working set that a boot on a preloaded host may still have to fetch."""
 
 
 def fetched_bytes(host: ComputeHost) -> float:

@@ -51,9 +51,9 @@ PASSWORD, SECRET = "one-box", "signed with this"
 TIMEOUT = 90.0
 TRAFFIC_SECONDS = 600
 SHARE = 0.9
-"""Of its link that a host is made to send."""
+"""Share of its link that a host is made to send."""
 ERROR = 0.1
-"""How far the feeds may be apart here, where each means over other seconds of a busy machine; over
+"""Largest difference of the feeds here, where each means over other seconds of a busy machine; over
 the same seconds it is 5 %, and a functional test holds them to that."""
 TAP = "acstor-tap"
 PIECE = 500_000

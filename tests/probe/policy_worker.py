@@ -20,7 +20,7 @@ MOMENTS = {
     "killed-after": (False, signal.SIGKILL),
     "stopped-before": (True, signal.SIGSTOP),
 }
-"""Whether it is before the write, and what comes then."""
+"""Faults by name: whether each comes before the write, and its signal."""
 
 
 class DeadlyOrigin(FaultyOrigin):

@@ -16,7 +16,7 @@ OPERATIONS = ("create", "read", "update", "delete")
 PROPERTIES = (decision.CACHE_PROPERTY, decision.PIN_PROPERTY)
 
 May = Callable[[str, str, str], bool]
-"""Whether somebody with a role may do an operation to a property."""
+"""Predicate: whether somebody with a role may do an operation to a property."""
 
 
 def by_the_documentation() -> May:

@@ -27,7 +27,7 @@ NAMESPACE_DIRECTIVES = {
     "ProtectKernelModules", "ProtectKernelTunables", "ProtectProc", "ProtectSystem",
     "ReadOnlyPaths", "ReadWritePaths", "RootDirectory", "RootImage", "TemporaryFileSystem",
 }  # fmt: skip
-"""Each gives a unit a mount namespace of its own (systemd.exec(5))."""
+"""Directives that give a unit a mount namespace of its own (systemd.exec(5))."""
 
 
 def read(name: str) -> configparser.ConfigParser:

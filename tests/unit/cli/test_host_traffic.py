@@ -22,7 +22,7 @@ __all__ = ("deployed", "run")  # fixtures
 PEERS = {
     "h7": PeerLatency(0.5, 12.25), "h3": PeerLatency(2.0, 250.0), "h9": PeerLatency(0.25, 1.5),
 }  # fmt: skip
-"""Those fetched most from first, as a data plane lists them."""
+"""Peers as a data plane lists them, the one fetched most from first."""
 
 
 def metrics(extra_in: float | None = 1000.0, link: float | None = 125e6) -> AgentMetrics:

@@ -22,7 +22,8 @@ CHANGES = ("open", "close", "push", "fold", "hand over")
 MEANWHILE = ("nothing", "taken", "taken twice", "wanted")
 AFTERWARDS = ("open", "duty", "away", "push")
 LATE_MOMENTS = ("before", "between", "after")
-"""When what hung takes effect: before the first host goes on, in the middle of that, or later."""
+"""Moments at which a call that hung takes effect: before the first host goes on, in the middle of
+that, or later."""
 
 
 @dataclasses.dataclass(frozen=True)

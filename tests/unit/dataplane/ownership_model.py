@@ -35,7 +35,7 @@ HEIR = "heir"
 BURSTS = (1, 1, 1, 2, 3, 8, 30, 200)
 """Calls in a row of one host; the longest is all that it does."""
 CALLS_MAX = 2_000
-"""More calls than anything needs."""
+"""Most calls of a run: more than anything needs."""
 _FETCH_LOOKS_MAX = 6
 """Looks at the record after which a standby's request is left alone for a while."""
 

@@ -23,7 +23,7 @@ from tests.unit.dataplane.volume_hosts import SIZE, VOLUME, HostUnderTest, move_
 Call = Callable[..., Any]
 
 EMPTY = ["attachments", "identity.json"]
-"""What the directory of the logs has without an open volume."""
+"""Files in the directory of the logs without an open volume."""
 
 
 def test_opening_owns_the_volume_and_binds_its_socket(

@@ -149,7 +149,7 @@ SUFFERERS = {
     "an unsealed epoch is not covered": OWNERS,
     "a push lacks what was acknowledged last": ("owner a",),
 }
-"""Who notices; of the other variants anybody."""
+"""Actors that notice a variant; those of a variant that is not here are all."""
 FOUND_BY = {
     "log objects are looked for before tombstones": 3857,
     "a fold does not name its packs": 850,

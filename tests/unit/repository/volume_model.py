@@ -24,7 +24,7 @@ from tests.unit.repository.volumes.hosts import (
 )
 
 GONE = (exception.NotFoundError, exception.ConflictError, exception.FencedError, FencedOwnerError)
-"""What stops an actor whose turn is over."""
+"""Errors that stop an actor whose turn is over."""
 
 
 class PromiseError(AssertionError):

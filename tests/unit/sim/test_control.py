@@ -9,7 +9,7 @@ from sim.run import run_case
 from tests.unit.sim.small_runs import case
 
 PATTERNS = 9
-"""In the gate, one per point; the extended run takes 3,000 more."""
+"""Patterns in the gate, one per point; the extended run takes 3,000 more."""
 WAVES = 12
 
 

@@ -50,10 +50,8 @@ def keys() -> Iterator[dict[str, Any]]:
 
 
 _formatted: dict[str, tuple[bytes, int]] = {}
-"""By size what qemu-img made of an empty disk: its first bytes, and how long it is.
-
-Deriving keys takes qemu-img seconds, and every volume here has the same key.
-"""
+"""Results of qemu-img for an empty disk, by size: its first bytes, and its length. Deriving keys
+takes qemu-img seconds, and every volume here has the same key."""
 
 
 def _execute(*command: Any, **more: Any) -> tuple[str, str]:

@@ -29,7 +29,7 @@ REQUIRED = {
     "total_capacity_gb",
     "free_capacity_gb",
 }
-"""What Cinder's interface (get_volume_stats) demands."""
+"""Statistics that Cinder's interface (get_volume_stats) demands."""
 
 
 def test_stats_have_what_cinder_demands_and_can_be_sent(harness: DriverHarness) -> None:

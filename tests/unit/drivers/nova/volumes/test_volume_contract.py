@@ -51,7 +51,7 @@ LIVE_DISK = f"""
   <address type='pci' domain='0x0000' bus='0x00' slot='0x06' function='0x0'/>
 </disk>
 """
-"""As libvirt 11.3 gives the disk of a running domain."""
+"""Disk of a running domain as libvirt 11.3 describes it."""
 
 
 def names(function: Any) -> list[str]:
