@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 
 const SIZE: u64 = 32 << 20;
 const BLOCK: usize = 64 << 10;
-/// More than a socket takes.
+/// Bytes of a read: more than a socket takes.
 const READ: usize = 24 << 20;
 const PAGE: usize = 4096;
 /// Page-aligned buffer for direct reads and writes.

@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 
 const CHUNK: usize = 64 << 10;
 const PAGE: usize = 4096;
-/// More than a socket takes, in chunks.
+/// Chunks of a read: more than a socket takes.
 const COUNT: usize = 384;
 const READ: usize = COUNT * CHUNK;
 /// The chunk that is not there any more, or whose page is not.

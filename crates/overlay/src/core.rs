@@ -34,7 +34,7 @@ use crate::{
 
 /// Time for which a partition table that cannot be read is taken for one that is being written.
 pub(crate) const TABLE_PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks at it.
+/// Time between two looks at a partition table that cannot be read.
 pub(crate) const TABLE_LOOK: Duration = Duration::from_millis(50);
 
 /// Time between two looks of a write that is held back for longer.

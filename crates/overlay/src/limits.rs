@@ -13,7 +13,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub const SEGMENTS_MIN: u64 = 4;
 /// Length of a local log, as a multiple of its live content, from which it is compacted.
 pub(crate) const COMPACTION_FACTOR: u64 = 2;
-/// Segments by which it may be longer still.
+/// Segments beyond [`COMPACTION_FACTOR`] times the live content from which a local log is
+/// compacted.
 pub(crate) const COMPACTION_SEGMENTS: u64 = 4;
 /// Most extents of a checkpoint (6 GiB of it); a log that has more folds or stays unsaved.
 pub const CHECKPOINT_EXTENTS_MAX: u64 = 256 << 20;
@@ -21,7 +22,8 @@ pub const CHECKPOINT_EXTENTS_MAX: u64 = 256 << 20;
 pub(crate) const CHECKPOINT_STEP: usize = 32 << 10;
 /// Most bytes of one local log that the kernel was not asked to write, whatever memory there is.
 pub(crate) const WRITEBACK_BYTES_MAX: u64 = 1 << 30;
-/// As many are left on a host with little memory, too.
+/// Bytes of one local log that the kernel need not be asked to write, however little memory there
+/// is.
 pub(crate) const WRITEBACK_BYTES_MIN: u64 = 64 << 20;
 /// Bytes of segments of one local log that are dead and kept: what a writer goes over again while
 /// its pages are in memory. As many may be dead before a checkpoint says so.
@@ -29,7 +31,7 @@ pub(crate) const KEPT_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of records between two checkpoints of a log with few extents: what is dead by then was never
 /// written to the disk.
 pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
-/// As many are worth one some seconds after the newest.
+/// Bytes of records after which another checkpoint is due once the newest is some seconds old.
 pub(crate) const CHECKPOINT_LATE_BYTES: u64 = 256 << 20;
 /// Bytes of records for each byte of the newest checkpoint before the next one: what checkpoints add
 /// to what is written is a share of it, however many extents there are.
@@ -55,7 +57,7 @@ pub const LOG_RANGES_MAX: usize = 4096;
 pub const VOLUME_RECORD_BYTES_MAX: usize = 1 << 20;
 /// Objects over which a push is spread that nobody waits for.
 pub(crate) const PACED_OBJECTS: u64 = 32;
-/// Smallest of them, bytes.
+/// Smallest object of a push that nobody waits for, bytes.
 pub(crate) const PACED_OBJECT_BYTES_MIN: usize = 256 << 10;
 /// Bytes that other groups may still have to push when a moment of all of them is cut: as much as a
 /// write that waits for the origin may have to wait for.
@@ -64,7 +66,7 @@ pub(crate) const MOMENT_BYTES: u64 = 1 << 20;
 pub(crate) const FOLD_BATCH_BYTES: usize = 32 << 20;
 /// Packs over which a fold is spread.
 pub(crate) const FOLD_PACKS: usize = 16;
-/// Smallest of them but for the last, bytes.
+/// Smallest pack of a fold but for the last, bytes.
 pub(crate) const FOLD_PACK_BYTES_MIN: usize = 1 << 20;
 /// Bytes of the manifest that each log object pays for: with fewer objects, a fold waits.
 pub(crate) const FOLD_MANIFEST_BYTES_PER_OBJECT: u64 = 16 << 10;

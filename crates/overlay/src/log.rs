@@ -120,7 +120,7 @@ static ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
 const ZEROS_BYTES: usize = 64 << 10;
 /// Most bytes between two syncs that follow each other closely.
 const CLOSE_BYTES: u64 = 64 << 10;
-/// Zeros that are written ahead of the records of such syncs.
+/// Zeros that are written ahead of the records of syncs that follow each other closely, bytes.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// A local log that is open.

@@ -45,8 +45,8 @@ use crate::segments::map_state::Stream;
 use crate::segments::record::SECTOR;
 use crate::{OriginSink, OverlayError};
 
-/// For how long reads of a batch have failed when it goes on without what they were to read: a device
-/// that fails for a moment costs a moment, and no data.
+/// Time for which reads of a batch have failed when it goes on without what they were to read: a
+/// device that fails for a moment costs a moment, and no data.
 const UNREADABLE_TIME: Duration = Duration::from_secs(5);
 /// Ranges that a cut looks up per turn of the lock.
 const RESOLVE_STEP: usize = 1024;

@@ -19,7 +19,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(1);
 const LOOK_AROUND_LEAST: Duration = Duration::from_millis(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
-/// The same where somebody waits who did not at the last attempt.
+/// Longest pause before a push is tried again when somebody waits who did not at the last attempt.
 const RETRY_ASKED: Duration = Duration::from_secs(1);
 
 /// Time after which content is read again that a push had to leave out.

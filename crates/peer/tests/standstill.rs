@@ -22,7 +22,7 @@ use support::{PATIENCE, config, get, later, until};
 
 /// Time limit for a peer's answer.
 const LIMIT: Duration = Duration::from_millis(500);
-/// For how long a process stands still: longer.
+/// Time for which a process stands still: longer than [`LIMIT`].
 const STANDSTILL: Duration = Duration::from_millis(900);
 
 async fn turns(count: usize) {

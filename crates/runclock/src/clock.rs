@@ -14,7 +14,7 @@ use crate::lag::{Lag, LagTotals, TICK, TOLERANCE};
 
 /// Lag that is worth a line in the log.
 const WARN_FROM: Duration = Duration::from_secs(1);
-/// Time between two such lines at least.
+/// Least time between two lines in the log about lag.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The running time of one runtime. Clones are the same clock.

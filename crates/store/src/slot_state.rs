@@ -81,7 +81,7 @@ const PINNED: u32 = 1 << 3;
 const BLANKED: u32 = 1 << 4;
 /// The pages of a verified slot are in this process's page tables.
 const MAPPED: u32 = 1 << 5;
-/// One guard; the bits from here up count them.
+/// Unit of the count of guards, which takes the bits from here up.
 const GUARD: u32 = 1 << 8;
 const GUARDS_MAX: u32 = u32::MAX / GUARD;
 

@@ -18,7 +18,7 @@ use acstor_fuse::{FileTable, FuseConfig, FuseHooks, FuseServer, FuseSession, unm
 use acstor_types::DiskId;
 use pattern::PatternView;
 
-/// After this long a test's mount is torn down under it, so that nothing can hang.
+/// Time after which a test's mount is torn down under it, so that nothing can hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub const SEED: u64 = 42;
 

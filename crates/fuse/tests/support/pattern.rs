@@ -21,7 +21,7 @@ use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 
 pub const CHUNK: u64 = 64 << 10;
-/// One chunk in this many is a hole.
+/// Distance of two chunks that are holes, in chunks.
 const HOLE_EVERY: u64 = 8;
 const HOLE_AT: u64 = 5;
 

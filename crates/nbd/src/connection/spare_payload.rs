@@ -3,7 +3,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// Payloads for which it is kept, bytes. The allocator keeps shorter ones; longer ones are rare.
+/// Shortest payload whose memory is kept, bytes. The allocator keeps shorter ones; longer ones are
+/// rare.
 const LEAST: usize = 32 << 10;
 const MOST: usize = 1 << 20;
 

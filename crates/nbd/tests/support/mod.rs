@@ -26,7 +26,7 @@ use memory_device::MemoryDevice;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Size of the device of [`Fixture::new`], bytes.
 pub const SIZE: u64 = 64 << 20;
-/// Size to which it may grow, bytes.
+/// Size to which the device of [`Fixture::new`] may grow, bytes.
 pub const SIZE_MAX: u64 = 128 << 20;
 
 pub type Device = FaultyDevice<MemoryDevice>;

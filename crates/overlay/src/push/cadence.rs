@@ -15,9 +15,10 @@ use crate::limits;
 use crate::regions::durability::DurabilityClass;
 use crate::segments::map_state::MapState;
 
-/// Share of the period over which a push is spread.
+/// Share of the period over which a push is spread: the origin sees no burst.
 const SPREAD: f64 = 0.5;
-/// Most of the period by which a cut is made earlier still.
+/// Largest share of the period by which a cut is made earlier than half of it, by the volume's id:
+/// volumes that were started together drift apart.
 const JITTER: f64 = 0.125;
 /// Share of the time that is left when a cut is made in which its objects are sent: the origin
 /// takes its time for each of them.

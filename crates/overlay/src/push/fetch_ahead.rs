@@ -15,7 +15,7 @@ use crate::{OriginSink, OverlayError};
 const FETCHERS: usize = 8;
 /// Objects that are here or under way and were not handed over, at most: each has some mebibytes.
 const AHEAD: u64 = 16;
-/// Fewer are fetched one after the other.
+/// Fewest objects for which fetching ahead is worth it; fewer are fetched one after the other.
 const WORTH: u64 = 32;
 
 struct State {

@@ -17,7 +17,8 @@ use crate::{DeviceError, DeviceErrorKind};
 
 /// Shortest pause before a read that found no source is tried again.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Longest of these pauses: what a read waits in vain once the origin is back.
+/// Longest pause before a read that found no source is tried again: what it waits in vain once the
+/// origin is back.
 const PAUSE_LAST: Duration = Duration::from_secs(1);
 /// Age of the oldest waiting request from which the log tells of it.
 const TOLD_AFTER: Duration = Duration::from_secs(30);

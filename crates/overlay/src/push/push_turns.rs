@@ -17,7 +17,7 @@ const ROUNDS_BEFORE_RELEASE: u32 = 16;
 const RELEASE_BYTES: u64 = 4 << 20;
 /// Bytes of the log that the next owner may have to read before it serves.
 const REPLAY_BYTES: u64 = 8 << 20;
-/// Objects of the log that it may have to read.
+/// Objects of the log that the next owner may have to read before it serves.
 const REPLAY_OBJECTS: u64 = 128;
 /// Attempts in a row at one object, and the pause after the first of them, which doubles.
 const ATTEMPTS_MAX: u32 = 4;

@@ -32,7 +32,7 @@ use crate::segments::range_set::RangeSet;
 use crate::segments::record::SECTOR;
 use crate::{DeviceError, DeviceErrorKind, OriginSink, OverlayError, SinkError};
 
-/// For how long the origin is not asked again for what it was found not to have.
+/// Time for which the origin is not asked again for content that it was found not to have.
 const HOPELESS_TIME: Duration = Duration::from_secs(60);
 
 /// The log objects over the manifest; the manifest may have some of the first of them already.

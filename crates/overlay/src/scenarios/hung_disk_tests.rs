@@ -27,7 +27,7 @@ use crate::{
 const VOLUME: DiskId = DiskId::from_bytes([35; 16]);
 const SIZE: u64 = 4 << 20;
 const BLOCK: usize = 4096;
-/// Only a hang takes so long.
+/// Longest time that any condition of a test may take: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Host {

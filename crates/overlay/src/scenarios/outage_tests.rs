@@ -20,7 +20,7 @@ use crate::{
 
 const VOLUME: DiskId = DiskId::from_bytes([21; 16]);
 const SIZE: u64 = 8 << 20;
-/// Only a hang takes so long.
+/// Longest time that any condition of a test may take: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An origin whose operations hang while it is away.

@@ -22,7 +22,7 @@ const CONFIG: LogConfig =
 const VOLUME: DiskId = DiskId::from_bytes([6; 16]);
 /// Records of a log under test: they fill more than one segment.
 const RECORDS: usize = 20;
-/// Sectors of each.
+/// Sectors of each record of a log under test.
 const SECTORS: u64 = 8;
 /// Offset of the damage within a record.
 const INSIDE: u64 = 1100;

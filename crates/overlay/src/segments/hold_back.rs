@@ -31,7 +31,8 @@ const LOAD_FULL: f64 = 0.9;
 /// Most that a write is delayed, in units of the time that the origin needs for it: whatever the
 /// backlog, guests keep a quarter of what the origin takes.
 const SHARE_MAX: f64 = 4.0;
-/// The same while a hand-over waits for the backlog to become small.
+/// Least that a write is delayed while a hand-over waits for the backlog to become small, in units
+/// of the time that the origin needs for it.
 const SHARE_CONVERGING: f64 = 2.0;
 /// Delays below this are saved up: timers are no finer.
 const DELAY_MIN: Duration = Duration::from_millis(1);

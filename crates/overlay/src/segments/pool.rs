@@ -21,9 +21,10 @@ use crate::segments::record::SegmentHeader;
 use crate::segments::segment::Segment;
 use crate::{OverlayError, limits};
 
-/// Most segments that are kept, however large they are; a checkpoint frees two and more at once.
+/// Segments that may be kept, however large they are; a checkpoint frees two and more at once.
 const KEPT_MIN: u64 = 4;
-/// Share of the quota that they may take beyond that.
+/// Divisor of the quota: kept segments take at most that part of it, where that allows
+/// [`KEPT_MIN`].
 const QUOTA_SHARE: u64 = 4;
 /// Share of the file system that must be free for segments to be kept.
 const FREE_SHARE: u64 = 10;

@@ -20,7 +20,8 @@ use crate::options::{Mode, Options};
 /// Longest wait for one chunk.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Between a fetch that failed, where those are counted, and the next: a peer that is down refuses at once.
+/// Pause between a fetch that failed, where failures are counted, and the next: a peer that is down
+/// refuses at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Answers every request from one buffer.

@@ -15,7 +15,7 @@ pub const READ_CHUNK_BYTES: &str = "acstor_read_chunk_bytes";
 pub const READ_WAIT_SECONDS: &str = "acstor_read_wait_seconds";
 /// Efforts to obtain a chunk that are under way.
 pub const FLIGHTS: &str = "acstor_flights";
-/// Waits that joined such an effort instead of starting one, by side.
+/// Waits that joined an effort under way to obtain a chunk, by side.
 pub const FLIGHT_JOINS: &str = "acstor_flight_joins";
 /// Fetches from peers, by outcome.
 pub const PEER_FETCHES: &str = "acstor_peer_fetches";
@@ -43,15 +43,15 @@ pub const PEERS_LOADED: &str = "acstor_peers_loaded";
 pub const DEDUPLICATION: &str = "acstor_deduplication_chunks";
 /// Times that the runtime was late to run a task.
 pub const RUNTIME_STALLS: &str = "acstor_runtime_stalls";
-/// By how long it was late, together.
+/// Total time by which the runtime was late to run a task.
 pub const RUNTIME_STALLED_SECONDS: &str = "acstor_runtime_stalled_seconds";
-/// By how long it is late now.
+/// Time by which the runtime is late now.
 pub const RUNTIME_LAG_SECONDS: &str = "acstor_runtime_lag_seconds";
-/// Whether this host's own link is what makes its sources slow.
+/// 1 while this host's own link is what makes its sources slow, else 0.
 pub const OWN_LINK_SLOW: &str = "acstor_own_link_slow";
 /// Chunks that another host owned in a ring that is remembered, by where they came from.
 pub const REMAPPED_CHUNKS: &str = "acstor_remapped_chunks";
-/// The bytes of those.
+/// Bytes of chunks that another host owned in a ring that is remembered.
 pub const REMAPPED_BYTES: &str = "acstor_remapped_bytes";
 /// Calls of the origin, by outcome.
 pub const ORIGIN_CALLS: &str = "acstor_origin_calls";

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::link::Link;
 use crate::{HoldsFuture, PeerFuture, PeerSource, ReadPath};
 
-/// Of a chunk over the wire in hundredths where a compressed answer is welcome: as of those of a boot.
+/// Size of a compressed answer over the wire, in hundredths of the chunk: as of those of a boot.
 const COMPRESSED_PERCENT: usize = 46;
-/// As the default of `[peer] connect_timeout`.
+/// Time limit for a connection, the default of `[peer] connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a host answers.

@@ -10,7 +10,7 @@ use super::{EvictionPolicy, Reclaim};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
-/// Other hosts have these: they leave first.
+/// Queue of the chunks that other hosts have: they leave first.
 const DEMOTED: u8 = 2;
 /// The small queue has one in so many of the slots (the paper's 10 %).
 const SMALL_SHARE: u32 = 10;
