@@ -19,7 +19,7 @@ LONG_FILES = {
 """Files of more lines, each with the reason."""
 BLOB_BYTES_MAX = 100_000
 SVG_BYTES_MAX = 20_000
-"""Of a drawing by hand; programs draw larger ones."""
+"""Largest drawing by hand, bytes; programs draw larger ones."""
 GENERATED = {
     "Cargo.lock": "what is built is what was tested",
     "fuzz/Cargo.lock": "what is built is what was tested",
@@ -77,7 +77,7 @@ HOUSES = {
     "bench": {"acstor", "testbed", "sim", "bench"},
     "tests": {"acstor", "testbed", "sim", "bench", "tests"},
 }
-"""What each top-level package of Python may import; only the first is in the wheel."""
+"""Packages that each top-level package of Python may import; only the first is in the wheel."""
 FLOOR = {room: level for level, rooms in enumerate(PACKAGE_FLOORS) for room in rooms}
 NEIGHBOURS = {
     "nova",
