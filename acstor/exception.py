@@ -181,3 +181,13 @@ CLASS_OF_KIND: dict[ErrorKind, type[AcstorError]] = {
     ErrorKind.INTERNAL: InternalError,
 }
 """The class to raise for an error of the data plane or of a neighbour, by its kind."""
+
+
+def one_line(error: object, *, with_hint: bool = False) -> str:
+    """Return the text of an error in one line; the name of its class where it has none.
+
+    :param with_hint: add what to do about it, where the error says that.
+    """
+    hint = getattr(error, "hint", "") if with_hint else ""
+    text = f"{error}; {hint}" if hint else str(error)
+    return " ".join(text.split()) or type(error).__name__

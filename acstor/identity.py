@@ -53,9 +53,9 @@ def open_session(conf: cfg.ConfigOpts) -> "Session":
             conf, keystone.GROUP, auth=auth
         )
     except (exceptions.NoMatchingPlugin, exceptions.OptionError) as error:
-        raise exception.ConfigurationError(f"[keystone]: {_one_line(error)}") from error
+        raise exception.ConfigurationError(f"[keystone]: {exception.one_line(error)}") from error
     except (cfg.ConfigSourceValueError, ValueError) as error:
-        raise exception.ConfigurationError(f"[keystone]: {_one_line(error)}") from error
+        raise exception.ConfigurationError(f"[keystone]: {exception.one_line(error)}") from error
     session.timeout = session.timeout or TIMEOUT_DEFAULT
     session.app_name = "acstor"
     session.app_version = version.release()
@@ -75,9 +75,5 @@ def open_adapter(conf: cfg.ConfigOpts, group: str, session: "Session", service_t
     try:
         adapter: Adapter = ks_loading.load_adapter_from_conf_options(conf, group, session=session)
     except (exceptions.OptionError, TypeError, ValueError) as error:
-        raise exception.ConfigurationError(f"[{group}]: {_one_line(error)}") from error
+        raise exception.ConfigurationError(f"[{group}]: {exception.one_line(error)}") from error
     return adapter
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

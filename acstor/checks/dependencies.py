@@ -123,7 +123,7 @@ def check_identity(conf: cfg.ConfigOpts) -> Result:
     except exception.AcstorError as error:
         return failure_of(error)
     except exceptions.ClientException as error:
-        reason = " ".join(str(error).split())
+        reason = exception.one_line(error)
         return failure(f"{reason}; check [keystone] and [glance], and that both services are up")
     if "admin" not in roles:
         return warning(

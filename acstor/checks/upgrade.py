@@ -96,7 +96,7 @@ def run(check: Check, conf: cfg.ConfigOpts, timeout: float = CHECK_TIMEOUT) -> R
         except exception.AcstorError as error:
             results.append(failure_of(error))
         except Exception as error:
-            text = " ".join(str(error).split())
+            text = exception.one_line(error)
             results.append(failure(f"the check itself failed: {type(error).__name__}: {text}"))
 
     thread = threading.Thread(target=target, name="check", daemon=True)

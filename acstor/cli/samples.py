@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import parser
 
+from acstor import exception
 from acstor.cluster.member import Member
 
 FETCH_TIMEOUT = 2.0
@@ -113,7 +114,7 @@ def fetch(address: str, tls: ssl.SSLContext | None = None) -> Sample:
             text = answer.read(TEXT_BYTES_MAX).decode(errors="replace")
     except (OSError, ValueError, urllib.error.URLError) as error:
         reason = getattr(error, "reason", None) or error
-        return Sample(time.monotonic(), problem=" ".join(str(reason).split()))
+        return Sample(time.monotonic(), problem=exception.one_line(reason))
     return Sample(time.monotonic(), parse(text))
 
 

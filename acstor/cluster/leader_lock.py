@@ -7,20 +7,17 @@ before everything that the change was decided on.
 
 import contextlib
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from acstor import exception
 from acstor.cluster.endpoints import Endpoints
-from acstor.cluster.membership import CoordinationSettings, connect, reason_of
+from acstor.cluster.membership import RECONNECT, CoordinationSettings, connect
 from acstor.cluster.timed_lock import TimedLock
 
 LOG = logging.getLogger(__name__)
-
-RECONNECT_DELAY_MAX = 15.0
-"""Longest delay between two attempts to reach the backend, seconds."""
 
 
 class Leadership:
@@ -108,12 +105,11 @@ class Leadership:
     def _delay(self) -> float:
         if not self._failures:
             return self._settings.heartbeat_interval
-        longest = min(RECONNECT_DELAY_MAX, 0.25 * float(2 ** min(self._failures, 10)))
-        return random.uniform(0.1, longest)
+        return RECONNECT.seconds(self._failures)
 
     def _lose(self, error: Exception) -> None:
         self._failures += 1
-        self._problem = reason_of(error)
+        self._problem = exception.one_line(error)
         if self._failures == 1:
             LOG.warning("coordination is away, no %s leads: %s", self._role, self._problem)
         if self._endpoints.is_alone:

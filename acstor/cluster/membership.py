@@ -23,6 +23,7 @@ import tooz
 from tooz import coordination
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.cluster.endpoints import Endpoints
 from acstor.cluster.member import Member
 from acstor.cluster.timed_lock import TimedLock
@@ -36,8 +37,8 @@ CALL_TIMEOUT_MIN = 2
 """Seconds that a call to the backend may take at least, however soon members go."""
 CALL_TIMEOUT_MAX = 5
 """Seconds that a call to the backend may take at most."""
-RECONNECT_DELAY_MAX = 15.0
-"""Longest delay between two attempts to reach the backend, seconds."""
+RECONNECT = BackOff(first=0.5, longest=15.0, shortest=0.1, spread=1.0)
+"""Delays between two attempts to reach the backend."""
 MEMBERS_EVERY = 60
 """Heartbeats between two readings of the members, by hosts that do not publish rings."""
 _LOCK_SUFFIX = "ring-publisher"
@@ -161,15 +162,10 @@ def connect(url: str, member_id: str) -> Any:
         coordinator.start(start_heart=False)
     except Exception as error:  # etcd3gw's are no ToozError, and have no text
         raise exception.UnavailableError(
-            f"coordination backend {shown}: {reason_of(error)}",
+            f"coordination backend {shown}: {exception.one_line(error)}",
             hint="check [coordination] backend_url and that the backend is up",
         ) from error
     return coordinator
-
-
-def reason_of(error: Exception) -> str:
-    """Return the text of an error of a backend's client in one line, or what kind it is."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def read_members(coordinator: Any, group: str) -> dict[str, Member]:
@@ -313,8 +309,7 @@ class Membership:
     def _delay(self) -> float:
         if not self._failures:
             return self._settings.heartbeat_interval
-        longest = min(RECONNECT_DELAY_MAX, 0.25 * float(2 ** min(self._failures, 10)))
-        return random.uniform(0.1, longest)
+        return RECONNECT.seconds(self._failures)
 
     def _beat(self) -> None:
         if self._lock is not None and (self._is_renounced or self._lock.is_overdue):
@@ -408,7 +403,7 @@ class Membership:
 
     def _lose(self, error: Exception) -> None:
         self._failures += 1
-        reason = reason_of(error)
+        reason = exception.one_line(error)
         if self._failures == 1:
             LOG.warning("coordination lost, the last ring stays in use: %s", reason)
         if self._endpoints.is_alone:

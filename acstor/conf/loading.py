@@ -62,10 +62,10 @@ def load(
             hint="run as a user who may read it",
         ) from error
     except cfg.ConfigFileParseError as error:
-        reason = " ".join(str(error).split())
+        reason = exception.one_line(error)
         raise exception.ConfigurationError(f"configuration file is malformed: {reason}") from error
     except cfg.ConfigSourceValueError as error:
-        reason = " ".join(str(error).split())
+        reason = exception.one_line(error)
         raise exception.ConfigurationError(f"configuration: {reason}") from error
     check(conf)
     return conf

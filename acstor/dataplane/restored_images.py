@@ -6,12 +6,12 @@ put aside, so that the agent brings it again.
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.dataplane.attachments import AttachedImage, Attachments
 from acstor.dataplane.runtime import Runtime
 from acstor.exception import ErrorKind
@@ -21,9 +21,8 @@ LOG = logging.getLogger(__name__)
 
 _FINAL = frozenset({ErrorKind.CORRUPT, ErrorKind.UNSUPPORTED, ErrorKind.INVALID})
 """Kinds of errors that the same file meets each time."""
-_RETRY_MIN = 0.25
-"""Longest wait before the first retry, seconds."""
-_RETRY_MAX = 10.0
+RETRY = BackOff(first=0.25, longest=10.0)
+"""Delays between two attempts to attach an image again."""
 
 
 class RestoredImages:
@@ -187,9 +186,8 @@ class RestoredImages:
 
     def _wait(self) -> None:
         # With jitter: the cause may be the many processes of a host that start together.
-        longest = min(_RETRY_MIN * 2**self._attempts, _RETRY_MAX)
-        self._attempts = min(self._attempts + 1, 16)
-        self._retry_at = self._clock() + random.uniform(longest / 2, longest)
+        self._attempts += 1
+        self._retry_at = self._clock() + RETRY.seconds(self._attempts)
 
 
 def _manifest_of(image: AttachedImage) -> str:

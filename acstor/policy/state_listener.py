@@ -56,7 +56,7 @@ class StateListener(BackgroundServer):
         LOG.info("listening to the states of hosts")
 
     def _note_failure(self, error: Exception, failures: int) -> None:
-        self.problem = " ".join(str(error).split()) or type(error).__name__
+        self.problem = exception.one_line(error)
         if failures == 1:
             LOG.warning("no states of hosts can be heard: %s", self.problem)
 

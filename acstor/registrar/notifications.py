@@ -12,6 +12,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from acstor import exception
 from acstor.rpc import background_server, transport
 from acstor.rpc.background_server import BackgroundServer
 
@@ -70,7 +71,7 @@ class ImageNotifications:
 
     def _note_failure(self, error: Exception, failures: int) -> None:
         del failures
-        self._problem = " ".join(str(error).split()) or type(error).__name__
+        self._problem = exception.one_line(error)
 
     def _listening(self) -> Any:
         """Return a server that listens; waits for the broker, without end."""

@@ -7,13 +7,13 @@ long, nothing waits for the broker, and a deployment without a broker lacks noth
 import contextlib
 import logging
 import queue
-import random
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
 
+from acstor.backoff import BackOff
 from acstor.rpc import transport
 from acstor.rpc.agent_server import DECISION_VERSION, EXCHANGE, NAMESPACE, RING_VERSION, TOPIC
 
@@ -21,7 +21,8 @@ LOG = logging.getLogger(__name__)
 
 WAITING_MAX = 16
 """Announcements that wait for the broker; older ones are dropped."""
-RECONNECT_DELAY_MAX = 30.0
+RECONNECT = BackOff(first=2.0, longest=30.0, shortest=0.5, spread=1.0)
+"""Delays between two attempts to reach the broker."""
 _SEND_TIMEOUT = 5.0
 
 
@@ -86,8 +87,7 @@ class Announcements:
                 failures += 1
                 if failures == 1:
                     LOG.warning("message transport is away, looks find what is new: %s", error)
-                longest = min(RECONNECT_DELAY_MAX, float(2 ** min(failures, 8)))
-                self._is_stopping.wait(random.uniform(0.5, longest))
+                self._is_stopping.wait(RECONNECT.seconds(failures))
 
     def _send_all(self, opened: Any) -> None:
         import oslo_messaging

@@ -2,15 +2,16 @@
 
 import contextlib
 import logging
-import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from acstor.backoff import BackOff
+
 LOG = logging.getLogger(__name__)
 
-RECONNECT_DELAY_MAX = 30.0
-"""Longest delay between two attempts to listen, seconds."""
+RECONNECT = BackOff(first=2.0, longest=30.0, shortest=0.5, spread=1.0)
+"""Delays between two attempts to reach the broker."""
 
 
 def started(transport: Any, make_server: Callable[[Any], Any]) -> Any:
@@ -79,8 +80,7 @@ class BackgroundServer:
                 # Drivers raise what their client libraries raise; a broker must not end this.
                 failures += 1
                 self._on_failure(error, failures)
-                longest = min(RECONNECT_DELAY_MAX, float(2 ** min(failures, 8)))
-                self._is_stopping.wait(random.uniform(0.5, longest))
+                self._is_stopping.wait(RECONNECT.seconds(failures))
             finally:
                 self.is_listening.clear()
                 if server is not None:

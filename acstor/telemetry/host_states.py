@@ -6,7 +6,6 @@ broker. This module is imported by nova-scheduler too: it imports nothing heavy.
 """
 
 import logging
-import random
 import re
 import threading
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.backoff import BackOff
 from acstor.telemetry import host_state_details
 from acstor.telemetry.host_state_details import ChunkSketch, DiskHealth, PeerLatency
 
@@ -38,7 +38,8 @@ LISTED_IMAGES_MAX = 256
 RATE_MAX = 1e13
 """Bytes per second beyond which a figure is taken for a fault."""
 SEQUENCE_MAX = (1 << 63) - 1
-RECONNECT_DELAY_MAX = 30.0
+RECONNECT = BackOff(first=2.0, longest=30.0, shortest=0.5, spread=1.0)
+"""Delays between two attempts to reach the broker."""
 _SEND_TIMEOUT = 5.0
 _COVERAGE_DIGITS = 3
 
@@ -224,9 +225,9 @@ class HostStateSender:
             return None if self._is_stopping else state
 
     def _pause(self) -> None:
-        longest = min(RECONNECT_DELAY_MAX, float(2 ** min(self._failures, 8)))
+        pause = RECONNECT.seconds(self._failures)
         with self._condition:
-            self._condition.wait_for(lambda: self._is_stopping, random.uniform(0.5, longest))
+            self._condition.wait_for(lambda: self._is_stopping, pause)
 
 
 class SequenceNumbers:

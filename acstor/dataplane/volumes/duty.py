@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.dataplane.volumes.owner import Look
 from acstor.dataplane.volumes.volumes import Volumes
 
@@ -28,8 +29,8 @@ _LOOK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
 _SWEEP_INTERVAL = 300.0
 """Seconds between two looks at the records of closed volumes whose log is kept."""
-_RETRY_FIRST = 1.0
-_RETRY_MAX = 60.0
+RETRY = BackOff(first=2.0, longest=60.0)
+"""Delays between two attempts to go on with one volume."""
 _RESUMING_MAX = 4
 """Volumes that are resumed at a time."""
 _STOP_TIMEOUT = 2.0
@@ -172,8 +173,7 @@ class VolumeDuty:
                 self._tasks.pop(name, None)
                 return
             failures = self._failures[name] = self._failures.get(name, 0) + 1
-            longest = min(_RETRY_MAX, _RETRY_FIRST * 2 ** min(failures, 10))
-            self._tasks[name] = time.monotonic() + random.uniform(longest / 2, longest)
+            self._tasks[name] = time.monotonic() + RETRY.seconds(failures)
 
     def _resume(self, volume: str) -> bool:
         with self._resuming:

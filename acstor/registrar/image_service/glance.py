@@ -156,12 +156,12 @@ class GlanceImageService(base.ImageService):
             ks_exceptions.MissingAuthPlugin,
         ) as error:
             raise exception.InvalidError(
-                f"Keystone gives no access to the image service: {_one_line(error)}",
+                f"Keystone gives no access to the image service: {exception.one_line(error)}",
                 hint="check [keystone] and the image service in the service catalogue",
             ) from error
         except (ks_exceptions.ClientException, requests.RequestException, OSError) as error:
             raise exception.UnavailableError(
-                f"the image service cannot be reached: {_one_line(error)}",
+                f"the image service cannot be reached: {exception.one_line(error)}",
                 hint="check that Glance and Keystone are up",
             ) from error
         return response
@@ -181,7 +181,7 @@ class GlanceImageService(base.ImageService):
         try:
             answer = untrusted_json.load(body, "it")
         except ValueError as error:
-            raise _unintelligible(_one_line(error)) from error
+            raise _unintelligible(exception.one_line(error)) from error
         if not isinstance(answer, dict):
             raise _unintelligible("it is no object")
         return answer
@@ -202,7 +202,7 @@ class _GlanceData(base.ImageData):
             return bytes(self._response.raw.read1(size, decode_content=True))
         except (urllib3.exceptions.HTTPError, requests.RequestException, OSError) as error:
             raise exception.UnavailableError(
-                f"the image service stopped sending: {_one_line(error)}"
+                f"the image service stopped sending: {exception.one_line(error)}"
             ) from error
 
     def close(self) -> None:
@@ -256,7 +256,7 @@ def _parse_image(fields: Any) -> base.ServiceImage:
             },
         )
     except (KeyError, TypeError, ValueError, AttributeError, exception.InvalidError) as error:
-        raise _unintelligible(_one_line(error)) from error
+        raise _unintelligible(exception.one_line(error)) from error
 
 
 def _list_of(answer: dict[str, Any], name: str) -> list[Any]:
@@ -279,7 +279,3 @@ def _unintelligible(why: str) -> exception.UnavailableError:
         f"the image service gave an unintelligible answer: {why}",
         hint="check that [glance] endpoint_override or the service catalogue names Glance",
     )
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

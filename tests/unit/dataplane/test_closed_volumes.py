@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.dataplane.volumes import duty
 from acstor.origin.base import Ref
 from acstor.origin.memory import MemoryOrigin
@@ -313,7 +314,7 @@ def test_log_is_not_swept_while_the_origin_does_not_answer(
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
     monkeypatch.setattr(duty, "_SWEEP_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_FIRST", 0.02)
+    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
     local.write()
     local.close()
     asked: list[str] = []

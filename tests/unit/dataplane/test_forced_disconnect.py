@@ -15,6 +15,7 @@ from nova.virt.libvirt import driver as nova_driver
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.dataplane.volumes import duty, lifecycle
 from acstor.drivers.brick import options
 from acstor.drivers.nova.volumes import registration
@@ -138,8 +139,7 @@ def test_volume_that_cannot_be_resumed_is_not_given_up(
     host: HostUnderTest, nova: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_FIRST", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_MAX", 0.1)
+    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 0.1))
     runtime = lose_power(host, fail_every_open=kind)
     wait_for("a resume that fails", lambda: "does not open" in str(host.call("status")["error"]))
     disconnect(nova)

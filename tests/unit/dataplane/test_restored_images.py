@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from acstor.backoff import BackOff
 from acstor.dataplane import restored_images
 from acstor.dataplane.host import DataPlaneHost
 from testbed.doubles.memory_runtime import MemoryRuntime
@@ -65,7 +66,7 @@ def test_images_are_attached_again_without_waiting_for_who_detaches_one(
     machine: Machine, manifest: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A detach may last as long as a read, and whoever attaches again feeds the watchdog."""
-    monkeypatch.setattr(restored_images, "_RETRY_MIN", 0.0)
+    monkeypatch.setattr(restored_images, "RETRY", BackOff(0.0, 0.0))
     host = machine.host()
     for image in (IMAGE, OTHER):
         machine.client().call("image.attach", path=manifest(image))

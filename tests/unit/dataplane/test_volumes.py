@@ -10,6 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.control.client import AdminClient
 from acstor.dataplane.volumes import duty
 from acstor.origin.memory import MemoryOrigin
@@ -237,7 +238,7 @@ def test_restart_does_not_need_the_origin(
     origin: MemoryOrigin,
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_FIRST", 0.02)
+    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
     host.open()
     asked: list[str] = []
 
@@ -282,7 +283,7 @@ def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_ans
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_FIRST", 0.02)
+    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
     host.open()
     host.plane.stop_for_next()
     store.disallow_host(VOLUME, "h1")
@@ -299,7 +300,7 @@ def test_volume_that_does_not_open_after_a_restart_is_tried_again(
     host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_RETRY_FIRST", 0.02)
+    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
     host.open()
     host.plane.stop_for_next()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.rpc import transport
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.listener import Listener
@@ -216,7 +217,7 @@ def state(sequence: int) -> HostState:
 def test_sender_goes_on_with_the_newest_state_when_the_broker_is_back(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_states, "RECONNECT_DELAY_MAX", 0.5)
+    monkeypatch.setattr(host_states, "RECONNECT", BackOff(0.5, 0.5, spread=0.0))
     outcomes: list[str] = []
     sender = HostStateSender(Transport, outcomes.append)
     client.is_broken = True

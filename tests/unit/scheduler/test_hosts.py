@@ -13,6 +13,8 @@ from nova import monkey_patch
 from nova.scheduler import filters, weights
 from oslo_config import cfg
 
+from acstor.backoff import BackOff
+from acstor.rpc import background_server
 from acstor.scheduler.host_table import HostTable
 from acstor.scheduler.listener import Listener
 from acstor.scheduler.nova import hosts as hosts_module
@@ -139,7 +141,7 @@ class Transports:
 def test_listener_without_a_broker_tries_again_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("acstor.rpc.background_server.RECONNECT_DELAY_MAX", 0.5)
+    monkeypatch.setattr(background_server, "RECONNECT", BackOff(0.5, 0.5, spread=0.0))
     transports = Transports()
     threads = set(threading.enumerate())
     listener = Listener(HostTable(35.0), transports.open, "controller")

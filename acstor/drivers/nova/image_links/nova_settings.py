@@ -79,7 +79,7 @@ def read(files: Sequence[str], directories: Sequence[str] | None = None) -> Nova
             f"{error.opt_name} refers to an option that is not set or that ACStor does not know"
         ) from error
     except (cfg.Error, ValueError) as error:
-        raise _unreadable(" ".join(str(error).split())) from error
+        raise _unreadable(exception.one_line(error)) from error
 
 
 def signature(files: Sequence[str]) -> Signature:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from acstor import exception
 from acstor.policy.feeds.ceilometer import samples as ceilometer_feed_samples
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
 from acstor.rpc import background_server
@@ -79,7 +80,7 @@ class SampleListener(BackgroundServer):
         LOG.info("listening to Ceilometer's samples on the notification bus")
 
     def _note_failure(self, error: Exception, failures: int) -> None:
-        self.problem = " ".join(str(error).split()) or type(error).__name__
+        self.problem = exception.one_line(error)
         if failures == 1:
             LOG.warning("no samples of Ceilometer can be heard: %s", self.problem)
 
