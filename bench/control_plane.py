@@ -243,10 +243,10 @@ def looks(conf: cfg.ConfigOpts, origin: Origin, relay: CountingRelay) -> Cost:
     )
     try:
         for _ in range(3):
-            agent.look()  # reads what there is
+            agent.reconcile()  # reads what there is
         before, started = relay.bytes, time.thread_time()
         for _ in range(LOOKS):
-            agent.look()
+            agent.reconcile()
         core = (time.thread_time() - started) / LOOKS
         moved = (relay.bytes - before) / LOOKS
     finally:

@@ -59,8 +59,9 @@ CRATE_ARROWS = {
     "pyext": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
 }
 PACKAGE_FLOORS = (
-    {"exception", "version", "states", "files", "sockets", "alarm", "path_walk", "untrusted_json"},
-    {"warning_filters", "oid", "native"},
+    {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
+    | {"path_walk", "untrusted_json"},
+    {"service", "warning_filters", "oid", "native"},
     {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "scheduler"},

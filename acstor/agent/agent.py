@@ -1,22 +1,21 @@
 """The agent: keeps the data plane of its host equal to what the deployment wants.
 
-Everything is done in *looks*: each compares what is with what should be and acts on the
+Everything is done in reconcile passes: each compares what is with what should be and acts on the
 difference, so that an agent killed anywhere goes on where it was. A neighbour that is away makes
-a look incomplete, never wrong: what the data plane has, it keeps.
+a pass incomplete, never wrong: what the data plane has, it keeps.
 """
 
 import logging
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from oslo_config import cfg
 
 from acstor import exception, version
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.reconciler import Duty, ImageUser, Sight
+from acstor.agent.reconciler import HostSnapshot, ImageUser, Reconciler
 from acstor.agent.reconcilers.decision_following import DecisionFollower
 from acstor.agent.reconcilers.desired_host import is_drained, read_wish
 from acstor.agent.reconcilers.image_following import ImageFollower, ImageReport, waiting_images
@@ -26,7 +25,7 @@ from acstor.agent.reconcilers.ring_following import RingFollower
 from acstor.agent.reconcilers.rounds_following import RoundsFollower
 from acstor.agent.reconcilers.usage_publication import LocalUse, UsagePublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
-from acstor.alarm import Alarm
+from acstor.backoff import jittered
 from acstor.cluster.member import Member
 from acstor.cluster.membership import CoordinationSettings, Membership, View
 from acstor.cluster.ring.decision import DecisionReference
@@ -38,21 +37,19 @@ from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.opening import open_repository
+from acstor.service import Problems, ReconcileLoop, Watchdog
 
 LOG = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 ORIGIN_DEADLINE = 5.0
-"""Seconds for which one call of the origin is repeated; the next look is the longer retry."""
+"""Seconds for which one call of the origin is repeated; the next pass is the longer retry."""
 STATUS_TIMEOUT = 5.0
 STOP_TIMEOUT = 5.0
-LOOK_SPREAD = 0.001
-"""Seconds per member over which looks are spread that one announcement asks all hosts for."""
-LOOK_SPREAD_MAX = 1.0
+RECONCILE_SPREAD = 0.001
+"""Seconds per member over which passes are spread that one announcement asks all hosts for."""
+RECONCILE_SPREAD_MAX = 1.0
 """Seconds over which they are spread at most."""
-_JITTER = 0.1
-_LOOKS_WITHOUT_ORIGIN_MAX = 3
+_PASSES_WITHOUT_ORIGIN_MAX = 3
 """In a row, before somebody else is to publish the ring."""
 _WAIT_MIN = 0.05
 
@@ -74,10 +71,10 @@ class Agent:
     """One host's agent; see :mod:`acstor.agent.states` for its life.
 
     :param conf: checked configuration.
-    :param open_origin: opens the origin; tried again at each look until it succeeds.
+    :param open_origin: opens the origin; tried again at each pass until it succeeds.
     :param metrics_address: ``ip:port`` of the Prometheus endpoint, told to the other hosts.
     :param announce_ring: tells the other agents of a generation.
-    :param duties: what else it looks after, in this order.
+    :param reconcilers: asked at each pass, in this order.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class Agent:
         metrics: AgentMetrics,
         metrics_address: str,
         announce_ring: Callable[[int], None] = lambda generation: None,
-        duties: Sequence[Duty] = (),
+        reconcilers: Sequence[Reconciler] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conf = conf
@@ -96,12 +93,16 @@ class Agent:
         self._metrics = metrics
         self._metrics_address = metrics_address
         self._announce_ring = announce_ring
-        self._duties = tuple(duties)
+        self._reconcilers = tuple(reconcilers)
         self._clock = clock
         self._directory = f"{conf.state_path}/agent"
         self._data_plane = AdminClient(conf.dataplane.admin_socket)
-        self._alarm = Alarm()
-        self._is_stopping = False
+        self._loop = ReconcileLoop(
+            self.reconcile,
+            self._seconds_to_next_pass,
+            logger=LOG,
+            on_fault=lambda: metrics.note_reconcile("failed"),
+        )
         self._generation = 0
         self._membership = Membership(
             CoordinationSettings(
@@ -111,7 +112,7 @@ class Agent:
                 conf.coordination.member_timeout,
             ),
             conf.host,
-            self.look_soon,
+            self.reconcile_soon,
         )
         self._pinner = Pinner(
             self._data_plane,
@@ -119,13 +120,13 @@ class Agent:
             tail_bytes=conf.agent.pin_tail,
             timeout=conf.agent.pin_timeout,
             on_pinned=lambda image, pinned, _: metrics.pinned_bytes.labels(image).set(pinned),
-            on_all_pinned=self.look_soon,
+            on_all_pinned=self.reconcile_soon,
         )
         self._image_use = ImageUse(clock)
         self._followers: _Followers | None = None
-        self._looks_without_origin = 0
+        self._passes_without_origin = 0
         self._data_plane_seen_at: float | None = None
-        self._problems: dict[str, str] = {}
+        self._problems = Problems(LOG)
         self._state = AgentState.STARTING
         metrics.set_state(self._state)
 
@@ -136,8 +137,8 @@ class Agent:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour or image, what was wrong at the last look."""
-        return dict(self._problems)
+        """By neighbour or image, what was wrong at the last pass."""
+        return self._problems.copy()
 
     @property
     def membership_view(self) -> View:
@@ -145,73 +146,64 @@ class Agent:
         return self._membership.view
 
     def is_healthy(self) -> bool:
-        """Return whether nothing was missing at the last look."""
+        """Return whether nothing was missing at the last pass."""
         return self._state in {AgentState.ACTIVE, AgentState.DRAINING} and not self._problems
 
-    def look_soon(self) -> None:
-        """Have the next look now; may be called from any thread."""
-        self._alarm.ask()
+    def reconcile_soon(self) -> None:
+        """Have the next pass now; may be called from any thread."""
+        self._loop.reconcile_soon()
 
     def hear_ring(self, generation: int) -> None:
-        """Look soon, for another agent published that generation; from any thread."""
+        """Reconcile soon, for another agent published that generation; from any thread."""
         if generation > self._generation:
-            self._alarm.ask(within=self._look_spread())
+            self._loop.reconcile_soon(within=self._spread())
 
     def hear_decision(self, concerns_all: bool) -> None:
-        """Look if there is anything to do about a new decision; from any thread.
+        """Reconcile if there is anything to do about a new decision; from any thread.
 
         :param concerns_all: whether it changes more than the ring, which one host publishes.
         """
         if self._membership.view.is_publisher:
-            self._alarm.ask()
+            self._loop.reconcile_soon()
         elif concerns_all:
-            self._alarm.ask(within=self._look_spread())
+            self._loop.reconcile_soon(within=self._spread())
 
     def stop(self) -> None:
         """End :meth:`run` soon; may be called from a signal handler."""
-        self._is_stopping = True
-        self._alarm.end()
+        self._loop.stop()
 
-    def run(self) -> None:
-        """Look again and again until stopped.
+    def run(self, watchdog: Watchdog | None = None) -> None:
+        """Reconcile again and again until stopped.
 
         The host stays in the group for as long as members are remembered, so that restarting the
         agent moves nothing.
         """
         self._membership.start()
         self._pinner.start()
-        for duty in self._duties:
-            duty.start()
+        for reconciler in self._reconcilers:
+            reconciler.start()
         try:
-            while not self._is_stopping:
-                self._alarm.begin()
-                try:
-                    self.look()
-                except Exception:
-                    # A fault of one look is not to take the host out of the group.
-                    LOG.exception("a look failed")
-                    self._metrics.looks.labels("failed").inc()
-                self._alarm.wait(self._seconds_to_next_look())
+            self._loop.run(watchdog)
         finally:
             self._move(AgentEvent.STOP)
-            for duty in reversed(self._duties):
-                duty.stop(STOP_TIMEOUT)
+            for reconciler in reversed(self._reconcilers):
+                reconciler.stop(STOP_TIMEOUT)
             self._pinner.stop(STOP_TIMEOUT)
             self._membership.stop(STOP_TIMEOUT, leave=False)
             if self._followers is not None:
                 self._followers.origin.close()
             self._move(AgentEvent.STOPPED)
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Compare once and act on the difference; raises nothing."""
         problems: dict[str, str] = {}
-        with self._metrics.look_seconds.time():
-            status = self._attempt(problems, "data plane", self._read_status)
-            self._attempt(problems, "data plane", lambda: self._describe_self(status))
-            followers = self._attempt(problems, "origin", self._opened_followers)
-            self._looks_without_origin = 0 if followers else self._looks_without_origin + 1
+        with self._metrics.timed_reconcile():
+            status = self._problems.attempt(problems, "data plane", self._read_status)
+            self._problems.attempt(problems, "data plane", lambda: self._describe_self(status))
+            followers = self._problems.attempt(problems, "origin", self._opened_followers)
+            self._passes_without_origin = 0 if followers else self._passes_without_origin + 1
             # Another member publishes the ring then; a moment without changes nothing.
-            self._membership.set_eligible(self._looks_without_origin < _LOOKS_WITHOUT_ORIGIN_MAX)
+            self._membership.set_eligible(self._passes_without_origin < _PASSES_WITHOUT_ORIGIN_MAX)
             generation = status["ring_generation"] if status else None
             images: ImageReport | None = None
             if followers is not None:
@@ -219,8 +211,8 @@ class Agent:
             view = self._membership.view
             if not view.is_current:
                 problems["coordination"] = view.problem or "not reached yet"
-            self._do_duties(
-                Sight(
+            self._run_reconcilers(
+                HostSnapshot(
                     host=self._conf.host,
                     data_plane=self._data_plane,
                     status=status,
@@ -239,7 +231,7 @@ class Agent:
                 problems,
             )
             if followers is not None and images is not None:
-                self._attempt(problems, "usage record", self._speaker(followers, images))
+                self._problems.attempt(problems, "usage record", self._speaker(followers, images))
         self._report(problems, view, generation, is_up=status is not None)
 
     def _follow(
@@ -259,7 +251,7 @@ class Agent:
             self._follow_wish(followers.origin, status)
 
         def follow_decision() -> None:
-            followers.decision.look(status)
+            followers.decision.reconcile(status)
 
         def publish() -> None:
             self._publish_ring(followers)
@@ -267,7 +259,7 @@ class Agent:
         def use_ring() -> None:
             nonlocal generation
             if status is not None:
-                generation = followers.ring.look(generation)
+                generation = followers.ring.reconcile(generation)
 
         def use_images() -> None:
             nonlocal images
@@ -286,20 +278,20 @@ class Agent:
             except exception.UnavailableError as error:
                 # Whoever it is that is away, the next steps would only wait for it as well.
                 name = "data plane" if "data plane" in str(error) else "origin"
-                problems[name] = _one_line(error)
+                problems[name] = exception.one_line(error)
                 break
             except Exception as error:
-                self._note(problems, what, error)
+                self._problems.note(problems, what, error)
         return generation, images
 
-    def _do_duties(self, sight: Sight, problems: dict[str, str]) -> None:
-        for duty in self._duties:
+    def _run_reconcilers(self, snapshot: HostSnapshot, problems: dict[str, str]) -> None:
+        for reconciler in self._reconcilers:
             try:
-                problems.update(duty.look(sight))
+                problems.update(reconciler.reconcile(snapshot))
             except Exception as error:
-                self._note(problems, duty.name, error)
+                self._problems.note(problems, reconciler.name, error)
 
-    # The steps of a look
+    # The steps of a pass
 
     def _read_status(self) -> dict[str, Any]:
         status: dict[str, Any] = self._data_plane.call("status", call_timeout=STATUS_TIMEOUT)
@@ -402,11 +394,11 @@ class Agent:
         )
 
     def _images_needed(self) -> frozenset[str] | None:
-        """Return which images the duties need attached; None: one of them does not know."""
+        """Return which images the reconcilers need attached; None: one of them does not know."""
         needed: frozenset[str] = frozenset()
-        for duty in self._duties:
-            if isinstance(duty, ImageUser):
-                images = duty.images_needed()
+        for reconciler in self._reconcilers:
+            if isinstance(reconciler, ImageUser):
+                images = reconciler.images_needed()
                 if images is None:
                     return None
                 needed |= images
@@ -421,7 +413,7 @@ class Agent:
         return speak
 
     def _local_use(self, images: ImageReport, known: Rounds) -> LocalUse | None:
-        """Return what this host uses; None: a duty has not looked yet.
+        """Return what this host uses; None: a reconciler does not know yet.
 
         :param known: withdrawal rounds that were read before ``images`` were looked at.
         """
@@ -429,15 +421,15 @@ class Agent:
         found: dict[str, tuple[str, ...]] = dict.fromkeys(images.opened, ())
         bases: frozenset[str] = frozenset()
         is_complete = True
-        for duty in self._duties:
-            if isinstance(duty, ImageUser):
-                use = duty.local_use()
+        for reconciler in self._reconcilers:
+            if isinstance(reconciler, ImageUser):
+                use = reconciler.local_use()
                 if use is None:
                     return None
                 found.update(use.images)
                 bases |= use.bases
                 is_complete &= use.is_complete
-                # A duty's answer to rounds that a backup has replaced since is none to these.
+                # A reconciler's answer to rounds that a backup has replaced since is none to these.
                 answered = min(answered, use.round if use.epoch == known.epoch else 0)
         return LocalUse(found, bases, is_complete, answered, known.epoch)
 
@@ -455,7 +447,7 @@ class Agent:
         ring = None
         try:
             if self._membership.view.is_publisher and self._membership.is_elected():
-                ring = publisher.look(
+                ring = publisher.reconcile(
                     lambda: self._membership.view,
                     decision.decision,
                     is_decision_known=decision.is_known,
@@ -482,10 +474,10 @@ class Agent:
         problems: dict[str, str],
     ) -> ImageReport:
         followers.usage.peer_address = str(status["peer_address"])
-        closed = followers.rounds.look().closed
+        closed = followers.rounds.reconcile().closed
         if followers.rounds.problem is not None:
             problems["withdrawals"] = followers.rounds.problem
-        report = followers.images.look(closed, waiting_images(status))
+        report = followers.images.reconcile(closed, waiting_images(status))
         # Without a ring every host would read what it pins from the origin itself.
         wished = report.offered | report.kept if generation else {}
         use = self._local_use(report, followers.rounds.known)
@@ -507,31 +499,10 @@ class Agent:
 
     # Reporting
 
-    def _attempt(
-        self, problems: dict[str, str], what: str, step: Callable[[], Result]
-    ) -> Result | None:
-        try:
-            return step()
-        except Exception as error:
-            self._note(problems, what, error)
-            return None
-
-    def _note(self, problems: dict[str, str], what: str, error: Exception) -> None:
-        """Note what one step failed by, so that it stops no other, whatever it is."""
-        problems[what] = _one_line(error)
-        if not isinstance(error, exception.AcstorError | OSError):
-            problems[what] = f"a fault of ACStor: {type(error).__name__}: {problems[what]}"
-            if what not in self._problems:
-                LOG.error("%s failed", what, exc_info=error)
-
     def _report(
         self, problems: dict[str, str], view: View, generation: int | None, *, is_up: bool
     ) -> None:
-        for what in sorted(problems.keys() - self._problems.keys()):
-            LOG.warning("%s: %s", what, problems[what])
-        for what in sorted(self._problems.keys() - problems.keys()):
-            LOG.info("%s: in order again", what)
-        self._problems = problems
+        self._problems.replace(problems)
         if problems:
             self._move(AgentEvent.DEGRADED)
         else:
@@ -539,7 +510,7 @@ class Agent:
             if generation is not None:
                 self._move(AgentEvent.RING_APPLIED)
         metrics = self._metrics
-        metrics.looks.labels("incomplete" if problems else "complete").inc()
+        metrics.note_reconcile("incomplete" if problems else "complete")
         metrics.members.set(len(view.members))
         self._generation = generation or 0
         metrics.used_generation.set(self._generation)
@@ -553,19 +524,15 @@ class Agent:
             LOG.info("agent is %s", self._state.value)
             self._metrics.set_state(self._state)
             if AgentState.DRAINING in {former, self._state}:
-                self._alarm.ask()  # the others are to know at once
+                self._loop.reconcile_soon()  # the others are to know at once
 
-    def _look_spread(self) -> float:
-        return min(LOOK_SPREAD_MAX, LOOK_SPREAD * len(self._membership.view.members))
+    def _spread(self) -> float:
+        return min(RECONCILE_SPREAD_MAX, RECONCILE_SPREAD * len(self._membership.view.members))
 
-    def _seconds_to_next_look(self) -> float:
-        interval = self._conf.agent.interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+    def _seconds_to_next_pass(self) -> float:
+        interval = jittered(self._conf.agent.interval)
         if self._followers is not None and self._membership.view.is_publisher:
             due = self._followers.publisher.seconds_until_due()
             if due > 0:
                 interval = min(interval, due)
         return float(max(_WAIT_MIN, interval))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Which duties an agent has, by the configuration."""
+"""Which reconcilers an agent has, by the configuration."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -6,9 +6,9 @@ from oslo_config import cfg
 
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.preload_endpoint import PreloadEndpoint
-from acstor.agent.reconciler import Duty
+from acstor.agent.reconciler import Reconciler
 from acstor.agent.reconcilers import image_links
-from acstor.agent.reconcilers.host_state import HostStateDuty
+from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.agent.reconcilers.preloading import Preloading
 from acstor.agent.reconcilers.working_sets import WorkingSets
 from acstor.agent.volume_endpoint import VolumeEndpoint
@@ -21,14 +21,8 @@ from acstor.telemetry.disk_watch import DiskWatch
 from acstor.telemetry.host_states import HostStateSender
 
 
-def build(
-    conf: cfg.ConfigOpts, look_soon: Callable[[], None], metrics: AgentMetrics
-) -> tuple[Duty, ...]:
-    """Return the duties of an agent, in the order in which a look comes to them.
-
-    :param look_soon: has the next look now; for duties that notice a change between two looks.
-    """
-    del look_soon  # nothing here notices a change between two looks
+def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]:
+    """Return the reconcilers of an agent, in the order in which a pass comes to them."""
     working_sets = WorkingSets(
         f"{conf.state_path}/agent",
         conf.agent.working_set_interval,
@@ -44,19 +38,23 @@ def build(
     )
 
 
-def endpoints(conf: cfg.ConfigOpts, duties: Iterable[Duty]) -> list[object]:
-    """Return what the duties, and the data plane for its volumes, answer to other hosts."""
+def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[object]:
+    """Return what the reconcilers, and the data plane for its volumes, answer to other hosts."""
     # One for all: a call is taken once, whichever endpoint answers.
     verifier = Verifier(conf.host, secrets_of(conf))
     answering = [
-        *(PreloadEndpoint(conf.host, duty) for duty in duties if isinstance(duty, Preloading)),
+        *(
+            PreloadEndpoint(conf.host, reconciler)
+            for reconciler in reconcilers
+            if isinstance(reconciler, Preloading)
+        ),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]
     return [SignedEndpoint(endpoint, conf.host, verifier) for endpoint in answering]
 
 
 class _LinkSpeed:
-    """What one duty measures and another needs, bytes per second; None: not known."""
+    """What one reconciler measures and another needs, bytes per second; None: not known."""
 
     value: float | None = None
 
@@ -83,7 +81,7 @@ def _host_state(
     metrics: AgentMetrics,
     coverage: Callable[[], Mapping[str, float]],
     link_speed: _LinkSpeed,
-) -> HostStateDuty:
+) -> HostStateReconciler:
     def note(found: traffic.ExtraTraffic) -> None:
         link_speed.value = found.link_bytes_per_s
         metrics.set_traffic(found.extra_in, found.extra_out, found.link_bytes_per_s)
@@ -94,7 +92,7 @@ def _host_state(
         lambda outcome: metrics.host_states.labels(outcome).inc(),
     )
     interval = conf.agent.disk_interval
-    return HostStateDuty(
+    return HostStateReconciler(
         conf.host,
         conf.agent.state_interval,
         data_plane=AdminClient(conf.dataplane.admin_socket),

@@ -3,10 +3,11 @@
 Names are constants so that a test can compare them with the page.
 """
 
+import contextlib
 import itertools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import prometheus_client
 from prometheus_client.openmetrics import exposition
@@ -27,8 +28,12 @@ RING_FENCED = "acstor_agent_ring_publisher_fenced"
 RING_ABSENT = "acstor_agent_ring_absent_hosts"
 RING_BLIND = "acstor_agent_ring_blind"
 IMAGES = "acstor_agent_images"
-LOOKS = "acstor_agent_looks"
-LOOK_SECONDS = "acstor_agent_look_seconds"
+RECONCILES = "acstor_agent_reconciles"
+RECONCILE_SECONDS = "acstor_agent_reconcile_seconds"
+FORMER_RECONCILES = "acstor_agent_looks"
+"""The same as :data:`RECONCILES`, for one release more."""
+FORMER_RECONCILE_SECONDS = "acstor_agent_look_seconds"
+"""The same as :data:`RECONCILE_SECONDS`, for one release more."""
 UP = "acstor_agent_up"
 PINNED_BYTES = "acstor_agent_pinned_bytes"
 COVERAGE = "acstor_agent_working_set_coverage"
@@ -60,8 +65,10 @@ ALL = (
     RING_ABSENT,
     RING_BLIND,
     IMAGES,
-    LOOKS,
-    LOOK_SECONDS,
+    RECONCILES,
+    RECONCILE_SECONDS,
+    FORMER_RECONCILES,
+    FORMER_RECONCILE_SECONDS,
     UP,
     PINNED_BYTES,
     COVERAGE,
@@ -126,14 +133,18 @@ class AgentMetrics:
         self.images = prometheus_client.Gauge(
             IMAGES, "Images, by what they are", ["kind"], registry=registry
         )
-        self.looks = prometheus_client.Counter(
-            LOOKS, "Looks at members, ring and images, by outcome", ["outcome"], registry=registry
-        )
-        self.look_seconds = prometheus_client.Histogram(
-            LOOK_SECONDS, "Time that looks took", registry=registry
-        )
+        self._reconciles = [
+            prometheus_client.Counter(
+                name, "Reconcile passes, by outcome", ["outcome"], registry=registry
+            )
+            for name in (RECONCILES, FORMER_RECONCILES)
+        ]
+        self._reconcile_seconds = [
+            prometheus_client.Histogram(name, "Time that reconcile passes took", registry=registry)
+            for name in (RECONCILE_SECONDS, FORMER_RECONCILE_SECONDS)
+        ]
         self.up = prometheus_client.Gauge(
-            UP, "Whether a neighbour answered at the last look", ["neighbour"], registry=registry
+            UP, "Whether a neighbour answered at the last pass", ["neighbour"], registry=registry
         )
         self.pinned_bytes = prometheus_client.Gauge(
             PINNED_BYTES, "Bytes pinned of images, by image", ["image"], registry=registry
@@ -211,6 +222,22 @@ class AgentMetrics:
         """Note the state."""
         for state in AgentState:
             self._state.labels(state.value).set(state is current)
+
+    def note_reconcile(self, outcome: str) -> None:
+        """Count a reconcile pass: ``complete``, ``incomplete`` or ``failed``."""
+        for counter in self._reconciles:
+            counter.labels(outcome).inc()
+
+    @contextlib.contextmanager
+    def timed_reconcile(self) -> Iterator[None]:
+        """Time the reconcile pass within the block."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - began
+            for histogram in self._reconcile_seconds:
+                histogram.observe(spent)
 
     def set_decision(self, decision: Decision | None) -> None:
         """Note the policy's decision in force."""

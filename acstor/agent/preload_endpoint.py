@@ -16,7 +16,7 @@ from acstor.rpc.agent_server import PRELOAD_VERSION, answered, make_target
 
 
 class Preloads(Protocol):
-    """What the messages act on: the duty of the agent."""
+    """What the messages act on: the reconciler of the agent."""
 
     def estimate(self, image: str, what: PreloadWhat) -> Estimate: ...  # noqa: D102
     def promise(self, promise_id: str, wish: Wish) -> dict[str, object]: ...  # noqa: D102

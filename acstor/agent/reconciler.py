@@ -1,8 +1,8 @@
-"""What else an agent does at each look: the seam that its duties are plugged into.
+"""The seam that an agent's reconcilers are plugged into.
 
-A look finds out once how things stand (:class:`Sight`) and shows that to every duty in turn. A
-duty acts on the difference between what is and what should be, quickly: what takes longer than a
-look may take runs on a thread of the duty's own.
+A reconcile pass finds out once how things stand (:class:`HostSnapshot`) and shows that to every
+reconciler in turn. A reconciler acts on the difference between what is and what should be, quickly:
+what takes longer than a pass may take runs on a thread of the reconciler's own.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from acstor.origin.base import Origin
 
 
 @dataclass(frozen=True)
-class Sight:
-    """How things stood at one look."""
+class HostSnapshot:
+    """How things stood at one pass."""
 
     host: str
     data_plane: AdminClient
@@ -25,41 +25,41 @@ class Sight:
     status: Mapping[str, Any] | None
     """What the data plane says of itself; None: it does not answer."""
     origin: Origin | None
-    """None: it cannot be reached, or the look stopped before it came to the images."""
+    """None: it cannot be reached, or the pass stopped before it came to the images."""
     generation: int | None
     """Of the ring that the data plane uses."""
     is_draining: bool
     view: View
     """The members."""
     registered: frozenset[str] | None = None
-    """Ids of the images registered in the origin; None: not known at this look."""
+    """Ids of the images registered in the origin; None: not known at this pass."""
     offered: Mapping[str, str] = field(default_factory=dict)
     """By image id the manifest that the data plane has attached and lists."""
     pinned: frozenset[str] = frozenset()
     """Ids of the images whose head and tail are pinned in the data-plane process of ``status``."""
     round: int = 0
-    """The newest withdrawal round, read before anything else of this look; 0: none is known."""
+    """The newest withdrawal round, read before anything else of this pass; 0: none is known."""
     epoch: str = ""
     """That ``round`` is of."""
     closed: frozenset[str] = frozenset()
     """Ids of the registered images of which no new use may become possible."""
     kept: frozenset[str] = frozenset()
-    """Ids of the images that are attached although they are registered no more, because a duty
+    """Ids of the images that are attached although they are not registered, because a reconciler
     needs them (:class:`ImageUser`)."""
 
 
-class Duty(Protocol):
-    """One thing that an agent looks after."""
+class Reconciler(Protocol):
+    """Keeps one thing on a host as it should be."""
 
     @property
     def name(self) -> str:
         """What problems of it are listed under."""
 
     def start(self) -> None:
-        """Start what runs beside the looks."""
+        """Start what runs beside the passes."""
 
-    def look(self, sight: Sight) -> Mapping[str, str]:
-        """Act on one look.
+    def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
+        """Act on one pass.
 
         :returns: problems, by what they are about; empty when all is well.
         :raises AcstorError: when it cannot be done at all; it is listed under :attr:`name`.
@@ -67,12 +67,12 @@ class Duty(Protocol):
         """
 
     def stop(self, timeout: float) -> None:
-        """Stop what runs beside the looks, within ``timeout`` seconds."""
+        """Stop what runs beside the passes, within ``timeout`` seconds."""
 
 
 @runtime_checkable
 class ImageUser(Protocol):
-    """A duty that needs images to stay attached, registered or not."""
+    """A reconciler that needs images to stay attached, registered or not."""
 
     def images_needed(self) -> frozenset[str] | None:
         """Return the ids of the images that must not be detached.

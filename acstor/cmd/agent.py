@@ -1,15 +1,12 @@
 """``acstor-agent``: the control process of a compute host. It may restart at any time."""
 
 import logging
-import os
-import signal
 from collections.abc import Sequence
 
 from oslo_config import cfg
 
 from acstor import exception
 from acstor.cmd import daemon
-from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.agent")
 
@@ -22,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    from acstor.agent import duties
+    from acstor.agent import assembly
     from acstor.agent.agent import ORIGIN_DEADLINE, Agent
     from acstor.agent.metrics import AgentMetrics
     from acstor.control.client import AdminClient
@@ -48,7 +45,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     address, _, port = endpoint.address.rpartition(":")
     if address in _WILDCARDS:
         address = advertised_address(conf)
-    built = duties.build(conf, look_soon=lambda: agent.look_soon(), metrics=metrics)
+    built = assembly.build(conf, metrics)
     messages: Announcements | None = None
     server: AgentServer | None = None
     agent = Agent(
@@ -59,24 +56,17 @@ def _run(conf: cfg.ConfigOpts) -> int:
         announce_ring=lambda generation: (
             messages.announce_ring(generation) if messages is not None else None
         ),
-        duties=built,
+        reconcilers=built,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
-    signal.signal(signal.SIGHUP, lambda *_: agent.look_soon())
     if transport.is_configured(conf):
         messages = Announcements(conf)
         messages.start()
         announced = AnnouncementEndpoint(agent.hear_ring, agent.hear_decision)
-        server = AgentServer(conf, conf.host, [announced, *duties.endpoints(conf, built)])
+        server = AgentServer(conf, conf.host, [announced, *assembly.endpoints(conf, built)])
         server.start()
-    endpoint.start()
-    LOG.info("metrics at %s", endpoint.url)
-    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
     try:
-        agent.run()
+        daemon.serve(agent, endpoint, LOG)
     finally:
-        endpoint.stop()
         if server is not None:
             server.stop(5.0)
         if messages is not None:

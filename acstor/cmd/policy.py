@@ -1,14 +1,11 @@
 """``acstor-policy``: decides weights and thresholds. It may restart at any time."""
 
 import logging
-import os
-import signal
 from collections.abc import Sequence
 
 from oslo_config import cfg
 
 from acstor.cmd import daemon
-from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.policy")
 
@@ -47,18 +44,11 @@ def _run(conf: cfg.ConfigOpts) -> int:
     endpoint = metrics_endpoint.of_options(
         conf, "policy", text=metrics.text, is_healthy=service.is_healthy
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.stop())
-    signal.signal(signal.SIGHUP, lambda *_: service.look_soon())
     if messages is not None:
         messages.start()
-    endpoint.start()
-    LOG.info("metrics at %s", endpoint.url)
-    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
     try:
-        service.run()
+        daemon.serve(service, endpoint, LOG)
     finally:
-        endpoint.stop()
         if messages is not None:
             messages.stop(5.0)
     return 0

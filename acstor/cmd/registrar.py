@@ -2,13 +2,11 @@
 
 import logging
 import os
-import signal
 from collections.abc import Sequence
 
 from oslo_config import cfg
 
 from acstor.cmd import daemon
-from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.registrar")
 
@@ -44,15 +42,6 @@ def _run(conf: cfg.ConfigOpts) -> int:
     endpoint = metrics_endpoint.of_options(
         conf, "registrar", text=metrics.text, is_healthy=service.is_healthy
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.stop())
-    signal.signal(signal.SIGHUP, lambda *_: service.reconcile_soon())
     confinement.warn_of_missing()
-    endpoint.start()
-    LOG.info("metrics at %s", endpoint.url)
-    Supervisor.from_environment(os.environ).notify(READY="1", STATUS="running")
-    try:
-        service.run()
-    finally:
-        endpoint.stop()
+    daemon.serve(service, endpoint, LOG)
     return 0

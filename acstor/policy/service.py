@@ -17,7 +17,6 @@ from typing import Protocol
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.alarm import Alarm
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
 from acstor.cluster.ring.decision import Decision
@@ -36,6 +35,7 @@ from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins, read_pins
 from acstor.policy.states import PolicyState
 from acstor.repository.opening import open_repository
+from acstor.service import Problems, ReconcileLoop, Watchdog
 
 LOG = logging.getLogger(__name__)
 
@@ -116,13 +116,12 @@ class PolicyService:
         self._opened: _Origin | None = None
         self._pins = Pins()
         self._owners: frozenset[str] | None = None
-        self._problems: dict[str, str] = {}
+        self._problems = Problems(LOG, with_hints=True)
         self._said: str | None = None
         self._weights_seen: Mapping[str, int] | None = None
         self._is_following = False
-        self._alarm = Alarm()
-        self._is_stopping = False
-        self._collected_at = time.monotonic()
+        self._loop = ReconcileLoop(self._reconcile_due, self._seconds_until_due, logger=LOG)
+        self._due = self._collected_at = time.monotonic()
         self._is_overload_heard = False
         settings = self._maker.settings
         book.watch(
@@ -137,7 +136,7 @@ class PolicyService:
             ),
             ROLE,
             f"policy-{self.name}",
-            self._alarm.ask,
+            self._loop.reconcile_soon,
         )
 
     @property
@@ -147,45 +146,29 @@ class PolicyService:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour, what was wrong when last looked at."""
-        return dict(self._problems)
+        """By neighbour, what was wrong at the last pass."""
+        return self._problems.copy()
 
     def is_healthy(self) -> bool:
-        """Return whether nothing was wrong when last looked; standing by is well."""
+        """Return whether nothing was wrong at the last pass; standing by is well."""
         return not self._problems
 
-    def look_soon(self) -> None:
-        """Look at pins, decision and office now; may be called from any thread."""
-        self._alarm.ask()
+    def reconcile_soon(self) -> None:
+        """Read pins, decision and leader now; may be called from any thread."""
+        self._loop.reconcile_soon()
 
     def stop(self) -> None:
         """End :meth:`run` soon; may be called from a signal handler."""
-        self._is_stopping = True
-        self._alarm.end()
+        self._loop.stop()
 
-    def run(self) -> None:
+    def run(self, watchdog: Watchdog | None = None) -> None:
         """Work until stopped."""
         self._leadership.start()
         for _, feed in self._feeds:
             feed.start()
-        due = time.monotonic() + self._interval
+        self._due = time.monotonic() + self._interval
         try:
-            while not self._is_stopping:
-                self._alarm.begin()
-                try:
-                    now = time.monotonic()
-                    if now >= due:
-                        due = max(due + self._interval, now + self._interval / 2)
-                        self._collect(now)
-                    elif now >= self._early_due():
-                        due = now + self._interval
-                        self._collect(now)
-                    else:
-                        self.look()
-                except Exception:
-                    # A fault of one collection is not to end the service.
-                    LOG.exception("a collection failed")
-                self._alarm.wait(max(0.0, min(due, self._early_due()) - time.monotonic()))
+            self._loop.run(watchdog)
         finally:
             if self._opened is not None:
                 self._opened.office.stop()
@@ -196,14 +179,26 @@ class PolicyService:
             if self._opened is not None:
                 self._opened.origin.close()
 
-    def _collect(self, now: float) -> None:
+    def _reconcile_due(self) -> None:
+        """Evaluate where that is due; else only see who leads and what is in force."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = max(self._due + self._interval, now + self._interval / 2)
+        elif now >= self._early_due():
+            self._due = now + self._interval
+        else:
+            self.refresh()
+            return
         self._collected_at, self._is_overload_heard = now, False
-        self.step()
+        self.reconcile()
+
+    def _seconds_until_due(self) -> float:
+        return max(0.0, min(self._due, self._early_due()) - time.monotonic())
 
     def _hear_overload(self) -> None:
         """Have a collection at once: a host has been overloaded for long enough."""
         self._is_overload_heard = True
-        self._alarm.ask()
+        self._loop.reconcile_soon()
 
     def _early_due(self) -> float:
         """Return when a collection before its time is due, by the monotonic clock."""
@@ -212,26 +207,26 @@ class PolicyService:
             return math.inf
         return float(self._collected_at + EARLY_AFTER * self._interval)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """See who leads and what is in force; decide nothing. Raises nothing."""
         problems: dict[str, str] = {}
-        self._look(problems)
+        self._refresh(problems)
         self._report(problems)
 
-    def step(self) -> None:
+    def reconcile(self) -> None:
         """Take one collection and do what is due. Raises nothing that a neighbour causes."""
         problems: dict[str, str] = {}
         heard = self._book.collect(self._clock())
-        previous = self._look(problems)
+        previous = self._refresh(problems)
         collection = self._completed(heard)
         if "origin" not in problems and "decision" not in problems:
             with self._metrics.seconds.time():
                 self._decide(collection, previous, problems)
         self._report(problems)
 
-    # The parts of a step
+    # The parts of a pass
 
-    def _look(self, problems: dict[str, str]) -> Decision | None:
+    def _refresh(self, problems: dict[str, str]) -> Decision | None:
         """Return the decision in force; note what is wrong."""
         try:
             if self._opened is None:
@@ -240,18 +235,18 @@ class PolicyService:
                 self._opened = _Origin(origin, Office(origin, self.name, patience))
             self._opened.office.look(is_elected=self._leadership.is_leader)
         except exception.UnavailableError as error:
-            problems["origin"] = _one_line(error)
+            problems["origin"] = self._problems.text(error)
             return None
         except (exception.AcstorError, OSError) as error:
-            problems["decision"] = _one_line(error)
+            problems["decision"] = self._problems.text(error)
             return None
         try:
             self._pins = read_pins(self._opened.origin)
             ring = self._opened.ring.look()
         except exception.UnavailableError as error:
-            problems["origin"] = _one_line(error)
+            problems["origin"] = self._problems.text(error)
         except exception.AcstorError as error:
-            problems["pins"] = _one_line(error)  # those known before stay in force
+            problems["pins"] = self._problems.text(error)  # those known before stay in force
         else:
             self._note_ring(ring.ring.hosts if ring is not None else None)
         return self._opened.office.decision
@@ -302,9 +297,9 @@ class PolicyService:
         except exception.AcstorError as error:
             # Nothing has happened that is known of: the next collection decides again.
             self._maker.memory = inputs.memory
-            self._record(problems, {"kind": "refused", "error": _one_line(error)})
+            self._record(problems, {"kind": "refused", "error": self._problems.text(error)})
             if not isinstance(error, exception.FencedError):
-                problems["origin"] = _one_line(error)
+                problems["origin"] = self._problems.text(error)
             return
         self._record(
             problems, {"kind": "published", "term": written.term, "sequence": written.sequence}
@@ -336,7 +331,7 @@ class PolicyService:
         try:
             self._journal.append(record, int(self._clock() * 1000))
         except OSError as error:
-            problems["journal"] = _one_line(error)  # deciding goes on
+            problems["journal"] = self._problems.text(error)  # deciding goes on
 
     # Reporting
 
@@ -352,20 +347,10 @@ class PolicyService:
         for name, feed in self._feeds:
             if feed.problem is not None:
                 problems[name] = feed.problem
-        for what in sorted(problems.keys() - self._problems.keys()):
-            LOG.warning("%s: %s", what, problems[what])
-        for what in sorted(self._problems.keys() - problems.keys()):
-            LOG.info("%s: in order again", what)
-        self._problems = problems
+        self._problems.replace(problems)
         metrics = self._metrics
         metrics.set_state(self.state)
         metrics.set_decision(self._opened.office.decision if self._opened else None)
         metrics.set_feeds(dict(self._book.counts), self._book.ages())
         for neighbour in ("coordination", "origin", *(name for name, _ in self._feeds)):
             metrics.up.labels(neighbour).set(neighbour not in problems)
-
-
-def _one_line(error: BaseException) -> str:
-    hint = getattr(error, "hint", "")
-    text = f"{error}; {hint}" if hint else str(error)
-    return " ".join(text.split()) or type(error).__name__

@@ -6,16 +6,15 @@ and the message bus have threads of their own and wake it.
 
 import logging
 import os
-import random
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.backoff import BackOff, jittered
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
 from acstor.origin.base import Origin
@@ -32,18 +31,16 @@ from acstor.registrar.registration.job import ImageJob, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
 from acstor.repository.origin_reserve import reserved_bytes
 from acstor.repository.repository import Repository
+from acstor.service import Problems, ReconcileLoop, Watchdog
 
 LOG = logging.getLogger(__name__)
 
 HINTS_MAX = 50
 """Images to look at singly; when more are named at once, all are compared."""
 STOP_TIMEOUT = 10.0
-RETRY_DELAY_MAX = 30.0
-"""Longest delay before a comparison that failed is begun again, seconds."""
-_JITTER = 0.1
+RETRY = BackOff(first=2.0, longest=30.0)
+"""Delays before a comparison that failed is begun again."""
 _WAIT_MAX = 60.0
-
-Result = TypeVar("Result")
 
 
 class _Lead:
@@ -83,10 +80,14 @@ class RegistrarService:
         self._monotonic = monotonic
         self._open_origin = open_origin
         self._origin: Origin | None = None
-        self._stopping = threading.Event()
-        self._service = WatchedImageService(open_service(self._stopping.wait))
+        self._loop = ReconcileLoop(
+            self.reconcile,
+            self._seconds_to_next_pass,
+            logger=LOG,
+            on_fault=self._lead_again_later,
+        )
+        self._service = WatchedImageService(open_service(self._loop.pause))
         self.name = f"{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
-        self._wake = threading.Event()
         self._hints: dict[str, None] = {}
         self._hints_lock = threading.Lock()
         self._reconcile_now = threading.Event()
@@ -96,10 +97,10 @@ class RegistrarService:
         self._last_books: Bookkeeper | None = None
         """Those of the last lead: what it began may end later."""
         self._notifications: ImageNotifications | None = None
-        self._problems: dict[str, str] = {}
+        self._problems = Problems(LOG, with_hints=True)
         self._image_problems: dict[str, str] = {}
         self._job_settings = assembly.job_settings(conf, file_registrar)
-        self._jobs = Jobs(conf.registrar.workers, self._make_job, self._wake.set)
+        self._jobs = Jobs(conf.registrar.workers, self._make_job, self._loop.reconcile_soon)
         self._leadership = Leadership(
             CoordinationSettings(
                 conf.coordination.backend_url,
@@ -109,7 +110,7 @@ class RegistrarService:
             ),
             "registrar",
             f"registrar-{self.name}",
-            self._wake.set,
+            self._loop.reconcile_soon,
         )
 
     @property
@@ -119,42 +120,34 @@ class RegistrarService:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour or image, what was wrong when last looked at."""
-        return dict(self._problems)
+        """By neighbour or image, what was wrong at the last pass."""
+        return self._problems.copy()
 
     def is_healthy(self) -> bool:
-        """Return whether nothing was wrong when last looked; standing by is well."""
+        """Return whether nothing was wrong at the last pass; standing by is well."""
         return not self._problems and (self._lead is not None or not self.is_leader)
 
     def reconcile_soon(self) -> None:
         """Compare all images now; may be called from any thread and a signal handler."""
         self._reconcile_now.set()
-        self._wake.set()
+        self._loop.reconcile_soon()
 
     def hint(self, event: str, image_id: str) -> None:
         """Look at an image soon; may be called from any thread."""
         self._metrics.notifications.labels(event).inc()
         with self._hints_lock:
             self._hints[image_id] = None
-        self._wake.set()
+        self._loop.reconcile_soon()
 
     def stop(self) -> None:
         """End :meth:`run` soon; may be called from a signal handler."""
-        self._stopping.set()
-        self._wake.set()
+        self._loop.stop()
 
-    def run(self) -> None:
+    def run(self, watchdog: Watchdog | None = None) -> None:
         """Work until stopped."""
         self._leadership.start()
         try:
-            while not self._stopping.is_set():
-                self._wake.clear()
-                try:
-                    self.step()
-                except Exception:
-                    LOG.exception("a look failed")
-                    self._lead_again_later()
-                self._wake.wait(self._seconds_to_next_step())
+            self._loop.run(watchdog)
         finally:
             self._stand_down()
             if not self._jobs.stop(STOP_TIMEOUT):
@@ -165,7 +158,7 @@ class RegistrarService:
             if self._origin is not None:
                 self._origin.close()
 
-    def step(self) -> None:
+    def reconcile(self) -> None:
         """Do what is due now."""
         problems: dict[str, str] = {}
         if self._leadership.problem is not None:
@@ -182,20 +175,20 @@ class RegistrarService:
     # Leading
 
     def _work(self, problems: dict[str, str]) -> None:
-        lead = self._attempt(problems, "origin", self._led)
+        lead = self._problems.attempt(problems, "origin", self._led)
         if lead is None:
             self._failures += 1
             return
         for part in (
             self._take_outcomes,
-            self._reconcile_if_due,
-            self._look_at_hints,
+            self._compare_if_due,
+            self._follow_hints,
             self._start_jobs,
         ):
             try:
                 part(lead)
             except exception.AcstorError as error:
-                problems[self._culprit(error)] = _one_line(error)
+                problems[self._culprit(error)] = self._problems.text(error)
                 self._lead_again_later()
                 break
         problems.update(self._image_problems)
@@ -206,7 +199,9 @@ class RegistrarService:
             problems["garbage collection"] = lead.gc.problem
         lead.gc.run_if_due(lead.repository)
         self._metrics.set_images(lead.books.counts())
-        self._attempt(problems, "origin", lambda: self._look_at_room(lead.repository.origin))
+        self._problems.attempt(
+            problems, "origin", lambda: self._look_at_room(lead.repository.origin)
+        )
 
     def _look_at_room(self, origin: Origin) -> None:
         space = origin.space()
@@ -248,7 +243,7 @@ class RegistrarService:
                     self._conf.gc.grace,
                     self._conf.registrar.gc_interval,
                     self._metrics,
-                    self._wake.set,
+                    self._loop.reconcile_soon,
                 ),
             )
             self._last_books = self._lead.books
@@ -283,7 +278,7 @@ class RegistrarService:
                 try:
                     self._last_books.finish(outcome)
                 except exception.AcstorError as error:
-                    LOG.warning("image %s: %s", outcome.image.id, _one_line(error))
+                    LOG.warning("image %s: %s", outcome.image.id, self._problems.text(error))
             self._jobs.forget(outcome.image.id)
 
     def _take_outcomes(self, lead: _Lead) -> None:
@@ -295,13 +290,13 @@ class RegistrarService:
                 if error.is_transient:
                     self._jobs.put_back(outcome)
                     raise
-                self._image_problems[f"image {image_id}"] = _one_line(error)
+                self._image_problems[f"image {image_id}"] = self._problems.text(error)
             self._metrics.note(outcome)
             self._jobs.forget(image_id)
             with self._hints_lock:  # Glance may have changed it meanwhile
                 self._hints[image_id] = None
 
-    def _reconcile_if_due(self, lead: _Lead) -> None:
+    def _compare_if_due(self, lead: _Lead) -> None:
         if time.monotonic() < self._reconcile_at and not self._reconcile_now.is_set():
             return
         self._reconcile_now.clear()
@@ -310,7 +305,7 @@ class RegistrarService:
         try:
             with self._metrics.reconciliation_seconds.time():
                 self._image_problems = lead.books.reconcile(
-                    lambda: self.is_leader and not self._stopping.is_set()
+                    lambda: self.is_leader and not self._loop.is_stopping
                 )
         except exception.AcstorError:
             self._metrics.reconciliations.labels("failed").inc()
@@ -318,20 +313,20 @@ class RegistrarService:
                 self._hints = {**hints, **self._hints}
             raise
         self._failures = 0
-        interval = self._conf.registrar.interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        interval = jittered(self._conf.registrar.interval)
         self._reconcile_at = time.monotonic() + interval
         outcome = "incomplete" if self._image_problems else "complete"
         self._metrics.reconciliations.labels(outcome).inc()
         self._metrics.reconciled_at.set(self._clock())
 
-    def _look_at_hints(self, lead: _Lead) -> None:
+    def _follow_hints(self, lead: _Lead) -> None:
         with self._hints_lock:
             if len(self._hints) > HINTS_MAX:
                 self._hints = {}
                 self.reconcile_soon()
                 return
         seen: set[str] = set()
-        while self.is_leader and not self._stopping.is_set():
+        while self.is_leader and not self._loop.is_stopping:
             due = lead.books.next_due()
             with self._hints_lock:
                 image_id = next(iter(self._hints), None)
@@ -354,13 +349,13 @@ class RegistrarService:
                 with self._hints_lock:
                     self._hints[image_id] = None
                 raise
-            self._image_problems[name] = _one_line(error)
+            self._image_problems[name] = self._problems.text(error)
             lead.books.known.pop(image_id, None)  # not due again before the next comparison
         else:
             self._image_problems.pop(name, None)
 
     def _start_jobs(self, lead: _Lead) -> None:
-        while self._jobs.has_room and not self._stopping.is_set():
+        while self._jobs.has_room and not self._loop.is_stopping:
             image = lead.books.next_image()
             if image is None:
                 break
@@ -388,24 +383,11 @@ class RegistrarService:
 
     def _lead_again_later(self) -> None:
         self._failures += 1
-        longest = min(RETRY_DELAY_MAX, self._conf.registrar.interval, 2.0 ** min(self._failures, 8))
-        self._reconcile_at = time.monotonic() + random.uniform(0.5, 1.0) * longest
-
-    def _attempt(
-        self, problems: dict[str, str], what: str, step: Callable[[], Result]
-    ) -> Result | None:
-        try:
-            return step()
-        except (exception.AcstorError, OSError) as error:
-            problems[what] = _one_line(error)
-            return None
+        delay = min(RETRY.seconds(self._failures), self._conf.registrar.interval)
+        self._reconcile_at = time.monotonic() + delay
 
     def _report(self, problems: dict[str, str]) -> None:
-        for what in sorted(problems.keys() - self._problems.keys()):
-            LOG.warning("%s: %s", what, problems[what])
-        for what in sorted(self._problems.keys() - problems.keys()):
-            LOG.info("%s: in order again", what)
-        self._problems = problems
+        self._problems.replace(problems)
         metrics = self._metrics
         metrics.leader.set(self.is_leader)
         metrics.running.set(len(self._jobs))
@@ -417,10 +399,9 @@ class RegistrarService:
         ):
             metrics.up.labels(neighbour).set(name not in problems)
 
-    def _seconds_to_next_step(self) -> float:
+    def _seconds_to_next_pass(self) -> float:
         if self._lead is None:
-            longest = min(RETRY_DELAY_MAX, 2.0 ** min(self._failures, 8))
-            return random.uniform(0.5, 1.0) * longest if self.is_leader else _WAIT_MAX
+            return RETRY.seconds(self._failures) if self.is_leader else _WAIT_MAX
         if self._lead.books.due and self._jobs.has_room:
             return 0.0 if not self._problems else 1.0
         waits = [_WAIT_MAX, self._reconcile_at - time.monotonic()]
@@ -429,9 +410,3 @@ class RegistrarService:
         if due is not None:
             waits.append(due[0] - self._clock())
         return max(1.0 if self._problems else 0.05, min(waits))
-
-
-def _one_line(error: BaseException) -> str:
-    hint = getattr(error, "hint", "")
-    text = f"{error}; {hint}" if hint else str(error)
-    return " ".join(text.split()) or type(error).__name__

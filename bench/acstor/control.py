@@ -1,7 +1,7 @@
 """The control loop of a storm: 32 agents and the policy service, in one process.
 
 Runs as a process of its own (``python -m bench.acstor.control FILE``). What is in it is what the
-programs are made of: each host's :class:`acstor.agent.agent.Agent` with its duties on threads
+programs are made of: each host's :class:`acstor.agent.agent.Agent` with its reconcilers on threads
 inside of the host's network namespace, so that its monitor reads the counters of its own
 interface and its origin is behind its own link; and the policy's
 :class:`~acstor.policy.service.PolicyService` with its feed's endpoint, its journal and its office.
@@ -31,11 +31,11 @@ from typing import Any
 from oslo_config import cfg
 from pyroute2 import netns
 
-from acstor.agent import duties
+from acstor.agent import assembly
 from acstor.agent.agent import ORIGIN_DEADLINE, Agent
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.reconciler import Duty
-from acstor.agent.reconcilers.host_state import HostStateDuty
+from acstor.agent.reconciler import Reconciler
+from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.conf import loading
 from acstor.control.client import AdminClient
 from acstor.origin.opening import open_origin
@@ -108,7 +108,7 @@ class HostControl:
         self.publisher = DirectPublisher(endpoint)
         conf = loading.load("acstor-agent", ["--config-file", config])
         metrics = AgentMetrics()
-        built = duties.build(conf, look_soon=lambda: None, metrics=metrics)
+        built = assembly.build(conf, metrics)
         self.agent = Agent(
             conf,
             open_origin=lambda: open_origin(
@@ -117,7 +117,7 @@ class HostControl:
             metrics=metrics,
             metrics_address=f"{conf.agent.metrics_address}:{conf.agent.metrics_port}",
             announce_ring=announce_ring,
-            duties=[self._told(conf, duty) for duty in built],
+            reconcilers=[self._told(conf, reconciler) for reconciler in built],
         )
         self._thread = threading.Thread(target=self._run, name=f"agent-{name}", daemon=True)
 
@@ -134,11 +134,11 @@ class HostControl:
         netns.setns(self._namespace)
         self.agent.run()
 
-    def _told(self, conf: cfg.ConfigOpts, duty: Duty) -> Duty:
-        """Return the duty; that of the host's state with a publisher in the broker's place."""
-        if not isinstance(duty, HostStateDuty):
-            return duty
-        return HostStateDuty(
+    def _told(self, conf: cfg.ConfigOpts, reconciler: Reconciler) -> Reconciler:
+        """Return the reconciler; the one of host states with a publisher in place of a broker."""
+        if not isinstance(reconciler, HostStateReconciler):
+            return reconciler
+        return HostStateReconciler(
             conf.host,
             conf.agent.state_interval,
             data_plane=AdminClient(conf.dataplane.admin_socket),

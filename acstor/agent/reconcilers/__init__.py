@@ -1,1 +1,1 @@
-"""What an agent looks after: one module for each."""
+"""The reconcilers of an agent, one module each."""

@@ -14,7 +14,7 @@ _STATUS_FIELD = "placement_threshold"
 
 
 class DecisionFollower:
-    """Reads the decision at each look and gives its threshold to the data plane."""
+    """Reads the decision at each pass and gives its threshold to the data plane."""
 
     def __init__(self, reference: DecisionReference, data_plane: AdminClient) -> None:
         self._reference = reference
@@ -28,7 +28,7 @@ class DecisionFollower:
         """The decision in force, as it was read last; None: there was none."""
         return self._reference.known
 
-    def look(self, status: Mapping[str, Any] | None) -> None:
+    def reconcile(self, status: Mapping[str, Any] | None) -> None:
         """Read the decision, and bring the data plane to its threshold where it has another.
 
         :param status: of the data plane; None: it does not answer.

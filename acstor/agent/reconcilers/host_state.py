@@ -1,6 +1,6 @@
-"""Telling schedulers and policy services how this host is: the duty, and the thread that does it.
+"""Tells schedulers and policy services how this host is: the reconciler and its thread.
 
-A look notes whether the data plane is up and draining. The thread samples the network, composes
+A pass notes whether the data plane is up and draining. The thread samples the network, composes
 the whole state and hands it to the sender every interval, and at once when one of the two changed.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from acstor import exception, version
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.control.client import AdminClient
 from acstor.telemetry import data_plane_readings, host_states
 from acstor.telemetry.data_plane_readings import DataPlaneLoad, LoadMeter, Reading
@@ -51,7 +51,7 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the last look found."""
+    """What the last pass found."""
 
     is_up: bool
     is_draining: bool
@@ -60,7 +60,7 @@ class _Facts:
     peers: Mapping[str, PeerLatency]
 
 
-class HostStateDuty:
+class HostStateReconciler:
     """Keeps the schedulers told.
 
     :param host: name of this host.
@@ -137,23 +137,26 @@ class HostStateDuty:
             self._disk_watch.start()
         self._thread.start()
 
-    def look(self, sight: Sight) -> Mapping[str, str]:
-        """Note what a look found; have a change told at once."""
-        status = sight.status
+    def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
+        """Note what a pass found; have a change told at once."""
+        status = snapshot.status
         is_up = status is not None and status.get("process_state") in _UP_STATES
         with self._condition:
             former = self._facts
             images = former.images if former is not None else ()
-            if sight.registered is not None:
-                images = tuple(sorted(sight.registered))
+            if snapshot.registered is not None:
+                images = tuple(sorted(snapshot.registered))
             self._facts = _Facts(
                 is_up,
-                sight.is_draining,
+                snapshot.is_draining,
                 str(status["peer_address"]) if status and "peer_address" in status else None,
                 images,
                 self._peers(status) if status is not None and is_up else {},
             )
-            if former is None or (former.is_up, former.is_draining) != (is_up, sight.is_draining):
+            if former is None or (former.is_up, former.is_draining) != (
+                is_up,
+                snapshot.is_draining,
+            ):
                 self._is_due = True
                 self._condition.notify()
         return {self.name: self._problem} if self._problem is not None else {}
@@ -254,9 +257,9 @@ class HostStateDuty:
             moved = reading.moved if reading is not None else None  # what is not up moves nothing
             return self._meter.sample(self._clock(), found, moved)
         except exception.UnavailableError:
-            return unknown  # the next look says so; what moved meanwhile is not known
+            return unknown  # the next pass says so; what moved meanwhile is not known
         except (exception.AcstorError, OSError) as error:
-            problem = " ".join(str(error).split())
+            problem = exception.one_line(error)
             return unknown
         finally:
             self._problem = problem

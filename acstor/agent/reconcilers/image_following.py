@@ -105,7 +105,7 @@ class ImageFollower:
         self._registry = ImageRegistry(origin)
         self._known: dict[str, _Known] = {}
 
-    def look(
+    def reconcile(
         self, closed: frozenset[str] = frozenset(), waiting: Mapping[str, str] | None = None
     ) -> ImageReport:
         """Bring the data plane to the registered images.
@@ -176,7 +176,7 @@ class ImageFollower:
             raise
         except Exception as error:
             fault = None if isinstance(error, exception.AcstorError | OSError) else error
-            report.problems[image_id] = " ".join(str(error).split()) or type(error).__name__
+            report.problems[image_id] = exception.one_line(error)
             LOG.warning("image %s: %s", image_id, report.problems[image_id], exc_info=fault)
 
     def _follow(
@@ -214,7 +214,7 @@ class ImageFollower:
             raise
         except exception.AcstorError as error:  # the origin is full, or may only be read
             for image_id in wanted:
-                report.problems[image_id] = " ".join(str(error).split())
+                report.problems[image_id] = exception.one_line(error)
             return
         for image_id, known in wanted.items():
             with self._noted(report, image_id):
@@ -227,7 +227,7 @@ class ImageFollower:
         """
         ref = self._origin.get_ref(layout.image_ref(image_id))
         if ref is None or ImageRecord.parse(ref.content, image_id).manifest != known.manifest:
-            self._known.pop(image_id, None)  # read anew at the next look
+            self._known.pop(image_id, None)  # read anew at the next pass
             return
         self._attach(image_id, known.manifest)
         self._note_offered(image_id, known, report)

@@ -1,7 +1,7 @@
-"""The agent's duty of keeping the links, on a thread of its own.
+"""The agent's reconciler of keeping the links, on a thread of its own.
 
 Nova's directories may be on a file system that hangs, and Nova's lock of an image is held while
-every overlay is looked at; neither is to hold up a look of the agent. So a look only says what is
+every overlay is looked at; neither is to hold up a pass of the agent. So a pass only says what is
 wanted, and tells what the last completed look at the links has found.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.agent.reconcilers.usage_publication import LocalUse
 from acstor.conf.types import KIB, format_size
 from acstor.drivers.nova.image_links import known_links, nova_settings
@@ -46,12 +46,12 @@ class _Done:
     failure: str | None = None
 
 
-class ImageLinksDuty:
-    """Keeps the links of one host; a :class:`~acstor.agent.reconciler.Duty` and an ``ImageUser``.
+class ImageLinksReconciler:
+    """Keeps the links of one host; a ``Reconciler`` and an ``ImageUser``.
 
     :param conf: the agent's checked configuration.
     :param known: what was known at the end of the process before.
-    :param count_links: told the number of links by state after each look.
+    :param count_links: told the number of links by state after each pass.
     :param files: changes Nova's directories.
     :param clock: monotonic seconds.
     """
@@ -91,10 +91,10 @@ class ImageLinksDuty:
         """Start the thread."""
         self._thread.start()
 
-    def look(self, sight: Sight) -> Mapping[str, str]:
+    def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
         """Say what is wanted; return what is wrong."""
         with self._condition:
-            self._wish = self._wanted(sight)
+            self._wish = self._wanted(snapshot)
             self._condition.notify()
             done = self._done
             overdue = self._clock() - self._busy_since if self._busy_with is not None else 0.0
@@ -175,7 +175,7 @@ class ImageLinksDuty:
             try:
                 done = _Done(self.look_at_links(wish))
             except (exception.AcstorError, OSError) as error:
-                done.failure = " ".join(str(error).split())
+                done.failure = exception.one_line(error)
             except Exception as error:
                 # What is in use stays as it was last known, so nothing is detached wrongly.
                 LOG.exception("a look at the image links failed")
@@ -193,18 +193,18 @@ class ImageLinksDuty:
             self._busy_since = self._clock()
             return self._busy_with
 
-    def _wanted(self, sight: Sight) -> Wish:
-        is_up = sight.status is not None and _is_connected(sight.status)
-        attached = frozenset(sight.offered) | sight.kept if is_up else frozenset()
-        registered = sight.registered
+    def _wanted(self, snapshot: HostSnapshot) -> Wish:
+        is_up = snapshot.status is not None and _is_connected(snapshot.status)
+        attached = frozenset(snapshot.offered) | snapshot.kept if is_up else frozenset()
+        registered = snapshot.registered
         return Wish(
-            registered=None if registered is None else registered - sight.closed,
+            registered=None if registered is None else registered - snapshot.closed,
             attached=attached,
-            ready=attached & sight.pinned,
+            ready=attached & snapshot.pinned,
             refusal=self.refusal(),
-            closed=frozenset() if registered is None else sight.closed & registered,
-            round=0 if registered is None else sight.round,
-            epoch="" if registered is None else sight.epoch,
+            closed=frozenset() if registered is None else snapshot.closed & registered,
+            round=0 if registered is None else snapshot.round,
+            epoch="" if registered is None else snapshot.epoch,
         )
 
     def refusal(self) -> str | None:
@@ -229,8 +229,8 @@ def _with_problem(report: LinkReport, what: str, problem: str) -> LinkReport:
     return dataclasses.replace(report, problems={**report.problems, what: problem})
 
 
-def build(conf: cfg.ConfigOpts, count_links: LinkCounts) -> ImageLinksDuty | None:
-    """Return the duty of a host; None where there are no links and never were.
+def build(conf: cfg.ConfigOpts, count_links: LinkCounts) -> ImageLinksReconciler | None:
+    """Return the reconciler of a host; None where there are no links and never were.
 
     :raises AcstorError: when what is known of the links is not readable.
     """
@@ -242,4 +242,4 @@ def build(conf: cfg.ConfigOpts, count_links: LinkCounts) -> ImageLinksDuty | Non
         known = KnownLinks()
     if known is None and not conf.image_links.enabled:
         return None
-    return ImageLinksDuty(conf, known or KnownLinks(), count_links=count_links)
+    return ImageLinksReconciler(conf, known or KnownLinks(), count_links=count_links)

@@ -1,4 +1,4 @@
-"""Pinning images, beside the looks: a cold origin may take a while.
+"""Pinning images, beside the passes: a cold origin may take a while.
 
 Of every image the head and the tail are pinned, which Nova and QEMU read before each boot; of some
 (``acstor_pin=true`` in Glance) all of it. Heads and tails come first: a whole image is pinned in

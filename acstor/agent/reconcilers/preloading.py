@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acstor import exception
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.preload import admission
@@ -41,7 +41,7 @@ _REFUSALS: dict[Reason, type[exception.AcstorError]] = {
 
 
 class Preloading:
-    """Duty: keeps the promises of this host; other hosts ask through its RPC endpoint.
+    """Reconciler: keeps the promises of this host; other hosts ask through its RPC endpoint.
 
     :param path: of the file of promises.
     :param data_plane: of this host.
@@ -76,23 +76,23 @@ class Preloading:
         self._condition = threading.Condition(threading.RLock())  # of everything below
         self._promises: dict[str, Promise] = {}  # by image, the newest
         self._started: dict[str, str] = {}  # image -> promise whose job this agent has started
-        self._sight: Sight | None = None
+        self._sight: HostSnapshot | None = None
         self._problem: str | None = None
         self._is_stopping = False
         self._is_woken = False
         self._thread = threading.Thread(target=self._run, name="preloading", daemon=True)
         self._load()
 
-    # The duty
+    # The reconciler
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def look(self, sight: Sight) -> Mapping[str, str]:
+    def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
         """Note how things are; return whether promises cannot be kept across restarts."""
         with self._condition:
-            self._sight = sight
+            self._sight = snapshot
             if any(map(_needs_job, self._promises.values())):
                 self._wake()
             return {} if self._problem is None else {self.name: self._problem}
@@ -214,7 +214,7 @@ class Preloading:
             try:
                 self.tick()
             except Exception:
-                # A fault of one look is not to break all promises.
+                # A fault of one pass is not to break all promises.
                 LOG.exception("looking at preloads failed")
 
     def _wait(self) -> bool:
@@ -250,12 +250,12 @@ class Preloading:
 
     def _keep(self, promise: Promise, job: Mapping[str, Any] | None) -> None:
         """Bring one promise and its job together."""
-        sight = self._sight
+        snapshot = self._sight
         if (
-            sight is not None
-            and sight.registered is not None
-            and promise.image not in sight.registered
-            and promise.image not in sight.offered
+            snapshot is not None
+            and snapshot.registered is not None
+            and promise.image not in snapshot.registered
+            and promise.image not in snapshot.offered
         ):
             self._move(promise, PromiseEvent.FAIL, "the image is no longer registered")
             return

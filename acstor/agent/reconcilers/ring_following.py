@@ -21,7 +21,7 @@ class RingFollower:
         self._data_plane = data_plane
         self._path = os.path.join(directory, "ring.bin")
 
-    def look(self, generation_in_use: int | None) -> int | None:
+    def reconcile(self, generation_in_use: int | None) -> int | None:
         """Bring the data plane to the published ring where it is behind.
 
         :param generation_in_use: of the data plane; None: it has no ring.

@@ -13,7 +13,7 @@ REREAD_INTERVAL = 60.0
 
 
 class RoundsFollower:
-    """Reads the rounds at each look.
+    """Reads the rounds at each pass.
 
     :param publisher: writes this host's usage record, first: the registrar then waits for this
         host, or has changed the rounds before they are read.
@@ -35,9 +35,9 @@ class RoundsFollower:
         self.known = Rounds()
         """As they were read last."""
         self.problem: str | None = None
-        """Why they could not be read at the last look."""
+        """Why they could not be read at the last pass."""
 
-    def look(self) -> Rounds:
+    def reconcile(self) -> Rounds:
         """Return the present rounds; where they are malformed, those before.
 
         Guests are to be started then, too. What this host has closed stays closed; of another image

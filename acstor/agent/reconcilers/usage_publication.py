@@ -45,7 +45,7 @@ class LocalUse:
     is_complete: bool = True
     """Whether an image that is not named is not in use."""
     round: int = 0
-    """The newest withdrawal round that was known before the look began."""
+    """The newest withdrawal round that was known before the pass began."""
     epoch: str = ""
     """That ``round`` is of."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from acstor import exception, native, untrusted_json
 from acstor.agent.handing_over import hand_over
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.control import bitmap
 from acstor.files import write_atomically
 from acstor.repository.images import working_set
@@ -91,10 +91,10 @@ class Reported:
 
 
 class WorkingSets:
-    """Duty: reports what boots on this host read, and takes over what all hosts learnt.
+    """Reconciler: reports what boots on this host read, and takes over what all hosts learnt.
 
     The work is done on a thread of its own: how much of each set the host holds (coverage) at each
-    look; each image when it is first offered, when the data plane is a new process, and every
+    pass; each image when it is first offered, when the data plane is a new process, and every
     ``interval`` seconds.
 
     :param directory: of the agent's state.
@@ -117,7 +117,7 @@ class WorkingSets:
         self._on_coverage = on_coverage
         self._clock = clock
         self._condition = threading.Condition()  # of _sight and _is_stopping
-        self._sight: Sight | None = None
+        self._sight: HostSnapshot | None = None
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="working-sets", daemon=True)
         self._process = 0.0
@@ -137,10 +137,10 @@ class WorkingSets:
         """Start the thread."""
         self._thread.start()
 
-    def look(self, sight: Sight) -> Mapping[str, str]:
-        """Have the thread act on a look; return what was wrong when it acted last."""
+    def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
+        """Have the thread act on a pass; return what was wrong when it acted last."""
         with self._condition:
-            self._sight = sight
+            self._sight = snapshot
             self._condition.notify()
         return self._problems
 
@@ -152,44 +152,44 @@ class WorkingSets:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def act(self, sight: Sight) -> None:
-        """Act on one look; what fails is listed at the next and tried again in the next round."""
-        if sight.status is None:
+    def act(self, snapshot: HostSnapshot) -> None:
+        """Act on one pass; what fails is listed at the next and tried again in the next round."""
+        if snapshot.status is None:
             self._set_coverage({})
             return
-        process = float(sight.status.get("started_at") or 0.0)
+        process = float(snapshot.status.get("started_at") or 0.0)
         if process != self._process:
             self._process = process
             self._due.clear()
         try:
             # In this order: what has just been given counts.
-            self._learn_due(sight)
-            self._read_coverage(sight)
+            self._learn_due(snapshot)
+            self._read_coverage(snapshot)
         except (exception.AcstorError, OSError) as error:
             # Whoever is away, the next images would only wait for it as well.
-            self._problems = {**self._problems, self.name: _one_line(error)}
+            self._problems = {**self._problems, self.name: exception.one_line(error)}
         else:
             self._problems.pop(self.name, None)
 
     def _run(self) -> None:
-        while (sight := self._next()) is not None:
+        while (snapshot := self._next()) is not None:
             try:
-                self.act(sight)
+                self.act(snapshot)
             except Exception:
                 # A fault of one round is not to end the learning.
                 LOG.exception("working sets: a round failed")
 
-    def _next(self) -> Sight | None:
+    def _next(self) -> HostSnapshot | None:
         with self._condition:
             self._condition.wait_for(lambda: self._sight is not None or self._is_stopping)
-            sight, self._sight = self._sight, None
-            return None if self._is_stopping else sight
+            snapshot, self._sight = self._sight, None
+            return None if self._is_stopping else snapshot
 
     # Coverage
 
-    def _read_coverage(self, sight: Sight) -> None:
+    def _read_coverage(self, snapshot: HostSnapshot) -> None:
         found: dict[str, float] = {}
-        for entry in sight.data_plane.call("workingset.coverage"):
+        for entry in snapshot.data_plane.call("workingset.coverage"):
             wanted, present = int(entry["wanted_chunks"]), int(entry["present_chunks"])
             found[str(entry["image"])] = min(1.0, present / wanted) if wanted > 0 else 1.0
         self._set_coverage(found)
@@ -200,17 +200,17 @@ class WorkingSets:
 
     # Learning
 
-    def _learn_due(self, sight: Sight) -> None:
-        if sight.origin is None:
-            return  # the look itself says so
-        for image_id in sorted(sight.offered):
+    def _learn_due(self, snapshot: HostSnapshot) -> None:
+        if snapshot.origin is None:
+            return  # the pass itself says so
+        for image_id in sorted(snapshot.offered):
             if self._clock() < self._due.get(image_id, 0.0):
                 continue
             what = f"working set of image {image_id}"
             problems = {key: text for key, text in self._problems.items() if key != what}
             interval = self._interval
             try:
-                self._learn(sight, image_id)
+                self._learn(snapshot, image_id)
             except exception.UnavailableError:
                 raise
             except exception.ConflictError as error:
@@ -218,24 +218,24 @@ class WorkingSets:
                 LOG.debug("image %s: %s", image_id, error)
                 interval /= _SOONER
             except (exception.AcstorError, OSError) as error:
-                problems[what] = _one_line(error)
+                problems[what] = exception.one_line(error)
             self._problems = problems
             jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
             self._due[image_id] = self._clock() + interval * jitter
-        if sight.registered is not None:
-            self._forget_all_but(sight.registered)
+        if snapshot.registered is not None:
+            self._forget_all_but(snapshot.registered)
 
-    def _learn(self, sight: Sight, image_id: str) -> None:
+    def _learn(self, snapshot: HostSnapshot, image_id: str) -> None:
         found = Reported.of_data_plane(
-            self._process, sight.data_plane.call("workingset.read", image=image_id)
+            self._process, snapshot.data_plane.call("workingset.read", image=image_id)
         )
-        learnt = self._report(sight, image_id, found)
+        learnt = self._report(snapshot, image_id, found)
         if learnt is not None and learnt.chunk_count == found.chunk_count:
-            self._give(sight, image_id, learnt.wanted)
+            self._give(snapshot, image_id, learnt.wanted)
 
-    def _report(self, sight: Sight, image_id: str, found: Reported) -> WorkingSet | None:
+    def _report(self, snapshot: HostSnapshot, image_id: str, found: Reported) -> WorkingSet | None:
         """Report what is new; return what all hosts have learnt, None for nothing yet."""
-        assert sight.origin is not None
+        assert snapshot.origin is not None
         before = self._reported_before(image_id, found)
         seen = int.from_bytes(found.read, "little")
         known = int.from_bytes(before.read, "little") if before else 0
@@ -247,13 +247,13 @@ class WorkingSets:
                 boots=max(0, boots),
                 is_new_reporter=before is None,
             )
-            learnt = working_set.add(sight.origin, image_id, report)
+            learnt = working_set.add(snapshot.origin, image_id, report)
             self._known.pop(image_id, None)
             self._reported[image_id] = found
             write_atomically(self._path(image_id), found.encode())
             LOG.debug("image %s: %d chunks are new", image_id, fresh.bit_count())
             return learnt
-        ref = sight.origin.get_ref(working_set.working_set_ref(image_id))
+        ref = snapshot.origin.get_ref(working_set.working_set_ref(image_id))
         if ref is None:
             return None
         token, parsed = self._known.get(image_id, ("", None))
@@ -285,16 +285,16 @@ class WorkingSets:
             LOG.warning("%s: %s", self._path(image_id), error)
             return None
 
-    def _give(self, sight: Sight, image_id: str, wanted: bytes) -> None:
+    def _give(self, snapshot: HostSnapshot, image_id: str, wanted: bytes) -> None:
         """Have the data plane use a working set, if it does not already."""
         process = self._process
         digest = native.digest(wanted)
         if not any(wanted) or self._given.get(image_id) == (process, digest):
             return
         path = os.path.join(self._directory, f"{image_id}.bitmap")
-        hand_over(sight.data_plane, path, wanted)
+        hand_over(snapshot.data_plane, path, wanted)
         try:
-            sight.data_plane.call("workingset.set", image=image_id, path=path)
+            snapshot.data_plane.call("workingset.set", image=image_id, path=path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -318,7 +318,3 @@ class WorkingSets:
 
 def _only(known: dict[str, Value], images: frozenset[str]) -> dict[str, Value]:
     return {image_id: value for image_id, value in known.items() if image_id in images}
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

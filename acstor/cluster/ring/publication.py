@@ -66,7 +66,7 @@ class RingPublisher:
         self._members: list[tuple[str, str, int, str]] = []
         self._members_since = 0.0
         self.held: frozenset[str] = frozenset()
-        """Hosts that are no members and stay in the ring for now, as of the last look."""
+        """Hosts that are no members and stay in the ring for now, as of the last pass."""
 
     @property
     def term(self) -> int | None:
@@ -75,15 +75,15 @@ class RingPublisher:
 
     @property
     def is_blind(self) -> bool:
-        """Whether none of several other hosts of the ring was a member at the last look."""
+        """Whether none of several other hosts of the ring was a member at the last pass."""
         return self._bound.is_blind and bool(self.held)
 
     def stand_by(self) -> None:
-        """Be no publisher any more, until the next :meth:`look`."""
+        """Be no publisher any more, until the next :meth:`reconcile`."""
         self._office.give_up()
         self.held = frozenset()
 
-    def look(
+    def reconcile(
         self,
         membership: Callable[[], View],
         decision: Decision | None = None,

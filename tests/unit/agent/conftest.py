@@ -7,7 +7,7 @@ from oslo_log import log
 
 from acstor.agent.agent import Agent
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.conf import loading
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
@@ -27,21 +27,21 @@ class Clock:
         return self.now
 
 
-class RecordingDuty:
+class RecordingReconciler:
     """Keeps what it was shown; says or raises what the test wants."""
 
     name = "recording"
 
     def __init__(self) -> None:
-        self.sights: list[Sight] = []
+        self.sights: list[HostSnapshot] = []
         self.problems: dict[str, str] = {}
         self.error: Exception | None = None
 
     def start(self) -> None:
         pass
 
-    def look(self, sight: Sight) -> dict[str, str]:
-        self.sights.append(sight)
+    def reconcile(self, snapshot: HostSnapshot) -> dict[str, str]:
+        self.sights.append(snapshot)
         if self.error is not None:
             raise self.error
         return self.problems
@@ -64,14 +64,14 @@ class HostUnderTest:
         self.origin = origin
         self.data_plane = MemoryDataPlane(conf)
         self.metrics = AgentMetrics()
-        self.duty = RecordingDuty()
+        self.reconciler = RecordingReconciler()
         self.agent = Agent(
             conf,
             open_origin=lambda: origin,
             metrics=self.metrics,
             metrics_address="127.0.0.1:9471",
             announce_ring=announced.append,
-            duties=[self.duty],
+            reconcilers=[self.reconciler],
             clock=clock,
         )
 

@@ -84,7 +84,7 @@ def test_ring_and_images_reach_the_data_plane(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     publish(host.origin, 3)
     manifest = register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     assert problems(host.agent) == {}
     assert runtime.ring is not None
     assert runtime.ring["generation"] == 3
@@ -94,15 +94,15 @@ def test_ring_and_images_reach_the_data_plane(host: HostUnderTest) -> None:
 def test_removed_image_is_withdrawn_and_forgotten_when_released(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     runtime.open_handles[IMAGE] = 1
     ref = host.origin.get_ref(layout.image_ref(IMAGE))
     assert ref is not None
     host.origin.swap_ref(layout.image_ref(IMAGE), ref.token, None)
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.images[IMAGE]["hidden"]
     runtime.open_handles[IMAGE] = 0
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.images == {}
 
 
@@ -111,7 +111,7 @@ def test_damaged_record_of_one_image_leaves_the_others(host: HostUnderTest, cont
     runtime = host.data_plane.start()
     host.origin.swap_ref(layout.image_ref(IMAGE), None, content)
     register(host.origin, OTHER)
-    host.agent.look()
+    host.agent.reconcile()
     assert list(problems(host.agent)) == [f"image {IMAGE}"]
     assert list(runtime.images) == [OTHER]
 
@@ -124,7 +124,7 @@ def test_damaged_manifest_is_never_attached(host: HostUnderTest) -> None:
     content[-1] ^= 1
     host.origin.delete(key)
     host.origin.put_if_absent(key, [bytes(content)])
-    host.agent.look()
+    host.agent.reconcile()
     assert "damaged" in problems(host.agent)[f"image {IMAGE}"]
     assert runtime.images == {}
 
@@ -132,7 +132,7 @@ def test_damaged_manifest_is_never_attached(host: HostUnderTest) -> None:
 def test_record_that_names_another_disks_manifest_is_refused(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE, disk_id=OTHER)
-    host.agent.look()
+    host.agent.reconcile()
     assert OTHER in problems(host.agent)[f"image {IMAGE}"]
     assert runtime.images == {}
 
@@ -141,14 +141,14 @@ def test_origin_away_keeps_what_is_attached(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     publish(host.origin, 1)
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     for operation in Operation:
         host.origin.faults.append(Fault(operation, Effect.ERROR))
-    host.agent.look()
+    host.agent.reconcile()
     assert list(problems(host.agent)) == ["origin"]
     assert list(runtime.images) == [IMAGE]
     host.origin.faults.clear()
-    host.agent.look()
+    host.agent.reconcile()
     assert problems(host.agent) == {}
 
 
@@ -156,33 +156,33 @@ def test_duty_sees_what_the_look_saw(host: HostUnderTest) -> None:
     host.data_plane.start()
     publish(host.origin, 3)
     manifest = register(host.origin, IMAGE)
-    host.agent.look()
-    sight = host.duty.sights[-1]
-    assert sight.status is not None
-    assert sight.origin is host.origin
-    assert sight.generation == 3
-    assert sight.registered == frozenset({IMAGE})
-    assert sight.offered == {IMAGE: manifest}
+    host.agent.reconcile()
+    snapshot = host.reconciler.sights[-1]
+    assert snapshot.status is not None
+    assert snapshot.origin is host.origin
+    assert snapshot.generation == 3
+    assert snapshot.registered == frozenset({IMAGE})
+    assert snapshot.offered == {IMAGE: manifest}
 
 
 def test_duty_is_not_told_that_there_are_no_images_when_nobody_knows(host: HostUnderTest) -> None:
     host.data_plane.start()
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     for operation in Operation:
         host.origin.faults.append(Fault(operation, Effect.ERROR))
-    host.agent.look()
-    assert host.duty.sights[-1].registered is None
-    assert host.duty.sights[-1].origin is None
+    host.agent.reconcile()
+    assert host.reconciler.sights[-1].registered is None
+    assert host.reconciler.sights[-1].origin is None
 
 
 def test_duty_that_fails_is_a_problem_of_its_own(host: HostUnderTest) -> None:
     host.data_plane.start()
-    host.duty.error = OSError(13, "not allowed")
-    host.agent.look()
+    host.reconciler.error = OSError(13, "not allowed")
+    host.agent.reconcile()
     assert "not allowed" in problems(host.agent)["recording"]
-    host.duty.error, host.duty.problems = None, {"thing": "is wrong"}
-    host.agent.look()
+    host.reconciler.error, host.reconciler.problems = None, {"thing": "is wrong"}
+    host.agent.reconcile()
     assert problems(host.agent) == {"thing": "is wrong"}
 
 
@@ -190,33 +190,33 @@ def test_listing_that_fails_detaches_nothing(host: HostUnderTest) -> None:
     """An origin that is half away must not be taken for one without images."""
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     host.origin.faults.append(Fault(Operation.LIST_REFS, Effect.ERROR))
-    host.agent.look()
+    host.agent.reconcile()
     assert list(runtime.images) == [IMAGE]
 
 
 def test_origin_that_is_not_mounted_is_not_one_without_images(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     ref = host.origin.get_ref(layout.image_ref(IMAGE))
     assert ref is not None
     host.origin.swap_ref(layout.image_ref(IMAGE), ref.token, None)
     host.origin.delete(layout.FORMAT_KEY)
-    host.agent.look()
+    host.agent.reconcile()
     assert "no repository any more" in problems(host.agent)["origin"]
     assert list(runtime.images) == [IMAGE]
-    assert host.duty.sights[-1].registered is None
+    assert host.reconciler.sights[-1].registered is None
 
 
 def test_data_plane_away_is_waited_for(host: HostUnderTest) -> None:
     publish(host.origin, 1)
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     assert list(problems(host.agent)) == ["data plane"]
     runtime = host.data_plane.start()
-    host.agent.look()
+    host.agent.reconcile()
     assert problems(host.agent) == {}
     assert list(runtime.images) == [IMAGE]
 
@@ -224,10 +224,10 @@ def test_data_plane_away_is_waited_for(host: HostUnderTest) -> None:
 def test_wish_to_drain_reaches_data_plane_and_state(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     write_wish(host.origin, "h1", HostWish(is_drained=True))
-    host.agent.look()
+    host.agent.reconcile()
     drained = (runtime.is_draining, host.agent.state)
     write_wish(host.origin, "h1", HostWish())
-    host.agent.look()
+    host.agent.reconcile()
     assert drained == (True, AgentState.DRAINING)
     assert not runtime.is_draining
     assert host.agent.state is not AgentState.DRAINING
@@ -236,11 +236,11 @@ def test_wish_to_drain_reaches_data_plane_and_state(host: HostUnderTest) -> None
 def test_unreadable_wish_changes_nothing(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     write_wish(host.origin, "h1", HostWish(is_drained=True))
-    host.agent.look()
+    host.agent.reconcile()
     ref = host.origin.get_ref(HOST_PREFIX + "h1")
     assert ref is not None
     host.origin.swap_ref(HOST_PREFIX + "h1", ref.token, b'{"version": 7, "drain": false}')
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.is_draining
     assert "version 7" in problems(host.agent)["host wish"]
 
@@ -249,7 +249,7 @@ def test_damaged_ring_leaves_images_followed(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     host.origin.swap_ref(RING_REF, None, b"nonsense")
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     assert list(problems(host.agent)) == ["ring"]
     assert list(runtime.images) == [IMAGE]
 
@@ -257,12 +257,12 @@ def test_damaged_ring_leaves_images_followed(host: HostUnderTest) -> None:
 def test_older_published_ring_is_not_given_to_the_data_plane(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     publish(host.origin, 5)
-    host.agent.look()
+    host.agent.reconcile()
     ref = host.origin.get_ref(RING_REF)
     assert ref is not None
     older = build_ring([RingHost("h1", "10.0.0.1:1", 100)], 64, generation=4)
     host.origin.swap_ref(RING_REF, ref.token, older.encode())
-    host.agent.look()
+    host.agent.reconcile()
     assert problems(host.agent) == {}
     assert runtime.ring is not None
     assert runtime.ring["generation"] == 5
@@ -274,12 +274,12 @@ def test_records_of_attached_images_are_not_read_at_each_look(
     runtime = host.data_plane.start()
     for number in range(1, 11):
         register(host.origin, str(uuid.UUID(int=number)))
-    host.agent.look()
+    host.agent.reconcile()
     before = host.origin.calls[Operation.GET_REF]
-    host.agent.look()
+    host.agent.reconcile()
     assert host.origin.calls[Operation.GET_REF] - before < 6
     clock.now += RECHECK_INTERVAL
-    host.agent.look()
+    host.agent.reconcile()
     assert host.origin.calls[Operation.GET_REF] - before > 10
     assert len(runtime.images) == 10
 
@@ -288,24 +288,24 @@ def test_image_published_anew_is_noticed(host: HostUnderTest, clock: Clock) -> N
     """Its present manifest stays attached where the data plane refuses another one."""
     runtime = host.data_plane.start()
     former = register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     assert register(host.origin, IMAGE, salt=1) != former
     clock.now += RECHECK_INTERVAL
-    host.agent.look()
+    host.agent.reconcile()
     assert "another manifest" in problems(host.agent)[f"image {IMAGE}"]
     assert runtime.images[IMAGE]["manifest"] == former
 
 
 def test_data_plane_away_for_long_is_no_member_any_more(host: HostUnderTest, clock: Clock) -> None:
     host.data_plane.start()
-    host.agent.look()
+    host.agent.reconcile()
     assert host.agent._membership._wanted is not None
     host.data_plane.stop()
     clock.now += 5
-    host.agent.look()
+    host.agent.reconcile()
     assert host.agent._membership._wanted is not None, "a restart is no absence"
     clock.now += 1
-    host.agent.look()
+    host.agent.reconcile()
     assert host.agent._membership._wanted is None
 
 
@@ -321,7 +321,7 @@ def test_running_agent_publishes_a_ring_and_becomes_active(
 
         def settle() -> bool:
             clock.now += 1
-            host.agent.look_soon()
+            host.agent.reconcile_soon()
             return host.agent.state is AgentState.ACTIVE
 
         wait_for("an active agent", settle)
@@ -344,11 +344,11 @@ def test_pins_are_made_again_for_a_new_data_plane_process(host: HostUnderTest) -
     register(host.origin, IMAGE)
     publish(host.origin, 3)
     host.agent._pinner.start()
-    host.agent.look()
+    host.agent.reconcile()
     wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.data_plane.stop()
     runtime = host.data_plane.start()
-    host.agent.look()
+    host.agent.reconcile()
     wait_for("pinned again", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.agent._pinner.stop(10)
 
@@ -362,11 +362,11 @@ def test_image_that_is_used_is_pinned_first(
     register(host.origin, IMAGE)
     register(host.origin, OTHER, registered_at="2026-01-02T00:00:00Z")
     publish(host.origin, 3)
-    host.agent.look()
+    host.agent.reconcile()
     runtime.open_handles[IMAGE] = 1
-    host.agent.look()
+    host.agent.reconcile()
     runtime.open_handles[IMAGE] = 0
-    host.agent.look()
+    host.agent.reconcile()
     assert orders == [[OTHER, IMAGE], [IMAGE, OTHER], [IMAGE, OTHER]]
 
 
@@ -375,11 +375,11 @@ def test_nothing_is_pinned_before_there_is_a_ring(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     host.agent._pinner.start()
-    host.agent.look()
+    host.agent.reconcile()
     assert host.agent._pinner.is_idle()
     assert runtime.images[IMAGE]["pinned_bytes"] == 0
     publish(host.origin, 3)
-    host.agent.look()
+    host.agent.reconcile()
     wait_for("pinned", lambda: runtime.images[IMAGE]["pinned_bytes"] != 0)
     host.agent._pinner.stop(10)
 
@@ -420,15 +420,15 @@ def test_malformed_wish_is_corrupt(content: bytes) -> None:
 
 def be_publisher(host: HostUnderTest, clock: Clock) -> None:
     """Have the agent publish rings, as if it were the only member and held the lock."""
-    host.agent.look()
+    host.agent.reconcile()
     member = host.agent._membership._wanted
     assert member is not None
     host.agent._membership._view = View({"h1": member}, is_current=True, is_publisher=True)
     host.agent._membership._lock = TimedLock(MemoryLock(), "test", math.inf)
     host.agent._membership._lock.hold(0.0)
-    host.agent.look()
+    host.agent.reconcile()
     clock.now += 60  # the members have settled
-    host.agent.look()
+    host.agent.reconcile()
 
 
 def test_decision_changes_the_ring_and_the_threshold_of_the_data_plane(
@@ -438,14 +438,14 @@ def test_decision_changes_the_ring_and_the_threshold_of_the_data_plane(
     be_publisher(host, clock)
     first = Decision(1, 1, "policy-1", 0, "equation1", {"h1": 5000}, threshold=5)
     published = replace_decision(host.origin, None, first)
-    host.agent.look()
+    host.agent.reconcile()
     ring = read_ring(host.origin)
     assert ring is not None
     assert [each.weight for each in ring.ring.hosts] == [5000]
     assert runtime.status()["distance_threshold"] == 5
     assert "acstor_agent_decision_threshold_hops 5.0" in host.metrics.text()
     replace_decision(host.origin, published, dataclasses.replace(first, sequence=2, threshold=None))
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.status()["distance_threshold"] is None
 
 
@@ -454,15 +454,15 @@ def test_malformed_decision_is_told_and_changes_nothing(host: HostUnderTest, clo
     be_publisher(host, clock)
     decision = Decision(1, 1, "policy-1", 0, "equation1", {"h1": 5000}, threshold=5)
     published = replace_decision(host.origin, None, decision)
-    host.agent.look()
+    host.agent.reconcile()
     before = read_ring(host.origin)
     token = host.origin.swap_ref(DECISION_REF, published.token, b"{")
-    host.agent.look()
+    host.agent.reconcile()
     assert "malformed" in host.agent.problems["decision"]
     assert read_ring(host.origin) == before
     assert runtime.status()["distance_threshold"] == 5
     host.origin.swap_ref(DECISION_REF, token, None)
-    host.agent.look()
+    host.agent.reconcile()
     assert host.agent.problems == {}
     after = read_ring(host.origin)
     assert after is not None
@@ -474,7 +474,7 @@ def test_announcements_that_concern_others_are_not_looked_at(
 ) -> None:
     host.data_plane.start()
     be_publisher(host, clock)
-    agent, alarm = host.agent, host.agent._alarm
+    agent, alarm = host.agent, host.agent._loop._alarm
     member = agent._membership._wanted
     assert member is not None
     view = View({"h1": member}, is_current=True)
@@ -522,7 +522,7 @@ def test_decision_and_ring_that_are_announced_are_looked_at_at_once(
 
         def settled() -> bool:
             for host in hosts:
-                host.agent.look_soon()
+                host.agent.reconcile_soon()
             published = read_ring(origin)
             return (
                 published is not None

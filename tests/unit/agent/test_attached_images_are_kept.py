@@ -10,7 +10,7 @@ def test_chunks_of_a_running_guest_are_kept_while_the_agent_is_away(host: HostUn
     runtime = host.data_plane.start()
     repository = Repository.open(host.origin)
     register(repository, 0, disk(1, 2, 3))
-    host.agent.look()
+    host.agent.reconcile()
     runtime.open_handles[image_id(0)] = 1
     objects = set(host.origin.list())
     repository.remove_image(image_id(0))

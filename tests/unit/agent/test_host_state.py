@@ -1,4 +1,4 @@
-"""The duty that tells the schedulers how the host is."""
+"""The reconciler that tells the schedulers how the host is."""
 
 import dataclasses
 import pathlib
@@ -10,8 +10,8 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import Sight
-from acstor.agent.reconcilers.host_state import SKETCH_EVERY, HostStateDuty
+from acstor.agent.reconciler import HostSnapshot
+from acstor.agent.reconcilers.host_state import SKETCH_EVERY, HostStateReconciler
 from acstor.cluster.membership import View
 from acstor.control.client import AdminClient
 from acstor.telemetry import host_states
@@ -65,9 +65,9 @@ class Interfaces:
 
 @dataclasses.dataclass
 class World:
-    """A duty and everything around it."""
+    """A reconciler and everything around it."""
 
-    duty: HostStateDuty
+    reconciler: HostStateReconciler
     recorder: Recorder
     interfaces: Interfaces
     clock: Clock
@@ -79,8 +79,8 @@ class World:
 
     def see(self, **changes: Any) -> Mapping[str, str]:
         status = {"process_state": "serving", "peer_address": "192.0.2.1:7420"}
-        sight = Sight("h1", self.client, status, None, None, False, View())
-        return self.duty.look(dataclasses.replace(sight, **changes))
+        snapshot = HostSnapshot("h1", self.client, status, None, None, False, View())
+        return self.reconciler.reconcile(dataclasses.replace(snapshot, **changes))
 
     def told(self, count: int) -> list[HostState]:
         wait_for(f"{count} states", lambda: len(self.recorder.states) >= count)
@@ -103,7 +103,7 @@ def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterat
         traffic: list[ExtraTraffic] = []
         loads: list[DataPlaneLoad | None] = []
         client = AdminClient(conf.dataplane.admin_socket)
-        duty = HostStateDuty(
+        reconciler = HostStateReconciler(
             "h1",
             interval,
             data_plane=client,
@@ -116,16 +116,16 @@ def make_world(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterat
             on_load=loads.append,
             clock=clock,
         )
-        duty.start()
+        reconciler.start()
         world = World(
-            duty, recorder, interfaces, clock, data_plane, coverage, traffic, loads, client
+            reconciler, recorder, interfaces, clock, data_plane, coverage, traffic, loads, client
         )
         made.append(world)
         return world
 
     yield make
     for world in made:
-        world.duty.stop(10)
+        world.reconciler.stop(10)
         world.data_plane.stop()
         assert world.recorder.is_stopped
 
@@ -192,8 +192,8 @@ def test_extra_traffic_is_measured_between_two_states(make_world: MakeWorld) -> 
     world.interfaces.received += 5_000
     world.see(is_draining=True)
     assert world.told(2)[1].extra_in == 500.0
-    assert world.traffic[-1] == world.duty.traffic
-    assert world.duty.link_bytes_per_s() == 1e9
+    assert world.traffic[-1] == world.reconciler.traffic
+    assert world.reconciler.link_bytes_per_s() == 1e9
 
 
 def test_what_the_data_plane_moved_its_load_and_its_disk_are_told(
@@ -338,5 +338,5 @@ def test_fault_of_the_coverage_does_not_silence_the_host(make_world: MakeWorld) 
 
 def test_stop_before_the_first_look_ends_the_thread(make_world: MakeWorld) -> None:
     world = make_world(interval=0.01)
-    world.duty.stop(10)
+    world.reconciler.stop(10)
     assert "host-state" not in {thread.name for thread in threading.enumerate()}

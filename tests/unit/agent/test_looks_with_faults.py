@@ -13,7 +13,7 @@ from acstor.origin.posix import PosixOrigin
 from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.repository import Repository
 from testbed.doubles.memory_runtime import CHUNK_SIZE
-from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
+from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingReconciler
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, publish, register
 from tests.unit.cluster.ring_publishers import named
 
@@ -47,13 +47,13 @@ def test_fault_of_one_step_stops_no_other(
         raise RecursionError("a document that is too deep")
 
     monkeypatch.setattr(host.agent, "_follow_wish", fail)
-    monkeypatch.setattr(DecisionFollower, "look", fail)
+    monkeypatch.setattr(DecisionFollower, "reconcile", fail)
     monkeypatch.setattr(UsagePublisher, "speak", fail)
-    host.duty.error = OverflowError("int too large to convert to float")
-    following = RecordingDuty()
-    host.agent._duties = (host.duty, following)
+    host.reconciler.error = OverflowError("int too large to convert to float")
+    following = RecordingReconciler()
+    host.agent._reconcilers = (host.reconciler, following)
     for _ in range(2):
-        host.agent.look()
+        host.agent.reconcile()
     assert runtime.ring is not None
     assert set(runtime.images) == {IMAGE}
     assert len(following.sights) == 2
@@ -77,7 +77,7 @@ def test_fault_of_one_image_leaves_the_others(
         return parse(content, image_id)
 
     monkeypatch.setattr(ImageRecord, "parse", parse_or_fail)
-    host.agent.look()
+    host.agent.reconcile()
     assert set(runtime.images) == {OTHER}
     assert list(problems(host.agent)) == [f"image {IMAGE}"]
 
@@ -88,7 +88,7 @@ def test_agent_that_starts_before_the_origin_is_mounted_waits_for_it(
     """Its mount point is an empty directory: no origin without images, ring and records."""
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     runtime.images[IMAGE]["manifest"] = "of the process before"
     mount_point = tmp_path / "mount point"
     mount_point.mkdir()
@@ -97,25 +97,25 @@ def test_agent_that_starts_before_the_origin_is_mounted_waits_for_it(
         open_origin=lambda: PosixOrigin(str(mount_point)),
         metrics=host.metrics,
         metrics_address="127.0.0.1:9471",
-        duties=[host.duty],
+        reconcilers=[host.reconciler],
         clock=clock,
     )
     is_member = View(named("h1"), is_current=True, is_publisher=True)
     membership = Elected(is_member)
     agent._membership = membership  # type: ignore[assignment]
     for number in range(4):
-        agent.look()
+        agent.reconcile()
         assert membership.is_eligible == (number < 2), "others publish the ring, once it lasts"
         assert "the origin holds no repository: mount" in agent.problems["origin"]
-        assert host.duty.sights[-1].origin is None
+        assert host.reconciler.sights[-1].origin is None
         assert set(runtime.images) == {IMAGE}, "what is here is served"
     assert list(mount_point.iterdir()) == []
     mounted = Repository.init(PosixOrigin(str(mount_point)), CHUNK_SIZE).origin
     register(mounted, OTHER)
-    agent.look()
+    agent.reconcile()
     assert membership.is_eligible
     clock.now += 2
-    agent.look()
+    agent.reconcile()
     assert "origin" not in agent.problems
     assert OTHER in runtime.images
     assert read_ring(mounted) is not None

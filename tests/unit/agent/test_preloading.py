@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.agent.reconcilers.preloading import Preloading
 from acstor.cluster.membership import View
 from acstor.control.client import AdminClient
@@ -44,7 +44,7 @@ class PreloadingHost:
         self.data_plane = MemoryDataPlane(conf)
         self.client = AdminClient(conf.dataplane.admin_socket)
         self.link: float | None = LINK
-        self.duty = self.new_duty()
+        self.reconciler = self.new_duty()
 
     @property
     def runtime(self) -> MemoryRuntime:
@@ -56,7 +56,7 @@ class PreloadingHost:
         return self.path / "preloads.json"
 
     def new_duty(self) -> Preloading:
-        """Return a duty as an agent has it that was just started."""
+        """Return a reconciler as an agent has it that was just started."""
         return Preloading(
             "h1",
             str(self.file),
@@ -75,8 +75,10 @@ class PreloadingHost:
             self.client.call("image.attach", path=str(manifest))
         return runtime
 
-    def look(self, registered: frozenset[str] = frozenset({IMAGE, OTHER}), **fields: bool) -> None:
-        sight = Sight(
+    def reconcile(
+        self, registered: frozenset[str] = frozenset({IMAGE, OTHER}), **fields: bool
+    ) -> None:
+        snapshot = HostSnapshot(
             host="h1",
             data_plane=self.client,
             status={},
@@ -86,18 +88,18 @@ class PreloadingHost:
             view=View(),
             registered=registered,
         )
-        assert self.duty.look(sight) == {}
+        assert self.reconciler.reconcile(snapshot) == {}
 
     def promise(self, image: str = IMAGE, **wish: object) -> str:
         promise_id = str(uuid.uuid4())
-        self.duty.promise(promise_id, Wish(image, PreloadWhat.FULL, **wish))  # type: ignore[arg-type]
+        self.reconciler.promise(promise_id, Wish(image, PreloadWhat.FULL, **wish))  # type: ignore[arg-type]
         return promise_id
 
     def kept(self, image: str = IMAGE) -> Promise:
-        return self.duty._promises[image]
+        return self.reconciler._promises[image]
 
     def state(self, image: str = IMAGE) -> str:
-        (found,) = self.duty.status(image)
+        (found,) = self.reconciler.status(image)
         return str(found["state"])
 
     def job(self, image: str = IMAGE) -> dict[str, object]:
@@ -115,15 +117,15 @@ def host(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterator[Pre
 def test_preload_is_fetched_at_its_rate_and_done(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise(rate_bytes_per_s=5 * RATE_MIN)
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "running"
     assert host.job()["rate_bytes_per_s"] == 5 * RATE_MIN
     host.runtime.preloads.fetch(IMAGE, 40)
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["total_bytes"], status["remaining_bytes"]) == (SIZE, 60 * CHUNK_SIZE)
     host.runtime.preloads.fetch(IMAGE, 60)
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "done"
 
 
@@ -135,19 +137,19 @@ def test_promise_that_cannot_be_kept_is_refused_and_not_written_down(host: Prelo
         host.promise(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS - 1.0)
     with pytest.raises(exception.NotFoundError):
         host.promise(OTHER)
-    assert host.duty.status() == []
+    assert host.reconciler.status() == []
     assert not host.file.exists()
 
 
 def test_working_set_that_nobody_knows_cannot_be_promised(host: PreloadingHost) -> None:
     host.start(IMAGE)
     with pytest.raises(exception.NotFoundError):
-        host.duty.estimate(IMAGE, PreloadWhat.WORKING_SET)
+        host.reconciler.estimate(IMAGE, PreloadWhat.WORKING_SET)
 
 
 def test_drained_host_promises_nothing(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.look(is_draining=True)
+    host.reconcile(is_draining=True)
     with pytest.raises(exception.InvalidError, match="drained"):
         host.promise()
 
@@ -160,7 +162,7 @@ def test_data_plane_that_is_away_promises_nothing(host: PreloadingHost) -> None:
 def test_what_is_promised_counts_for_the_next(host: PreloadingHost) -> None:
     host.start(IMAGE, OTHER)
     host.promise(IMAGE, rate_bytes_per_s=9 * SIZE)
-    estimate = host.duty.estimate(OTHER, PreloadWhat.FULL)
+    estimate = host.reconciler.estimate(OTHER, PreloadWhat.FULL)
     assert (estimate.promised_rate, estimate.promised_bytes) == (9 * SIZE, SIZE)
     with pytest.raises(exception.OverloadedError):
         host.promise(OTHER, rate_bytes_per_s=2 * SIZE)
@@ -173,27 +175,29 @@ def test_second_promise_for_an_image_waits_for_the_end_of_the_first(host: Preloa
     with pytest.raises(exception.InvalidError, match="already"):
         host.promise()
     wish = Wish(IMAGE, PreloadWhat.FULL, rate_bytes_per_s=5 * RATE_MIN)
-    assert host.duty.promise(first, wish)["id"] == first, "asked again, it is the same promise"
-    host.duty.tick()
+    assert host.reconciler.promise(first, wish)["id"] == first, (
+        "asked again, it is the same promise"
+    )
+    host.reconciler.tick()
     host.runtime.preloads.fetch(IMAGE, CHUNKS)
-    host.duty.tick()
+    host.reconciler.tick()
     again = host.promise()
-    host.duty.tick()
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["id"], status["state"]) == (again, "done")
 
 
 def test_killed_agent_goes_on_with_what_it_promised(host: PreloadingHost) -> None:
     host.start(IMAGE)
     promised = host.promise(rate_bytes_per_s=5 * RATE_MIN, deadline_s=200.0)
-    host.duty.tick()
+    host.reconciler.tick()
     host.runtime.preloads.fetch(IMAGE, 40)
     host.clock.now += 100
-    host.duty = host.new_duty()  # nothing was said to the first one
+    host.reconciler = host.new_duty()  # nothing was said to the first one
     assert host.state() == "waiting"
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["id"], status["state"]) == (promised, "running")
     assert (status["deadline_s"], status["remaining_bytes"]) == (100.0, 60 * CHUNK_SIZE)
     assert host.job()["fetched_bytes"] == 40 * CHUNK_SIZE, "the job goes on, it was not begun anew"
@@ -202,15 +206,15 @@ def test_killed_agent_goes_on_with_what_it_promised(host: PreloadingHost) -> Non
 def test_killed_data_plane_gets_its_job_again(host: PreloadingHost) -> None:
     runtime = host.start(IMAGE)
     host.promise(rate_bytes_per_s=5 * RATE_MIN)
-    host.duty.tick()
+    host.reconciler.tick()
     runtime.preloads.fetch(IMAGE, 40)
     held = set(runtime.preloads.held)
     host.data_plane.stop()
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "waiting"
     host.data_plane.start(lambda fresh: fresh.preloads.held.update(held))
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["state"], status["remaining_bytes"]) == ("running", 60 * CHUNK_SIZE)
     assert host.job()["rate_bytes_per_s"] == 5 * RATE_MIN
 
@@ -218,10 +222,10 @@ def test_killed_data_plane_gets_its_job_again(host: PreloadingHost) -> None:
 def test_data_plane_restarted_between_two_looks_gets_its_job_again(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
-    host.duty.tick()
+    host.reconciler.tick()
     host.data_plane.stop()
     host.data_plane.start()
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "running"
     assert host.job()["state"] == "running"
 
@@ -229,32 +233,32 @@ def test_data_plane_restarted_between_two_looks_gets_its_job_again(host: Preload
 def test_job_that_a_hint_put_in_place_of_ours_is_started_again(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise(pin=True, rate_bytes_per_s=5 * RATE_MIN)
-    host.duty.tick()
+    host.reconciler.tick()
     jobs = host.client.call("preload.status")
     assert [job["pin"] for job in jobs] == [True]
-    started = host.duty._started[IMAGE]
-    host.duty._keep(host.kept(), {**jobs[0], "is_hint": True, "state": "done"})
+    started = host.reconciler._started[IMAGE]
+    host.reconciler._keep(host.kept(), {**jobs[0], "is_hint": True, "state": "done"})
     assert host.state() == "running", "what a hint brought is not what was promised"
-    assert host.duty._started[IMAGE] == started
+    assert host.reconciler._started[IMAGE] == started
 
 
 def test_image_that_is_not_attached_yet_is_waited_for(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
     host.client.call("image.detach", image=IMAGE)
-    host.look()
-    host.duty.tick()
+    host.reconcile()
+    host.reconciler.tick()
     assert host.state() == "waiting"
-    (status,) = host.duty.status()
+    (status,) = host.reconciler.status()
     assert "not attached" in str(status["error"])
 
 
 def test_image_that_is_removed_ends_the_promise(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
-    host.duty.tick()
-    host.look(registered=frozenset())
-    host.duty.tick()
+    host.reconciler.tick()
+    host.reconcile(registered=frozenset())
+    host.reconciler.tick()
     assert host.state() == "failed"
     assert PromiseState(json.loads(host.file.read_text())["promises"][0]["state"]).has_ended
 
@@ -262,29 +266,29 @@ def test_image_that_is_removed_ends_the_promise(host: PreloadingHost) -> None:
 def test_deadline_that_is_missed_is_reported(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise(deadline_s=10.0)
-    host.duty.tick()
+    host.reconciler.tick()
     host.runtime.preloads.set_state(IMAGE, PreloadState.YIELDING)
     host.clock.now += 11
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["state"], status["is_late"]) == ("yielding", True)
     host.runtime.preloads.fetch(IMAGE, CHUNKS)
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["state"], status["is_late"]) == ("missed", False)
 
 
 def test_what_guests_cost_is_caught_up(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise(deadline_s=100.0)
-    host.duty.tick()
+    host.reconciler.tick()
     first = host.kept().rate_bytes_per_s
     assert first == pytest.approx(1.25 * SIZE / 100, abs=RATE_MIN)
     host.clock.now += 60  # nothing was fetched
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.job()["rate_bytes_per_s"] == pytest.approx(1.25 * SIZE / 40, rel=0.01)
     host.clock.now += 39.9
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.job()["rate_bytes_per_s"] == pytest.approx(1.25 * SIZE, rel=0.01)
 
 
@@ -293,9 +297,9 @@ def test_catching_up_takes_no_more_than_the_share_of_the_link(host: PreloadingHo
     host.promise(OTHER, rate_bytes_per_s=RATE_MIN)
     host.link = 4.0 * RATE_MIN
     host.promise(deadline_s=CHUNKS / 0.9)
-    host.duty.tick()
+    host.reconciler.tick()
     host.clock.now += 90
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.job()["rate_bytes_per_s"] == 1 * RATE_MIN
     assert host.job(OTHER)["rate_bytes_per_s"] == RATE_MIN
 
@@ -303,9 +307,9 @@ def test_catching_up_takes_no_more_than_the_share_of_the_link(host: PreloadingHo
 def test_rate_that_was_asked_for_is_never_raised(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS + 1.0)
-    host.duty.tick()
+    host.reconciler.tick()
     host.clock.now += CHUNKS
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.job()["rate_bytes_per_s"] == RATE_MIN
 
 
@@ -315,7 +319,7 @@ def test_rates_stay_within_what_the_host_gives(steps: list[tuple[float, int]]) -
     """Whatever guests do: all preloads together keep to the share, and enough is asked for."""
     with tempfile.TemporaryDirectory() as directory:
         clock, jobs = Clock(), _ScriptedJobs()
-        duty = Preloading(
+        reconciler = Preloading(
             "h1",
             f"{directory}/preloads.json",
             jobs,  # type: ignore[arg-type]
@@ -324,12 +328,12 @@ def test_rates_stay_within_what_the_host_gives(steps: list[tuple[float, int]]) -
             link_bytes_per_s=lambda: LINK,
             clock=clock,
         )
-        duty.promise(str(uuid.uuid4()), Wish(IMAGE, PreloadWhat.FULL, deadline_s=100.0))
+        reconciler.promise(str(uuid.uuid4()), Wish(IMAGE, PreloadWhat.FULL, deadline_s=100.0))
         for seconds, chunks in steps:
             clock.now += seconds
             jobs.fetch(chunks)
-            duty.tick()
-            kept = duty._promises[IMAGE]
+            reconciler.tick()
+            kept = reconciler._promises[IMAGE]
             assert RATE_MIN <= kept.rate_bytes_per_s <= LINK / 2
             assert kept.deadline_at is not None
             left = max(1.0, kept.deadline_at - clock.now)
@@ -370,7 +374,7 @@ class _ScriptedJobs:
 def test_states_of_the_data_plane_are_taken_over(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
-    host.duty.tick()
+    host.reconciler.tick()
     for state, expected in (
         (PreloadState.QUEUED, "waiting"),
         (PreloadState.YIELDING, "yielding"),
@@ -379,34 +383,34 @@ def test_states_of_the_data_plane_are_taken_over(host: PreloadingHost) -> None:
         (PreloadState.STOPPED, "stopped"),
     ):
         host.runtime.preloads.set_state(IMAGE, state)
-        host.duty.tick()
+        host.reconciler.tick()
         assert host.state() == expected
 
 
 def test_failure_of_the_data_plane_says_why(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
-    host.duty.tick()
+    host.reconciler.tick()
     host.runtime.preloads.set_state(IMAGE, PreloadState.FAILED, "no room")
-    host.duty.tick()
-    (status,) = host.duty.status()
+    host.reconciler.tick()
+    (status,) = host.reconciler.status()
     assert (status["state"], status["error"]) == ("failed", "no room")
 
 
 def test_stopped_preload_stays_stopped(host: PreloadingHost) -> None:
     host.start(IMAGE)
     promised = host.promise()
-    host.duty.tick()
+    host.reconciler.tick()
     with pytest.raises(exception.NotFoundError):
-        host.duty.give_up(IMAGE, str(uuid.uuid4()))
-    assert host.duty.give_up(IMAGE, promised)["state"] == "stopped"
+        host.reconciler.give_up(IMAGE, str(uuid.uuid4()))
+    assert host.reconciler.give_up(IMAGE, promised)["state"] == "stopped"
     assert host.job()["state"] == "stopped"
-    host.duty.tick()
-    host.duty = host.new_duty()
-    host.duty.tick()
+    host.reconciler.tick()
+    host.reconciler = host.new_duty()
+    host.reconciler.tick()
     assert host.state() == "stopped"
     with pytest.raises(exception.NotFoundError):
-        host.duty.give_up(IMAGE)
+        host.reconciler.give_up(IMAGE)
 
 
 def test_pin_is_kept_in_each_new_process_until_it_is_stopped(host: PreloadingHost) -> None:
@@ -414,45 +418,45 @@ def test_pin_is_kept_in_each_new_process_until_it_is_stopped(host: PreloadingHos
     estimate = runtime.preloads.estimate(IMAGE, "full")
     assert estimate["missing_bytes"] <= estimate["pinnable_bytes"]
     host.promise(pin=True)
-    host.duty.tick()
+    host.reconciler.tick()
     runtime.preloads.fetch(IMAGE, CHUNKS)
-    host.duty.tick()
+    host.reconciler.tick()
     held = set(runtime.preloads.held)
     host.data_plane.stop()
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "done", "a restart takes nothing back"
     host.data_plane.start(lambda fresh: fresh.preloads.held.update(held))
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.job()["pin"] is True
     host.clock.now += 100_000
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "done", "as long as it pins, it is listed"
-    host.duty.give_up(IMAGE)
+    host.reconciler.give_up(IMAGE)
     assert host.job()["pin"] is False
 
 
 def test_promises_that_ended_long_ago_are_forgotten(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.promise()
-    host.duty.tick()
-    host.duty.give_up(IMAGE)
+    host.reconciler.tick()
+    host.reconciler.give_up(IMAGE)
     host.clock.now += 999
-    host.duty.tick()
+    host.reconciler.tick()
     assert host.state() == "stopped"
     host.clock.now += 2
-    host.duty.tick()
-    assert host.duty.status() == []
+    host.reconciler.tick()
+    assert host.reconciler.status() == []
     assert json.loads(host.file.read_text())["promises"] == []
 
 
 def test_damaged_file_is_put_aside(host: PreloadingHost) -> None:
     host.file.write_bytes(b"{")
-    host.duty = host.new_duty()
+    host.reconciler = host.new_duty()
     host.start(IMAGE)
-    assert host.duty.status() == []
+    assert host.reconciler.status() == []
     assert host.file.with_name("preloads.json.unreadable").read_bytes() == b"{"
     host.promise()
-    host.look()
+    host.reconcile()
 
 
 def test_promise_that_cannot_be_written_down_is_not_given(host: PreloadingHost) -> None:
@@ -460,16 +464,16 @@ def test_promise_that_cannot_be_written_down_is_not_given(host: PreloadingHost) 
     host.file.mkdir()
     with pytest.raises(OSError, match="preloads"):
         host.promise()
-    assert host.duty.status() == []
+    assert host.reconciler.status() == []
 
 
 def test_thread_keeps_promises_by_itself(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.duty.start()
+    host.reconciler.start()
     try:
         host.promise()
         wait_for("a job", lambda: host.state() == "running")
         host.runtime.preloads.fetch(IMAGE, CHUNKS)
         wait_for("the end", lambda: host.state() == "done")
     finally:
-        host.duty.stop(10)
+        host.reconciler.stop(10)

@@ -22,7 +22,7 @@ from acstor.repository.gc import condemnation
 from acstor.repository.images.usage import Usage, forget_usage, read_usage, usage_ref
 from testbed.doubles.memory_runtime import MemoryRuntime
 from testbed.fixtures.usage_records import write_usage
-from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingDuty
+from tests.unit.agent.conftest import Clock, HostUnderTest, RecordingReconciler
 from tests.unit.agent.test_agent import IMAGE, OTHER, problems, register
 
 ONE, TWO = "01" * 32, "02" * 32
@@ -214,8 +214,8 @@ def test_collectors_of_older_releases_are_stopped(
 # In the agent's looks
 
 
-class UsingDuty(RecordingDuty):
-    """A duty that has seen what the test wants."""
+class UsingReconciler(RecordingReconciler):
+    """A reconciler that has seen what the test wants."""
 
     use: LocalUse | None = None
     needed: frozenset[str] | None = frozenset()
@@ -228,11 +228,11 @@ class UsingDuty(RecordingDuty):
 
 
 @pytest.fixture
-def duty(host: HostUnderTest) -> UsingDuty:
-    duty = UsingDuty()
-    assert isinstance(duty, ImageUser)
-    host.agent._duties = (duty,)
-    return duty
+def reconciler(host: HostUnderTest) -> UsingReconciler:
+    reconciler = UsingReconciler()
+    assert isinstance(reconciler, ImageUser)
+    host.agent._reconcilers = (reconciler,)
+    return reconciler
 
 
 def test_manifest_is_published_before_it_is_attached(host: HostUnderTest) -> None:
@@ -248,14 +248,14 @@ def test_manifest_is_published_before_it_is_attached(host: HostUnderTest) -> Non
         return attach(manifest_path, hidden, digest)
 
     runtime.attach_image = watched  # type: ignore[method-assign]
-    host.agent.look()
+    host.agent.reconcile()
     assert seen == [True]
 
 
 def test_no_state_of_a_damaged_record_lacks_what_is_attached(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
     digest = register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     assert published(host.origin).peer_address
     ref = host.origin.get_ref(usage_ref("h1"))
     assert ref is not None
@@ -270,7 +270,7 @@ def test_no_state_of_a_damaged_record_lacks_what_is_attached(host: HostUnderTest
 
     host.origin.swap_ref = watched  # type: ignore[method-assign]
     host.agent._followers = None  # a process that knows nothing yet
-    host.agent.look()
+    host.agent.reconcile()
     assert set(runtime.images) == {IMAGE}
     assert seen
     assert all(seen)
@@ -280,7 +280,7 @@ def restart_with_an_image_that_waits(host: HostUnderTest) -> str:
     """Have an image attached, then not registered any more and not attached after a restart."""
     host.data_plane.start()
     digest = register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     host.data_plane.stop_for_next()
     ref = host.origin.get_ref(layout.image_ref(IMAGE))
     assert ref is not None
@@ -301,7 +301,7 @@ def test_damaged_record_is_replaced_by_one_with_images_that_wait_to_be_attached(
     assert ref is not None
     host.origin.swap_ref(usage_ref("h1"), ref.token, b"{")
     host.agent._followers = None  # a process that knows nothing yet
-    host.agent.look()
+    host.agent.reconcile()
     found = published(host.origin)
     assert digest in found.manifests
     assert found.uses(IMAGE), "guests may have it open"
@@ -312,7 +312,7 @@ def test_image_that_waits_to_be_attached_stays_in_the_record(
 ) -> None:
     digest = restart_with_an_image_that_waits(host)
     for _ in range(3):
-        host.agent.look()
+        host.agent.reconcile()
         clock.now += LINGER_SECONDS
     assert digest in published(host.origin).manifests
 
@@ -326,7 +326,7 @@ def test_damaged_record_waits_for_a_manifest_that_cannot_be_read(
     assert ref is not None
     host.origin.swap_ref(usage_ref("h1"), ref.token, b"{")
     host.agent._followers = None
-    host.agent.look()
+    host.agent.reconcile()
     with pytest.raises(exception.CorruptError):
         read_usage(host.origin, "h1")
 
@@ -357,10 +357,10 @@ def test_nothing_is_attached_that_could_not_be_published(host: HostUnderTest) ->
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     host.origin.faults.append(Fault(Operation.SWAP_REF, Effect.ERROR))
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.images == {}
     host.origin.faults.clear()
-    host.agent.look()
+    host.agent.reconcile()
     assert set(runtime.images) == {IMAGE}
 
 
@@ -377,44 +377,44 @@ def test_image_that_went_while_it_was_published_is_not_attached(host: HostUnderT
         return token
 
     host.origin.swap_ref = swap_and_remove  # type: ignore[method-assign]
-    host.agent.look()
+    host.agent.reconcile()
     assert runtime.images == {}
     assert problems(host.agent) == {}
 
 
 def test_look_publishes_what_duties_and_open_files_use(
-    host: HostUnderTest, duty: UsingDuty
+    host: HostUnderTest, reconciler: UsingReconciler
 ) -> None:
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     register(host.origin, OTHER)
-    host.agent.look()
+    host.agent.reconcile()
     assert published(host.origin).images == {}
-    duty.use = LocalUse({IMAGE: ("a",)})
+    reconciler.use = LocalUse({IMAGE: ("a",)})
     runtime.open_handles[OTHER] = 1
-    host.agent.look()
+    host.agent.reconcile()
     assert published(host.origin).images == {IMAGE: ("a",), OTHER: ()}
 
 
 def test_nothing_is_said_of_use_before_the_duties_have_looked(
-    host: HostUnderTest, duty: UsingDuty
+    host: HostUnderTest, reconciler: UsingReconciler
 ) -> None:
     host.data_plane.start()
     register(host.origin, IMAGE)
     write_usage(host.origin, "h1", [OTHER])
-    host.agent.look()
+    host.agent.reconcile()
     assert set(published(host.origin).images) == {OTHER}
-    duty.use = LocalUse()
-    host.agent.look()
+    reconciler.use = LocalUse()
+    host.agent.reconcile()
     assert published(host.origin).images == {}
 
 
 def test_data_plane_that_is_away_takes_nothing_off_the_record(host: HostUnderTest) -> None:
     host.data_plane.start()
     digest = register(host.origin, IMAGE)
-    host.agent.look()
+    host.agent.reconcile()
     host.data_plane.stop()
-    host.agent.look()
+    host.agent.reconcile()
     assert digest in published(host.origin).manifests
 
 
@@ -426,6 +426,6 @@ def test_host_without_links_is_not_waited_for_as_one_that_scans(
     host.conf.set_override("scan_interval", 1000.0, "image_links")
     host.conf.set_override("enabled", is_linking, "image_links")
     host.data_plane.start()
-    host.agent.look()
+    host.agent.reconcile()
     told = published(host.origin).speaks_within
     assert told == host.conf.agent.interval + (1000.0 if is_linking else 0.0)

@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import Sight
+from acstor.agent.reconciler import HostSnapshot
 from acstor.agent.reconcilers.working_sets import REPORTED_VERSION, Reported, WorkingSets
 from acstor.cluster.membership import View
 from acstor.control.client import AdminClient
@@ -37,7 +37,7 @@ class LearningHost:
         self.path = pathlib.Path(conf.state_path)
         self.data_plane = MemoryDataPlane(conf)
         self.client = AdminClient(conf.dataplane.admin_socket)
-        self.duty = self.new_duty()
+        self.reconciler = self.new_duty()
 
     def new_duty(self) -> WorkingSets:
         return WorkingSets(str(self.path), INTERVAL, clock=self.clock)
@@ -50,12 +50,12 @@ class LearningHost:
             self.client.call("image.attach", path=str(manifest))
         return runtime
 
-    def sight(self, registered: frozenset[str] = frozenset({IMAGE})) -> Sight:
+    def snapshot(self, registered: frozenset[str] = frozenset({IMAGE})) -> HostSnapshot:
         try:
             status = self.client.call("status")
         except exception.UnavailableError:
             status = None
-        return Sight(
+        return HostSnapshot(
             host="h1",
             data_plane=self.client,
             status=status,
@@ -69,7 +69,7 @@ class LearningHost:
 
     def round(self) -> None:
         self.clock.now += 2 * INTERVAL
-        self.duty.act(self.sight())
+        self.reconciler.act(self.snapshot())
 
     def learnt(self) -> working_set.WorkingSet | None:
         return working_set.read(self.origin, IMAGE)
@@ -107,10 +107,13 @@ def test_what_one_host_learns_another_knows(make_host: Callable[..., LearningHos
     booted.preloads.record_boot(IMAGE, FIRST)
     first.round()
     second.round()
-    assert first.duty.coverage == {IMAGE: 1.0}
-    assert second.duty.coverage == {IMAGE: 0.0}
+    assert first.reconciler.coverage == {IMAGE: 1.0}
+    assert second.reconciler.coverage == {IMAGE: 0.0}
     assert fresh.preloads.estimate(IMAGE, "working-set")["total_bytes"] == len(FIRST) * 65536
-    assert (first.duty.look(first.sight()), second.duty.look(second.sight())) == ({}, {})
+    assert (
+        first.reconciler.reconcile(first.snapshot()),
+        second.reconciler.reconcile(second.snapshot()),
+    ) == ({}, {})
 
 
 def test_nothing_is_written_where_nothing_is_new(make_host: Callable[..., LearningHost]) -> None:
@@ -134,10 +137,10 @@ def test_image_is_looked_at_once_per_interval(make_host: Callable[..., LearningH
     host.round()
     runtime.preloads.record_boot(IMAGE, FIRST)
     host.clock.now += INTERVAL / 2
-    host.duty.act(host.sight())
+    host.reconciler.act(host.snapshot())
     assert host.learnt() is None
     host.clock.now += INTERVAL
-    host.duty.act(host.sight())
+    host.reconciler.act(host.snapshot())
     assert host.learnt() is not None
 
 
@@ -146,7 +149,7 @@ def test_restarted_agent_reports_nothing_twice(make_host: Callable[..., Learning
     runtime = host.start()
     runtime.preloads.record_boot(IMAGE, FIRST)
     host.round()
-    host.duty = host.new_duty()
+    host.reconciler = host.new_duty()
     runtime.preloads.record_boot(IMAGE, FIRST | {11})
     host.round()
     learnt = host.learnt()
@@ -166,11 +169,11 @@ def test_new_data_plane_process_counts_anew_and_is_given_the_set(
     host.data_plane.stop()
     runtime = host.start()
     runtime.preloads.record_boot(IMAGE, {1})
-    host.duty.act(host.sight())  # without waiting for the interval
+    host.reconciler.act(host.snapshot())  # without waiting for the interval
     learnt = host.learnt()
     assert learnt is not None
     assert (learnt.reporters, decode_bitmap(learnt.twice)) == (2, {1})
-    assert host.duty.coverage.keys() == {IMAGE}
+    assert host.reconciler.coverage.keys() == {IMAGE}
 
 
 def test_damaged_state_is_no_obstacle(make_host: Callable[..., LearningHost]) -> None:
@@ -181,7 +184,7 @@ def test_damaged_state_is_no_obstacle(make_host: Callable[..., LearningHost]) ->
     (directory / f"{IMAGE}.json").write_bytes(b"{")
     runtime.preloads.record_boot(IMAGE, FIRST)
     host.round()
-    assert host.duty.look(host.sight()) == {}
+    assert host.reconciler.reconcile(host.snapshot()) == {}
     assert host.learnt() is not None
 
 
@@ -193,10 +196,10 @@ def test_unreadable_set_is_a_problem_of_its_image_until_it_is_gone(
     name = working_set.working_set_ref(IMAGE)
     token = host.origin.swap_ref(name, None, b'{"version": 9}')
     host.round()
-    assert list(host.duty.look(host.sight())) == [f"working set of image {IMAGE}"]
+    assert list(host.reconciler.reconcile(host.snapshot())) == [f"working set of image {IMAGE}"]
     host.origin.swap_ref(name, token, None)
     host.round()
-    assert host.duty.look(host.sight()) == {}
+    assert host.reconciler.reconcile(host.snapshot()) == {}
 
 
 def test_origin_that_is_away_costs_nothing_but_time(
@@ -207,10 +210,10 @@ def test_origin_that_is_away_costs_nothing_but_time(
     runtime.preloads.record_boot(IMAGE, FIRST)
     host.origin.faults.append(Fault(Operation.GET_REF, Effect.ERROR))
     host.round()
-    assert list(host.duty.look(host.sight())) == ["working sets"]
+    assert list(host.reconciler.reconcile(host.snapshot())) == ["working sets"]
     host.origin.faults.clear()
-    host.duty.act(host.sight())
-    assert host.duty.look(host.sight()) == {}
+    host.reconciler.act(host.snapshot())
+    assert host.reconciler.reconcile(host.snapshot()) == {}
     learnt = host.learnt()
     assert learnt is not None
     assert decode_bitmap(learnt.wanted) == FIRST
@@ -222,10 +225,10 @@ def test_coverage_is_unknown_while_the_data_plane_is_away(
     host = make_host()
     host.start().preloads.record_boot(IMAGE, FIRST)
     host.round()
-    assert host.duty.coverage == {IMAGE: 1.0}
+    assert host.reconciler.coverage == {IMAGE: 1.0}
     host.data_plane.stop()
-    host.duty.act(host.sight())
-    assert host.duty.coverage == {}
+    host.reconciler.act(host.snapshot())
+    assert host.reconciler.coverage == {}
 
 
 def test_state_of_images_that_are_gone_is_removed(make_host: Callable[..., LearningHost]) -> None:
@@ -233,16 +236,16 @@ def test_state_of_images_that_are_gone_is_removed(make_host: Callable[..., Learn
     host.start().preloads.record_boot(IMAGE, FIRST)
     host.round()
     assert list((host.path / "working-sets").iterdir())
-    host.duty.act(host.sight(registered=frozenset()))
+    host.reconciler.act(host.snapshot(registered=frozenset()))
     assert list((host.path / "working-sets").iterdir()) == []
 
 
 def test_looks_are_acted_on_by_its_own_thread(make_host: Callable[..., LearningHost]) -> None:
     host = make_host()
     host.start().preloads.record_boot(IMAGE, FIRST)
-    host.duty.start()
+    host.reconciler.start()
     try:
-        host.duty.look(host.sight())
-        wait_for("coverage", lambda: host.duty.coverage == {IMAGE: 1.0})
+        host.reconciler.reconcile(host.snapshot())
+        wait_for("coverage", lambda: host.reconciler.coverage == {IMAGE: 1.0})
     finally:
-        host.duty.stop(10)
+        host.reconciler.stop(10)

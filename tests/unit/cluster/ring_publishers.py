@@ -79,7 +79,7 @@ def look(
 ) -> Ring | None:
     """Have the publisher look at these members, which it is one of since ``joined_at``."""
     view = View(found, is_current=True, is_publisher=True, joined_at=joined_at)
-    return publisher.look(lambda: view, decision, is_decision_known=is_decision_known)
+    return publisher.reconcile(lambda: view, decision, is_decision_known=is_decision_known)
 
 
 def owners(origin: Origin) -> list[str]:

@@ -84,12 +84,12 @@ def test_publisher_that_slept_does_not_overwrite_a_later_one(
             overtake()
         return View(named("h1"), is_current=True, is_publisher=True)
 
-    assert slow.look(lambda: seen) is None
+    assert slow.reconcile(lambda: seen) is None
     if point is not None:
         origin.pauses[point] = overtake
     clock.now += 120  # what is read again once a minute is
     try:
-        assert slow.look(membership) is None
+        assert slow.reconcile(membership) is None
     except exception.FencedError:
         assert slow.term is None
     assert owners(shared) == (["h1", "h2", "h3"] if has_published else ["h1", "h2"])
@@ -107,7 +107,7 @@ def test_ring_that_changes_while_the_members_are_seen_is_not_overwritten(
         assert remove_host(origin, "h2")
         return View(named("h1", "h2", "h3"), is_current=True, is_publisher=True)
 
-    assert publisher.look(slow_membership) is None
+    assert publisher.reconcile(slow_membership) is None
     assert owners(origin) == ["h1"]
 
 
@@ -124,7 +124,7 @@ def test_lock_that_is_lost_while_the_ring_is_built_is_noticed_before_the_swap(
 
     swaps = origin.calls[Operation.SWAP_REF]
     with pytest.raises(exception.FencedError):
-        publisher.look(slow_membership)
+        publisher.reconcile(slow_membership)
     assert origin.calls[Operation.SWAP_REF] == swaps
     assert owners(origin) == ["h1", "h2"]
 

@@ -72,7 +72,7 @@ class Deployment:
                     Sample(f"h{number}", DIRECT, 0.0, 0.0, extra, link=LINK,
                            sequence=self.sequence)
                 )  # fmt: skip
-            service.step()
+            service.reconcile()
 
     def journal(self, number: int = 0) -> list[dict[str, object]]:
         path = self.path / str(number) / "policy" / "journal.jsonl"
@@ -102,7 +102,7 @@ def deployment(tmp_path: pathlib.Path, origin: FaultyOrigin) -> Iterator[Deploym
 def leader(deployment: Deployment) -> PolicyService:
     service = deployment.add()
     wait_for("it holds the lock", lambda: service._leadership.is_leader)
-    service.look()
+    service.refresh()
     assert service.state is PolicyState.LEADING
     return service
 
@@ -133,7 +133,7 @@ def test_who_stands_by_knows_enough_to_decide_at_once(
     deployment.see()
     assert second.state is PolicyState.STANDBY
     leader._leadership.stop(10)
-    leader.look()
+    leader.refresh()
     wait_for("the other one holds the lock", lambda: second._leadership.is_leader)
     deployment.see()
     decision = deployment.in_force()
@@ -153,7 +153,7 @@ def test_who_stands_by_decides_what_a_leader_did_not_live_to(
     deployment.see()  # the leader is killed at its write
     origin.faults.clear()
     leader._leadership.stop(10)
-    leader.look()
+    leader.refresh()
     deployment.services.pop(0)
     wait_for("the other one holds the lock", lambda: second._leadership.is_leader)
     deployment.see()
@@ -258,7 +258,7 @@ def test_restart_without_state_goes_on_from_the_decision_in_force(
     before = deployment.in_force()
     assert before is not None
     leader._leadership.stop(10)
-    leader.look()
+    leader.refresh()
     deployment.services.clear()
     again = deployment.add()
     wait_for("it holds the lock", lambda: again._leadership.is_leader)

@@ -122,6 +122,7 @@ def test_registration_that_ends_with_the_registrar_is_no_attempt(cloud: Cloud) -
     registrars: list[RegistrarService] = []
 
     def stop() -> None:
+        wait_for("the registrar has been started", lambda: registrars)
         registrar = registrars[0]
         registrar.stop()
         job = registrar._jobs._running[image][0]

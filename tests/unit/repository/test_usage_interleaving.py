@@ -108,7 +108,7 @@ def look_action(
         follower = ImageFollower(stepped, data_plane, folder, publisher)
         for _ in range(looks):
             with contextlib.suppress(exception.AcstorError):
-                follower.look()
+                follower.reconcile()
                 origin.check()
         return None
 

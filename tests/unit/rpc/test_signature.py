@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent import duties
+from acstor.agent import assembly
 from acstor.conf import loading
 from acstor.rpc import signature, transport
 from acstor.rpc.agent_client import AgentClient
@@ -169,7 +169,7 @@ def test_agent_answers_signed_calls_only(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "acstor.conf"
     path.write_text(f"[DEFAULT]\nhost = h1\nstate_path = {tmp_path}\n[rpc]\nsecrets = {OLD}\n")
     conf = loading.load("test", ["--config-file", str(path)])
-    (volumes,) = duties.endpoints(conf, ())
+    (volumes,) = assembly.endpoints(conf, ())
     arguments = {"volume": "no id"}
     refused = volumes.volume_status({}, **arguments)  # type: ignore[attr-defined]
     assert "is not signed" in refused["error"]["message"]

@@ -1,4 +1,4 @@
-"""The duty: what the agent's looks ask of the links, and are told."""
+"""The reconciler: what the agent's looks ask of the links, and are told."""
 
 import pathlib
 import shutil
@@ -12,9 +12,9 @@ import pytest
 from oslo_config import cfg
 from oslo_log import log
 
-from acstor.agent.reconciler import ImageUser, Sight
+from acstor.agent.reconciler import HostSnapshot, ImageUser
 from acstor.agent.reconcilers import image_links
-from acstor.agent.reconcilers.image_links import OVERDUE_SECONDS, ImageLinksDuty
+from acstor.agent.reconcilers.image_links import OVERDUE_SECONDS, ImageLinksReconciler
 from acstor.agent.reconcilers.usage_publication import LocalUse
 from acstor.cluster.membership import View
 from acstor.conf import loading
@@ -62,13 +62,13 @@ nova_config_file = {nova.config}
 
 
 class Deployed:
-    """A duty, an origin, and sights of them."""
+    """A reconciler, an origin, and sights of them."""
 
     def __init__(self, conf: cfg.ConfigOpts, **options: Any) -> None:
         self.origin = FaultyOrigin(MemoryOrigin())
         self.clock = Clock()
         self.counts: dict[str, int] = {}
-        self.duty = ImageLinksDuty(
+        self.reconciler = ImageLinksReconciler(
             conf,
             options.pop("known", KnownLinks()),
             count_links=self.counts.update,
@@ -76,7 +76,7 @@ class Deployed:
             **options,
         )
 
-    def sight(self, registered: set[str] | None, **changes: Any) -> Sight:
+    def snapshot(self, registered: set[str] | None, **changes: Any) -> HostSnapshot:
         ids = registered or set()
         fields: dict[str, Any] = {
             "host": "h1",
@@ -90,33 +90,33 @@ class Deployed:
             "offered": dict.fromkeys(ids, "manifest"),
             "pinned": frozenset(ids),
         }
-        return Sight(**{**fields, **changes})
+        return HostSnapshot(**{**fields, **changes})
 
-    def look(self, registered: set[str] | None, **changes: Any) -> dict[str, str]:
+    def reconcile(self, registered: set[str] | None, **changes: Any) -> dict[str, str]:
         """Look, wait for the look at the links, and return the problems that it led to."""
-        sight = self.sight(registered, **changes)
-        done = self.duty._done
-        self.duty.look(sight)
-        wait_for("a look at the links", lambda: self.duty._done is not done)
-        return dict(self.duty.look(sight))
+        snapshot = self.snapshot(registered, **changes)
+        done = self.reconciler._done
+        self.reconciler.reconcile(snapshot)
+        wait_for("a look at the links", lambda: self.reconciler._done is not done)
+        return dict(self.reconciler.reconcile(snapshot))
 
 
 @pytest.fixture
 def deployed(make_conf: MakeConf) -> Iterator[Deployed]:
     deployed = Deployed(make_conf())
-    deployed.duty.start()
+    deployed.reconciler.start()
     yield deployed
-    deployed.duty.stop(10)
+    deployed.reconciler.stop(10)
 
 
 def test_duty_is_one_that_needs_images(deployed: Deployed) -> None:
-    assert isinstance(deployed.duty, ImageUser)
+    assert isinstance(deployed.reconciler, ImageUser)
 
 
 def test_look_plants_counts_and_remembers(
     deployed: Deployed, nova: NovaHost, tmp_path: pathlib.Path
 ) -> None:
-    assert deployed.look({IMAGE, OTHER}, pinned=frozenset({IMAGE})) == {}
+    assert deployed.reconcile({IMAGE, OTHER}, pinned=frozenset({IMAGE})) == {}
     assert nova.link(IMAGE).is_symlink()
     assert not nova.link(OTHER).is_symlink()
     assert (deployed.counts["planted"], deployed.counts["waiting"]) == (1, 1)
@@ -128,17 +128,17 @@ def test_look_plants_counts_and_remembers(
 def test_no_image_may_be_detached_before_the_overlays_were_seen(
     deployed: Deployed, nova: NovaHost
 ) -> None:
-    assert deployed.duty.images_needed() is None
+    assert deployed.reconciler.images_needed() is None
     nova.add_overlay(IMAGE)
-    deployed.look({IMAGE})
-    assert deployed.duty.images_needed() == frozenset({IMAGE})
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.images_needed() == frozenset({IMAGE})
 
 
 def test_images_needed_are_not_known_while_overlays_cannot_be_read(
     deployed: Deployed, nova: NovaHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployed.look({IMAGE})
-    assert deployed.duty.images_needed() == frozenset({IMAGE})
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.images_needed() == frozenset({IMAGE})
 
     def fail(path: str) -> list[str]:
         raise PermissionError(13, "Permission denied", path)
@@ -146,101 +146,101 @@ def test_images_needed_are_not_known_while_overlays_cannot_be_read(
     nova.add_overlay(IMAGE)
     monkeypatch.setattr(overlay_scan, "read_backing_names", fail)
     deployed.clock.now += 3600
-    assert "overlays" in deployed.look({IMAGE})
-    assert deployed.duty.images_needed() is None
+    assert "overlays" in deployed.reconcile({IMAGE})
+    assert deployed.reconciler.images_needed() is None
 
 
 def test_use_names_the_instances(deployed: Deployed, nova: NovaHost) -> None:
-    assert deployed.duty.local_use() is None
-    deployed.look({IMAGE})
-    assert deployed.duty.local_use() == LocalUse()
+    assert deployed.reconciler.local_use() is None
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_use() == LocalUse()
     nova.add_overlay(IMAGE, "instance-1")
     nova.add_overlay(IMAGE, "instance-2_resize")
     deployed.clock.now += 3600
-    deployed.look({IMAGE})
-    assert deployed.duty.local_use() == LocalUse({IMAGE: ("instance-1", "instance-2_resize")})
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_use() == LocalUse({IMAGE: ("instance-1", "instance-2_resize")})
 
 
 def test_base_of_an_image_that_nobody_knows_is_named(deployed: Deployed, nova: NovaHost) -> None:
     nova.add_overlay(OTHER)
-    deployed.look({IMAGE})
-    assert deployed.duty.local_use() == LocalUse(bases=frozenset({base_name(OTHER)}))
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_use() == LocalUse(bases=frozenset({base_name(OTHER)}))
 
 
 def test_use_never_shrinks_by_what_could_not_be_read(deployed: Deployed, nova: NovaHost) -> None:
     nova.add_overlay(IMAGE, "instance-1")
     nova.add_overlay(OTHER, "instance-2")
-    deployed.look({IMAGE})
+    deployed.reconcile({IMAGE})
     nova.instances.rename(nova.path / "away")
     deployed.clock.now += 3600
-    deployed.look({IMAGE})
-    use = deployed.duty.local_use()
+    deployed.reconcile({IMAGE})
+    use = deployed.reconciler.local_use()
     assert use is not None
     assert set(use.images) == {IMAGE}
     assert use.bases == {base_name(OTHER)}
 
 
 def test_data_plane_that_is_away_gets_no_new_links(deployed: Deployed, nova: NovaHost) -> None:
-    deployed.look({IMAGE})
+    deployed.reconcile({IMAGE})
     for status in (None, {"fuse": {"connected": False}}):
-        deployed.look({IMAGE, OTHER}, status=status)
+        deployed.reconcile({IMAGE, OTHER}, status=status)
         assert nova.link(IMAGE).is_symlink()
         assert not nova.link(OTHER).is_symlink()
 
 
 def test_origin_that_is_away_changes_nothing(deployed: Deployed, nova: NovaHost) -> None:
-    deployed.look({IMAGE})
-    deployed.look(None, origin=None, offered={})
+    deployed.reconcile({IMAGE})
+    deployed.reconcile(None, origin=None, offered={})
     assert nova.link(IMAGE).is_symlink()
-    assert deployed.duty.images_needed() == frozenset({IMAGE})
+    assert deployed.reconciler.images_needed() == frozenset({IMAGE})
 
 
 def test_refusal_of_novas_settings_is_a_problem(deployed: Deployed, nova: NovaHost) -> None:
-    assert deployed.look({IMAGE}) == {}
+    assert deployed.reconcile({IMAGE}) == {}
     nova.configure(libvirt={"images_type": "raw"})
-    assert "images_type" in deployed.look({IMAGE})["image links"]
+    assert "images_type" in deployed.reconcile({IMAGE})["image links"]
     assert not nova.link(IMAGE).is_symlink()
 
 
 def test_unreadable_nova_configuration_is_a_problem(deployed: Deployed, nova: NovaHost) -> None:
-    deployed.look({IMAGE})
+    deployed.reconcile({IMAGE})
     link = nova.link(IMAGE)
     nova.config.unlink()
-    assert "cannot be read" in deployed.look({IMAGE})["image links"]
+    assert "cannot be read" in deployed.reconcile({IMAGE})["image links"]
     assert link.is_symlink()
-    assert deployed.duty.images_needed() == frozenset({IMAGE}), "what was known goes on"
+    assert deployed.reconciler.images_needed() == frozenset({IMAGE}), "what was known goes on"
     nova.configure()
-    assert deployed.look({IMAGE}) == {}
+    assert deployed.reconcile({IMAGE}) == {}
 
 
 def test_small_pins_are_refused(make_conf: MakeConf, nova: NovaHost) -> None:
     """Nova reads 256 KiB of the base before each boot, in nova-compute."""
     for option in ("pin_head = 255KiB", "pin_tail = 32KiB"):
         deployed = Deployed(make_conf(agent=option))
-        assert option.split()[0] in str(deployed.duty.refusal())
-        deployed.duty.start()
-        deployed.look({IMAGE})
+        assert option.split()[0] in str(deployed.reconciler.refusal())
+        deployed.reconciler.start()
+        deployed.reconcile({IMAGE})
         assert not nova.link(IMAGE).is_symlink()
-        deployed.duty.stop(10)
-    assert Deployed(make_conf(agent="pin_head = 256KiB")).duty.refusal() is None
+        deployed.reconciler.stop(10)
+    assert Deployed(make_conf(agent="pin_head = 256KiB")).reconciler.refusal() is None
 
 
 def test_links_are_removed_when_they_are_turned_off(make_conf: MakeConf, nova: NovaHost) -> None:
     assert image_links.build(make_conf(enabled=False), lambda _: None) is None
     first = Deployed(make_conf())
-    first.duty.start()
-    first.look({IMAGE, OTHER})
-    first.duty.stop(10)
+    first.reconciler.start()
+    first.reconcile({IMAGE, OTHER})
+    first.reconciler.stop(10)
     nova.add_overlay(OTHER)
-    duty = image_links.build(make_conf(enabled=False), lambda _: None)
-    assert duty is not None
+    reconciler = image_links.build(make_conf(enabled=False), lambda _: None)
+    assert reconciler is not None
     second = Deployed(make_conf(enabled=False), known=KnownLinks())
-    second.duty.start()
-    assert second.look({IMAGE, OTHER}) == {}, "what was asked for is no problem"
+    second.reconciler.start()
+    assert second.reconcile({IMAGE, OTHER}) == {}, "what was asked for is no problem"
     assert not nova.link(IMAGE).is_symlink()
     assert nova.link(OTHER).is_symlink()
-    assert second.duty.images_needed() == frozenset({OTHER})
-    second.duty.stop(10)
+    assert second.reconciler.images_needed() == frozenset({OTHER})
+    second.reconciler.stop(10)
 
 
 def test_damaged_memory_is_made_anew(make_conf: MakeConf, tmp_path: pathlib.Path) -> None:
@@ -255,7 +255,7 @@ def test_second_process_of_a_host_changes_nothing(
     deployed: Deployed, nova: NovaHost, tmp_path: pathlib.Path
 ) -> None:
     other = OnlyLinker(f"{tmp_path}/state")
-    deployed.look({IMAGE})
+    deployed.reconcile({IMAGE})
     # POSIX locks are a process's, so the second process is one.
     script = (
         "import sys\n"
@@ -281,16 +281,16 @@ def test_file_system_that_hangs_holds_up_no_look(make_conf: MakeConf, nova: Nova
             super().symlink(target, path)
 
     deployed = Deployed(make_conf(), files=Hanging())
-    deployed.duty.start()
-    sight = deployed.sight({IMAGE})
-    deployed.duty.look(sight)
-    wait_for("it hangs", lambda: deployed.duty._busy_with is not None)
-    assert deployed.duty.images_needed() is None
+    deployed.reconciler.start()
+    snapshot = deployed.snapshot({IMAGE})
+    deployed.reconciler.reconcile(snapshot)
+    wait_for("it hangs", lambda: deployed.reconciler._busy_with is not None)
+    assert deployed.reconciler.images_needed() is None
     deployed.clock.now += OVERDUE_SECONDS + 1
-    assert "have not answered" in deployed.duty.look(sight)["image links"]
+    assert "have not answered" in deployed.reconciler.reconcile(snapshot)["image links"]
     released.set()
     wait_for("it goes on", lambda: nova.link(IMAGE).is_symlink())
-    deployed.duty.stop(10)
+    deployed.reconciler.stop(10)
 
 
 def test_image_that_gets_its_link_just_now_is_not_detached(
@@ -304,10 +304,10 @@ def test_image_that_gets_its_link_just_now_is_not_detached(
             super().symlink(target, path)
 
     deployed = Deployed(make_conf(), files=Slow())
-    deployed.duty.start()
-    deployed.look(set())
-    deployed.duty.look(deployed.sight({IMAGE}))
-    wait_for("planting", lambda: deployed.duty._busy_with is not None)
-    wait_for("planting", lambda: IMAGE in (deployed.duty.images_needed() or ()))
+    deployed.reconciler.start()
+    deployed.reconcile(set())
+    deployed.reconciler.reconcile(deployed.snapshot({IMAGE}))
+    wait_for("planting", lambda: deployed.reconciler._busy_with is not None)
+    wait_for("planting", lambda: IMAGE in (deployed.reconciler.images_needed() or ()))
     released.set()
-    deployed.duty.stop(10)
+    deployed.reconciler.stop(10)
