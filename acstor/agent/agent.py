@@ -17,7 +17,7 @@ from acstor import exception, version
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.reconciler import HostSnapshot, ImageUser, Reconciler
 from acstor.agent.reconcilers.decision_following import DecisionFollower
-from acstor.agent.reconcilers.desired_host import is_drained, read_wish
+from acstor.agent.reconcilers.desired_host import is_drained, read_desired_state
 from acstor.agent.reconcilers.image_following import ImageFollower, ImageReport, waiting_images
 from acstor.agent.reconcilers.image_use import ImageUse
 from acstor.agent.reconcilers.pinning import Pinner
@@ -248,7 +248,7 @@ class Agent:
         images: ImageReport | None = None
 
         def drain() -> None:
-            self._follow_wish(followers.origin, status)
+            self._follow_desired_state(followers.origin, status)
 
         def follow_decision() -> None:
             followers.decision.reconcile(status)
@@ -267,7 +267,7 @@ class Agent:
                 images = self._follow_images(followers, status, generation, problems)
 
         for what, step in (
-            ("host wish", drain),
+            ("desired state", drain),
             ("decision", follow_decision),
             ("ring publication", publish),
             ("ring", use_ring),
@@ -433,8 +433,8 @@ class Agent:
                 answered = min(answered, use.round if use.epoch == known.epoch else 0)
         return LocalUse(found, bases, is_complete, answered, known.epoch)
 
-    def _follow_wish(self, origin: Origin, status: dict[str, Any] | None) -> None:
-        drain = read_wish(origin, self._conf.host).is_drained
+    def _follow_desired_state(self, origin: Origin, status: dict[str, Any] | None) -> None:
+        drain = read_desired_state(origin, self._conf.host).is_drained
         self._move(AgentEvent.DRAIN if drain else AgentEvent.UNDRAIN)
         if status is not None and drain != (status["process_state"] == "draining"):
             self._data_plane.call("drain", on=drain)
@@ -479,11 +479,11 @@ class Agent:
             problems["withdrawals"] = followers.rounds.problem
         report = followers.images.reconcile(closed, waiting_images(status))
         # Without a ring every host would read what it pins from the origin itself.
-        wished = report.offered | report.kept if generation else {}
+        desired = report.offered | report.kept if generation else {}
         use = self._local_use(report, followers.rounds.known)
         self._image_use.note(report.opened.union(use.images if use else ()))
-        order = self._image_use.order({**dict.fromkeys(wished, ""), **report.registered_at})
-        self._pinner.wish(wished, status.get("started_at"), report.whole, order)
+        order = self._image_use.order({**dict.fromkeys(desired, ""), **report.registered_at})
+        self._pinner.set_desired(desired, status.get("started_at"), report.whole, order)
         self._metrics.set_images(
             registered=len(report.registered or ()),
             offered=len(report.offered),

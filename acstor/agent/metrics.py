@@ -14,8 +14,8 @@ from prometheus_client.openmetrics import exposition
 
 from acstor.agent.states import AgentState
 from acstor.cluster.ring.decision import Decision
-from acstor.preload.promise import Promise
-from acstor.preload.states import PromiseState
+from acstor.preload.admitted_preload import AdmittedPreload
+from acstor.preload.states import AdmittedPreloadState
 from acstor.telemetry.data_plane_readings import DataPlaneLoad
 
 STATE = "acstor_agent_state"
@@ -192,7 +192,7 @@ class AgentMetrics:
             ["image"], registry=registry,
         )  # fmt: skip
         self._preloads = prometheus_client.Gauge(
-            PRELOADS, "Preloads that this host promised, by state", ["state"], registry=registry
+            PRELOADS, "Preloads that this host admitted, by state", ["state"], registry=registry
         )
         self._preloads_late = prometheus_client.Gauge(
             PRELOADS_LATE, "Preloads that go on although their deadline is over", registry=registry
@@ -298,10 +298,10 @@ class AgentMetrics:
         for image, share in coverage.items():
             self._coverage.labels(image).set(share)
 
-    def set_preloads(self, promises: Iterable[Promise]) -> None:
-        """Note how far the promised preloads are."""
-        found, now = list(promises), time.time()
-        for state in PromiseState:
+    def set_preloads(self, admitted_preloads: Iterable[AdmittedPreload]) -> None:
+        """Note how far the admitted preloads are."""
+        found, now = list(admitted_preloads), time.time()
+        for state in AdmittedPreloadState:
             self._preloads.labels(state.value).set(sum(each.state is state for each in found))
         self._preloads_late.set(sum(each.is_late(now) for each in found))
         self._preload_remaining.clear()

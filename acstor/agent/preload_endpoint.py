@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from acstor import exception
 from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate
-from acstor.preload.wish import Wish, checked_id, checked_image, checked_what
+from acstor.preload.request import PreloadRequest, checked_id, checked_image, checked_what
 from acstor.rpc.agent_server import PRELOAD_VERSION, answered, make_target
 
 
@@ -19,9 +19,9 @@ class Preloads(Protocol):
     """What the messages act on: the reconciler of the agent."""
 
     def estimate(self, image: str, what: PreloadWhat) -> Estimate: ...  # noqa: D102
-    def promise(self, promise_id: str, wish: Wish) -> dict[str, object]: ...  # noqa: D102
+    def admit(self, admission_id: str, request: PreloadRequest) -> dict[str, object]: ...  # noqa: D102
     def status(self, image: str | None = None) -> list[dict[str, object]]: ...  # noqa: D102
-    def give_up(self, image: str, promise_id: str | None = None) -> dict[str, object]: ...  # noqa: D102
+    def give_up(self, image: str, admission_id: str | None = None) -> dict[str, object]: ...  # noqa: D102
 
 
 class PreloadEndpoint:
@@ -47,12 +47,12 @@ class PreloadEndpoint:
         return answered(self._host, act)
 
     def preload_start(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
-        """Promise a preload, or refuse to."""
+        """AdmittedPreload a preload, or refuse to."""
 
         def act() -> object:
             fields = dict(arguments)
-            promise_id = checked_id(fields.pop("id", None))
-            return self._preloads.promise(promise_id, Wish.from_arguments(fields))
+            admission_id = checked_id(fields.pop("id", None))
+            return self._preloads.admit(admission_id, PreloadRequest.from_arguments(fields))
 
         return answered(self._host, act)
 
@@ -71,10 +71,10 @@ class PreloadEndpoint:
 
         def act() -> object:
             _refuse_unknown(arguments, {"image", "id"})
-            promise_id = arguments.get("id")
+            admission_id = arguments.get("id")
             return self._preloads.give_up(
                 checked_image(arguments.get("image")),
-                None if promise_id is None else checked_id(promise_id),
+                None if admission_id is None else checked_id(admission_id),
             )
 
         return answered(self._host, act)

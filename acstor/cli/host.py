@@ -10,7 +10,12 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import exception
-from acstor.agent.reconcilers.desired_host import HostWish, forget_wish, read_wish, write_wish
+from acstor.agent.reconcilers.desired_host import (
+    DesiredState,
+    forget_desired_state,
+    read_desired_state,
+    write_desired_state,
+)
 from acstor.cli import deployment, forgetting, host_traffic, metrics_tls
 from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
@@ -135,7 +140,7 @@ class ShowHost(show.ShowOne):
         if member is None and host is None:
             raise _unknown(name)
         with deployment.opened_origin(conf) as origin:
-            wish = read_wish(origin, name)
+            desired = read_desired_state(origin, name)
         vnode_count = sum(other.vnodes for other in in_ring.values())
         tls = metrics_tls.client_context(conf)
         asked = host_traffic.fetch_all([member] if member else [], conf.host, tls)
@@ -145,7 +150,7 @@ class ShowHost(show.ShowOne):
         fields: dict[str, Any] = {
             "name": name,
             "state": _state(member),
-            "wanted": "drained" if wish.is_drained else "serving",
+            "wanted": "drained" if desired.is_drained else "serving",
             "peer_address": member.peer_address if member else host.address if host else "",
             "metrics_address": member.metrics_address if member else "",
             "capacity": Size(member.capacity_bytes if member else 0),
@@ -164,10 +169,10 @@ class ShowHost(show.ShowOne):
         return tuple(fields), tuple(fields.values())
 
 
-class _ChangeWish(command.Command):
+class _ChangeDesiredState(command.Command):
     """Write what is wanted of a host and wait until its agent has it done."""
 
-    wish: HostWish
+    desired: DesiredState
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Take the host's name and how long to wait."""
@@ -183,38 +188,38 @@ class _ChangeWish(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Write the wish."""
+        """Write the desired state."""
         conf, name = deployment.configuration(self.app), parsed_args.name
         members = deployment.list_members(conf)
         if name not in members and name not in _ring_hosts(conf):
             raise _unknown(name)
         with deployment.opened_origin(conf) as origin:
-            write_wish(origin, name, self.wish)
+            write_desired_state(origin, name, self.desired)
 
         def is_done() -> bool:
             member = deployment.list_members(conf).get(name)
-            return member is not None and member.is_draining == self.wish.is_drained
+            return member is not None and member.is_draining == self.desired.is_drained
 
         if parsed_args.wait and not _wait(is_done, parsed_args.wait):
             raise exception.DeadlineError(
                 f"host {name} has not followed in {parsed_args.wait:g} s",
-                hint="the wish is kept; check that acstor-agent runs there",
+                hint="the desired state is kept; check that acstor-agent runs there",
             )
 
 
-class DrainHost(_ChangeWish):
+class DrainHost(_ChangeDesiredState):
     """Take a host out of the ring's work: it owns nothing, and answers no peer.
 
     Its guests go on reading. Do this before maintenance; 'acstor host undrain' undoes it.
     """
 
-    wish = HostWish(is_drained=True)
+    desired = DesiredState(is_drained=True)
 
 
-class UndrainHost(_ChangeWish):
+class UndrainHost(_ChangeDesiredState):
     """Give a drained host its part of the ring back."""
 
-    wish = HostWish(is_drained=False)
+    desired = DesiredState(is_drained=False)
 
 
 class ForgetHost(command.Command):
@@ -255,7 +260,7 @@ class ForgetHost(command.Command):
             is_known = [
                 in_ring is not None,
                 forget_usage(origin, name),
-                forget_wish(origin, name),
+                forget_desired_state(origin, name),
             ]
             # Nobody waits for it any more as for one that is only silent.
             has_left_ring = remove_host(origin, name)

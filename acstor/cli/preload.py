@@ -19,8 +19,8 @@ from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.preload import admission, many_hosts
 from acstor.preload.admission import Reason, Verdict
 from acstor.preload.many_hosts import HostPreload, Progress
-from acstor.preload.states import PromiseState
-from acstor.preload.wish import DEADLINE_MAX, DEADLINE_MIN, RATE_MIN, Wish
+from acstor.preload.request import DEADLINE_MAX, DEADLINE_MIN, RATE_MIN, PreloadRequest
+from acstor.preload.states import AdmittedPreloadState
 from acstor.repository import layout
 from acstor.repository.images import working_set
 from acstor.repository.repository import Repository
@@ -102,9 +102,9 @@ def _hosts(
 class PreloadImage(lister.Lister):
     """Bring an image, or what its boots read, to hosts before instances need it.
 
-    A promise: each host first says whether it can keep it, and nothing begins anywhere unless
-    all can. '--rate' is per host. With a deadline and no rate, each host takes the rate that the
-    deadline needs, and catches up what its guests have cost. Guests always go first.
+    Each host first says whether it can be done in time, and nothing begins anywhere unless all can.
+    '--rate' is per host. With a deadline and no rate, each host takes the rate that the deadline
+    needs, and catches up what its guests have cost. Guests always go first.
 
     Exit status 5 when a host has failed, or has missed the deadline. Interrupting the command
     leaves the preload running: see 'acstor preload list' and 'acstor preload stop'.
@@ -157,9 +157,9 @@ class PreloadImage(lister.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Promise, begin, wait; return the table."""
+        """AdmittedPreload, begin, wait; return the table."""
         conf = deployment.configuration(self.app)
-        wish = Wish(
+        request = PreloadRequest(
             image=layout.canonical_image_id(parsed_args.image),
             what=parsed_args.what,
             rate_bytes_per_s=parsed_args.rate,
@@ -167,19 +167,19 @@ class PreloadImage(lister.Lister):
             pin=parsed_args.pin,
         )
         transport.require(conf)
-        _check_image(conf, wish)
+        _check_image(conf, request)
         members = deployment.list_members(conf)
         hosts = _hosts(conf, parsed_args, members, default_all=False)
         with _agents(conf, conf.preload.call_timeout) as agents:
-            verdicts = many_hosts.ask(agents, wish, hosts, members)
+            verdicts = many_hosts.ask(agents, request, hosts, members)
             if any(verdict.reason is not None for verdict in verdicts):
-                self._refuse(wish, verdicts)
-            begun = many_hosts.begin(agents, wish, hosts)
+                self._refuse(request, verdicts)
+            begun = many_hosts.begin(agents, request, hosts)
         self._found = list(begun.values())
         if parsed_args.wait:
             timeout = min(conf.preload.call_timeout, PROGRESS_TIMEOUT_MAX)
             with _agents(conf, timeout) as agents:
-                self._found = self._follow(agents, wish, begun)
+                self._found = self._follow(agents, request, begun)
         return COLUMNS, rows(self._found)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -189,22 +189,22 @@ class PreloadImage(lister.Lister):
         if failed:
             what = "; ".join(preload_view.line(host) for host in failed[:3])
             raise exception.DeadlineError(
-                f"{len(failed)} of {len(self._found)} hosts have not kept the promise: {what}",
+                f"{len(failed)} of {len(self._found)} hosts have not completed it: {what}",
                 hint=f"'acstor preload show {failed[0].image}' shows how they are",
             )
         return 0
 
-    def _refuse(self, wish: Wish, verdicts: Sequence[Verdict]) -> None:
+    def _refuse(self, request: PreloadRequest, verdicts: Sequence[Verdict]) -> None:
         refusing = [verdict for verdict in verdicts if verdict.reason is not None]
         for verdict in refusing:
             self.app.stderr.write(f"{verdict.host}: refused: {verdict.text}\n")
         raise _error(refusing)(
-            f"{len(refusing)} of {len(verdicts)} hosts cannot promise it, nothing was begun",
-            hint=hint(wish, verdicts),
+            f"{len(refusing)} of {len(verdicts)} hosts cannot admit it, nothing was begun",
+            hint=hint(request, verdicts),
         )
 
     def _follow(
-        self, agents: AgentClient, wish: Wish, begun: dict[str, HostPreload]
+        self, agents: AgentClient, request: PreloadRequest, begun: dict[str, HostPreload]
     ) -> list[HostPreload]:
         progress = Progress(agents, begun)
         try:
@@ -216,8 +216,8 @@ class PreloadImage(lister.Lister):
                     view.show(progress.hosts)
         except KeyboardInterrupt:
             self.app.stderr.write(
-                f"\nthe preload goes on: 'acstor preload show {wish.image}' shows it, "
-                f"'acstor preload stop {wish.image}' stops it\n"
+                f"\nthe preload goes on: 'acstor preload show {request.image}' shows it, "
+                f"'acstor preload stop {request.image}' stops it\n"
             )
             raise
         finally:
@@ -317,9 +317,9 @@ class StopPreload(_ToldOfImage):
         return self.ask_of_image(parsed_args, "preload_stop")
 
 
-def hint(wish: Wish, verdicts: Sequence[Verdict]) -> str:
+def hint(request: PreloadRequest, verdicts: Sequence[Verdict]) -> str:
     """Return what would do, where there is such a thing."""
-    suggestion = admission.suggest(wish, verdicts)
+    suggestion = admission.suggest(request, verdicts)
     ways = []
     if suggestion.rate_bytes_per_s is not None:
         ways.append(f"--rate {_rounded(suggestion.rate_bytes_per_s, verdicts)}")
@@ -342,13 +342,16 @@ def _rounded(rate: int, verdicts: Sequence[Verdict]) -> str:
     return f"{up}KiB" if is_there else str(rate)
 
 
-def _check_image(conf: Any, wish: Wish) -> None:
-    """Refuse what no host could promise."""
+def _check_image(conf: Any, request: PreloadRequest) -> None:
+    """Refuse what no host could admit."""
     with deployment.opened_origin(conf) as origin:
-        Repository.open(origin).get_image(wish.image)
-        if wish.what is PreloadWhat.WORKING_SET and working_set.read(origin, wish.image) is None:
+        Repository.open(origin).get_image(request.image)
+        if (
+            request.what is PreloadWhat.WORKING_SET
+            and working_set.read(origin, request.image) is None
+        ):
             raise exception.NotFoundError(
-                f"it is not known what boots of image {wish.image} read",
+                f"it is not known what boots of image {request.image} read",
                 hint="boot one instance from it first, or use --full",
             )
 
@@ -356,7 +359,7 @@ def _check_image(conf: Any, wish: Wish) -> None:
 def _has_failed(host: HostPreload) -> bool:
     if host.is_late or host.is_lost:
         return True
-    return host.state.has_ended and host.state is not PromiseState.DONE
+    return host.state.has_ended and host.state is not AdmittedPreloadState.DONE
 
 
 def _error(refusing: Sequence[Verdict]) -> type[exception.AcstorError]:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from acstor.cli.columns import Size
 from acstor.preload.many_hosts import HostPreload
-from acstor.preload.states import PromiseState
+from acstor.preload.states import AdmittedPreloadState
 
 LINE_SECONDS = 10.0
 """Time between two lines of a host whose state does not change, where there is no terminal."""
@@ -17,7 +17,7 @@ def note(host: HostPreload) -> str:
     """Return in words what is remarkable about a host."""
     if host.is_lost:
         return f"lost: {host.error}"
-    if host.state is PromiseState.MISSED:
+    if host.state is AdmittedPreloadState.MISSED:
         return "the deadline was over"
     if host.is_late:
         return f"the deadline is over; {host.error}" if host.error else "the deadline is over"
@@ -114,7 +114,7 @@ class Table:
         for host in hosts:
             filled = int(host.share * _BAR_CELLS)
             bar = "█" * filled + "·" * (_BAR_CELLS - filled)
-            bad = host.is_settled and host.state is not PromiseState.DONE
+            bad = host.is_settled and host.state is not AdmittedPreloadState.DONE
             table.add_row(
                 host.host,
                 Text(str(host.state), style="red" if bad else ""),

@@ -21,7 +21,7 @@ OPTIONS = [
         type=types.ByteSize(0, types.TIB),
         default="0",
         help=(
-            "Most bytes per second that all preloads of this host together are promised. 0: only "
+            "Most bytes per second that all preloads of this host together are admitted. 0: only "
             "link_share counts."
         ),
     ),
@@ -31,7 +31,7 @@ OPTIONS = [
         min=0.01,
         max=1.0,
         help=(
-            "Most of this host's link, as a share of 1, that all preloads together are promised. "
+            "Most of this host's link, as a share of 1, that all preloads together are admitted. "
             "Where the speed of the link is not known, only rate_max counts."
         ),
     ),

@@ -14,7 +14,7 @@ from acstor.dataplane.runtime import OriginReader
 LOG = logging.getLogger(__name__)
 
 CHUNK_SIZE_DEFAULT = 64 << 10
-"""Chunk size of a repository that is made without a wish, bytes."""
+"""Chunk size of a repository that is made without one being given, bytes."""
 _POSIX_SCHEMES = frozenset({"posix", "file"})
 
 

@@ -1,1 +1,1 @@
-"""Preloads as promises: what is asked, whether a host can keep it, how far it is."""
+"""Preloads with admission: what is asked, whether a host can keep it, how far it is."""

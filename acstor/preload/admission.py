@@ -1,7 +1,7 @@
 """Admission of preloads by a host, decided before anything starts; and the rate of each.
 
-A promise that is doubtful is refused. What is known then: how much is missing, what room there
-is, how fast the link is, and what this host has promised already. What is not known, reads of
+A preload that is doubtful is refused. What is known then: how much is missing, what room there
+is, how fast the link is, and what this host has admitted already. What is not known, reads of
 guests above all, is what the margin of the rate and the limit's share of the link are for.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from acstor import exception
 from acstor.control.protocol import PRELOAD_RATE_MAX
-from acstor.preload.wish import (
+from acstor.preload.request import (
     DEADLINE_MAX,
     DEADLINE_MIN,
     RATE_MIN,
-    Wish,
+    PreloadRequest,
     is_number,
     is_whole,
 )
@@ -62,16 +62,16 @@ class Estimate:
     """Most of all preloads of the host together, bytes per second; None: no limit is known."""
     margin: float
     promised_rate: int = 0
-    """Bytes per second of the preloads that the host has promised and not ended."""
+    """Bytes per second of the preloads that the host has admitted and not ended."""
     promised_bytes: int = 0
     """What these have still to fetch."""
     is_draining: bool = False
     active: str | None = None
-    """Id of the promise that the host is keeping for this image."""
+    """Id of the admitted preload that the host is keeping for this image."""
 
     @property
     def left_rate(self) -> int | None:
-        """Bytes per second that may still be promised; None: no limit is known."""
+        """Bytes per second that may still be admitted; None: no limit is known."""
         return None if self.most_rate is None else max(0, self.most_rate - self.promised_rate)
 
     @property
@@ -114,7 +114,7 @@ class Reason(enum.StrEnum):
     """It is no member, or does not answer."""
     DRAINING = "draining"
     ACTIVE = "active"
-    """It is keeping a promise for this image already."""
+    """It is keeping a preload of this image already."""
     UNKNOWN = "unknown"
     """It does not offer the image, or knows of no working set of it."""
     ROOM = "room"
@@ -140,7 +140,7 @@ class Verdict:
     """The reason in words."""
     missing_bytes: int = 0
     left_rate: int | None = None
-    """Most that it could still promise, bytes per second; None: no limit is known."""
+    """Most that it could still admit, bytes per second; None: no limit is known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Suggestion:
     deadline_s: float | None = None
 
 
-def judge(wish: Wish, estimate: Estimate) -> Verdict:
+def judge(request: PreloadRequest, estimate: Estimate) -> Verdict:
     """Decide for one host."""
     host, missing, left = estimate.host, estimate.missing_bytes, estimate.left_rate
 
@@ -167,7 +167,7 @@ def judge(wish: Wish, estimate: Estimate) -> Verdict:
             Reason.ROOM,
             f"{missing} bytes are missing, its chunk store has room for {estimate.room_bytes}",
         )
-    if wish.pin and missing > estimate.pinnable_bytes:
+    if request.pin and missing > estimate.pinnable_bytes:
         return refuse(
             Reason.PIN,
             f"{missing} bytes are missing, {estimate.pinnable_bytes} more can be pinned there",
@@ -175,13 +175,13 @@ def judge(wish: Wish, estimate: Estimate) -> Verdict:
     if left is not None and left < RATE_MIN:
         return refuse(
             Reason.RATE,
-            f"what it has promised already takes {estimate.promised_rate} of the "
+            f"what it has admitted already takes {estimate.promised_rate} of the "
             f"{estimate.most_rate} bytes/s that preloads may take there",
         )
-    return _judge_rate(wish, estimate, left)
+    return _judge_rate(request, estimate, left)
 
 
-def suggest(wish: Wish, verdicts: Iterable[Verdict]) -> Suggestion:
+def suggest(request: PreloadRequest, verdicts: Iterable[Verdict]) -> Suggestion:
     """Return with which rate, or with which deadline, no host would refuse.
 
     Nothing is suggested where a host refuses for another reason.
@@ -193,30 +193,30 @@ def suggest(wish: Wish, verdicts: Iterable[Verdict]) -> Suggestion:
     if not found or (most is not None and most < RATE_MIN):
         return Suggestion()
     missing = max(each.missing_bytes for each in found)
-    rate = wish.rate_bytes_per_s
-    if wish.deadline_s is not None:
-        least = least_rate_for(missing, wish.deadline_s)
+    rate = request.rate_bytes_per_s
+    if request.deadline_s is not None:
+        least = least_rate_for(missing, request.deadline_s)
         rate = max(least, rate or 0) if most is None else max(least, min(rate or 0, most))
         possible = None if most is not None and least > most else rate
     else:
         possible = most
     deadline = None
-    if wish.deadline_s is not None and (
-        wish.rate_bytes_per_s is None or most is None or wish.rate_bytes_per_s <= most
+    if request.deadline_s is not None and (
+        request.rate_bytes_per_s is None or most is None or request.rate_bytes_per_s <= most
     ):
-        speed = wish.rate_bytes_per_s or most
+        speed = request.rate_bytes_per_s or most
         if speed is not None:
             deadline = max(DEADLINE_MIN, float(math.ceil(seconds_at(missing, speed) + 1e-6)))
     return Suggestion(
-        None if possible == wish.rate_bytes_per_s else possible,
+        None if possible == request.rate_bytes_per_s else possible,
         None if deadline is None or deadline > DEADLINE_MAX else deadline,
     )
 
 
-def _judge_rate(wish: Wish, estimate: Estimate, left: int | None) -> Verdict:
-    host, missing, deadline = estimate.host, estimate.missing_bytes, wish.deadline_s
+def _judge_rate(request: PreloadRequest, estimate: Estimate, left: int | None) -> Verdict:
+    host, missing, deadline = estimate.host, estimate.missing_bytes, request.deadline_s
     verdict = Verdict(host, missing_bytes=missing, left_rate=left)
-    rate = wish.rate_bytes_per_s
+    rate = request.rate_bytes_per_s
     if rate is not None and left is not None and rate > left:
         return dataclasses.replace(
             verdict,

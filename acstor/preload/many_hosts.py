@@ -1,4 +1,4 @@
-"""One preload on many hosts: all promise it or none begins; then how far they are."""
+"""One preload on many hosts: all admit it or none begins; then how far they are."""
 
 import concurrent.futures
 import dataclasses
@@ -11,8 +11,8 @@ from acstor import exception
 from acstor.cluster.member import Member
 from acstor.preload import admission
 from acstor.preload.admission import Estimate, Reason, Verdict
-from acstor.preload.states import PromiseState
-from acstor.preload.wish import Wish, is_number, is_whole
+from acstor.preload.request import PreloadRequest, is_number, is_whole
+from acstor.preload.states import AdmittedPreloadState
 from acstor.rpc.agent_client import HOSTS_AT_A_TIME_MAX, Answer
 
 SILENCE_MAX = 60.0
@@ -42,7 +42,7 @@ class HostPreload:
     image: str
     what: str
     pin: bool
-    state: PromiseState
+    state: AdmittedPreloadState
     is_late: bool
     total_bytes: int
     remaining_bytes: int
@@ -60,12 +60,16 @@ class HostPreload:
     def share(self) -> float:
         """Share of the requested bytes that are there, 0 to 1."""
         if not self.total_bytes:
-            return 1.0 if self.state in {PromiseState.DONE, PromiseState.MISSED} else 0.0
+            return (
+                1.0
+                if self.state in {AdmittedPreloadState.DONE, AdmittedPreloadState.MISSED}
+                else 0.0
+            )
         return (self.total_bytes - self.remaining_bytes) / self.total_bytes
 
     @property
     def is_settled(self) -> bool:
-        """Whether waiting any longer changes nothing about whether the promise was kept."""
+        """Whether waiting any longer changes nothing about whether the preload was kept."""
         return self.state.has_ended or self.is_late or self.is_lost
 
     @classmethod
@@ -83,7 +87,7 @@ class HostPreload:
             if not is_fine(values[name]):
                 raise problem
         try:
-            values["state"] = PromiseState(values["state"])
+            values["state"] = AdmittedPreloadState(values["state"])
         except ValueError as error:
             raise problem from error
         return cls(**values)
@@ -118,9 +122,9 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
 
 
 def ask(
-    agents: Agents, wish: Wish, hosts: Iterable[str], members: Mapping[str, Member]
+    agents: Agents, request: PreloadRequest, hosts: Iterable[str], members: Mapping[str, Member]
 ) -> list[Verdict]:
-    """Ask hosts whether they can promise a preload; nothing begins.
+    """Ask hosts whether they can admit a preload; nothing begins.
 
     :param members: the hosts that are alive.
     """
@@ -132,33 +136,33 @@ def ask(
             verdicts[host] = _refused(host, Reason.SILENT, "it is no member: no agent runs there")
         elif member.is_draining:
             verdicts[host] = _refused(host, Reason.DRAINING, "it is drained")
-    arguments = {"image": wish.image, "what": str(wish.what)}
+    arguments = {"image": request.image, "what": str(request.what)}
     asked = [host for host in names if host not in verdicts]
     answers = agents.call_all(asked, "preload_estimate", dict.fromkeys(asked, arguments))
     for host, answer in answers.items():
         try:
             if answer.error is not None:
                 raise answer.error
-            verdicts[host] = admission.judge(wish, Estimate.from_answer(host, answer.result))
+            verdicts[host] = admission.judge(request, Estimate.from_answer(host, answer.result))
         except exception.AcstorError as error:
             reason = _REASONS.get(type(error), Reason.FAILED)
             verdicts[host] = _refused(host, reason, error.message)
     return [verdicts[host] for host in names]
 
 
-def begin(agents: Agents, wish: Wish, hosts: Iterable[str]) -> dict[str, HostPreload]:
-    """Have all hosts promise a preload and begin.
+def begin(agents: Agents, request: PreloadRequest, hosts: Iterable[str]) -> dict[str, HostPreload]:
+    """Have all hosts admit a preload and begin.
 
     :raises AcstorError: when one of them does not; the others have been stopped again then.
     """
     names = list(hosts)
-    promise_id = str(uuid.uuid4())
-    arguments = {**wish.to_arguments(), "id": promise_id}
+    admission_id = str(uuid.uuid4())
+    arguments = {**request.to_arguments(), "id": admission_id}
     answers = agents.call_all(names, "preload_start", dict.fromkeys(names, arguments))
     failed = [answer for answer in answers.values() if answer.error is not None]
     if failed:
         # Also those that did not answer: they may have begun all the same.
-        undo = {"image": wish.image, "id": promise_id}
+        undo = {"image": request.image, "id": admission_id}
         agents.call_all(names, "preload_stop", dict.fromkeys(names, undo))
         first = failed[0].error
         assert first is not None
@@ -234,7 +238,7 @@ class Progress:
             return
         self._heard_at[host] = now
         self._hosts[host] = found or dataclasses.replace(
-            known, state=PromiseState.STOPPED, error="the host does not know of it any more"
+            known, state=AdmittedPreloadState.STOPPED, error="the host does not know of it any more"
         )
 
     def _ask(self, known: HostPreload) -> HostPreload | None:

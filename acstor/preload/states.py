@@ -1,7 +1,7 @@
-"""The states of a preload as an agent promised it.
+"""The states of a preload as an agent admitted it.
 
-The data plane's own job (``PreloadState`` of the admin protocol) ends with its process; a promise
-outlives processes: whenever its job is gone it waits, and the agent starts the job again.
+The data plane's own job (``PreloadState`` of the admin protocol) ends with its process; an admitted
+preload outlives processes: whenever its job is gone it waits, and the agent starts the job again.
 
 ::
 
@@ -19,7 +19,7 @@ import enum
 from acstor import states
 
 
-class PromiseState(enum.StrEnum):
+class AdmittedPreloadState(enum.StrEnum):
     """State of an admitted preload."""
 
     WAITING = "waiting"
@@ -42,7 +42,7 @@ class PromiseState(enum.StrEnum):
         return self not in ACTIVE
 
 
-class PromiseEvent(enum.StrEnum):
+class AdmittedPreloadEvent(enum.StrEnum):
     """Event in the life of an admitted preload."""
 
     RESUME = "resume"
@@ -58,11 +58,11 @@ class PromiseEvent(enum.StrEnum):
     STOP = "stop"
 
 
-_S, _E = PromiseState, PromiseEvent
+_S, _E = AdmittedPreloadState, AdmittedPreloadEvent
 
 ACTIVE = frozenset({_S.WAITING, _S.RUNNING, _S.YIELDING})
 
-TRANSITIONS: dict[tuple[PromiseState, PromiseEvent], PromiseState] = {
+TRANSITIONS: dict[tuple[AdmittedPreloadState, AdmittedPreloadEvent], AdmittedPreloadState] = {
     (_S.WAITING, _E.RESUME): _S.RUNNING,
     (_S.WAITING, _E.YIELD): _S.YIELDING,
     (_S.WAITING, _E.WAIT): _S.WAITING,
@@ -92,7 +92,7 @@ TRANSITIONS: dict[tuple[PromiseState, PromiseEvent], PromiseState] = {
 }
 
 
-def next_state(state: PromiseState, event: PromiseEvent) -> PromiseState:
+def next_state(state: AdmittedPreloadState, event: AdmittedPreloadEvent) -> AdmittedPreloadState:
     """Return the state after ``event``.
 
     :raises IllegalTransitionError: for a pair that the table does not list.

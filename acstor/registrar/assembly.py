@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from acstor.registrar.bookkeeping import Bookkeeper, BookSettings
 from acstor.registrar.decision import Rules
 from acstor.registrar.image_service.base import ImageService
 from acstor.registrar.rate_limit import RateLimit
@@ -12,6 +11,7 @@ from acstor.registrar.registration.download import DownloadSettings
 from acstor.registrar.registration.file_registration import FileRegistrar, FileSettings
 from acstor.registrar.registration.job import JobSettings
 from acstor.registrar.registration.jobs import Jobs
+from acstor.registrar.registry_sync import RegistrySync, SyncSettings
 from acstor.registrar.withdrawal import Withdrawals
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import registration
@@ -62,7 +62,7 @@ def rules(conf: cfg.ConfigOpts) -> Rules:
     )
 
 
-def bookkeeper(
+def registry_sync(
     conf: cfg.ConfigOpts,
     service: ImageService,
     repository: Repository,
@@ -71,7 +71,7 @@ def bookkeeper(
     on_removal: Callable[[], None],
     clock: Callable[[], float],
     monotonic: Callable[[], float],
-) -> Bookkeeper:
+) -> RegistrySync:
     """Return what keeps the image registry.
 
     :param name: of this registrar.
@@ -80,7 +80,7 @@ def bookkeeper(
     :param monotonic: seconds.
     """
     options = conf.registrar
-    return Bookkeeper(
+    return RegistrySync(
         service,
         repository,
         jobs,
@@ -92,7 +92,7 @@ def bookkeeper(
             clock,
             monotonic,
         ),
-        BookSettings(
+        SyncSettings(
             registrar=name,
             rules=rules(conf),
             retry_delay=options.retry_delay,

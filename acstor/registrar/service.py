@@ -19,7 +19,6 @@ from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
 from acstor.origin.base import Origin
 from acstor.registrar import assembly
-from acstor.registrar.bookkeeping import Bookkeeper
 from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.image_service.base import ImageService, ServiceImage
 from acstor.registrar.image_service.watched import WatchedImageService
@@ -29,6 +28,7 @@ from acstor.registrar.registration.download import empty_spool
 from acstor.registrar.registration.file_registration import FileRegistrar
 from acstor.registrar.registration.job import ImageJob, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
+from acstor.registrar.registry_sync import RegistrySync
 from acstor.repository.origin_reserve import reserved_bytes
 from acstor.repository.repository import Repository
 from acstor.service import Problems, ReconcileLoop, Watchdog
@@ -46,9 +46,9 @@ _WAIT_MAX = 60.0
 class _Lead:
     """Resources of a registrar while it leads."""
 
-    def __init__(self, repository: Repository, books: Bookkeeper, gc: GarbageCollection) -> None:
+    def __init__(self, repository: Repository, sync: RegistrySync, gc: GarbageCollection) -> None:
         self.repository = repository
-        self.books = books
+        self.sync = sync
         self.gc = gc
 
 
@@ -94,7 +94,7 @@ class RegistrarService:
         self._reconcile_at = 0.0  # monotonic
         self._failures = 0
         self._lead: _Lead | None = None
-        self._last_books: Bookkeeper | None = None
+        self._last_sync: RegistrySync | None = None
         """Those of the last lead: what it began may end later."""
         self._notifications: ImageNotifications | None = None
         self._problems = Problems(LOG, with_hints=True)
@@ -192,13 +192,13 @@ class RegistrarService:
                 self._lead_again_later()
                 break
         problems.update(self._image_problems)
-        silent = lead.books.silent_hosts()
+        silent = lead.sync.silent_hosts()
         problems.update({f"host {host}": text for host, text in silent.items()})
         self._metrics.silent_hosts.set(len(silent))
         if lead.gc.problem:
             problems["garbage collection"] = lead.gc.problem
         lead.gc.run_if_due(lead.repository)
-        self._metrics.set_images(lead.books.counts())
+        self._metrics.set_images(lead.sync.counts())
         self._problems.attempt(
             problems, "origin", lambda: self._look_at_room(lead.repository.origin)
         )
@@ -228,7 +228,7 @@ class RegistrarService:
                 LOG.info("removed %d files that a killed registrar left in the spool", left)
             self._lead = _Lead(
                 repository,
-                assembly.bookkeeper(
+                assembly.registry_sync(
                     self._conf,
                     self._service,
                     repository,
@@ -246,7 +246,7 @@ class RegistrarService:
                     self._loop.reconcile_soon,
                 ),
             )
-            self._last_books = self._lead.books
+            self._last_sync = self._lead.sync
             self._reconcile_now.set()
             LOG.info("this registrar leads")
             self._listen()
@@ -274,9 +274,9 @@ class RegistrarService:
         Where that fails, or is too late, the next leader takes them for failed.
         """
         while (outcome := self._jobs.next_outcome()) is not None:
-            if self._last_books is not None and outcome.kind is OutcomeKind.CANCELLED:
+            if self._last_sync is not None and outcome.kind is OutcomeKind.CANCELLED:
                 try:
-                    self._last_books.finish(outcome)
+                    self._last_sync.finish(outcome)
                 except exception.AcstorError as error:
                     LOG.warning("image %s: %s", outcome.image.id, self._problems.text(error))
             self._jobs.forget(outcome.image.id)
@@ -285,7 +285,7 @@ class RegistrarService:
         while (outcome := self._jobs.next_outcome()) is not None:
             image_id = outcome.image.id
             try:
-                lead.books.finish(outcome)
+                lead.sync.finish(outcome)
             except exception.AcstorError as error:
                 if error.is_transient:
                     self._jobs.put_back(outcome)
@@ -304,7 +304,7 @@ class RegistrarService:
             hints, self._hints = self._hints, {}
         try:
             with self._metrics.reconciliation_seconds.time():
-                self._image_problems = lead.books.reconcile(
+                self._image_problems = lead.sync.reconcile(
                     lambda: self.is_leader and not self._loop.is_stopping
                 )
         except exception.AcstorError:
@@ -327,7 +327,7 @@ class RegistrarService:
                 return
         seen: set[str] = set()
         while self.is_leader and not self._loop.is_stopping:
-            due = lead.books.next_due()
+            due = lead.sync.next_due()
             with self._hints_lock:
                 image_id = next(iter(self._hints), None)
                 if image_id is not None:
@@ -343,25 +343,25 @@ class RegistrarService:
     def _look(self, lead: _Lead, image_id: str) -> None:
         name = f"image {image_id}"
         try:
-            lead.books.look(image_id)
+            lead.sync.reconcile_image(image_id)
         except exception.AcstorError as error:
             if error.is_transient:
                 with self._hints_lock:
                     self._hints[image_id] = None
                 raise
             self._image_problems[name] = self._problems.text(error)
-            lead.books.known.pop(image_id, None)  # not due again before the next comparison
+            lead.sync.known.pop(image_id, None)  # not due again before the next comparison
         else:
             self._image_problems.pop(name, None)
 
     def _start_jobs(self, lead: _Lead) -> None:
         while self._jobs.has_room and not self._loop.is_stopping:
-            image = lead.books.next_image()
+            image = lead.sync.next_image()
             if image is None:
                 break
             if self._jobs.key_of(image.id) is not None:
-                del lead.books.due[image.id]  # it has not ended yet, and is looked at when it has
-            elif lead.books.start(image):
+                del lead.sync.due[image.id]  # it has not ended yet, and is looked at when it has
+            elif lead.sync.start(image):
                 self._jobs.start(image)
         self._metrics.running.set(len(self._jobs))
 
@@ -402,11 +402,11 @@ class RegistrarService:
     def _seconds_to_next_pass(self) -> float:
         if self._lead is None:
             return RETRY.seconds(self._failures) if self.is_leader else _WAIT_MAX
-        if self._lead.books.due and self._jobs.has_room:
+        if self._lead.sync.due and self._jobs.has_room:
             return 0.0 if not self._problems else 1.0
         waits = [_WAIT_MAX, self._reconcile_at - time.monotonic()]
         waits.append(self._lead.gc.seconds_until_due())
-        due = self._lead.books.next_due()
+        due = self._lead.sync.next_due()
         if due is not None:
             waits.append(due[0] - self._clock())
         return max(1.0 if self._problems else 0.05, min(waits))

@@ -1,4 +1,4 @@
-"""Preloads as promises between real hosts, over a real broker."""
+"""Preloads with admission between real hosts, over a real broker."""
 
 import functools
 import json
@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def add_host(cloud: Cloud, broker: Broker) -> Host:
-    """Start a host that hears the others; its link is 400 MB/s, of which half may be promised."""
+    """Start a host that hears the others; its link is 400 MB/s, of which half may be admitted."""
     host = Host(
         cloud,
         f"h{len(cloud.hosts)}",
@@ -65,7 +65,7 @@ def preload(host: Host, image: Image, *arguments: str) -> tuple[int, Any, str]:
 
 
 def begun(host: Host, image: Image, *arguments: str) -> "subprocess.Popen[str]":
-    """Start the command and wait until its first line: then every host has promised."""
+    """Start the command and wait until its first line: then every host has admitted."""
     process = subprocess.Popen(
         [
             str(BIN / "acstor"), "--config-file", str(host.config), "image", "preload", image.id,
@@ -179,7 +179,7 @@ def test_what_boots_read_on_one_host_is_brought_to_another(cloud: Cloud, broker:
     assert missing(second, image) != 0
 
 
-def test_promise_that_cannot_be_kept_is_refused_with_what_would_do(
+def test_admitted_preload_that_cannot_be_kept_is_refused_with_what_would_do(
     cloud: Cloud, broker: Broker
 ) -> None:
     first, _ = add_host(cloud, broker), add_host(cloud, broker)
@@ -190,7 +190,7 @@ def test_promise_that_cannot_be_kept_is_refused_with_what_would_do(
     assert status == 3
     assert "h0: refused:" in error
     assert "h1: refused:" in error
-    assert "2 of 2 hosts cannot promise it, nothing was begun" in error
+    assert "2 of 2 hosts cannot admit it, nothing was begun" in error
     suggested = error.partition("--deadline ")[2].partition(" ")[0]
     assert 50 <= float(suggested.removesuffix("s")) <= 64
     assert told(first, image) == {}
@@ -217,7 +217,7 @@ def test_image_larger_than_the_chunk_store_is_refused(cloud: Cloud, broker: Brok
     assert "its chunk store has room for" in error
 
 
-def test_promise_outlives_agent_and_data_plane(cloud: Cloud, broker: Broker) -> None:
+def test_admitted_preload_outlives_agent_and_data_plane(cloud: Cloud, broker: Broker) -> None:
     host = add_host(cloud, broker)
     image = cloud.register(32 * MIB)
     ready(cloud, image)
@@ -235,7 +235,7 @@ def test_promise_outlives_agent_and_data_plane(cloud: Cloud, broker: Broker) -> 
     assert left < whole, "what was brought is still there"
     host.start_agent()
     wait_for("the end", lambda: missing(host, image) == 0, 60)
-    wait_for("the promise", lambda: state(host, image) == "done")
+    wait_for("the admitted preload", lambda: state(host, image) == "done")
 
 
 def test_rate_is_held(cloud: Cloud, broker: Broker) -> None:
@@ -268,7 +268,7 @@ def test_missed_deadline_is_reported(cloud: Cloud, broker: Broker) -> None:
         finally:
             os.kill(pid, signal.SIGCONT)
     assert process.returncode == 5, said
-    assert "1 of 1 hosts have not kept the promise" in said
+    assert "1 of 1 hosts have not completed it" in said
     assert "the deadline is over" in said
     wait_for("the end", lambda: state(host, image) == "missed", 60)
     assert missing(host, image) == 0

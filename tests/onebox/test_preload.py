@@ -68,7 +68,7 @@ def test_aggregate_that_nova_does_not_have_is_refused(box: RunningBox, tiny: Tem
 
 
 @pytest.mark.disruptive
-def test_promise_goes_on_after_agent_and_data_plane_were_killed(
+def test_admitted_preload_goes_on_after_agent_and_data_plane_were_killed(
     box: RunningBox, unseen: Template
 ) -> None:
     host, image = box.hosts[0], unseen
@@ -84,4 +84,4 @@ def test_promise_goes_on_after_agent_and_data_plane_were_killed(
     assert missing_bytes(host, image), "nothing would be left to be resumed"
     host.start(AGENT)
     wait_for(f"{host.name} has it all", lambda: missing_bytes(host, image) == 0, 180, POLL_SECONDS)
-    wait_for("the promise", lambda: state(box, host, image) == "done", 60, POLL_SECONDS)
+    wait_for("the admitted preload", lambda: state(box, host, image) == "done", 60, POLL_SECONDS)

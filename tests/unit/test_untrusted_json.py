@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acstor import exception, untrusted_json
-from acstor.agent.reconcilers.desired_host import HostWish
+from acstor.agent.reconcilers.desired_host import DesiredState
 from acstor.agent.reconcilers.working_sets import Reported
 from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.publisher_term import PublisherTerm
@@ -27,7 +27,7 @@ from acstor.origin.base import Ref
 from acstor.policy import journal
 from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.pins import Pins
-from acstor.preload import promise
+from acstor.preload import admitted_preload
 from acstor.registrar.image_service.glance import GlanceImageService
 from acstor.repository import layout
 from acstor.repository.gc.condemnation import State, Tombstone
@@ -142,7 +142,10 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "usage": (lambda content: Usage.parse(content, "h1"), golden("usage-v2.json")),
     "usage 1": (lambda content: Usage.parse(content, "h1"), golden("usage-v1.json")),
     "tombstone": (lambda content: Tombstone.parse(NAME, Ref("t", content)), TOMBSTONE.encode()),
-    "wish": (lambda content: HostWish.parse(content, "h1"), golden("host-wish-v1.json")),
+    "desired state": (
+        lambda content: DesiredState.parse(content, "h1"),
+        golden("desired-state-v1.json"),
+    ),
     "withdrawals": (Rounds.parse, golden("withdrawals-v1.json")),
     "format": (Format.parse, REPOSITORY),
     "image": (
@@ -164,7 +167,7 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "pins": (Pins.parse, golden("policy-pins-v1.json")),
     "traffic file": (traffic_file.parse, golden("instance-traffic-v1.json")),
     "links": (KnownLinks.parse, golden("image-links-v1.json")),
-    "promises": (promise.decode, golden("preload-promises-v1.json")),
+    "promises": (admitted_preload.decode, golden("admitted-preloads-v1.json")),
     "kept volume": (KeptVolume.decode, golden("volume-kept-v2.json")),
     "kept standby": (KeptStandby.decode, golden("volume-standby-v1.json")),
     "kept clean": (KeptClean.decode, golden("volume-clean-v1.json")),

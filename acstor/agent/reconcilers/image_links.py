@@ -21,7 +21,7 @@ from acstor.conf.types import KIB, format_size
 from acstor.drivers.nova.image_links import known_links, nova_settings
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLinks
-from acstor.drivers.nova.image_links.link_keeper import LinkKeeper, LinkReport, Wish
+from acstor.drivers.nova.image_links.link_keeper import DesiredLinks, LinkKeeper, LinkReport
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.drivers.nova.image_links.planting import Planter
@@ -78,8 +78,8 @@ class ImageLinksReconciler:
         self._settings: nova_settings.NovaSettings | None = None
         self._signature: nova_settings.Signature | None = None
         self._condition = threading.Condition()  # of everything below
-        self._wish: Wish | None = None
-        self._busy_with: Wish | None = None
+        self._desired: DesiredLinks | None = None
+        self._busy_with: DesiredLinks | None = None
         self._busy_since = 0.0
         self._done = _Done()
         self._is_stopping = False
@@ -94,7 +94,7 @@ class ImageLinksReconciler:
     def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
         """Say what is wanted; return what is wrong."""
         with self._condition:
-            self._wish = self._wanted(snapshot)
+            self._desired = self._wanted(snapshot)
             self._condition.notify()
             done = self._done
             overdue = self._clock() - self._busy_since if self._busy_with is not None else 0.0
@@ -138,7 +138,7 @@ class ImageLinksReconciler:
 
     # The look at the links
 
-    def look_at_links(self, wish: Wish) -> LinkReport:
+    def look_at_links(self, desired: DesiredLinks) -> LinkReport:
         """Look once, in the calling thread.
 
         :raises AcstorError: when it cannot be done at all.
@@ -147,7 +147,7 @@ class ImageLinksReconciler:
         self._only.take()
         settings = self._nova_settings()
         planter = Planter(settings, self._conf.dataplane.mount_point, self._conf.host, self._files)
-        report = self._keeper.look(settings, planter, wish)
+        report = self._keeper.look(settings, planter, desired)
         if report.known != self._saved:
             known_links.save(self._known_path, report.known)
             self._saved = report.known
@@ -155,7 +155,7 @@ class ImageLinksReconciler:
         for link in report.known.links.values():
             counts[link.state.value] += 1
         self._count_links(counts)
-        if wish.refusal is None and settings.refusal is not None:
+        if desired.refusal is None and settings.refusal is not None:
             return _with_problem(report, self.name, settings.refusal)
         return report
 
@@ -170,10 +170,10 @@ class ImageLinksReconciler:
         return self._settings
 
     def _run(self) -> None:
-        while (wish := self._next()) is not None:
+        while (desired := self._next()) is not None:
             done = _Done(self._done.report)
             try:
-                done = _Done(self.look_at_links(wish))
+                done = _Done(self.look_at_links(desired))
             except (exception.AcstorError, OSError) as error:
                 done.failure = exception.one_line(error)
             except Exception as error:
@@ -184,20 +184,20 @@ class ImageLinksReconciler:
                 self._done = done
                 self._busy_with = None
 
-    def _next(self) -> Wish | None:
+    def _next(self) -> DesiredLinks | None:
         with self._condition:
-            self._condition.wait_for(lambda: self._wish is not None or self._is_stopping)
+            self._condition.wait_for(lambda: self._desired is not None or self._is_stopping)
             if self._is_stopping:
                 return None
-            self._busy_with, self._wish = self._wish, None
+            self._busy_with, self._desired = self._desired, None
             self._busy_since = self._clock()
             return self._busy_with
 
-    def _wanted(self, snapshot: HostSnapshot) -> Wish:
+    def _wanted(self, snapshot: HostSnapshot) -> DesiredLinks:
         is_up = snapshot.status is not None and _is_connected(snapshot.status)
         attached = frozenset(snapshot.offered) | snapshot.kept if is_up else frozenset()
         registered = snapshot.registered
-        return Wish(
+        return DesiredLinks(
             registered=None if registered is None else registered - snapshot.closed,
             attached=attached,
             ready=attached & snapshot.pinned,

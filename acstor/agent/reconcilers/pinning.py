@@ -3,7 +3,7 @@
 Of every image the head and the tail are pinned, which Nova and QEMU read before each boot; of some
 (``acstor_pin=true`` in Glance) all of it. Heads and tails come first: a whole image is pinned in
 slices, between which they are attended to, and gives its place back when they find none. Among
-themselves they go in the order that the caller wishes; where the data plane has room for no more
+themselves they go in the order that the caller says; where the data plane has room for no more
 pins, the last of those that are pinned give their places to others that come before them.
 """
 
@@ -75,10 +75,10 @@ class Pinner:
     """One thread that pins what is attached and not pinned yet, one image at a time.
 
     Pins do not outlive the data-plane process, so what was pinned counts only for the process
-    that pinned it. An image that could not be pinned is tried again when it is wished for again.
+    that pinned it. An image that could not be pinned is tried again when it is desired again.
 
     :param on_pinned: called with (image id, pinned bytes, missing bytes), for metrics.
-    :param on_all_pinned: called when the last head and tail that was wished for is pinned.
+    :param on_all_pinned: called when the last head and tail that was desired is pinned.
     :param clock: monotonic seconds.
     """
 
@@ -116,14 +116,14 @@ class Pinner:
         """Start the thread."""
         self._thread.start()
 
-    def wish(
+    def set_desired(
         self,
         images: Mapping[str, str],
         process: object,
         whole: Mapping[str, int] | None = None,
         order: Sequence[str] = (),
     ) -> None:
-        """Wish for these images, by id with their manifests, and no others, to be pinned.
+        """Have these images, by id with their manifests, and no others, pinned.
 
         :param process: names the data-plane process that runs now.
         :param whole: those of them that are to be pinned whole, by id with their sizes, bytes.
@@ -142,8 +142,8 @@ class Pinner:
             self._unpinning = {
                 key: kept for key, kept in self._unpinning.items() if images.get(key) == kept
             }
-            self._wish_ends(images)
-            self._wish_whole(images, whole or {})
+            self._request_ends(images)
+            self._request_whole(images, whole or {})
             self._condition.notify()
 
     def pinned(self, process: object) -> frozenset[str]:
@@ -160,7 +160,7 @@ class Pinner:
             return {key: whole.problem for key, whole in self._whole.items() if whole.problem}
 
     def is_idle(self) -> bool:
-        """Return whether everything that was wished for is pinned or was tried."""
+        """Return whether everything that was desired is pinned or was tried."""
         with self._condition:
             return self._next_job() is None
 
@@ -177,7 +177,7 @@ class Pinner:
     def _rank(self, image_id: str) -> tuple[int, str]:
         return self._ranks.get(image_id, len(self._ranks)), image_id
 
-    def _wish_ends(self, images: Mapping[str, str]) -> None:
+    def _request_ends(self, images: Mapping[str, str]) -> None:
         now = self._clock()
         self._refused_until = {
             key: until
@@ -193,7 +193,7 @@ class Pinner:
             and (key not in self._refused_until or (last is not None and self._rank(key) < last))
         }
 
-    def _wish_whole(self, images: Mapping[str, str], sizes: Mapping[str, int]) -> None:
+    def _request_whole(self, images: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         kept = {}
         for image_id, former in self._whole.items():
             if image_id not in images or former.manifest != images[image_id]:

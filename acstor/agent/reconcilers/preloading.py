@@ -1,4 +1,4 @@
-"""Keeping promised preloads: admits them, has the data plane fetch, starts again what was lost."""
+"""Keeping admitted preloads: admits them, has the data plane fetch, starts again what was lost."""
 
 import logging
 import threading
@@ -12,9 +12,9 @@ from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.preload import admission
 from acstor.preload.admission import Estimate, Limits, Reason
-from acstor.preload.promise import PROMISES_MAX, Promise, PromiseFile
-from acstor.preload.states import PromiseEvent, PromiseState
-from acstor.preload.wish import RATE_MIN, Wish
+from acstor.preload.admitted_preload import ADMITTED_MAX, AdmittedPreload, AdmittedPreloadFile
+from acstor.preload.request import RATE_MIN, PreloadRequest
+from acstor.preload.states import AdmittedPreloadEvent, AdmittedPreloadState
 
 LOG = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ _LOWERED = 0.7
 """A rate is changed when the one that is needed is so much higher or lower."""
 
 _EVENTS = {
-    PreloadState.QUEUED: (PromiseEvent.WAIT, "other preloads go first"),
-    PreloadState.RUNNING: (PromiseEvent.RESUME, None),
-    PreloadState.YIELDING: (PromiseEvent.YIELD, None),
-    PreloadState.WAITING: (PromiseEvent.WAIT, "the origin does not answer"),
+    PreloadState.QUEUED: (AdmittedPreloadEvent.WAIT, "other preloads go first"),
+    PreloadState.RUNNING: (AdmittedPreloadEvent.RESUME, None),
+    PreloadState.YIELDING: (AdmittedPreloadEvent.YIELD, None),
+    PreloadState.WAITING: (AdmittedPreloadEvent.WAIT, "the origin does not answer"),
 }
 _REFUSALS: dict[Reason, type[exception.AcstorError]] = {
     Reason.ROOM: exception.ExhaustedError,
@@ -41,13 +41,13 @@ _REFUSALS: dict[Reason, type[exception.AcstorError]] = {
 
 
 class Preloading:
-    """Reconciler: keeps the promises of this host; other hosts ask through its RPC endpoint.
+    """Reconciler of the admitted preloads of this host; other hosts ask through its RPC endpoint.
 
-    :param path: of the file of promises.
+    :param path: of the file of admitted preloads.
     :param data_plane: of this host.
-    :param keep_ended: seconds for which a promise that has ended is remembered.
+    :param keep_ended: seconds for which an admitted preload that has ended is remembered.
     :param link_bytes_per_s: tells the speed of the link in one direction; None: not known.
-    :param on_change: called with all promises after each look at them, for metrics.
+    :param on_change: called with all admitted preloads after each look at them, for metrics.
     :param clock: POSIX seconds.
     """
 
@@ -62,11 +62,11 @@ class Preloading:
         *,
         keep_ended: float,
         link_bytes_per_s: Callable[[], float | None] = lambda: None,
-        on_change: Callable[[Sequence[Promise]], None] = lambda _: None,
+        on_change: Callable[[Sequence[AdmittedPreload]], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
-        self._file = PromiseFile(path)
+        self._file = AdmittedPreloadFile(path)
         self._data_plane = data_plane
         self._limits = limits
         self._keep_ended = keep_ended
@@ -74,8 +74,10 @@ class Preloading:
         self._on_change = on_change
         self._clock = clock
         self._condition = threading.Condition(threading.RLock())  # of everything below
-        self._promises: dict[str, Promise] = {}  # by image, the newest
-        self._started: dict[str, str] = {}  # image -> promise whose job this agent has started
+        self._admitted: dict[str, AdmittedPreload] = {}  # by image, the newest
+        self._started: dict[
+            str, str
+        ] = {}  # image -> admitted preload whose job this agent has started
         self._sight: HostSnapshot | None = None
         self._problem: str | None = None
         self._is_stopping = False
@@ -90,10 +92,10 @@ class Preloading:
         self._thread.start()
 
     def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
-        """Note how things are; return whether promises cannot be kept across restarts."""
+        """Note how things are; return whether admitted preloads cannot be kept across restarts."""
         with self._condition:
             self._sight = snapshot
-            if any(map(_needs_job, self._promises.values())):
+            if any(map(_needs_job, self._admitted.values())):
                 self._wake()
             return {} if self._problem is None else {self.name: self._problem}
 
@@ -117,7 +119,7 @@ class Preloading:
             "preload.estimate", call_timeout=ESTIMATE_TIMEOUT, image=image, what=str(what)
         )
         with self._condition:
-            own = self._promises.get(image)
+            own = self._admitted.get(image)
             others = [each for each in self._active() if each.image != image]
             return Estimate(
                 host=self._host,
@@ -135,77 +137,81 @@ class Preloading:
                 active=own.id if own is not None and not own.state.has_ended else None,
             )
 
-    def promise(self, promise_id: str, wish: Wish) -> dict[str, object]:
-        """Promise a preload and begin it; asked again with the same id, nothing new happens.
+    def admit(self, admission_id: str, request: PreloadRequest) -> dict[str, object]:
+        """Admit a preload and begin it; asked again with the same id, nothing new happens.
 
-        :returns: :meth:`.Promise.to_status`.
-        :raises InvalidError: and the like by :class:`.Reason` when it cannot be promised.
-        :raises OSError: when the promise cannot be written down.
+        :returns: :meth:`.AdmittedPreload.to_status`.
+        :raises InvalidError: and the like by :class:`.Reason` when it cannot be admitted.
+        :raises OSError: when the admitted preload cannot be written down.
         """
-        estimate = self.estimate(wish.image, wish.what)
+        estimate = self.estimate(request.image, request.what)
         with self._condition:
             now = self._clock()
-            own = self._promises.get(wish.image)
-            if own is not None and own.id == promise_id:
+            own = self._admitted.get(request.image)
+            if own is not None and own.id == admission_id:
                 return own.to_status(self._host, now)
-            verdict = admission.judge(wish, estimate)
+            verdict = admission.judge(request, estimate)
             if verdict.reason is not None:
                 raise _REFUSALS.get(verdict.reason, exception.InvalidError)(
-                    f"host {self._host} cannot promise it: {verdict.text}",
-                    hint="ask for less, or wait for what it has promised already",
+                    f"host {self._host} cannot admit it: {verdict.text}",
+                    hint="ask for less, or wait for what it has admitted already",
                 )
-            if len(self._promises) >= PROMISES_MAX:
+            if len(self._admitted) >= ADMITTED_MAX:
                 raise exception.ExhaustedError(
-                    f"host {self._host} remembers {PROMISES_MAX} preloads already",
+                    f"host {self._host} remembers {ADMITTED_MAX} preloads already",
                     hint="lower [preload] keep_ended there",
                 )
-            promise = Promise(
-                id=promise_id,
-                image=wish.image,
-                what=wish.what,
-                pin=wish.pin,
+            admitted = AdmittedPreload(
+                id=admission_id,
+                image=request.image,
+                what=request.what,
+                pin=request.pin,
                 rate_bytes_per_s=verdict.rate_bytes_per_s,
-                is_rate_fixed=wish.rate_bytes_per_s is not None,
-                deadline_at=None if wish.deadline_s is None else now + wish.deadline_s,
+                is_rate_fixed=request.rate_bytes_per_s is not None,
+                deadline_at=None if request.deadline_s is None else now + request.deadline_s,
                 promised_at=now,
                 total_bytes=estimate.total_bytes,
                 missing_bytes=estimate.missing_bytes,
                 remaining_bytes=estimate.missing_bytes,
             )
             # Written down before anybody hears of it.
-            self._file.save([*self._all_but(wish.image), promise])
-            self._promises[wish.image] = promise
+            self._file.save([*self._all_but(request.image), admitted])
+            self._admitted[request.image] = admitted
             self._wake()
-            LOG.info("promised to preload %s of image %s", wish.what, wish.image)
-            return promise.to_status(self._host, now)
+            LOG.info("admitted to preload %s of image %s", request.what, request.image)
+            return admitted.to_status(self._host, now)
 
     def status(self, image: str | None = None) -> list[dict[str, object]]:
-        """Return all promises, or that of one image, as :meth:`.Promise.to_status`."""
+        """Return all of them, or that of one image, as :meth:`.AdmittedPreload.to_status`."""
         with self._condition:
             now = self._clock()
             return [
-                promise.to_status(self._host, now)
-                for promise in sorted(self._promises.values(), key=lambda each: each.promised_at)
-                if image in {None, promise.image}
+                admitted.to_status(self._host, now)
+                for admitted in sorted(self._admitted.values(), key=lambda each: each.promised_at)
+                if image in {None, admitted.image}
             ]
 
-    def give_up(self, image: str, promise_id: str | None = None) -> dict[str, object]:
+    def give_up(self, image: str, admission_id: str | None = None) -> dict[str, object]:
         """Stop a preload; what it has brought stays, what it has pinned is let go.
 
         :param promise_id: only if it is this one.
         :raises NotFoundError: when there is nothing to stop.
         """
         with self._condition:
-            promise = self._promises.get(image)
-            if promise is None or promise_id not in {None, promise.id} or not _needs_job(promise):
+            admitted = self._admitted.get(image)
+            if (
+                admitted is None
+                or admission_id not in {None, admitted.id}
+                or not _needs_job(admitted)
+            ):
                 raise exception.NotFoundError(
                     f"host {self._host} preloads nothing of image {image}",
                     hint="'acstor preload list' shows what is preloaded",
                 )
-            promise.move(PromiseEvent.STOP, self._clock())
+            admitted.move(AdmittedPreloadEvent.STOP, self._clock())
             self._save()
-        self._end_job(promise)
-        return promise.to_status(self._host, self._clock())
+        self._end_job(admitted)
+        return admitted.to_status(self._host, self._clock())
 
     # The thread
 
@@ -214,12 +220,12 @@ class Preloading:
             try:
                 self.tick()
             except Exception:
-                # A fault of one pass is not to break all promises.
+                # A fault of one pass is not to break all admitted preloads.
                 LOG.exception("looking at preloads failed")
 
     def _wait(self) -> bool:
         with self._condition:
-            is_busy = any(map(_needs_job, self._promises.values()))
+            is_busy = any(map(_needs_job, self._admitted.values()))
             self._condition.wait_for(
                 lambda: self._is_woken or self._is_stopping, TICK_SECONDS if is_busy else None
             )
@@ -233,192 +239,194 @@ class Preloading:
     def tick(self) -> None:
         """Look at the data plane's jobs once and act on the difference."""
         with self._condition:
-            wanted = [each for each in self._promises.values() if _needs_job(each)]
+            wanted = [each for each in self._admitted.values() if _needs_job(each)]
         if wanted:
             try:
                 jobs = {
                     str(job["image"]): job
                     for job in self._data_plane.call("preload.status", call_timeout=CALL_TIMEOUT)
                 }
-                for promise in wanted:
-                    self._keep(promise, jobs.get(promise.image))
+                for admitted in wanted:
+                    self._keep(admitted, jobs.get(admitted.image))
             except exception.UnavailableError as error:
                 self._wait_for_data_plane(wanted, str(error))
         with self._condition:
             self._forget_old()
-            self._on_change(list(self._promises.values()))
+            self._on_change(list(self._admitted.values()))
 
-    def _keep(self, promise: Promise, job: Mapping[str, Any] | None) -> None:
-        """Bring one promise and its job together."""
+    def _keep(self, admitted: AdmittedPreload, job: Mapping[str, Any] | None) -> None:
+        """Bring one admitted preload and its job together."""
         snapshot = self._sight
         if (
             snapshot is not None
             and snapshot.registered is not None
-            and promise.image not in snapshot.registered
-            and promise.image not in snapshot.offered
+            and admitted.image not in snapshot.registered
+            and admitted.image not in snapshot.offered
         ):
-            self._move(promise, PromiseEvent.FAIL, "the image is no longer registered")
+            self._move(admitted, AdmittedPreloadEvent.FAIL, "the image is no longer registered")
             return
-        if job is None or job["is_hint"] or self._started.get(promise.image) != promise.id:
-            job = self._start_job(promise)
+        if job is None or job["is_hint"] or self._started.get(admitted.image) != admitted.id:
+            job = self._start_job(admitted)
         if job is None:
             return
-        self._follow(promise, job)
-        self._adapt_rate(promise)
+        self._follow(admitted, job)
+        self._adapt_rate(admitted)
 
-    def _start_job(self, promise: Promise) -> Mapping[str, Any] | None:
+    def _start_job(self, admitted: AdmittedPreload) -> Mapping[str, Any] | None:
         """Start the job or change its rate; None when the data plane cannot now."""
-        if not promise.state.has_ended:
-            promise.rate_bytes_per_s = self._needed_rate(promise)
+        if not admitted.state.has_ended:
+            admitted.rate_bytes_per_s = self._needed_rate(admitted)
         try:
             job: Mapping[str, Any] = self._data_plane.call(
                 "preload.start",
                 call_timeout=CALL_TIMEOUT,
-                image=promise.image,
-                what=str(promise.what),
-                rate_bytes_per_s=promise.rate_bytes_per_s,
-                pin=promise.pin,
+                image=admitted.image,
+                what=str(admitted.what),
+                rate_bytes_per_s=admitted.rate_bytes_per_s,
+                pin=admitted.pin,
             )
         except exception.UnavailableError:
             raise
         except exception.NotFoundError as error:
             # Not attached yet, after a restart; or its working set was not given yet.
-            self._move(promise, PromiseEvent.WAIT, str(error))
+            self._move(admitted, AdmittedPreloadEvent.WAIT, str(error))
             return None
         except exception.AcstorError as error:
-            self._move(promise, PromiseEvent.FAIL, str(error))
+            self._move(admitted, AdmittedPreloadEvent.FAIL, str(error))
             return None
-        self._started[promise.image] = promise.id
-        if promise.state is PromiseState.STOPPED:  # meanwhile
-            self._end_job(promise)
+        self._started[admitted.image] = admitted.id
+        if admitted.state is AdmittedPreloadState.STOPPED:  # meanwhile
+            self._end_job(admitted)
             return None
         return job
 
-    def _follow(self, promise: Promise, job: Mapping[str, Any]) -> None:
+    def _follow(self, admitted: AdmittedPreload, job: Mapping[str, Any]) -> None:
         """Take over how far the data plane is."""
         state = PreloadState(job["state"])
         with self._condition:
-            if promise.state.has_ended:  # a pin that is kept
+            if admitted.state.has_ended:  # a pin that is kept
                 if state is PreloadState.FAILED:
-                    self._move(promise, PromiseEvent.FAIL, str(job["error"]))
+                    self._move(admitted, AdmittedPreloadEvent.FAIL, str(job["error"]))
                 return
             if state is not PreloadState.QUEUED:
-                promise.total_bytes = int(job["total_bytes"])
-                promise.remaining_bytes = int(job["remaining_bytes"])
-                promise.recent_bytes_per_s = int(job["recent_bytes_per_s"])
+                admitted.total_bytes = int(job["total_bytes"])
+                admitted.remaining_bytes = int(job["remaining_bytes"])
+                admitted.recent_bytes_per_s = int(job["recent_bytes_per_s"])
             match state:
                 case PreloadState.DONE:
-                    event = PromiseEvent.FINISH
-                    if promise.is_late(self._clock()):
-                        event = PromiseEvent.FINISH_LATE
-                    self._move(promise, event)
+                    event = AdmittedPreloadEvent.FINISH
+                    if admitted.is_late(self._clock()):
+                        event = AdmittedPreloadEvent.FINISH_LATE
+                    self._move(admitted, event)
                 case PreloadState.FAILED:
-                    self._move(promise, PromiseEvent.FAIL, str(job["error"]))
+                    self._move(admitted, AdmittedPreloadEvent.FAIL, str(job["error"]))
                 case PreloadState.STOPPED:
-                    self._move(promise, PromiseEvent.STOP, "it was stopped on the host")
+                    self._move(admitted, AdmittedPreloadEvent.STOP, "it was stopped on the host")
                 case _:
-                    self._move(promise, *_EVENTS[state])
+                    self._move(admitted, *_EVENTS[state])
 
-    def _adapt_rate(self, promise: Promise) -> None:
+    def _adapt_rate(self, admitted: AdmittedPreload) -> None:
         """Catch up what guests have cost, or leave them more where there is time."""
-        if promise.state.has_ended:
+        if admitted.state.has_ended:
             return
-        needed, present = self._needed_rate(promise), promise.rate_bytes_per_s
+        needed, present = self._needed_rate(admitted), admitted.rate_bytes_per_s
         if needed > present * _RAISED or needed < present * _LOWERED:
-            LOG.debug("preload of %s: %d bytes/s instead of %d", promise.image, needed, present)
-            self._start_job(promise)
+            LOG.debug("preload of %s: %d bytes/s instead of %d", admitted.image, needed, present)
+            self._start_job(admitted)
 
-    def _needed_rate(self, promise: Promise) -> int:
-        """Return the rate that the promise takes now, as far as the host may give it."""
-        if promise.is_rate_fixed or promise.deadline_at is None:
-            return promise.rate_bytes_per_s
+    def _needed_rate(self, admitted: AdmittedPreload) -> int:
+        """Return the rate that the admitted preload takes now, as far as the host may give it."""
+        if admitted.is_rate_fixed or admitted.deadline_at is None:
+            return admitted.rate_bytes_per_s
         with self._condition:
-            left = promise.deadline_at - self._clock()
-            needed = admission.rate_for(promise.remaining_bytes, left, self._limits.margin)
+            left = admitted.deadline_at - self._clock()
+            needed = admission.rate_for(admitted.remaining_bytes, left, self._limits.margin)
             most = self._limits.most(self._link_bytes_per_s())
             if most is None:
                 return needed
-            others = sum(each.rate_bytes_per_s for each in self._active() if each is not promise)
+            others = sum(each.rate_bytes_per_s for each in self._active() if each is not admitted)
             return max(RATE_MIN, min(needed, most - others))
 
-    def _end_job(self, promise: Promise) -> None:
+    def _end_job(self, admitted: AdmittedPreload) -> None:
         """Have the data plane stop; what is not there any more needs no stop."""
         try:
-            if promise.pin:
+            if admitted.pin:
                 # Only a job without pin takes back what a former one pinned.
                 self._data_plane.call(
                     "preload.start",
                     call_timeout=CALL_TIMEOUT,
-                    image=promise.image,
-                    what=str(promise.what),
+                    image=admitted.image,
+                    what=str(admitted.what),
                     rate_bytes_per_s=RATE_MIN,
                     pin=False,
                 )
-            self._data_plane.call("preload.stop", call_timeout=CALL_TIMEOUT, image=promise.image)
+            self._data_plane.call("preload.stop", call_timeout=CALL_TIMEOUT, image=admitted.image)
         except (exception.UnavailableError, exception.NotFoundError) as error:
-            LOG.info("nothing to stop of image %s: %s", promise.image, error)
+            LOG.info("nothing to stop of image %s: %s", admitted.image, error)
 
-    def _wait_for_data_plane(self, wanted: Sequence[Promise], reason: str) -> None:
+    def _wait_for_data_plane(self, wanted: Sequence[AdmittedPreload], reason: str) -> None:
         with self._condition:
-            for promise in wanted:
-                self._started.pop(promise.image, None)
-                if not promise.state.has_ended:
-                    self._move(promise, PromiseEvent.WAIT, reason)
+            for admitted in wanted:
+                self._started.pop(admitted.image, None)
+                if not admitted.state.has_ended:
+                    self._move(admitted, AdmittedPreloadEvent.WAIT, reason)
 
     # What is remembered
 
-    def _move(self, promise: Promise, event: PromiseEvent, error: str | None = None) -> None:
+    def _move(
+        self, admitted: AdmittedPreload, event: AdmittedPreloadEvent, error: str | None = None
+    ) -> None:
         with self._condition:
-            is_stopped = promise.state is PromiseState.STOPPED
-            keeps_pin = promise.state.has_ended and event is PromiseEvent.WAIT
-            if is_stopped or keeps_pin or not promise.move(event, self._clock(), error):
+            is_stopped = admitted.state is AdmittedPreloadState.STOPPED
+            keeps_pin = admitted.state.has_ended and event is AdmittedPreloadEvent.WAIT
+            if is_stopped or keeps_pin or not admitted.move(event, self._clock(), error):
                 return
             LOG.info(
                 "preload of image %s: %s%s",
-                promise.image,
-                promise.state,
+                admitted.image,
+                admitted.state,
                 f", {error}" if error else "",
             )
-            if promise.state.has_ended:
+            if admitted.state.has_ended:
                 self._save()
 
-    def _active(self) -> list[Promise]:
-        return [each for each in self._promises.values() if not each.state.has_ended]
+    def _active(self) -> list[AdmittedPreload]:
+        return [each for each in self._admitted.values() if not each.state.has_ended]
 
-    def _all_but(self, image: str) -> list[Promise]:
-        return [each for each in self._promises.values() if each.image != image]
+    def _all_but(self, image: str) -> list[AdmittedPreload]:
+        return [each for each in self._admitted.values() if each.image != image]
 
     def _forget_old(self) -> None:
         now = self._clock()
         kept = {
-            image: promise
-            for image, promise in self._promises.items()
-            if _needs_job(promise) or now - (promise.ended_at or now) < self._keep_ended
+            image: admitted
+            for image, admitted in self._admitted.items()
+            if _needs_job(admitted) or now - (admitted.ended_at or now) < self._keep_ended
         }
-        if len(kept) < len(self._promises):
-            self._promises = kept
+        if len(kept) < len(self._admitted):
+            self._admitted = kept
             self._started = {key: known for key, known in self._started.items() if key in kept}
             self._save()
 
     def _load(self) -> None:
         try:
-            self._promises = {promise.image: promise for promise in self._file.load()}
+            self._admitted = {admitted.image: admitted for admitted in self._file.load()}
         except exception.AcstorError as error:
-            LOG.error("what this host promised to preload is lost: %s", error)
+            LOG.error("what this host admitted to preload is lost: %s", error)
             self._file.put_aside()
         except OSError as error:
-            self._problem = f"what is promised cannot be read: {error}"
+            self._problem = f"what is admitted cannot be read: {error}"
 
     def _save(self) -> None:
         try:
-            self._file.save(self._promises.values())
+            self._file.save(self._admitted.values())
             self._problem = None
         except OSError as error:
-            self._problem = f"what is promised cannot be written down: {error}"
+            self._problem = f"what is admitted cannot be written down: {error}"
 
 
-def _needs_job(promise: Promise) -> bool:
-    """Return whether the data plane has something to do for a promise, or to keep."""
-    return not promise.state.has_ended or (
-        promise.pin and promise.state in {PromiseState.DONE, PromiseState.MISSED}
+def _needs_job(admitted: AdmittedPreload) -> bool:
+    """Return whether the data plane has something to do for an admitted preload, or to keep."""
+    return not admitted.state.has_ended or (
+        admitted.pin and admitted.state in {AdmittedPreloadState.DONE, AdmittedPreloadState.MISSED}
     )

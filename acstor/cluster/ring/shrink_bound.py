@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection
 from acstor.native import Ring
 
 ASKED_MAX = 64
-"""Absent hosts whose wishes are read at one look. Of more, as after an outage of many racks, each
-is read again after some looks: reading all takes longer than a look may."""
+"""Most absent hosts whose desired states are read in one pass. Of more, as after an outage of many
+racks, each is read again after some passes: reading all takes longer than a pass may."""
 
 
 class ShrinkBound:

@@ -13,7 +13,12 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.agent import Agent
-from acstor.agent.reconcilers.desired_host import HOST_PREFIX, HostWish, read_wish, write_wish
+from acstor.agent.reconcilers.desired_host import (
+    HOST_PREFIX,
+    DesiredState,
+    read_desired_state,
+    write_desired_state,
+)
 from acstor.agent.reconcilers.image_following import RECHECK_INTERVAL
 from acstor.agent.states import (
     TRANSITIONS,
@@ -221,28 +226,28 @@ def test_data_plane_away_is_waited_for(host: HostUnderTest) -> None:
     assert list(runtime.images) == [IMAGE]
 
 
-def test_wish_to_drain_reaches_data_plane_and_state(host: HostUnderTest) -> None:
+def test_desired_state_to_drain_reaches_data_plane_and_state(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
-    write_wish(host.origin, "h1", HostWish(is_drained=True))
+    write_desired_state(host.origin, "h1", DesiredState(is_drained=True))
     host.agent.reconcile()
     drained = (runtime.is_draining, host.agent.state)
-    write_wish(host.origin, "h1", HostWish())
+    write_desired_state(host.origin, "h1", DesiredState())
     host.agent.reconcile()
     assert drained == (True, AgentState.DRAINING)
     assert not runtime.is_draining
     assert host.agent.state is not AgentState.DRAINING
 
 
-def test_unreadable_wish_changes_nothing(host: HostUnderTest) -> None:
+def test_unreadable_desired_state_changes_nothing(host: HostUnderTest) -> None:
     runtime = host.data_plane.start()
-    write_wish(host.origin, "h1", HostWish(is_drained=True))
+    write_desired_state(host.origin, "h1", DesiredState(is_drained=True))
     host.agent.reconcile()
     ref = host.origin.get_ref(HOST_PREFIX + "h1")
     assert ref is not None
     host.origin.swap_ref(HOST_PREFIX + "h1", ref.token, b'{"version": 7, "drain": false}')
     host.agent.reconcile()
     assert runtime.is_draining
-    assert "version 7" in problems(host.agent)["host wish"]
+    assert "version 7" in problems(host.agent)["desired state"]
 
 
 def test_damaged_ring_leaves_images_followed(host: HostUnderTest) -> None:
@@ -357,7 +362,9 @@ def test_image_that_is_used_is_pinned_first(
     host: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders: list[list[str]] = []
-    monkeypatch.setattr(host.agent._pinner, "wish", lambda *wish: orders.append(wish[3]))
+    monkeypatch.setattr(
+        host.agent._pinner, "set_desired", lambda *desired: orders.append(desired[3])
+    )
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     register(host.origin, OTHER, registered_at="2026-01-02T00:00:00Z")
@@ -403,19 +410,19 @@ def test_every_event_of_a_look_is_possible_in_every_running_state(state: AgentSt
         next_state(state, event)
 
 
-def test_wish_survives_the_origin(origin: FaultyOrigin) -> None:
-    assert read_wish(origin, "h1") == HostWish()
-    write_wish(origin, "h1", HostWish(is_drained=True))
-    write_wish(origin, "h1", HostWish(is_drained=True))
-    assert read_wish(origin, "h1") == HostWish(is_drained=True)
+def test_desired_state_survives_the_origin(origin: FaultyOrigin) -> None:
+    assert read_desired_state(origin, "h1") == DesiredState()
+    write_desired_state(origin, "h1", DesiredState(is_drained=True))
+    write_desired_state(origin, "h1", DesiredState(is_drained=True))
+    assert read_desired_state(origin, "h1") == DesiredState(is_drained=True)
     assert origin.calls[Operation.SWAP_REF] == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"version":1,"drain":"yes"}'])
-def test_malformed_wish_is_corrupt(content: bytes) -> None:
+def test_malformed_desired_state_is_corrupt(content: bytes) -> None:
     with pytest.raises(exception.CorruptError):
-        HostWish.parse(content, "h1")
-    assert json.loads(HostWish().encode())["version"] == 1
+        DesiredState.parse(content, "h1")
+    assert json.loads(DesiredState().encode())["version"] == 1
 
 
 def be_publisher(host: HostUnderTest, clock: Clock) -> None:

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from acstor.agent import states as agent_states
-from acstor.agent.reconcilers.desired_host import WISH_VERSION, HostWish
+from acstor.agent.reconcilers.desired_host import DESIRED_STATE_VERSION, DesiredState
 from acstor.cluster.ring.published_ring import GENERATION_VERSION, encode_generation
 from acstor.cluster.ring.publisher_term import TERM_VERSION, PublisherTerm
 from acstor.dataplane import attachments
@@ -18,11 +18,11 @@ GOLDEN = ROOT / "tests" / "golden"
 PAGES = ROOT / "doc" / "source" / "reference" / "state-machines"
 
 
-def test_host_wish_version_requires_update() -> None:
-    assert WISH_VERSION == 1
-    golden = (GOLDEN / "host-wish-v1.json").read_bytes()
-    assert HostWish(is_drained=True).encode() == golden
-    assert HostWish.parse(golden, "h1") == HostWish(is_drained=True)
+def test_desired_state_version_requires_update() -> None:
+    assert DESIRED_STATE_VERSION == 1
+    golden = (GOLDEN / "desired-state-v1.json").read_bytes()
+    assert DesiredState(is_drained=True).encode() == golden
+    assert DesiredState.parse(golden, "h1") == DesiredState(is_drained=True)
 
 
 def test_ring_generation_version_requires_update() -> None:

@@ -46,7 +46,7 @@ def test_fault_of_one_step_stops_no_other(
     def fail(*_: object) -> None:
         raise RecursionError("a document that is too deep")
 
-    monkeypatch.setattr(host.agent, "_follow_wish", fail)
+    monkeypatch.setattr(host.agent, "_follow_desired_state", fail)
     monkeypatch.setattr(DecisionFollower, "reconcile", fail)
     monkeypatch.setattr(UsagePublisher, "speak", fail)
     host.reconciler.error = OverflowError("int too large to convert to float")
@@ -57,7 +57,7 @@ def test_fault_of_one_step_stops_no_other(
     assert runtime.ring is not None
     assert set(runtime.images) == {IMAGE}
     assert len(following.sights) == 2
-    assert set(problems(host.agent)) == {"host wish", "decision", "usage record", "recording"}
+    assert set(problems(host.agent)) == {"desired state", "decision", "usage record", "recording"}
     assert "a fault of ACStor: OverflowError" in problems(host.agent)["recording"]
     traces = [record for record in caplog.records if record.exc_info]
     assert len(traces) == 4, "each once, with where it was raised"

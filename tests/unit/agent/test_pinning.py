@@ -74,7 +74,7 @@ class Running:
     def _count(self) -> None:
         self.all_pinned += 1
 
-    def wish(
+    def set_desired(
         self,
         *images: str,
         whole: tuple[str, ...] = (),
@@ -82,7 +82,7 @@ class Running:
         order: tuple[str, ...] = (),
     ) -> None:
         manifests = dict.fromkeys(images, "manifest")
-        self.pinner.wish(manifests, process, dict.fromkeys(whole, SIZE), order)
+        self.pinner.set_desired(manifests, process, dict.fromkeys(whole, SIZE), order)
         wait_for("the pinner is idle", self.pinner.is_idle)
 
 
@@ -104,7 +104,7 @@ def run() -> Iterator[Run]:
 
 def test_whole_image_is_pinned_in_slices_after_heads_and_tails(run: Run) -> None:
     running = run(1 << 40)
-    running.wish(SMALL, LARGE, whole=(SMALL,))
+    running.set_desired(SMALL, LARGE, whole=(SMALL,))
     assert running.pinner.pinned(1) == {SMALL, LARGE}
     assert running.data_plane.calls[:2] == [(SMALL, HEAD), (LARGE, HEAD)]
     heads = [head for _, head in running.data_plane.calls[2:]]
@@ -112,16 +112,16 @@ def test_whole_image_is_pinned_in_slices_after_heads_and_tails(run: Run) -> None
     assert heads[-1] == SIZE
     assert len(heads) == 3
     assert running.pinner.problems() == {}
-    running.wish(SMALL, LARGE, whole=(SMALL,))
+    running.set_desired(SMALL, LARGE, whole=(SMALL,))
     assert len(running.data_plane.calls) == 5, "what is pinned is not pinned again"
 
 
 def test_new_image_is_pinned_between_slices(run: Run) -> None:
     running = run(1 << 40)
-    running.wish(LARGE)
+    running.set_desired(LARGE)
     running.data_plane.gate.clear()
-    running.pinner.wish({LARGE: "m"}, 1, {LARGE: SIZE})
-    running.pinner.wish({LARGE: "m", SMALL: "m"}, 1, {LARGE: SIZE})
+    running.pinner.set_desired({LARGE: "m"}, 1, {LARGE: SIZE})
+    running.pinner.set_desired({LARGE: "m", SMALL: "m"}, 1, {LARGE: SIZE})
     running.data_plane.gate.set()
     wait_for("idle", running.pinner.is_idle)
     calls = running.data_plane.calls
@@ -130,25 +130,25 @@ def test_new_image_is_pinned_between_slices(run: Run) -> None:
 
 def test_whole_image_that_does_not_fit_is_a_problem_and_tried_later(run: Run) -> None:
     running = run(2 * SLICE_BYTES)
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert "a quarter of [store] capacity" in running.pinner.problems()[LARGE]
     assert running.pinner.pinned(1) == {LARGE}
     calls = len(running.data_plane.calls)
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert len(running.data_plane.calls) == calls, "not at each look"
     running.data_plane.bound_bytes = 1 << 40
     running.clock.now += WHOLE_RETRY_INTERVAL
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert running.pinner.problems() == {}
     assert running.data_plane.pins[LARGE] == SIZE + TAIL
 
 
 def test_heads_of_other_images_come_before_whole_images(run: Run) -> None:
     running = run(SIZE + TAIL)
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert running.pinner.problems() == {}
-    running.wish(LARGE, SMALL, whole=(LARGE,))
-    running.wish(LARGE, SMALL, whole=(LARGE,))
+    running.set_desired(LARGE, SMALL, whole=(LARGE,))
+    running.set_desired(LARGE, SMALL, whole=(LARGE,))
     assert running.pinner.pinned(1) == {LARGE, SMALL}
     assert "heads and tails" in running.pinner.problems()[LARGE]
     assert running.data_plane.pins == {LARGE: HEAD + TAIL, SMALL: HEAD + TAIL}
@@ -156,44 +156,44 @@ def test_heads_of_other_images_come_before_whole_images(run: Run) -> None:
 
 def test_image_that_is_not_to_be_pinned_any_more_gives_its_place_back(run: Run) -> None:
     running = run(1 << 40)
-    running.wish(LARGE, whole=(LARGE,))
-    running.wish(LARGE)
+    running.set_desired(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE)
     assert running.data_plane.pins == {LARGE: HEAD + TAIL}
     assert running.pinner.pinned(1) == {LARGE}
 
 
 def test_new_process_has_no_pins(run: Run) -> None:
     running = run(1 << 40)
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert running.pinner.pinned(2) == frozenset()
-    running.wish(LARGE, whole=(LARGE,), process=2)
+    running.set_desired(LARGE, whole=(LARGE,), process=2)
     assert running.pinner.pinned(2) == {LARGE}
     assert running.data_plane.calls.count((LARGE, SIZE)) == 2
 
 
-def test_data_plane_that_is_away_is_tried_at_the_next_wish(run: Run) -> None:
+def test_data_plane_that_is_away_is_tried_at_the_next_pass(run: Run) -> None:
     running = run(1 << 40)
     running.data_plane.is_away = True
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert running.pinner.pinned(1) == frozenset()
     assert running.all_pinned == 0
     running.data_plane.is_away = False
-    running.wish(LARGE, whole=(LARGE,))
+    running.set_desired(LARGE, whole=(LARGE,))
     assert running.pinner.pinned(1) == {LARGE}
     wait_for("told", lambda: running.all_pinned == 1)
 
 
 def test_image_that_is_detached_is_forgotten(run: Run) -> None:
     running = run(2 * SLICE_BYTES)
-    running.wish(LARGE, OTHER, whole=(LARGE,))
-    running.wish(OTHER)
+    running.set_desired(LARGE, OTHER, whole=(LARGE,))
+    running.set_desired(OTHER)
     assert running.pinner.problems() == {}
     assert running.pinner.pinned(1) == {OTHER}
 
 
-def test_images_are_pinned_in_the_order_that_is_wished(run: Run) -> None:
+def test_images_are_pinned_in_the_order_that_is_desired(run: Run) -> None:
     running = run(2 * (HEAD + TAIL))
-    running.wish(SMALL, LARGE, OTHER, order=(OTHER, LARGE))
+    running.set_desired(SMALL, LARGE, OTHER, order=(OTHER, LARGE))
     assert [image for image, _ in running.data_plane.calls[:3]] == [OTHER, LARGE, SMALL]
     assert running.pinner.pinned(1) == {OTHER, LARGE}, "the last in the order finds no place"
 
@@ -201,9 +201,9 @@ def test_images_are_pinned_in_the_order_that_is_wished(run: Run) -> None:
 def test_last_in_the_order_is_the_first_whole_image_to_give_its_place_back(run: Run) -> None:
     running = run(2 * (SIZE + TAIL))
     order = (LARGE, OTHER, SMALL)
-    running.wish(SMALL, LARGE, whole=(SMALL, LARGE), order=order)
+    running.set_desired(SMALL, LARGE, whole=(SMALL, LARGE), order=order)
     assert [image for image, head in running.data_plane.calls if head == SIZE] == [LARGE, SMALL]
-    running.wish(SMALL, LARGE, OTHER, whole=(SMALL, LARGE), order=order)
+    running.set_desired(SMALL, LARGE, OTHER, whole=(SMALL, LARGE), order=order)
     assert set(running.pinner.problems()) == {SMALL}
     assert running.data_plane.pins[LARGE] == SIZE + TAIL
 
@@ -214,10 +214,10 @@ ENDS = HEAD + TAIL
 def test_image_that_comes_first_takes_the_place_of_the_last(run: Run) -> None:
     running = run(2 * ENDS)
     images = (SMALL, LARGE, OTHER)
-    running.wish(*images, order=(SMALL, LARGE, OTHER))
+    running.set_desired(*images, order=(SMALL, LARGE, OTHER))
     assert running.pinner.pinned(1) == {SMALL, LARGE}
     for _ in range(2):
-        running.wish(*images, order=(OTHER, SMALL, LARGE))
+        running.set_desired(*images, order=(OTHER, SMALL, LARGE))
     assert running.pinner.pinned(1) == {SMALL, OTHER}
     assert {key for key, size in running.data_plane.pins.items() if size} == {SMALL, OTHER}
 
@@ -225,38 +225,38 @@ def test_image_that_comes_first_takes_the_place_of_the_last(run: Run) -> None:
 def test_what_has_no_room_is_not_tried_at_each_look(run: Run) -> None:
     running = run(2 * ENDS)
     images, order = (SMALL, LARGE, OTHER), (SMALL, LARGE, OTHER)
-    running.wish(*images, order=order)
+    running.set_desired(*images, order=order)
     calls = len(running.data_plane.calls)
     for _ in range(3):
-        running.wish(*images, order=order)
+        running.set_desired(*images, order=order)
     assert len(running.data_plane.calls) == calls
     running.data_plane.bound_bytes = 3 * ENDS
     running.clock.now += WHOLE_RETRY_INTERVAL
-    running.wish(*images, order=order)
+    running.set_desired(*images, order=order)
     assert running.pinner.pinned(1) == set(images)
 
 
 def test_what_gave_its_place_comes_back_when_there_is_room(run: Run) -> None:
     running = run(ENDS)
-    running.wish(SMALL, LARGE, order=(SMALL, LARGE))
+    running.set_desired(SMALL, LARGE, order=(SMALL, LARGE))
     for _ in range(2):
-        running.wish(SMALL, LARGE, order=(LARGE, SMALL))
+        running.set_desired(SMALL, LARGE, order=(LARGE, SMALL))
     assert running.pinner.pinned(1) == {LARGE}
     running.clock.now += WHOLE_RETRY_INTERVAL
-    running.wish(SMALL, order=(SMALL,))
+    running.set_desired(SMALL, order=(SMALL,))
     running.data_plane.pins.pop(LARGE, None)
     running.clock.now += WHOLE_RETRY_INTERVAL
-    running.wish(SMALL, order=(SMALL,))
+    running.set_desired(SMALL, order=(SMALL,))
     assert running.pinner.pinned(1) == {SMALL}
 
 
 def test_heads_and_tails_give_their_places_after_whole_images_only(run: Run) -> None:
     running = run(SIZE + TAIL + ENDS)
-    running.wish(SMALL, LARGE, whole=(LARGE,), order=(SMALL, LARGE))
+    running.set_desired(SMALL, LARGE, whole=(LARGE,), order=(SMALL, LARGE))
     assert running.pinner.problems() == {}
     others = [str(uuid.UUID(int=number)) for number in range(10, 13)]
     for _ in range(2):
-        running.wish(*others, SMALL, LARGE, whole=(LARGE,), order=(*others, LARGE, SMALL))
+        running.set_desired(*others, SMALL, LARGE, whole=(LARGE,), order=(*others, LARGE, SMALL))
     assert running.pinner.pinned(1) == {*others, SMALL, LARGE}
     assert running.data_plane.pins[LARGE] == ENDS
 
@@ -265,10 +265,10 @@ def test_image_that_cannot_be_read_takes_nobodys_place(run: Run) -> None:
     running = run(10 * ENDS)
     running.data_plane.unreadable = {OTHER}
     for _ in range(3):
-        running.wish(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
+        running.set_desired(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
     assert running.pinner.pinned(1) == {SMALL, LARGE}
     running.data_plane.unreadable.clear()
-    running.wish(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
+    running.set_desired(SMALL, LARGE, OTHER, order=(OTHER, SMALL, LARGE))
     assert running.pinner.pinned(1) == {SMALL, LARGE, OTHER}, "tried at each look"
 
 

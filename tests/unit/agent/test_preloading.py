@@ -1,4 +1,4 @@
-"""Keeping promised preloads: real admin socket, runtime in memory, a clock that the test moves."""
+"""Keeping admitted preloads: real admin socket, runtime in memory, a clock that the test moves."""
 
 import json
 import pathlib
@@ -18,9 +18,9 @@ from acstor.cluster.membership import View
 from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.preload.admission import Limits
-from acstor.preload.promise import Promise
-from acstor.preload.states import PromiseState
-from acstor.preload.wish import RATE_MIN, Wish
+from acstor.preload.admitted_preload import AdmittedPreload
+from acstor.preload.request import RATE_MIN, PreloadRequest
+from acstor.preload.states import AdmittedPreloadState
 from testbed.doubles.memory_data_plane import MemoryDataPlane
 from testbed.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
 from testbed.fixtures.conditions import wait_for
@@ -31,7 +31,7 @@ OTHER = str(uuid.UUID(int=2))
 CHUNKS = 100
 SIZE = CHUNKS * CHUNK_SIZE
 LINK = 20 * SIZE
-"""Bytes per second; half of it may be promised."""
+"""Bytes per second; half of it may be admitted."""
 
 
 class PreloadingHost:
@@ -90,13 +90,13 @@ class PreloadingHost:
         )
         assert self.reconciler.reconcile(snapshot) == {}
 
-    def promise(self, image: str = IMAGE, **wish: object) -> str:
-        promise_id = str(uuid.uuid4())
-        self.reconciler.promise(promise_id, Wish(image, PreloadWhat.FULL, **wish))  # type: ignore[arg-type]
-        return promise_id
+    def admit(self, image: str = IMAGE, **request: object) -> str:
+        admission_id = str(uuid.uuid4())
+        self.reconciler.admit(admission_id, PreloadRequest(image, PreloadWhat.FULL, **request))  # type: ignore[arg-type]
+        return admission_id
 
-    def kept(self, image: str = IMAGE) -> Promise:
-        return self.reconciler._promises[image]
+    def kept(self, image: str = IMAGE) -> AdmittedPreload:
+        return self.reconciler._admitted[image]
 
     def state(self, image: str = IMAGE) -> str:
         (found,) = self.reconciler.status(image)
@@ -116,7 +116,7 @@ def host(make_conf: Callable[..., cfg.ConfigOpts], clock: Clock) -> Iterator[Pre
 
 def test_preload_is_fetched_at_its_rate_and_done(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise(rate_bytes_per_s=5 * RATE_MIN)
+    host.admit(rate_bytes_per_s=5 * RATE_MIN)
     host.reconciler.tick()
     assert host.state() == "running"
     assert host.job()["rate_bytes_per_s"] == 5 * RATE_MIN
@@ -129,68 +129,72 @@ def test_preload_is_fetched_at_its_rate_and_done(host: PreloadingHost) -> None:
     assert host.state() == "done"
 
 
-def test_promise_that_cannot_be_kept_is_refused_and_not_written_down(host: PreloadingHost) -> None:
+def test_admitted_preload_that_cannot_be_kept_is_refused_and_not_written_down(
+    host: PreloadingHost,
+) -> None:
     host.start(IMAGE)
     with pytest.raises(exception.OverloadedError):
-        host.promise(rate_bytes_per_s=11 * SIZE)
+        host.admit(rate_bytes_per_s=11 * SIZE)
     with pytest.raises(exception.InvalidError):
-        host.promise(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS - 1.0)
+        host.admit(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS - 1.0)
     with pytest.raises(exception.NotFoundError):
-        host.promise(OTHER)
+        host.admit(OTHER)
     assert host.reconciler.status() == []
     assert not host.file.exists()
 
 
-def test_working_set_that_nobody_knows_cannot_be_promised(host: PreloadingHost) -> None:
+def test_working_set_that_nobody_knows_cannot_be_admitted(host: PreloadingHost) -> None:
     host.start(IMAGE)
     with pytest.raises(exception.NotFoundError):
         host.reconciler.estimate(IMAGE, PreloadWhat.WORKING_SET)
 
 
-def test_drained_host_promises_nothing(host: PreloadingHost) -> None:
+def test_drained_host_admitted_preloads_nothing(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.reconcile(is_draining=True)
     with pytest.raises(exception.InvalidError, match="drained"):
-        host.promise()
+        host.admit()
 
 
-def test_data_plane_that_is_away_promises_nothing(host: PreloadingHost) -> None:
+def test_data_plane_that_is_away_admitted_preloads_nothing(host: PreloadingHost) -> None:
     with pytest.raises(exception.UnavailableError):
-        host.promise()
+        host.admit()
 
 
-def test_what_is_promised_counts_for_the_next(host: PreloadingHost) -> None:
+def test_what_is_admitted_counts_for_the_next(host: PreloadingHost) -> None:
     host.start(IMAGE, OTHER)
-    host.promise(IMAGE, rate_bytes_per_s=9 * SIZE)
+    host.admit(IMAGE, rate_bytes_per_s=9 * SIZE)
     estimate = host.reconciler.estimate(OTHER, PreloadWhat.FULL)
     assert (estimate.promised_rate, estimate.promised_bytes) == (9 * SIZE, SIZE)
     with pytest.raises(exception.OverloadedError):
-        host.promise(OTHER, rate_bytes_per_s=2 * SIZE)
-    host.promise(OTHER, rate_bytes_per_s=1 * SIZE)
+        host.admit(OTHER, rate_bytes_per_s=2 * SIZE)
+    host.admit(OTHER, rate_bytes_per_s=1 * SIZE)
 
 
-def test_second_promise_for_an_image_waits_for_the_end_of_the_first(host: PreloadingHost) -> None:
+def test_second_admitted_preload_for_an_image_waits_for_the_end_of_the_first(
+    host: PreloadingHost,
+) -> None:
     host.start(IMAGE)
-    first = host.promise(rate_bytes_per_s=5 * RATE_MIN)
+    first = host.admit(rate_bytes_per_s=5 * RATE_MIN)
     with pytest.raises(exception.InvalidError, match="already"):
-        host.promise()
-    wish = Wish(IMAGE, PreloadWhat.FULL, rate_bytes_per_s=5 * RATE_MIN)
-    assert host.reconciler.promise(first, wish)["id"] == first, (
-        "asked again, it is the same promise"
+        host.admit()
+    request = PreloadRequest(IMAGE, PreloadWhat.FULL, rate_bytes_per_s=5 * RATE_MIN)
+    assert host.reconciler.admit(first, request)["id"] == first, (
+        "asked again, it is the same admitted preload"
     )
     host.reconciler.tick()
     host.runtime.preloads.fetch(IMAGE, CHUNKS)
     host.reconciler.tick()
-    again = host.promise()
+    again = host.admit()
     host.reconciler.tick()
     host.reconciler.tick()
     (status,) = host.reconciler.status()
     assert (status["id"], status["state"]) == (again, "done")
 
 
-def test_killed_agent_goes_on_with_what_it_promised(host: PreloadingHost) -> None:
+def test_killed_agent_goes_on_with_what_it_admitted(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    promised = host.promise(rate_bytes_per_s=5 * RATE_MIN, deadline_s=200.0)
+    promised = host.admit(rate_bytes_per_s=5 * RATE_MIN, deadline_s=200.0)
     host.reconciler.tick()
     host.runtime.preloads.fetch(IMAGE, 40)
     host.clock.now += 100
@@ -205,7 +209,7 @@ def test_killed_agent_goes_on_with_what_it_promised(host: PreloadingHost) -> Non
 
 def test_killed_data_plane_gets_its_job_again(host: PreloadingHost) -> None:
     runtime = host.start(IMAGE)
-    host.promise(rate_bytes_per_s=5 * RATE_MIN)
+    host.admit(rate_bytes_per_s=5 * RATE_MIN)
     host.reconciler.tick()
     runtime.preloads.fetch(IMAGE, 40)
     held = set(runtime.preloads.held)
@@ -221,7 +225,7 @@ def test_killed_data_plane_gets_its_job_again(host: PreloadingHost) -> None:
 
 def test_data_plane_restarted_between_two_looks_gets_its_job_again(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.reconciler.tick()
     host.data_plane.stop()
     host.data_plane.start()
@@ -232,19 +236,19 @@ def test_data_plane_restarted_between_two_looks_gets_its_job_again(host: Preload
 
 def test_job_that_a_hint_put_in_place_of_ours_is_started_again(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise(pin=True, rate_bytes_per_s=5 * RATE_MIN)
+    host.admit(pin=True, rate_bytes_per_s=5 * RATE_MIN)
     host.reconciler.tick()
     jobs = host.client.call("preload.status")
     assert [job["pin"] for job in jobs] == [True]
     started = host.reconciler._started[IMAGE]
     host.reconciler._keep(host.kept(), {**jobs[0], "is_hint": True, "state": "done"})
-    assert host.state() == "running", "what a hint brought is not what was promised"
+    assert host.state() == "running", "what a hint brought is not what was admitted"
     assert host.reconciler._started[IMAGE] == started
 
 
 def test_image_that_is_not_attached_yet_is_waited_for(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.client.call("image.detach", image=IMAGE)
     host.reconcile()
     host.reconciler.tick()
@@ -253,19 +257,19 @@ def test_image_that_is_not_attached_yet_is_waited_for(host: PreloadingHost) -> N
     assert "not attached" in str(status["error"])
 
 
-def test_image_that_is_removed_ends_the_promise(host: PreloadingHost) -> None:
+def test_image_that_is_removed_ends_the_admitted_preload(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.reconciler.tick()
     host.reconcile(registered=frozenset())
     host.reconciler.tick()
     assert host.state() == "failed"
-    assert PromiseState(json.loads(host.file.read_text())["promises"][0]["state"]).has_ended
+    assert AdmittedPreloadState(json.loads(host.file.read_text())["promises"][0]["state"]).has_ended
 
 
 def test_deadline_that_is_missed_is_reported(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise(deadline_s=10.0)
+    host.admit(deadline_s=10.0)
     host.reconciler.tick()
     host.runtime.preloads.set_state(IMAGE, PreloadState.YIELDING)
     host.clock.now += 11
@@ -280,7 +284,7 @@ def test_deadline_that_is_missed_is_reported(host: PreloadingHost) -> None:
 
 def test_what_guests_cost_is_caught_up(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise(deadline_s=100.0)
+    host.admit(deadline_s=100.0)
     host.reconciler.tick()
     first = host.kept().rate_bytes_per_s
     assert first == pytest.approx(1.25 * SIZE / 100, abs=RATE_MIN)
@@ -294,9 +298,9 @@ def test_what_guests_cost_is_caught_up(host: PreloadingHost) -> None:
 
 def test_catching_up_takes_no_more_than_the_share_of_the_link(host: PreloadingHost) -> None:
     host.start(IMAGE, OTHER)
-    host.promise(OTHER, rate_bytes_per_s=RATE_MIN)
+    host.admit(OTHER, rate_bytes_per_s=RATE_MIN)
     host.link = 4.0 * RATE_MIN
-    host.promise(deadline_s=CHUNKS / 0.9)
+    host.admit(deadline_s=CHUNKS / 0.9)
     host.reconciler.tick()
     host.clock.now += 90
     host.reconciler.tick()
@@ -306,7 +310,7 @@ def test_catching_up_takes_no_more_than_the_share_of_the_link(host: PreloadingHo
 
 def test_rate_that_was_asked_for_is_never_raised(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS + 1.0)
+    host.admit(rate_bytes_per_s=RATE_MIN, deadline_s=CHUNKS + 1.0)
     host.reconciler.tick()
     host.clock.now += CHUNKS
     host.reconciler.tick()
@@ -328,12 +332,14 @@ def test_rates_stay_within_what_the_host_gives(steps: list[tuple[float, int]]) -
             link_bytes_per_s=lambda: LINK,
             clock=clock,
         )
-        reconciler.promise(str(uuid.uuid4()), Wish(IMAGE, PreloadWhat.FULL, deadline_s=100.0))
+        reconciler.admit(
+            str(uuid.uuid4()), PreloadRequest(IMAGE, PreloadWhat.FULL, deadline_s=100.0)
+        )
         for seconds, chunks in steps:
             clock.now += seconds
             jobs.fetch(chunks)
             reconciler.tick()
-            kept = reconciler._promises[IMAGE]
+            kept = reconciler._admitted[IMAGE]
             assert RATE_MIN <= kept.rate_bytes_per_s <= LINK / 2
             assert kept.deadline_at is not None
             left = max(1.0, kept.deadline_at - clock.now)
@@ -373,7 +379,7 @@ class _ScriptedJobs:
 
 def test_states_of_the_data_plane_are_taken_over(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.reconciler.tick()
     for state, expected in (
         (PreloadState.QUEUED, "waiting"),
@@ -389,7 +395,7 @@ def test_states_of_the_data_plane_are_taken_over(host: PreloadingHost) -> None:
 
 def test_failure_of_the_data_plane_says_why(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.reconciler.tick()
     host.runtime.preloads.set_state(IMAGE, PreloadState.FAILED, "no room")
     host.reconciler.tick()
@@ -399,7 +405,7 @@ def test_failure_of_the_data_plane_says_why(host: PreloadingHost) -> None:
 
 def test_stopped_preload_stays_stopped(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    promised = host.promise()
+    promised = host.admit()
     host.reconciler.tick()
     with pytest.raises(exception.NotFoundError):
         host.reconciler.give_up(IMAGE, str(uuid.uuid4()))
@@ -417,7 +423,7 @@ def test_pin_is_kept_in_each_new_process_until_it_is_stopped(host: PreloadingHos
     runtime = host.start(IMAGE)
     estimate = runtime.preloads.estimate(IMAGE, "full")
     assert estimate["missing_bytes"] <= estimate["pinnable_bytes"]
-    host.promise(pin=True)
+    host.admit(pin=True)
     host.reconciler.tick()
     runtime.preloads.fetch(IMAGE, CHUNKS)
     host.reconciler.tick()
@@ -435,9 +441,9 @@ def test_pin_is_kept_in_each_new_process_until_it_is_stopped(host: PreloadingHos
     assert host.job()["pin"] is False
 
 
-def test_promises_that_ended_long_ago_are_forgotten(host: PreloadingHost) -> None:
+def test_admitted_preloads_that_ended_long_ago_are_forgotten(host: PreloadingHost) -> None:
     host.start(IMAGE)
-    host.promise()
+    host.admit()
     host.reconciler.tick()
     host.reconciler.give_up(IMAGE)
     host.clock.now += 999
@@ -455,23 +461,23 @@ def test_damaged_file_is_put_aside(host: PreloadingHost) -> None:
     host.start(IMAGE)
     assert host.reconciler.status() == []
     assert host.file.with_name("preloads.json.unreadable").read_bytes() == b"{"
-    host.promise()
+    host.admit()
     host.reconcile()
 
 
-def test_promise_that_cannot_be_written_down_is_not_given(host: PreloadingHost) -> None:
+def test_admitted_preload_that_cannot_be_written_down_is_not_given(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.file.mkdir()
     with pytest.raises(OSError, match="preloads"):
-        host.promise()
+        host.admit()
     assert host.reconciler.status() == []
 
 
-def test_thread_keeps_promises_by_itself(host: PreloadingHost) -> None:
+def test_thread_keeps_admitted_preloads_by_itself(host: PreloadingHost) -> None:
     host.start(IMAGE)
     host.reconciler.start()
     try:
-        host.promise()
+        host.admit()
         wait_for("a job", lambda: host.state() == "running")
         host.runtime.preloads.fetch(IMAGE, CHUNKS)
         wait_for("the end", lambda: host.state() == "done")

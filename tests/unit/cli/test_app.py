@@ -105,7 +105,9 @@ def test_host_is_shown(run: Run, deployed: None) -> None:
 def test_drain_of_a_host_that_does_not_follow_says_so(run: Run, deployed: None) -> None:
     status, _, err = run("host", "drain", "h1", "--wait", "0.1")
     assert status == exception.DeadlineError("x").exit_status
-    assert err.startswith("acstor: error: host h1 has not followed in 0.1 s; the wish is kept")
+    assert err.startswith(
+        "acstor: error: host h1 has not followed in 0.1 s; the desired state is kept"
+    )
     assert json.loads(run("host", "show", "h1", "-f", "json")[1])["wanted"] == "drained"
 
 

@@ -12,7 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from acstor.agent.reconcilers.desired_host import HostWish, read_wish, write_wish
+from acstor.agent.reconcilers.desired_host import (
+    DesiredState,
+    read_desired_state,
+    write_desired_state,
+)
 from acstor.cli import forgetting
 from acstor.cli.app import Application
 from acstor.cluster.member import Member
@@ -156,7 +160,7 @@ def test_links_are_not_removed_under_a_running_agent(
 def test_host_that_is_gone_is_forgotten(run: Run, tmp_path: pathlib.Path) -> None:
     origin = open_origin(f"posix://{tmp_path}/origin", 1)
     write_usage(origin, "h9", {IMAGE: ("instance-1",)}, time="2026-10-23T07:00:00+00:00")
-    write_wish(origin, "h9", HostWish(is_drained=True))
+    write_desired_state(origin, "h9", DesiredState(is_drained=True))
     status, _, err = run("host", "forget", "h9")
     assert status == 8
     assert f"host h9 uses {IMAGE}; it spoke last at 2026-10-23T07:00:00+00:00" in err
@@ -165,7 +169,7 @@ def test_host_that_is_gone_is_forgotten(run: Run, tmp_path: pathlib.Path) -> Non
     status, _, err = run("host", "forget", "h9", "--force")
     assert status == 0, err
     assert read_usage(origin, "h9") is None
-    assert read_wish(origin, "h9") == HostWish()
+    assert read_desired_state(origin, "h9") == DesiredState()
     status, _, err = run("host", "forget", "h9")
     assert status == 4
     assert "there is no host h9" in err

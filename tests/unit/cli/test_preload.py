@@ -11,7 +11,7 @@ from acstor.cli import aggregates, preload, preload_view
 from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate, Reason, Verdict, judge
 from acstor.preload.many_hosts import HostPreload
-from acstor.preload.wish import Wish
+from acstor.preload.request import PreloadRequest
 from tests.unit.preload.test_many_hosts import status
 
 MIB = 1 << 20
@@ -48,9 +48,9 @@ def test_hosts_are_named_once_and_in_lower_case() -> None:
         preload._names(" , ")
 
 
-def verdict(wish: Wish, most: int | None) -> Verdict:
+def verdict(request: PreloadRequest, most: int | None) -> Verdict:
     return judge(
-        wish,
+        request,
         Estimate(
             "h1", 600 * MIB, 600 * MIB, 1 << 40, 0, 1 << 40, 64 * MIB, most, 1.25,
         ),
@@ -58,14 +58,14 @@ def verdict(wish: Wish, most: int | None) -> Verdict:
 
 
 def test_refusal_names_the_least_rate_and_the_least_deadline_that_would_do() -> None:
-    wish = Wish(IMAGE, PreloadWhat.FULL, 10 * MIB, 30.0)
-    hint = preload.hint(wish, [verdict(wish, 100 * MIB)])
+    request = PreloadRequest(IMAGE, PreloadWhat.FULL, 10 * MIB, 30.0)
+    hint = preload.hint(request, [verdict(request, 100 * MIB)])
     assert hint.startswith("--rate 20481KiB or --deadline 61s would do")
 
 
 def test_refusal_names_no_rate_that_the_host_does_not_have() -> None:
-    wish = Wish(IMAGE, PreloadWhat.FULL, None, 2.0)
-    assert preload.hint(wish, [verdict(wish, 100 * MIB)]).startswith("--deadline 7s would do")
+    request = PreloadRequest(IMAGE, PreloadWhat.FULL, None, 2.0)
+    assert preload.hint(request, [verdict(request, 100 * MIB)]).startswith("--deadline 7s would do")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_exit_status_of_a_refusal_says_what_is_in_the_way(
 ) -> None:
     verdicts = [Verdict("h1", reason=reason) for reason in reasons]
     assert preload._error(verdicts) is expected
-    assert preload.hint(Wish(IMAGE, PreloadWhat.FULL), verdicts)
+    assert preload.hint(PreloadRequest(IMAGE, PreloadWhat.FULL), verdicts)
 
 
 def told(**fields: object) -> HostPreload:
@@ -148,7 +148,9 @@ def test_table_for_programs_has_plain_values() -> None:
         ({"is_late": True}, True),
     ],
 )
-def test_what_counts_as_a_broken_promise(fields: dict[str, object], has_failed: bool) -> None:
+def test_what_counts_as_a_broken_admitted_preload(
+    fields: dict[str, object], has_failed: bool
+) -> None:
     assert preload._has_failed(told(**fields)) is has_failed
 
 

@@ -282,7 +282,7 @@ def test_publication_that_another_overtook_takes_nothing_of_the_share(clock: Clo
     assert len(owners(origin)) == 17
 
 
-def test_wishes_of_many_silent_hosts_are_asked_for_a_few_at_a_time(clock: Clock) -> None:
+def test_desired_states_of_many_silent_hosts_are_asked_for_a_few_at_a_time(clock: Clock) -> None:
     origin = MemoryOrigin()
     many = [f"h{number}" for number in range(1, 4 * ASKED_MAX)]
     asked: list[str] = []

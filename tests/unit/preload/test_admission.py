@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acstor import exception
 from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.preload.admission import Estimate, Limits, Reason, judge, rate_for, suggest
-from acstor.preload.wish import DEADLINE_MAX, RATE_MIN, Wish
+from acstor.preload.request import DEADLINE_MAX, RATE_MIN, PreloadRequest
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -31,8 +31,8 @@ estimates = st.builds(
     promised_rate=st.integers(0, PRELOAD_RATE_MAX >> 3),
     promised_bytes=st.integers(0, 1 << 41),
 )
-wishes = st.builds(
-    Wish,
+requests = st.builds(
+    PreloadRequest,
     image=st.just(IMAGE),
     what=st.sampled_from(PreloadWhat),
     rate_bytes_per_s=st.none() | rates,
@@ -56,8 +56,8 @@ def estimate(**fields: object) -> Estimate:
     return dataclasses.replace(plain, **fields)  # type: ignore[arg-type]
 
 
-def wish(**fields: object) -> Wish:
-    return dataclasses.replace(Wish(IMAGE, PreloadWhat.FULL), **fields)  # type: ignore[arg-type]
+def request(**fields: object) -> PreloadRequest:
+    return dataclasses.replace(PreloadRequest(IMAGE, PreloadWhat.FULL), **fields)  # type: ignore[arg-type]
 
 
 # Most hosts refuse what is drawn, so these draw more than they look at.
@@ -65,42 +65,44 @@ mostly_refused = settings(suppress_health_check=[HealthCheck.filter_too_much])
 
 
 @mostly_refused
-@given(wishes, estimates)
-def test_what_is_promised_can_be_kept(wish: Wish, estimate: Estimate) -> None:
-    verdict = judge(wish, estimate)
+@given(requests, estimates)
+def test_what_is_admitted_can_be_kept(request: PreloadRequest, estimate: Estimate) -> None:
+    verdict = judge(request, estimate)
     assume(verdict.reason is None)
     assert estimate.missing_bytes + estimate.promised_bytes <= (
         estimate.free_bytes + estimate.evictable_bytes
     ) or (not estimate.missing_bytes)
-    if wish.pin:
+    if request.pin:
         assert estimate.missing_bytes <= estimate.pinnable_bytes
     if estimate.most_rate is not None:
         assert verdict.rate_bytes_per_s + estimate.promised_rate <= estimate.most_rate
-    if wish.rate_bytes_per_s is not None:
-        assert verdict.rate_bytes_per_s == wish.rate_bytes_per_s
-    if wish.deadline_s is not None:
-        assert estimate.missing_bytes <= verdict.rate_bytes_per_s * wish.deadline_s * (1 + 1e-9)
+    if request.rate_bytes_per_s is not None:
+        assert verdict.rate_bytes_per_s == request.rate_bytes_per_s
+    if request.deadline_s is not None:
+        assert estimate.missing_bytes <= verdict.rate_bytes_per_s * request.deadline_s * (1 + 1e-9)
 
 
 @mostly_refused
-@given(wishes, estimates)
-def test_what_is_refused_could_not_be_kept(wish: Wish, estimate: Estimate) -> None:
+@given(requests, estimates)
+def test_what_is_refused_could_not_be_kept(request: PreloadRequest, estimate: Estimate) -> None:
     """Whenever there is room and the least rate that would do is there, nothing is refused."""
     room = estimate.free_bytes + estimate.evictable_bytes - estimate.promised_bytes
     assume(estimate.missing_bytes <= room)
-    assume(not wish.pin or estimate.missing_bytes <= estimate.pinnable_bytes)
+    assume(not request.pin or estimate.missing_bytes <= estimate.pinnable_bytes)
     left = estimate.left_rate
-    assume(left is None or left >= max(RATE_MIN, wish.rate_bytes_per_s or 0))
-    if wish.deadline_s is not None:
-        speed = wish.rate_bytes_per_s or left
-        assume(speed is None or estimate.missing_bytes <= speed * wish.deadline_s * (1 - 1e-6))
-        assume(speed is not None or estimate.missing_bytes / wish.deadline_s < PRELOAD_RATE_MAX / 2)
-    assert judge(wish, estimate).reason is None
+    assume(left is None or left >= max(RATE_MIN, request.rate_bytes_per_s or 0))
+    if request.deadline_s is not None:
+        speed = request.rate_bytes_per_s or left
+        assume(speed is None or estimate.missing_bytes <= speed * request.deadline_s * (1 - 1e-6))
+        assume(
+            speed is not None or estimate.missing_bytes / request.deadline_s < PRELOAD_RATE_MAX / 2
+        )
+    assert judge(request, estimate).reason is None
 
 
-# Wishes and hosts of which most cannot be had: a host has less than most wishes ask for.
+# Requests and hosts of which most cannot be had: a host has less than most requests want.
 demanding = st.builds(
-    Wish,
+    PreloadRequest,
     image=st.just(IMAGE),
     what=st.sampled_from(PreloadWhat),
     rate_bytes_per_s=st.none() | st.integers(1 << 20, PRELOAD_RATE_MAX),
@@ -115,44 +117,44 @@ slow = st.builds(
 )
 
 
-@given(demanding | wishes, st.lists(slow, min_size=1, max_size=4))
-def test_what_is_suggested_would_do(wish: Wish, estimates: list[Estimate]) -> None:
+@given(demanding | requests, st.lists(slow, min_size=1, max_size=4))
+def test_what_is_suggested_would_do(request: PreloadRequest, estimates: list[Estimate]) -> None:
     roomy = [
         dataclasses.replace(
             each, free_bytes=1 << 45, promised_bytes=0, pinnable_bytes=1 << 45, promised_rate=0
         )
         for each in estimates
     ]
-    verdicts = [judge(wish, each) for each in roomy]
+    verdicts = [judge(request, each) for each in roomy]
     assume(any(verdict.reason for verdict in verdicts))
-    suggestion = suggest(wish, verdicts)
+    suggestion = suggest(request, verdicts)
     if suggestion.rate_bytes_per_s is not None:
-        changed = dataclasses.replace(wish, rate_bytes_per_s=suggestion.rate_bytes_per_s)
+        changed = dataclasses.replace(request, rate_bytes_per_s=suggestion.rate_bytes_per_s)
         assert all(judge(changed, each).reason is None for each in roomy)
     if suggestion.deadline_s is not None:
-        changed = dataclasses.replace(wish, deadline_s=suggestion.deadline_s)
+        changed = dataclasses.replace(request, deadline_s=suggestion.deadline_s)
         assert all(judge(changed, each).reason is None for each in roomy)
-    if any(verdict.reason is Reason.RATE for verdict in verdicts) and wish.deadline_s is None:
+    if any(verdict.reason is Reason.RATE for verdict in verdicts) and request.deadline_s is None:
         assert suggestion.rate_bytes_per_s is not None
 
 
 def test_deadline_alone_takes_the_rate_that_it_needs_with_a_margin() -> None:
-    verdict = judge(wish(deadline_s=60.0), estimate())
+    verdict = judge(request(deadline_s=60.0), estimate())
     assert verdict.reason is None
     assert verdict.rate_bytes_per_s == pytest.approx(1.25 * 600 * MIB / 60, abs=2)
 
 
-def test_margin_is_given_up_before_the_promise_is() -> None:
-    verdict = judge(wish(deadline_s=6.5), estimate())
+def test_margin_is_given_up_before_the_admitted_preload_is() -> None:
+    verdict = judge(request(deadline_s=6.5), estimate())
     assert (verdict.reason, verdict.rate_bytes_per_s) == (None, 100 * MIB)
 
 
 def test_neither_rate_nor_deadline_takes_the_default() -> None:
-    assert judge(wish(), estimate()).rate_bytes_per_s == 64 * MIB
+    assert judge(request(), estimate()).rate_bytes_per_s == 64 * MIB
 
 
 def test_deadline_that_is_too_short_is_refused_with_what_would_do() -> None:
-    asked = wish(deadline_s=30.0, rate_bytes_per_s=10 * MIB)
+    asked = request(deadline_s=30.0, rate_bytes_per_s=10 * MIB)
     verdict = judge(asked, estimate())
     assert verdict.reason is Reason.DEADLINE
     suggestion = suggest(asked, [verdict])
@@ -161,7 +163,7 @@ def test_deadline_that_is_too_short_is_refused_with_what_would_do() -> None:
 
 
 def test_deadline_that_no_rate_can_meet_gets_no_rate_suggested() -> None:
-    asked = wish(deadline_s=2.0)
+    asked = request(deadline_s=2.0)
     verdict = judge(asked, estimate())
     assert verdict.reason is Reason.DEADLINE
     suggestion = suggest(asked, [verdict])
@@ -180,21 +182,21 @@ def test_deadline_that_no_rate_can_meet_gets_no_rate_suggested() -> None:
         ({"promised_rate": 200 * MIB}, Reason.RATE),
     ],
 )
-def test_host_that_cannot_promise_says_why(fields: dict[str, object], reason: Reason) -> None:
-    verdict = judge(wish(), estimate(**fields))
+def test_host_that_cannot_admit_says_why(fields: dict[str, object], reason: Reason) -> None:
+    verdict = judge(request(), estimate(**fields))
     assert verdict.reason is reason
     assert verdict.text
-    assert suggest(wish(), [verdict]).rate_bytes_per_s is None
+    assert suggest(request(), [verdict]).rate_bytes_per_s is None
 
 
 def test_pin_needs_room_of_its_own() -> None:
     tight = estimate(pinnable_bytes=599 * MIB)
-    assert judge(wish(pin=True), tight).reason is Reason.PIN
-    assert judge(wish(pin=False), tight).reason is None
+    assert judge(request(pin=True), tight).reason is Reason.PIN
+    assert judge(request(pin=False), tight).reason is None
 
 
-def test_nothing_missing_is_promised_at_once() -> None:
-    verdict = judge(wish(deadline_s=1.0), estimate(missing_bytes=0, free_bytes=0))
+def test_nothing_missing_is_admitted_at_once() -> None:
+    verdict = judge(request(deadline_s=1.0), estimate(missing_bytes=0, free_bytes=0))
     assert (verdict.reason, verdict.seconds) == (None, 0.0)
 
 

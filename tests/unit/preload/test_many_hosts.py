@@ -13,13 +13,13 @@ from acstor.control.protocol import PreloadWhat
 from acstor.preload import many_hosts
 from acstor.preload.admission import Reason
 from acstor.preload.many_hosts import SILENCE_MAX, HostPreload, Progress, ask, begin, told
-from acstor.preload.states import PromiseState
-from acstor.preload.wish import Wish
+from acstor.preload.request import PreloadRequest
+from acstor.preload.states import AdmittedPreloadState
 from acstor.rpc.agent_client import Answer
 from testbed.fixtures.conditions import wait_for
 
 IMAGE = str(uuid.UUID(int=1))
-WISH = Wish(IMAGE, PreloadWhat.FULL, deadline_s=100.0)
+WISH = PreloadRequest(IMAGE, PreloadWhat.FULL, deadline_s=100.0)
 ESTIMATE = {
     "host": "?", "total_bytes": 100 << 20, "missing_bytes": 100 << 20, "free_bytes": 1 << 30,
     "evictable_bytes": 0, "pinnable_bytes": 1 << 30, "default_rate": 1 << 20, "most_rate": None,
@@ -27,9 +27,9 @@ ESTIMATE = {
 }  # fmt: skip
 
 
-def status(host: str, promise_id: str, **fields: object) -> dict[str, object]:
+def status(host: str, admission_id: str, **fields: object) -> dict[str, object]:
     return {
-        "host": host, "id": promise_id, "image": IMAGE, "what": "full", "pin": False,
+        "host": host, "id": admission_id, "image": IMAGE, "what": "full", "pin": False,
         "state": "running", "is_late": False, "total_bytes": 100, "remaining_bytes": 50,
         "rate_bytes_per_s": 10, "recent_bytes_per_s": 5, "eta_s": 10.0, "deadline_s": None,
         "age_s": 1.0, "error": None,
@@ -86,7 +86,7 @@ def agents() -> ScriptedAgents:
     return found
 
 
-def test_hosts_that_can_promise_are_asked_and_nothing_begins(agents: ScriptedAgents) -> None:
+def test_hosts_that_can_admit_are_asked_and_nothing_begins(agents: ScriptedAgents) -> None:
     verdicts = ask(agents, WISH, ["h2", "h1"], members("h1", "h2"))
     assert [(each.host, each.reason) for each in verdicts] == [("h2", None), ("h1", None)]
     assert {method for _, method in agents.methods()} == {"preload_estimate"}
@@ -120,11 +120,11 @@ def test_hosts_that_are_gone_or_drained_are_not_even_asked(agents: ScriptedAgent
     assert agents.methods() == [("h1", "preload_estimate")]
 
 
-def test_all_hosts_begin_the_same_promise(agents: ScriptedAgents) -> None:
+def test_all_hosts_begin_the_same_admitted_preload(agents: ScriptedAgents) -> None:
     begun = begin(agents, WISH, ["h1", "h2"])
     assert list(begun) == ["h1", "h2"]
     assert begun["h1"].id == begun["h2"].id
-    assert Wish.from_arguments(
+    assert PreloadRequest.from_arguments(
         {name: value for name, value in agents.calls[0][2].items() if name != "id"}
     ) == WISH  # fmt: skip
 
@@ -138,29 +138,29 @@ def test_where_one_does_not_begin_none_goes_on(agents: ScriptedAgents) -> None:
     stopped = [(host, fields["id"]) for host, method, fields in agents.calls if "stop" in method]
     started = {fields["id"] for _, method, fields in agents.calls if "start" in method}
     assert [host for host, _ in stopped] == ["h1", "h2", "h3"]
-    assert {promise_id for _, promise_id in stopped} == started
+    assert {admission_id for _, admission_id in stopped} == started
 
 
 def test_progress_ends_when_all_hosts_have_it(agents: ScriptedAgents) -> None:
     progress = Progress(agents, begin(agents, WISH, ["h1", "h2"]))
-    promise_id = progress.hosts[0].id
+    admission_id = progress.hosts[0].id
     for host in ("h1", "h2"):
         agents.answers[host, "preload_status"] = [
             status(host, str(uuid.uuid4()), state="failed"),  # of another time
-            status(host, promise_id, state="done", remaining_bytes=0),
+            status(host, admission_id, state="done", remaining_bytes=0),
         ]
     try:
         wait_for("the end", lambda: progress.look() or progress.is_settled)  # type: ignore[func-returns-value]
     finally:
         progress.close()
-    assert [each.state for each in progress.hosts] == [PromiseState.DONE] * 2
+    assert [each.state for each in progress.hosts] == [AdmittedPreloadState.DONE] * 2
     assert [each.share for each in progress.hosts] == [1.0, 1.0]
 
 
 def test_silent_host_is_lost_after_a_while_and_holds_up_nobody(agents: ScriptedAgents) -> None:
     now = [0.0]
     progress = Progress(agents, begin(agents, WISH, ["h1", "h2"]), clock=lambda: now[0])
-    promise_id = progress.hosts[0].id
+    admission_id = progress.hosts[0].id
     released = threading.Event()
 
     def wait(_: object) -> object:
@@ -168,7 +168,7 @@ def test_silent_host_is_lost_after_a_while_and_holds_up_nobody(agents: ScriptedA
         return exception.DeadlineError("host h1 did not answer in 5 s")
 
     agents.answers["h1", "preload_status"] = wait
-    agents.answers["h2", "preload_status"] = [status("h2", promise_id, state="done")]
+    agents.answers["h2", "preload_status"] = [status("h2", admission_id, state="done")]
 
     def is_done(number: int) -> bool:
         progress.look()
@@ -187,14 +187,14 @@ def test_silent_host_is_lost_after_a_while_and_holds_up_nobody(agents: ScriptedA
     assert progress.hosts[0].error == "host h1 did not answer in 5 s"
 
 
-def test_promise_that_a_host_forgot_counts_as_stopped(agents: ScriptedAgents) -> None:
+def test_admitted_preload_that_a_host_forgot_counts_as_stopped(agents: ScriptedAgents) -> None:
     progress = Progress(agents, begin(agents, WISH, ["h1"]))
     agents.answers["h1", "preload_status"] = []
     try:
         wait_for("the end", lambda: progress.look() or progress.is_settled)  # type: ignore[func-returns-value]
     finally:
         progress.close()
-    assert progress.hosts[0].state is PromiseState.STOPPED
+    assert progress.hosts[0].state is AdmittedPreloadState.STOPPED
 
 
 def test_waiting_ends_with_the_deadline() -> None:

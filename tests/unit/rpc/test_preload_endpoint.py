@@ -10,13 +10,13 @@ from acstor import exception
 from acstor.agent.preload_endpoint import PreloadEndpoint
 from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate
-from acstor.preload.wish import Wish
+from acstor.preload.request import PreloadRequest
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from tests.unit.rpc.conftest import Listen
 
 IMAGE = str(uuid.UUID(int=1))
-PROMISE = str(uuid.UUID(int=9))
+ADMISSION = str(uuid.UUID(int=9))
 
 
 class RecordingPreloads:
@@ -29,42 +29,42 @@ class RecordingPreloads:
         self.asked.append(("estimate", image, what))
         return Estimate("h1", 10, 5, 100, 0, 50, 1 << 20, None, 1.25)
 
-    def promise(self, promise_id: str, wish: Wish) -> dict[str, object]:
-        self.asked.append(("promise", promise_id, wish))
-        return {"id": promise_id}
+    def admit(self, admission_id: str, request: PreloadRequest) -> dict[str, object]:
+        self.asked.append(("admit", admission_id, request))
+        return {"id": admission_id}
 
     def status(self, image: str | None = None) -> list[dict[str, object]]:
         self.asked.append(("status", image))
         return []
 
-    def give_up(self, image: str, promise_id: str | None = None) -> dict[str, object]:
-        self.asked.append(("give_up", image, promise_id))
+    def give_up(self, image: str, admission_id: str | None = None) -> dict[str, object]:
+        self.asked.append(("give_up", image, admission_id))
         raise exception.NotFoundError("nothing to stop", hint="look")
 
 
 def test_messages_arrive_as_they_were_meant(conf: cfg.ConfigOpts, listen: Listen) -> None:
     preloads = RecordingPreloads()
     listen("h1", PreloadEndpoint("h1", preloads))
-    wish = Wish(IMAGE, PreloadWhat.WORKING_SET, 1 << 20, 60.0, True)
+    request = PreloadRequest(IMAGE, PreloadWhat.WORKING_SET, 1 << 20, 60.0, True)
     with transport.opened(conf) as opened:
         client = AgentClient(opened, timeout=10.0)
         told = client.call("h1", "preload_estimate", image=IMAGE, what="full")
         assert Estimate.from_answer("h1", told) == Estimate(
             "h1", 10, 5, 100, 0, 50, 1 << 20, None, 1.25
         )
-        client.call("h1", "preload_start", id=PROMISE, **wish.to_arguments())
+        client.call("h1", "preload_start", id=ADMISSION, **request.to_arguments())
         assert client.call("h1", "preload_status") == []
         with pytest.raises(exception.NotFoundError, match="nothing to stop"):
-            client.call("h1", "preload_stop", image=IMAGE, id=PROMISE)
+            client.call("h1", "preload_stop", image=IMAGE, id=ADMISSION)
     assert preloads.asked == [
         ("estimate", IMAGE, PreloadWhat.FULL),
-        ("promise", PROMISE, wish),
+        ("admit", ADMISSION, request),
         ("status", None),
-        ("give_up", IMAGE, PROMISE),
+        ("give_up", IMAGE, ADMISSION),
     ]
 
 
-START: dict[str, Any] = {"id": PROMISE, "image": IMAGE, "what": "full"}
+START: dict[str, Any] = {"id": ADMISSION, "image": IMAGE, "what": "full"}
 
 
 @pytest.mark.parametrize(

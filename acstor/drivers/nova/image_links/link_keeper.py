@@ -32,7 +32,7 @@ def why_kept(settings: NovaSettings, image_id: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredLinks:
     """Desired state of the links in one reconcile pass."""
 
     registered: frozenset[str] | None
@@ -100,27 +100,27 @@ class LinkKeeper:
         self._done_round = 0
         self._epoch = ""  # of that
 
-    def look(self, settings: NovaSettings, planter: Planter, wish: Wish) -> LinkReport:
+    def look(self, settings: NovaSettings, planter: Planter, desired: DesiredLinks) -> LinkReport:
         """Look once.
 
         :raises AcstorError: when Nova's directories are not there.
         :raises OSError: when they cannot be read or changed at all.
         """
-        self._forget_later_rounds(wish)
-        refusal = wish.refusal or settings.refusal
+        self._forget_later_rounds(desired)
+        refusal = desired.refusal or settings.refusal
         if refusal is None:
             planter.prepare()
         problems: dict[str, str] = {}
         planted = planter.planted_images()
-        present = planted | (wish.registered or frozenset()) | wish.closed
-        self._look_at_overlays(settings, present, (wish.epoch, wish.round))
+        present = planted | (desired.registered or frozenset()) | desired.closed
+        self._look_at_overlays(settings, present, (desired.epoch, desired.round))
         links: dict[str, KnownLink] = {}
-        candidates = planted | self._used | (wish.registered or frozenset())
-        if wish.registered is None:
+        candidates = planted | self._used | (desired.registered or frozenset())
+        if desired.registered is None:
             candidates |= frozenset(self._known.links)
         for image_id in sorted(candidates):
             try:
-                outcome = self._outcome(settings, planter, wish, refusal, image_id)
+                outcome = self._outcome(settings, planter, desired, refusal, image_id)
             except OSError as error:
                 problems[f"link of image {image_id}"] = str(error)
                 outcome = Outcome(LinkEvent.NOT_READY, str(error))
@@ -136,8 +136,8 @@ class LinkKeeper:
                 "another digest than SHA-1 and uses no links"
             )
         self._known = self._known.followed_by(settings.base_directory, links)
-        held = planter.planted_images() & wish.closed - self._used
-        self._note_round(wish, is_settled=not held)
+        held = planter.planted_images() & desired.closed - self._used
+        self._note_round(desired, is_settled=not held)
         return LinkReport(
             known=self._known,
             used=self._used | held,
@@ -154,57 +154,57 @@ class LinkKeeper:
         self,
         settings: NovaSettings,
         planter: Planter,
-        wish: Wish,
+        desired: DesiredLinks,
         refusal: str | None,
         image_id: str,
     ) -> Outcome:
         found = planter.found(image_id)
-        if wish.registered is None:
+        if desired.registered is None:
             return found or Outcome(LinkEvent.NOT_READY, "the origin cannot be reached")
-        is_registered = image_id in wish.registered
+        is_registered = image_id in desired.registered
         if refusal is None and (is_registered or image_id in self._used):
-            outcome = self._with_link(planter, wish, image_id, found)
+            outcome = self._with_link(planter, desired, image_id, found)
             if not is_registered and outcome.event is LinkEvent.PLANT:
                 return Outcome(LinkEvent.KEEP, IN_USE)
             return outcome
         outcome = planter.remove(
             image_id,
             lambda: why_kept(settings, image_id),
-            of_any_mount=image_id in wish.closed,
+            of_any_mount=image_id in desired.closed,
         )
         if outcome.event is LinkEvent.REMOVE and is_registered:
             return Outcome(LinkEvent.REFUSE, refusal or "")
         return outcome
 
     def _with_link(
-        self, planter: Planter, wish: Wish, image_id: str, found: Outcome | None
+        self, planter: Planter, desired: DesiredLinks, image_id: str, found: Outcome | None
     ) -> Outcome:
-        if found is None and image_id not in wish.attached:
+        if found is None and image_id not in desired.attached:
             return Outcome(LinkEvent.NOT_READY, "the data plane does not offer it")
-        if found is None and image_id not in wish.ready:
+        if found is None and image_id not in desired.ready:
             return Outcome(LinkEvent.NOT_READY, "its head and tail are not pinned yet")
         if found is not None and found.event is not LinkEvent.PLANT:
             return found
         return planter.plant(image_id)
 
-    def _forget_later_rounds(self, wish: Wish) -> None:
+    def _forget_later_rounds(self, desired: DesiredLinks) -> None:
         """Forget what was done for rounds that a restored or lost ref has undone."""
-        if wish.registered is None:
+        if desired.registered is None:
             return  # the rounds are not known now
-        if wish.epoch != self._epoch:
-            self._epoch, self._done_round = wish.epoch, 0
-        self._done_round = min(self._done_round, wish.round)
+        if desired.epoch != self._epoch:
+            self._epoch, self._done_round = desired.epoch, 0
+        self._done_round = min(self._done_round, desired.round)
 
-    def _note_round(self, wish: Wish, *, is_settled: bool) -> None:
+    def _note_round(self, desired: DesiredLinks, *, is_settled: bool) -> None:
         """Note that this host has done what a withdrawal round asks for, if it has.
 
         :param is_settled: whether each closed image that no overlay needs has lost its link. Those
             that have not are reported as used, which keeps them and no others.
         """
-        if wish.registered is None or self._scan is None or not self._scan.is_complete:
+        if desired.registered is None or self._scan is None or not self._scan.is_complete:
             return
-        if self._scanned_round == (wish.epoch, wish.round):
-            self._done_round = wish.round
+        if self._scanned_round == (desired.epoch, desired.round):
+            self._done_round = desired.round
         if not is_settled:
             self._scanned_round = ("", 0)  # an overlay may come until the link goes: scan again
 

@@ -12,7 +12,7 @@ from acstor.drivers.nova.image_links import link_keeper, overlay_scan
 from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
-from acstor.drivers.nova.image_links.link_keeper import IN_USE, LinkKeeper, LinkReport, Wish
+from acstor.drivers.nova.image_links.link_keeper import IN_USE, DesiredLinks, LinkKeeper, LinkReport
 from acstor.drivers.nova.image_links.link_states import LinkState
 from acstor.drivers.nova.image_links.overlay_scan import OverlayScan
 from testbed.doubles.faulty_file_operations import NO_SPACE, FaultyFileOperations
@@ -48,7 +48,7 @@ class Looker:
         epoch: str = "",
     ) -> dict[str, LinkState]:
         ready = (registered or set()) if ready is None else ready
-        wish = Wish(
+        desired = DesiredLinks(
             None if registered is None else frozenset(registered),
             frozenset(ready if attached is None else attached),
             frozenset(ready),
@@ -58,7 +58,7 @@ class Looker:
             epoch,
         )
         planter = make_planter(self.nova, self.mount)
-        self.report = self.keeper.look(self.nova.settings, planter, wish)
+        self.report = self.keeper.look(self.nova.settings, planter, desired)
         return {image_id: link.state for image_id, link in self.report.known.links.items()}
 
     def reason(self, image_id: str = IMAGE) -> str:
@@ -203,7 +203,7 @@ def test_problem_of_one_link_leaves_the_others(
     files = FaultyFileOperations(1, number=NO_SPACE)
     planter = make_planter(looker.nova, looker.mount, files)
     images = frozenset({IMAGE, OTHER})
-    report = looker.keeper.look(looker.nova.settings, planter, Wish(images, images, images))
+    report = looker.keeper.look(looker.nova.settings, planter, DesiredLinks(images, images, images))
     assert list(report.problems) == [f"link of image {IMAGE}"]
     assert report.known.links[OTHER].state is LinkState.PLANTED
     assert looker.look({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
@@ -263,7 +263,7 @@ def test_hundred_images_are_looked_at_quickly(looker: Looker) -> None:
     files = FaultyFileOperations(0, number=NO_SPACE)
     planter = make_planter(looker.nova, looker.mount, files)
     ids = frozenset(images)
-    report = looker.keeper.look(looker.nova.settings, planter, Wish(ids, ids, ids))
+    report = looker.keeper.look(looker.nova.settings, planter, DesiredLinks(ids, ids, ids))
     assert files.done == [], "a look that finds all in order changes nothing"
     assert set(report.known.links.values()) == {KnownLink(LinkState.PLANTED)}
 

@@ -43,7 +43,7 @@ _MASS_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BookSettings:
+class SyncSettings:
     """Rules of the decision on an image, and delays between attempts."""
 
     registrar: str
@@ -53,7 +53,7 @@ class BookSettings:
     retry_delay_max: float
 
 
-class Bookkeeper:
+class RegistrySync:
     """Keeps the image registry of one repository.
 
     :param clock: seconds since the epoch.
@@ -65,7 +65,7 @@ class Bookkeeper:
         repository: Repository,
         jobs: Jobs,
         withdrawals: Withdrawals,
-        settings: BookSettings,
+        settings: SyncSettings,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Keep what to work with."""
@@ -142,7 +142,7 @@ class Bookkeeper:
         self._warn_of_mass(gone)
         return problems
 
-    def look(self, image_id: str) -> None:
+    def reconcile_image(self, image_id: str) -> None:
         """Compare one image.
 
         :raises AcstorError: when Glance or the origin cannot be asked, or the entry is malformed.

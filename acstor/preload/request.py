@@ -18,7 +18,7 @@ DEADLINE_MAX = 31 * 86400.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class PreloadRequest:
     """Request that each of the hosts gets."""
 
     image: str
@@ -30,12 +30,12 @@ class Wish:
     pin: bool = False
 
     def to_arguments(self) -> dict[str, object]:
-        """Return the wish as a call carries it."""
+        """Return the request as a call carries it."""
         return {**dataclasses.asdict(self), "what": str(self.what)}
 
     @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any]) -> "Wish":
-        """Return the wish that a call carries.
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> "PreloadRequest":
+        """Return the request that a call carries.
 
         :raises InvalidError: when a field is missing, unknown or out of range.
         """
@@ -88,7 +88,7 @@ def checked_what(value: object) -> PreloadWhat:
 
 
 def checked_id(value: object) -> str:
-    """Return the id of a promise.
+    """Return the id of an admitted preload.
 
     :raises InvalidError: when it is no UUID in its one form.
     """

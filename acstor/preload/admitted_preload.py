@@ -1,4 +1,4 @@
-"""A promised preload, and the file that outlives the agent."""
+"""An admitted preload, and the file that outlives the agent."""
 
 import contextlib
 import dataclasses
@@ -10,20 +10,20 @@ from typing import Any
 from acstor import exception, untrusted_json
 from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
 from acstor.files import write_atomically
-from acstor.preload.states import PromiseEvent, PromiseState, next_state
-from acstor.preload.wish import checked_id, checked_image, checked_what, is_number, is_whole
+from acstor.preload.request import checked_id, checked_image, checked_what, is_number, is_whole
+from acstor.preload.states import AdmittedPreloadEvent, AdmittedPreloadState, next_state
 
 FILE_VERSION = 1
-PROMISES_MAX = 1024
-"""Most promises of a host, ended ones included."""
+ADMITTED_MAX = 1024
+"""Most admitted preloads of a host, ended ones included."""
 _FILE_BYTES_MAX = 4 << 20
 _BYTES_MAX = 1 << 62
 _TEXT_MAX = 500
 
 
 @dataclasses.dataclass(slots=True)
-class Promise:
-    """One preload that this host promised. Times are POSIX times of this host, seconds."""
+class AdmittedPreload:
+    """One preload that this host admitted. Times are POSIX times of this host, seconds."""
 
     id: str
     image: str
@@ -37,21 +37,21 @@ class Promise:
     promised_at: float
     total_bytes: int
     missing_bytes: int
-    """When it was promised."""
-    state: PromiseState = PromiseState.WAITING
+    """When it was admitted."""
+    state: AdmittedPreloadState = AdmittedPreloadState.WAITING
     ended_at: float | None = None
     error: str | None = None
     """Why it waits or has failed."""
     remaining_bytes: int = 0
     recent_bytes_per_s: int = 0
 
-    def move(self, event: PromiseEvent, now: float, error: str | None = None) -> bool:
+    def move(self, event: AdmittedPreloadEvent, now: float, error: str | None = None) -> bool:
         """Let something happen; return whether the state has changed."""
         former, self.state = self.state, next_state(self.state, event)
         self.error = None if error is None else error[:_TEXT_MAX]
         if self.state.has_ended and self.ended_at is None:
             self.ended_at = now
-        if self.state is not PromiseState.RUNNING:
+        if self.state is not AdmittedPreloadState.RUNNING:
             self.recent_bytes_per_s = 0
         return former is not self.state
 
@@ -65,12 +65,12 @@ class Promise:
             return None
         if not self.remaining_bytes:
             return 0.0
-        if self.state is PromiseState.RUNNING and self.recent_bytes_per_s:
+        if self.state is AdmittedPreloadState.RUNNING and self.recent_bytes_per_s:
             return self.remaining_bytes / self.recent_bytes_per_s
         return None
 
     def to_status(self, host: str, now: float) -> dict[str, object]:
-        """Return the promise as it is told to other hosts, whose clocks may differ."""
+        """Return the admitted preload as it is told to other hosts, whose clocks may differ."""
         return {
             "host": host,
             "id": self.id,
@@ -90,8 +90,8 @@ class Promise:
         }
 
 
-class PromiseFile:
-    """Keeps the promises of a host across restarts of everything.
+class AdmittedPreloadFile:
+    """Keeps the admitted preloads of a host across restarts of everything.
 
     :param path: of the file; each write replaces it, and is on the disk when it returns.
     """
@@ -99,7 +99,7 @@ class PromiseFile:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def load(self) -> list[Promise]:
+    def load(self) -> list[AdmittedPreload]:
         """Return what was saved last, nothing at the first time.
 
         :raises CorruptError: when the file is malformed.
@@ -118,26 +118,29 @@ class PromiseFile:
         with contextlib.suppress(OSError):
             os.replace(self._path, f"{self._path}.unreadable")
 
-    def save(self, promises: Iterable[Promise]) -> None:
+    def save(self, admitted_preloads: Iterable[AdmittedPreload]) -> None:
         """Replace what was saved.
 
         :raises OSError: when it cannot be written; the file is then as it was.
         """
-        write_atomically(self._path, encode(promises), is_synced=True)
+        write_atomically(self._path, encode(admitted_preloads), is_synced=True)
 
 
-def encode(promises: Iterable[Promise]) -> bytes:
+def encode(admitted_preloads: Iterable[AdmittedPreload]) -> bytes:
     """Return the file's content, JSON."""
-    entries = [_entry(promise) for promise in promises]
+    entries = [_entry(admitted) for admitted in admitted_preloads]
     fields = {"version": FILE_VERSION, "promises": entries}
     return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def decode(content: bytes) -> list[Promise]:
-    """Read a file's content; unknown fields are ignored. Errors as in :meth:`PromiseFile.load`."""
+def decode(content: bytes) -> list[AdmittedPreload]:
+    """Read a file's content; unknown fields are ignored.
+
+    Errors as in :meth:`AdmittedPreloadFile.load`.
+    """
     malformed = exception.CorruptError(
-        "the file of promised preloads is malformed",
-        hint="remove it, then promise anew what 'acstor preload list' no longer shows",
+        "the file of admitted preloads is malformed",
+        hint="remove it, then admitted preload anew what 'acstor preload list' no longer shows",
     )
     if len(content) > _FILE_BYTES_MAX:
         raise malformed
@@ -148,10 +151,10 @@ def decode(content: bytes) -> list[Promise]:
         raise malformed from error
     if version != FILE_VERSION:
         raise exception.UnsupportedError(
-            f"the file of promised preloads has version {version!r:.20}, this release reads "
+            f"the file of admitted preloads has version {version!r:.20}, this release reads "
             f"{FILE_VERSION}"
         )
-    if not isinstance(entries, list) or len(entries) > PROMISES_MAX:
+    if not isinstance(entries, list) or len(entries) > ADMITTED_MAX:
         raise malformed
     try:
         return [_promise(entry) for entry in entries]
@@ -159,16 +162,16 @@ def decode(content: bytes) -> list[Promise]:
         raise malformed from error
 
 
-def _entry(promise: Promise) -> dict[str, object]:
-    fields = dataclasses.asdict(promise)
+def _entry(admitted: AdmittedPreload) -> dict[str, object]:
+    fields = dataclasses.asdict(admitted)
     del fields["recent_bytes_per_s"]
-    return fields | {"what": str(promise.what), "state": str(promise.state)}
+    return fields | {"what": str(admitted.what), "state": str(admitted.state)}
 
 
-def _promise(entry: Mapping[str, Any]) -> Promise:
-    state = PromiseState(str(entry.get("state")))
+def _promise(entry: Mapping[str, Any]) -> AdmittedPreload:
+    state = AdmittedPreloadState(str(entry.get("state")))
     # Whatever was fetched when this was written, no job is known of now.
-    return Promise(
+    return AdmittedPreload(
         id=checked_id(entry.get("id")),
         image=checked_image(entry.get("image")),
         what=checked_what(entry.get("what")),
@@ -179,7 +182,7 @@ def _promise(entry: Mapping[str, Any]) -> Promise:
         promised_at=_time(entry, "promised_at") or 0.0,
         total_bytes=_size(entry, "total_bytes"),
         missing_bytes=_size(entry, "missing_bytes"),
-        state=state if state.has_ended else PromiseState.WAITING,
+        state=state if state.has_ended else AdmittedPreloadState.WAITING,
         ended_at=_time(entry, "ended_at"),
         error=_text(entry, "error"),
         remaining_bytes=_size(entry, "remaining_bytes"),

@@ -1,4 +1,4 @@
-"""Promised preloads: states, file, what comes over a wire."""
+"""Admitted preloads: states, file, what comes over a wire."""
 
 import json
 import pathlib
@@ -11,27 +11,33 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.control.protocol import PreloadWhat
-from acstor.preload import promise, states
-from acstor.preload.promise import FILE_VERSION, Promise, PromiseFile, decode, encode
+from acstor.preload import admitted_preload, states
+from acstor.preload.admitted_preload import (
+    FILE_VERSION,
+    AdmittedPreload,
+    AdmittedPreloadFile,
+    decode,
+    encode,
+)
+from acstor.preload.request import PreloadRequest
 from acstor.preload.states import (
     ACTIVE,
     TRANSITIONS,
-    PromiseEvent,
-    PromiseState,
+    AdmittedPreloadEvent,
+    AdmittedPreloadState,
     next_state,
 )
-from acstor.preload.wish import Wish
 from acstor.states import IllegalTransitionError
 
 ROOT = pathlib.Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden" / "preload-promises-v1.json"
-PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "preload-promise.rst"
+GOLDEN = ROOT / "tests" / "golden" / "admitted-preloads-v1.json"
+PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "admitted-preload.rst"
 IMAGE = str(uuid.UUID(int=1))
 
 
-def golden_promises() -> list[Promise]:
+def golden_preloads() -> list[AdmittedPreload]:
     return [
-        Promise(
+        AdmittedPreload(
             id=str(uuid.UUID(int=7)),
             image=IMAGE,
             what=PreloadWhat.WORKING_SET,
@@ -44,7 +50,7 @@ def golden_promises() -> list[Promise]:
             missing_bytes=200 << 20,
             remaining_bytes=100 << 20,
         ),
-        Promise(
+        AdmittedPreload(
             id=str(uuid.UUID(int=8)),
             image=str(uuid.UUID(int=2)),
             what=PreloadWhat.FULL,
@@ -55,7 +61,7 @@ def golden_promises() -> list[Promise]:
             promised_at=1795600001.0,
             total_bytes=1 << 30,
             missing_bytes=1 << 30,
-            state=PromiseState.FAILED,
+            state=AdmittedPreloadState.FAILED,
             ended_at=1795600002.0,
             error="the chunk store has no room",
             remaining_bytes=1 << 30,
@@ -65,24 +71,24 @@ def golden_promises() -> list[Promise]:
 
 def test_file_version_requires_update() -> None:
     assert FILE_VERSION == 1
-    assert encode(golden_promises()) == GOLDEN.read_bytes()
-    assert decode(GOLDEN.read_bytes()) == golden_promises()
+    assert encode(golden_preloads()) == GOLDEN.read_bytes()
+    assert decode(GOLDEN.read_bytes()) == golden_preloads()
 
 
-def test_saved_promises_are_loaded(tmp_path: pathlib.Path) -> None:
-    file = PromiseFile(str(tmp_path / "agent" / "preloads.json"))
+def test_saved_admitted_preloads_are_loaded(tmp_path: pathlib.Path) -> None:
+    file = AdmittedPreloadFile(str(tmp_path / "agent" / "preloads.json"))
     assert file.load() == []
-    file.save(golden_promises())
-    assert file.load() == golden_promises()
+    file.save(golden_preloads())
+    assert file.load() == golden_preloads()
     file.save([])
     assert file.load() == []
 
 
-def test_promise_that_was_running_waits_for_its_job_after_a_restart() -> None:
-    running, _ = golden_promises()
-    running.move(PromiseEvent.RESUME, 0.0)
+def test_admitted_preload_that_was_running_waits_for_its_job_after_a_restart() -> None:
+    running, _ = golden_preloads()
+    running.move(AdmittedPreloadEvent.RESUME, 0.0)
     (loaded,) = decode(encode([running]))
-    assert loaded.state is PromiseState.WAITING
+    assert loaded.state is AdmittedPreloadState.WAITING
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_promise_that_was_running_waits_for_its_job_after_a_restart() -> None:
         {"error": "x" * 501},
     ],
 )
-def test_malformed_promise_is_corrupt(change: dict[str, object]) -> None:
+def test_malformed_admitted_preload_is_corrupt(change: dict[str, object]) -> None:
     fields = json.loads(GOLDEN.read_bytes())
     fields["promises"][0].update(change)
     with pytest.raises(exception.CorruptError):
@@ -111,13 +117,13 @@ def test_malformed_promise_is_corrupt(change: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b'{"version": 1, "promises": 7}', b"[" * 9999, b" " * (5 << 20)]
 )
-def test_what_is_no_file_of_promises_is_corrupt(content: bytes) -> None:
+def test_what_is_no_file_of_admitted_preloads_is_corrupt(content: bytes) -> None:
     with pytest.raises(exception.CorruptError):
         decode(content)
 
 
-def test_too_many_promises_are_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promise, "PROMISES_MAX", 1)
+def test_too_many_admitted_preloads_are_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admitted_preload, "ADMITTED_MAX", 1)
     with pytest.raises(exception.CorruptError):
         decode(GOLDEN.read_bytes())
 
@@ -139,8 +145,8 @@ def test_page_lists_exactly_the_transitions() -> None:
 
 
 def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:
-    for state in PromiseState:
-        for event in PromiseEvent:
+    for state in AdmittedPreloadState:
+        for event in AdmittedPreloadEvent:
             if (state, event) in TRANSITIONS:
                 assert next_state(state, event) is TRANSITIONS[state, event]
             else:
@@ -148,16 +154,16 @@ def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:
                     next_state(state, event)
 
 
-def test_everything_may_happen_while_a_promise_goes_on() -> None:
-    assert {state for state in PromiseState if not state.has_ended} == states.ACTIVE
+def test_everything_may_happen_while_a_admitted_preload_goes_on() -> None:
+    assert {state for state in AdmittedPreloadState if not state.has_ended} == states.ACTIVE
     for state in ACTIVE:
-        for event in PromiseEvent:
+        for event in AdmittedPreloadEvent:
             next_state(state, event)
 
 
-@given(st.lists(st.sampled_from(PromiseEvent), max_size=20))
-def test_promise_that_has_ended_never_goes_on(events: list[PromiseEvent]) -> None:
-    each = golden_promises()[0]
+@given(st.lists(st.sampled_from(AdmittedPreloadEvent), max_size=20))
+def test_admitted_preload_that_has_ended_never_goes_on(events: list[AdmittedPreloadEvent]) -> None:
+    each = golden_preloads()[0]
     has_ended = False
     for event in events:
         try:
@@ -169,26 +175,26 @@ def test_promise_that_has_ended_never_goes_on(events: list[PromiseEvent]) -> Non
         assert (each.ended_at is not None) == has_ended
 
 
-def test_promise_is_late_only_while_it_goes_on() -> None:
-    each = golden_promises()[0]
+def test_admitted_preload_is_late_only_while_it_goes_on() -> None:
+    each = golden_preloads()[0]
     assert each.deadline_at is not None
     assert not each.is_late(each.deadline_at)
     assert each.is_late(each.deadline_at + 1)
-    each.move(PromiseEvent.FINISH_LATE, each.deadline_at + 1)
+    each.move(AdmittedPreloadEvent.FINISH_LATE, each.deadline_at + 1)
     assert not each.is_late(each.deadline_at + 2)
-    assert each.state is PromiseState.MISSED
+    assert each.state is AdmittedPreloadState.MISSED
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
-    plain = Wish(IMAGE, PreloadWhat.FULL, 1 << 20, 60.0, True).to_arguments()
+    plain = PreloadRequest(IMAGE, PreloadWhat.FULL, 1 << 20, 60.0, True).to_arguments()
     return {**plain, **changes}
 
 
-def test_wish_survives_the_wire() -> None:
-    wish = Wish(IMAGE, PreloadWhat.FULL, 1 << 20, 60.0, True)
-    assert Wish.from_arguments(json.loads(json.dumps(wish.to_arguments()))) == wish
-    bare = Wish(IMAGE, PreloadWhat.WORKING_SET)
-    assert Wish.from_arguments(bare.to_arguments()) == bare
+def test_request_survives_the_wire() -> None:
+    request = PreloadRequest(IMAGE, PreloadWhat.FULL, 1 << 20, 60.0, True)
+    assert PreloadRequest.from_arguments(json.loads(json.dumps(request.to_arguments()))) == request
+    bare = PreloadRequest(IMAGE, PreloadWhat.WORKING_SET)
+    assert PreloadRequest.from_arguments(bare.to_arguments()) == bare
 
 
 @pytest.mark.parametrize(
@@ -213,6 +219,6 @@ def test_wish_survives_the_wire() -> None:
         {"force": True},
     ],
 )
-def test_malformed_wish_is_refused(change: dict[str, Any]) -> None:
+def test_malformed_request_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(exception.InvalidError):
-        Wish.from_arguments(arguments(**change))
+        PreloadRequest.from_arguments(arguments(**change))
