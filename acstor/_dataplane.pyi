@@ -34,7 +34,7 @@ __all__ = [
 
 @type_check_only
 class OriginReader(Protocol):
-    """What the runtime calls on a miss, from a pool thread that is attached for this call only."""
+    """Callback of the runtime on a miss, from a pool thread that is attached for this call only."""
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from the object ``key`` and return the number of bytes written.
@@ -48,7 +48,7 @@ class OriginReader(Protocol):
 
 @type_check_only
 class LogOrigin(Protocol):
-    """Where volumes' logs go: called from threads of the runtime, attached for one call only.
+    """Sink of volumes' logs: called from threads of the runtime, attached for one call only.
 
     The methods are those of :class:`acstor.origin.base.Origin`, which bounds each by a deadline
     and repeats what is worth it.
@@ -532,7 +532,7 @@ class RingHost:
 
 @final
 class Ring:
-    """Which host each OID belongs to, in one generation. Immutable; made by :func:`build_ring`.
+    """Assignment of OIDs to hosts in one generation. Immutable; made by :func:`build_ring`.
 
     The same code that the data plane looks up with. Source: ACStor, sections 3.4 and 3.6.
     """
@@ -710,7 +710,7 @@ def digest(buffer: Buffer) -> bytes:
 
 @final
 class Scan:
-    """What a run of chunks contains, in the order of the run."""
+    """Content of a run of chunks, by digest, in the order of the run."""
 
     def __len__(self) -> int: ...
     @property

@@ -43,6 +43,19 @@ FLAT_FOLDERS = {
     "tests/unit/dataplane": "a file for each module of acstor/dataplane",
 }
 """Folders of more source files and no folder in them, each with the reason."""
+BANNED_HEADS = re.compile(r"(?:What|Which|Who(?:m|se)?|How|When|Where|Whether|Why)\b")
+"""First words of heads that ask for a thing in place of naming it."""
+FOLDERS_WITH_BANNED_HEADS = (
+    "acstor/agent/",
+    "acstor/control/",
+    "acstor/dataplane/",
+    "acstor/policy/",
+    "crates/readpath/src/fetch/",
+    "crates/readpath/src/origin/",
+    "crates/readpath/src/steering/",
+    "sim/",
+)
+"""Folders whose heads are still to be written anew; none is to be added."""
 BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
 CRATE_ARROWS = {
     "types": set(),
@@ -170,6 +183,24 @@ def check_name(name: str, path: pathlib.Path) -> Iterator[str]:
             yield f"{name}: nothing is called {part!r}; name it after its concept"
 
 
+def heads_of(path: pathlib.Path) -> Iterator[str]:
+    """Yield the first lines of a file's docs, and of those of the classes in one of Python."""
+    if path.suffix == ".rs":
+        yield from re.findall(r"\A//! *(.*)", path.read_text())
+    elif path.suffix in SOURCE_SUFFIXES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef):
+                yield (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def check_heads(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about heads of docs that name nothing."""
+    if not name.startswith(FOLDERS_WITH_BANNED_HEADS):
+        for head in heads_of(path):
+            if BANNED_HEADS.match(head):
+                yield f"{name}: {head!r} asks; begin with a noun or an imperative"
+
+
 def check_markers(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yield findings about work left for later."""
     if path.suffix not in {".py", ".rs", ".sh"} or name.startswith(("tests/", "tools/tidy")):
@@ -256,6 +287,7 @@ def main() -> int:
             check_size,
             check_generated,
             check_name,
+            check_heads,
             check_markers,
             check_python_imports,
             check_package_arrows,

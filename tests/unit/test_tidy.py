@@ -52,6 +52,29 @@ def test_long_files_are_found(rules: types.ModuleType, suffix: str, tmp_path: pa
     assert findings(rules.check_size, "acstor/_dataplane.pyi", path) == []
 
 
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".py", '"""{}."""\n'),
+        (".pyi", '"""A name.\n\nWhat it is."""\n\nclass Name:\n    """{}.\n\n    How."""\n'),
+        (".rs", "//! {}.\n//!\n//! What it is.\n"),
+    ],
+)
+def test_heads_that_ask_are_found(
+    rules: types.ModuleType, suffix: str, text: str, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / f"name{suffix}"
+    name = f"testbed/{path.name}"
+    for head in ("What it is", "Who asks", "Whose turn it is", "Where: here"):
+        path.write_text(text.format(head))
+        (found,) = findings(rules.check_heads, name, path)
+        assert head in found
+        assert findings(rules.check_heads, f"{rules.FOLDERS_WITH_BANNED_HEADS[0]}x", path) == []
+    for head in ("A name", "Wherever", "Whatever comes", "Show who asks"):
+        path.write_text(text.format(head))
+        assert findings(rules.check_heads, name, path) == []
+
+
 def test_flat_folders_are_found(rules: types.ModuleType) -> None:
     flat = [f"acstor/flat/{letter}.py" for letter in "abcdefghijklmnopqrstu"]
     (found,) = rules.flat_folders(flat)
