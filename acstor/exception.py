@@ -16,9 +16,9 @@ class ErrorKind(enum.StrEnum):
     INVALID = "invalid"
     """The caller's input is wrong; repeating it cannot help."""
     UNAVAILABLE = "unavailable"
-    """A neighbour cannot be reached or did not answer in time; later may help."""
+    """A dependency cannot be reached or did not answer in time; later may help."""
     OVERLOADED = "overloaded"
-    """A neighbour refuses because of load; later may help."""
+    """A dependency refuses because of load; later may help."""
     CORRUPT = "corrupt"
     """Content does not match its digest or checksum; use another source."""
     FENCED = "fenced"
@@ -118,7 +118,7 @@ class ConfigurationError(InvalidError):
 
 
 class UnavailableError(AcstorError):
-    """A neighbour cannot be reached or did not answer in time."""
+    """A dependency cannot be reached or did not answer in time."""
 
     kind = ErrorKind.UNAVAILABLE
     default_hint = "check that the other side is up and reachable, then try again"
@@ -129,7 +129,7 @@ class DeadlineError(UnavailableError):
 
 
 class OverloadedError(AcstorError):
-    """A neighbour refuses because of load."""
+    """A dependency refuses because of load."""
 
     kind = ErrorKind.OVERLOADED
     default_hint = "try again later"
@@ -180,7 +180,7 @@ CLASS_OF_KIND: dict[ErrorKind, type[AcstorError]] = {
     ErrorKind.EXHAUSTED: ExhaustedError,
     ErrorKind.INTERNAL: InternalError,
 }
-"""The class to raise for an error of the data plane or of a neighbour, by its kind."""
+"""The class to raise for an error of the data plane or of a dependency, by its kind."""
 
 
 def one_line(error: object, *, with_hint: bool = False) -> str:
