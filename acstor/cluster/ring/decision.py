@@ -188,7 +188,7 @@ def replace_decision(
 
 
 class DecisionReference:
-    """Looks at the decision in force; reads it only when it has changed, or once in a while.
+    """Reader of the decision in force: reads it only when it has changed, or once in a while.
 
     :param clock: monotonic seconds.
     """

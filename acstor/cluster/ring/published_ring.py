@@ -1,4 +1,4 @@
-"""The ring that the origin holds, and how to follow it without reading it all the time.
+"""Published ring in the origin, and a reader that polls it without reading it all the time.
 
 The ref ``ring`` holds the ring, some hundred KiB. Every agent looks every few seconds, so beside
 it the small ref ``ring-generation`` says which generation it is. The ring is what counts: the
