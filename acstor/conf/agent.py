@@ -1,4 +1,4 @@
-"""Options of the agent: how often it looks, what the ring is built from, metrics."""
+"""Options of the agent: interval of its reconcile passes, inputs of the ring, metrics."""
 
 from oslo_config import cfg
 

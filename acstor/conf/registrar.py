@@ -1,4 +1,4 @@
-"""Options of the registrar: what it registers, when it looks, what it may use."""
+"""Options of the registrar: images that it registers, intervals, resources."""
 
 from oslo_config import cfg
 
