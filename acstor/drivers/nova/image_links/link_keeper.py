@@ -1,4 +1,4 @@
-"""One look at all links of a host: what is there, what should be, and the difference made good."""
+"""Reconcile pass over all links of a host: observed state, desired state, and the changes."""
 
 import logging
 import time
@@ -75,7 +75,7 @@ class LinkReport:
 
 
 class LinkKeeper:
-    """Makes the looks, one at a time.
+    """Makes the reconcile passes, one at a time.
 
     :param known: what was known at the end of the process before.
     :param scan_interval: seconds between looks at the overlays.

@@ -1,4 +1,4 @@
-"""Looks at all links: what becomes of each image's link, and why."""
+"""Reconcile passes over all links: the state of each image's link, with its reason."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ SCAN_INTERVAL = 30.0
 
 
 class Looker:
-    """A keeper whose looks the test makes."""
+    """A keeper whose reconcile passes the test makes."""
 
     def __init__(self, nova: NovaHost, mount: pathlib.Path) -> None:
         self.nova = nova
