@@ -1,4 +1,4 @@
-"""Telling the other agents that something is new, so that they look at once.
+"""Announcements to the other agents that something is new, so that they reconcile at once.
 
 An announcement is a hint: who misses it notices at the next look. So nothing here is retried for
 long, nothing waits for the broker, and a deployment without a broker lacks nothing but speed.
