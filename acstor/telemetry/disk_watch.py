@@ -32,7 +32,7 @@ Ask = Callable[[BlockDevice], DiskHealth | None]
 
 
 class DiskWatch:
-    """Looks at the disk under a path now and then.
+    """Samples the health of the disk under a path now and then.
 
     :param path: of the chunk store.
     :param interval: seconds between two looks.
