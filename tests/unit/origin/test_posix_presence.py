@@ -1,4 +1,4 @@
-"""A look that failed (soft mount, stale handle, permission) never says that something is absent."""
+"""Failed look-ups (soft mount, stale handle, permission): none says that something is absent."""
 
 import errno
 import os
