@@ -1,4 +1,4 @@
-"""Relief: collection intervals from a host's overload until every host's ring relieves it.
+"""Time to rebalance: collection intervals from a host's overload to its relief by every ring.
 
 Three hosts as they run, each with an interface of its own; RabbitMQ, a policy service. Again and
 again one host begins to send at 95 % of its link, at a random moment between its reports; measured
