@@ -1,4 +1,4 @@
-"""Reading JSON that others wrote: documents of the origin, answers of neighbours, files of a state.
+"""Reading JSON that others wrote: documents of the origin, answers of services, files of a state.
 
 What the standard decoder lets pass ends a pass over many documents far from where it was read:
 ``NaN`` and ``Infinity``, which JSON does not have; numbers that no float holds (``10**400``); and
