@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The orphans of an export.
+/// Count of an export's requests whose connection has ended.
 #[derive(Debug)]
 pub(crate) struct Orphans(watch::Sender<usize>);
 

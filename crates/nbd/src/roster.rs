@@ -38,7 +38,7 @@ impl DrainSignal {
     }
 }
 
-/// An open connection; it is off the roster when this is dropped.
+/// Entry of an open connection, which is removed when this is dropped.
 pub(crate) struct Entry {
     roster: Arc<Roster>,
     id: u64,
