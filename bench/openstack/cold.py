@@ -52,7 +52,7 @@ def empty_chunk_stores(box: RunningBox) -> None:
     """Make the data planes forget all chunks; no guest may run on them."""
     box.stop_acstor(*box.hosts)
     for host in box.hosts:
-        store = host.path(f"{acstor.STATE}/state/store")
+        store = host.path(acstor.STORE)
         for path in store.iterdir():
             path.unlink()
     box.start_acstor(*box.hosts)

@@ -8,7 +8,7 @@ import time
 from testbed import exception
 from testbed.guest import recipe
 from testbed.guest.build import GuestImage, build_guest
-from testbed.onebox import environment, network, services, steps
+from testbed.onebox import environment, network, services, steps, unit
 from testbed.onebox.configuration import block_storage, files
 from testbed.onebox.control_plane import ControlPlane
 from testbed.onebox.databases import SYNCHRONIZED, Databases
@@ -148,8 +148,10 @@ class BringUp:
             )  # fmt: skip
         if service.name == "libvirtd":
             return (f"virtlogd on {service.host}",)
+        if service.name == "acstor-mount":
+            return ("hosts",)
         if service.is_acstor and service.name != "acstor-registrar":
-            return ("rabbitmq", "repository")
+            return ("rabbitmq", "repository", f"acstor-mount on {service.host}")
         if service.host == network.CONTROLLER:
             uses_volumes = service.name in ("cinder-volume", "cinder-backup")
             before = ("database content", "rabbitmq", "memcached", "repository")
@@ -211,6 +213,7 @@ class BringUp:
             shutil.rmtree(self._directory.shared / "coordination", ignore_errors=True)
             self._databases.restore()
         changed = files.write_all(self._directory, self._settings)
+        files.give_to_user(self._directory, self._settings)
         self._controller.start(files.controller_binds(self._directory))
         for name in self._settings.compute_names:
             binds = files.compute_binds(self._directory, name)
@@ -231,7 +234,12 @@ class BringUp:
     def _make_repository(self) -> None:
         """Make the repository in the origin, as an operator does before the first image."""
         if self._settings.with_acstor and not (self._directory.shared / "origin/format").exists():
-            init = [self._directory.program("acstor"), "repository", "init"]
+            # As the user who writes to it.
+            init = unit.command(
+                "acstor-registrar",
+                (self._directory.program("acstor"), "repository", "init"),
+                self._directory,
+            )
             environment = services.base_environment(self._directory)
             self._controller.run(init, environment=environment, timeout_s=COMMAND_TIMEOUT_S)
 

@@ -32,6 +32,7 @@ from typing import Any
 _REQUEST_BYTES_MAX = 1 << 20
 _REQUEST_TIMEOUT_S = 5.0
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+_MS_SHARED = 1 << 20
 _SOCKET_MODE = 0o600
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -97,6 +98,8 @@ def arrange_mounts(directory: str, overlaid: list[str], binds: list[tuple[str, s
             pathlib.Path(target).touch()
         mount(source, target, flags=_MS_BIND | _MS_REC)
     _hide_kvm()
+    # As systemd has it: what is mounted on the host appears in its services' mount namespaces.
+    mount("none", "/", flags=_MS_REC | _MS_SHARED)
 
 
 def _hide_kvm() -> None:

@@ -3,9 +3,9 @@
 import dataclasses
 import http.client
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from testbed.onebox import network
+from testbed.onebox import network, unit
 from testbed.onebox.configuration import (  # fmt: skip
     acstor,
     block_storage,
@@ -215,15 +215,29 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
 def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
     """Return ACStor's services on a host."""
     config = ("--config-file", acstor.CONFIG_FILE)
+
+    def of_unit(name: str, program: Sequence[str]) -> tuple[str, ...]:
+        return unit.command(name, program, directory)
+
     holder = (directory.program("acstor-holder"), *config, "--")
     found = [
         Service(
-            "acstor-dataplane", host, (*holder, directory.program("acstor-dataplane"), *config),
+            "acstor-mount", host,
+            of_unit("acstor-mount", (directory.program("acstor-mount"), *config)),
+            # It reads its configuration at each request.
+            ready=file_exists(acstor.MOUNT_SOCKET), is_acstor=True,
+        ),
+        Service(
+            "acstor-dataplane", host,
+            of_unit(
+                "acstor-dataplane", (*holder, directory.program("acstor-dataplane"), *config)
+            ),
             ready=file_exists(acstor.ADMIN_SOCKET), port=acstor.PEER_PORT,
             stop_timeout_s=30.0, is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
         ),
         Service(
-            "acstor-agent", host, (directory.program("acstor-agent"), *config),
+            "acstor-agent", host,
+            of_unit("acstor-agent", (directory.program("acstor-agent"), *config)),
             ready=listens(acstor.METRICS_PORT), port=acstor.METRICS_PORT, is_acstor=True,
             configuration=_ACSTOR_CONFIGURATION,
         ),
@@ -233,8 +247,8 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
     if host == network.CONTROLLER and os.path.exists(registrar):
         found.append(
             Service(
-                "acstor-registrar", host, (registrar, *config), is_acstor=True,
-                configuration=_ACSTOR_CONFIGURATION,
+                "acstor-registrar", host, of_unit("acstor-registrar", (registrar, *config)),
+                is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
             )
         )  # fmt: skip
     return found

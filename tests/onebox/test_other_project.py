@@ -283,8 +283,8 @@ def test_user_of_qemus_group_reaches_no_volume_of_others(
         assert own["socket"] != opened["socket"]
         commands = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.guest_pids()]
         assert not any(opened["export"].encode() in command for command in commands)
-        for uid in (str(STRANGER), acstor.GUEST_GROUP):
-            user = ("setpriv", f"--reuid={uid}", f"--regid={acstor.GUEST_GROUP}", "--clear-groups")
+        for uid in (str(STRANGER), acstor.GUEST_USER):
+            user = ("setpriv", f"--reuid={uid}", f"--regid={acstor.NBD_GROUP}", "--clear-groups")
             denied(host, user, "ls", acstor.VOLUME_SOCKETS)
             for name in ("", volume_id, own["export"], opened["export"][:-1]):
                 with pytest.raises(exception.ToolFailedError):
@@ -296,7 +296,7 @@ def test_user_of_qemus_group_reaches_no_volume_of_others(
             assert host.exists(f"{attachments}/{volume_id}.json")
             denied(host, user, "ls", attachments)
             denied(host, user, "cat", f"{attachments}/{volume_id}.json")
-            for control in ("/run/acstor/volumes.sock", acstor.ADMIN_SOCKET):
+            for control in (acstor.CONTROL_SOCKET, acstor.ADMIN_SOCKET):
                 assert host.exists(control)
                 denied(host, user, "nbdinfo", "--size", f"nbd+unix:///?socket={control}")
         assert disk.holds("secret")
@@ -311,7 +311,7 @@ def test_only_qemus_group_reads_images_and_nobody_writes_them(
     stranger = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
     denied(host, stranger, *read)
     denied(host, stranger, "head", "-c", "512", host.base_path(public.id))
-    qemu = ("setpriv", f"--reuid={STRANGER}", f"--regid={acstor.GUEST_GROUP}", "--clear-groups")
+    qemu = ("setpriv", f"--reuid={STRANGER}", f"--regid={acstor.IMAGES_GROUP}", "--clear-groups")
     host.run(*qemu, *read)
     for user in (stranger, qemu, ("env",)):
         with pytest.raises(exception.ToolFailedError, match=r"Permission denied|Read-only"):

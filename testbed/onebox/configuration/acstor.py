@@ -9,10 +9,23 @@ CONFIG_FILE = "/etc/acstor/acstor.conf"
 #: All hosts of the one-box share one disk, on which each preallocates its store.
 STORE_CAPACITY = "1GiB"
 CONTROLLER_STORE_CAPACITY = "256MiB"
-ADMIN_SOCKET = f"{STATE}/dataplane.sock"
+STORE = f"{STATE}/store"
+ADMIN_SOCKET = "/run/acstor/dataplane.sock"
+CONTROL_SOCKET = "/run/acstor/volumes.sock"
+MOUNT_SOCKET = "/run/acstor-mount/mount.sock"
 VOLUME_SOCKETS = "/run/acstor/nbd"
-#: Debian's QEMU guests run with it.
-GUEST_GROUP = "libvirt-qemu"
+#: Its time says when the data plane's user was last given what root had written.
+STATE_GIVEN = "/run/acstor-mount/state-given"
+#: Of the data plane and the registrar.
+USER = "acstor"
+#: Who opens and closes volumes, reads and writes those that are open, reads images.
+VOLUMES_GROUP = "acstor-volumes"
+NBD_GROUP = "acstor-nbd"
+IMAGES_GROUP = "acstor-images"
+#: Debian's QEMU runs guests as this user.
+GUEST_USER = "libvirt-qemu"
+#: What the installation guide has the operator do; Nova and Cinder are root here.
+MEMBERS = ((GUEST_USER, IMAGES_GROUP), (GUEST_USER, NBD_GROUP))
 PEER_PORT = 7420
 METRICS_PORT = 9471
 #: Mbit/s that a host's link is taken to have: little enough for a test to fill it. What the hosts'
@@ -48,17 +61,10 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
     return {
         **_acstor(name, shared),
         "store": {"capacity": capacity},
-        "dataplane": {
-            "mount_point": f"{STATE}/images",
-            "image_group": GUEST_GROUP,
-            "admin_socket": ADMIN_SOCKET,
-            "holder_socket": f"{STATE}/holder.sock",
-        },
         "volumes": {
             "enabled": "true",
-            "directory": f"{STATE}/volumes",
-            "socket_directory": VOLUME_SOCKETS,
-            "socket_group": GUEST_GROUP,
+            "control_group": VOLUMES_GROUP,
+            "socket_group": NBD_GROUP,
             # A share of the disk that is not the one-box's own may be more than is free of it.
             "reserve_percent": "0",
         },
@@ -84,7 +90,6 @@ def _acstor(name: str, shared: str) -> Configuration:
     return {
         "DEFAULT": {
             "host": name,
-            "state_path": f"{STATE}/state",
             "transport_url": endpoints.TRANSPORT_URL,
         },
         "origin": {"url": f"posix://{shared}/origin"},

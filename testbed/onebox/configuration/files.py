@@ -1,11 +1,12 @@
 """Configuration files of each host; their folders are mounted below its ``/etc``."""
 
+import os
 import pathlib
 import shutil
 from collections.abc import Sequence
 
 from testbed import processes
-from testbed.onebox import certificates, network
+from testbed.onebox import accounts, certificates, network
 from testbed.onebox.configuration import (  # fmt: skip
     acstor,
     block_storage,
@@ -24,6 +25,7 @@ from testbed.onebox.settings import Settings
 Bind = tuple[pathlib.Path, str]
 
 _SECRET = 0o600
+_SECRET_OF_GROUP = 0o640
 #: The data of the controller's services. Databases name files by their path: with paths of a real
 #: host they fit into every one-box.
 _CONTROLLER_STATE = {
@@ -48,7 +50,6 @@ _COMPUTE_STATE = {
     "libvirt-cache": "/var/cache/libvirt",
     "libvirt-log": "/var/log/libvirt",
 }
-_ACSTOR_STATE = ("acstor/state", "acstor/images", "acstor/volumes")
 
 
 def controller_binds(directory: OneBoxDirectory) -> list[Bind]:
@@ -67,7 +68,8 @@ def compute_binds(directory: OneBoxDirectory, name: str) -> list[Bind]:
 def _binds(directory: OneBoxDirectory, host: str, folders: Sequence[str]) -> list[Bind]:
     etc = directory.etc(host)
     binds = [(etc / folder, f"/etc/{folder}") for folder in folders]
-    binds += [(etc / file, f"/etc/{file}") for file in ("hosts", "hostname", "sudoers")]
+    files = ("hosts", "hostname", "sudoers", "passwd", "group")
+    binds += [(etc / file, f"/etc/{file}") for file in files]
     return [*binds, (etc / "mount.nfs", "/usr/sbin/mount.nfs")]
 
 
@@ -80,10 +82,32 @@ def write_all(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, 
     """
     for name in ("origin", "coordination", "volumes"):
         (directory.shared / name).mkdir(exist_ok=True)
+    for name, text in accounts.texts(directory, network.CONTROLLER).items():
+        for host in (network.CONTROLLER, *settings.compute_names):
+            writer.write(directory.etc(host) / name, text)
     changed = _write_controller(directory, settings)
     for name in settings.compute_names:
         changed |= _write_compute(directory, settings, name)
     return changed
+
+
+def give_to_user(directory: OneBoxDirectory, settings: Settings) -> None:
+    """Give ACStor's user what the installation guide gives him; as root.
+
+    The origin is his, as a server of files has it that takes everybody for him.
+
+    :raises OSError: when that fails.
+    """
+    user = accounts.user_of(directory, network.CONTROLLER)
+    for name, mode in (("origin", 0o750), ("coordination", 0o755)):
+        user.own(directory.shared / name)
+        (directory.shared / name).chmod(mode)
+    for host in (network.CONTROLLER, *settings.compute_names):
+        for file in ("acstor.conf", "tls/host.key"):
+            path = directory.etc(host) / "acstor" / file
+            if path.exists():
+                os.chown(path, 0, user.gid)
+                path.chmod(_SECRET_OF_GROUP)
 
 
 def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tuple[str, str]]:
@@ -96,7 +120,6 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
         (state / folder).mkdir(parents=True, exist_ok=True)
     for path in (
         "glance/images", "glance/staging", "glance/tasks", "cinder/coordination", "cinder/backups",
-        *_ACSTOR_STATE,
     ):  # fmt: skip
         (state / path).mkdir(exist_ok=True)
     configurations = {
@@ -137,7 +160,7 @@ def _write_compute(
     _write_host(directory, settings, name)
     for folder in _COMPUTE_STATE:
         (directory.host(name) / folder).mkdir(parents=True, exist_ok=True)
-    for path in ("nova/instances", "nova/locks", "nova/mnt", *_ACSTOR_STATE):
+    for path in ("nova/instances", "nova/locks", "nova/mnt"):
         (directory.host(name) / path).mkdir(exist_ok=True)
     nova = compute.nova_compute(
         str(directory.venv), name, address, with_acstor=settings.with_acstor

@@ -40,6 +40,7 @@ def test_without_acstor_nothing_else_is_missing(directory: OneBoxDirectory) -> N
     assert sorted(ours) == [
         "acstor-agent@compute1", "acstor-agent@compute2", "acstor-agent@controller",
         "acstor-dataplane@compute1", "acstor-dataplane@compute2", "acstor-dataplane@controller",
+        "acstor-mount@compute1", "acstor-mount@compute2", "acstor-mount@controller",
         "acstor-registrar@controller",
     ]  # fmt: skip
 
