@@ -19,6 +19,7 @@ from acstor.supervision.protocol import EXIT_STOPPED
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "etc" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
+INSTALLED = "/opt/acstor"
 COMPUTE = [path for path in UNITS if path.stem in {"acstor-agent", "acstor-dataplane"}]
 """Units of compute hosts: they share Nova's and libvirt's view of the file system."""
 NAMESPACE_DIRECTIVES = {
@@ -277,6 +278,22 @@ def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
     assert (config.st_uid, config.st_gid, config.st_mode & 0o777) == (0, user, 0o640)
     secrets = (tmp_path / "etc/acstor/secrets.conf").stat()
     assert (secrets.st_uid, secrets.st_mode & 0o777) == (0, 0o600)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_documentation_of_the_unit_is_installed(path: pathlib.Path) -> None:
+    """Where the guide installs: ``systemctl help`` names pages that are there."""
+    setup = configparser.ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg")
+    lines = setup["files"]["data_files"].strip().splitlines()
+    installed = {
+        f"{INSTALLED}/{target.strip()}/{source.name}"
+        for target, _, pattern in (line.partition("=") for line in lines)
+        for source in ROOT.glob(pattern.strip())
+    }
+    pages = words(path.name, "Documentation")
+    assert pages
+    assert {page.removeprefix("file:") for page in pages} <= installed
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
