@@ -11,6 +11,10 @@ from testbed.fixtures.tiny_guest import boots_of_other_disk
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
+USER = "una"
+CONFIG_DRIVE_LABEL = b"config-2"
+LABEL_OFFSET = 16 * 2048 + 40
+"""Bytes in front of the label of an ISO 9660 file system."""
 SERVERS_AT_ONCE = 8
 
 
@@ -46,6 +50,28 @@ def test_eight_servers_at_once_read_their_image(
         server.checked(boot=1)
         server.assert_on_link()
     assert not box.nova_downloads(tiny.id)
+
+
+def test_server_with_a_config_drive_boots(
+    box: RunningBox, tiny: Template, instances: Instances
+) -> None:
+    """Nova makes an ISO image of its metadata beside the server's disk, with genisoimage."""
+    with box.ordinary_user(USER):
+        text = box.openstack(
+            "server", "create", "--image", tiny.id, "--flavor", FLAVOR, "--nic", "none",
+            "--config-drive", "true", "--wait", "-f", "json", "configured", user=USER,
+        )  # fmt: skip
+    server = instances.adopt(json.loads(text)["id"], tiny)
+    server.checked(boot=1)
+    server.assert_on_link()
+    found = box.api.server(server.id)
+    assert found is not None
+    assert found.has_config_drive
+    host = server.host
+    drive = host.path(f"{host.instances_path}/{server.id}/disk.config")
+    with drive.open("rb") as file:
+        file.seek(LABEL_OFFSET)
+        assert file.read(len(CONFIG_DRIVE_LABEL)) == CONFIG_DRIVE_LABEL
 
 
 def test_server_delete_leaves_the_link(

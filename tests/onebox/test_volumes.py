@@ -11,11 +11,22 @@ from testbed.fixtures.compute_host import ComputeHost
 from testbed.fixtures.guest_console import MIB
 from testbed.fixtures.instances import Instance, instances_of
 from testbed.fixtures.one_box import RunningBox
-from testbed.fixtures.volumes import ACSTOR, GIB, NONE, STOCK, THROUGH, Volumes, console
+from testbed.fixtures.volume_api import VolumeApi
+from testbed.fixtures.volumes import (  # fmt: skip
+    ACSTOR,
+    GIB,
+    NONE,
+    STOCK,
+    THROUGH,
+    Volumes,
+    console,
+    volumes_of,
+)
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
 CONSISTENT = "consistent"
+USER = "una"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +63,15 @@ def test_volume_typed_by_a_user_is_listed_and_deleted(box: RunningBox, volumes: 
     assert volume_id in {row["ID"] for row in listed}
     box.openstack("volume", "delete", volume_id)
     volumes.api.wait_gone("volumes", volume_id)
+
+
+def test_user_lists_the_volumes_of_a_name_only(box: RunningBox) -> None:
+    """Cinder filters for him by what ``resource_filters.json`` names, else it lists all."""
+    with box.ordinary_user(USER) as api, volumes_of(box, VolumeApi(api.connection)) as made:
+        wanted, _ = made.create(), made.create()
+        name = made.api.show("volumes", wanted)["name"]
+        text = box.openstack("volume", "list", "--name", name, "-f", "json", user=USER)
+        assert [row["ID"] for row in json.loads(text)] == [wanted]
 
 
 @pytest.mark.parametrize("volume_type", [ACSTOR, pytest.param(THROUGH, marks=pytest.mark.extended)])

@@ -38,6 +38,13 @@ _CONTROLLER_STATE = {
     "nova": compute.STATE,
     "rabbitmq": infrastructure.RABBITMQ_STATE,
 }
+#: Files of the installed release that services look for beside their configuration.
+OF_THE_RELEASE = (
+    ("glance", "glance-api-paste.ini"),
+    ("nova", "api-paste.ini"),
+    # Without it nobody but an administrator filters lists.
+    ("cinder", "resource_filters.json"),
+)
 _CONTROLLER_ETC = (
     "acstor", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement", "rabbitmq",
 )  # fmt: skip
@@ -142,10 +149,9 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
             changed.add((name, path))
     writer.write(etc / "cinder/rootwrap.conf", writer.render(block_storage.rootwrap(venv)))
     writer.write(etc / "neutron/application.py", networking.APPLICATION)
-    for api, paste in (("glance", "glance-api-paste.ini"), ("nova", "api-paste.ini")):
-        # Of the installed release; looked for beside the configuration.
-        source = directory.venv / "etc" / api / paste
-        writer.write(etc / api / paste, source.read_text())
+    for folder, file in OF_THE_RELEASE:
+        source = directory.venv / "etc" / folder / file
+        writer.write(etc / folder / file, source.read_text())
     writer.write(etc / "rabbitmq/rabbitmq.conf", infrastructure.rabbitmq())
     writer.write(etc / "rabbitmq/enabled_plugins", "[].\n")
     writer.write(etc / "mysql/my.cnf", infrastructure.mariadb())

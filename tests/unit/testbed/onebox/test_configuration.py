@@ -123,9 +123,9 @@ class TestFiles:
         for name in ("venv", "hosts", "run", "shared", "logs", "cache"):
             setattr(directory, name, tmp_path / name)
         directory.create()
-        for api, paste in (("glance", "glance-api-paste.ini"), ("nova", "api-paste.ini")):
-            (directory.venv / "etc" / api).mkdir(parents=True)
-            (directory.venv / "etc" / api / paste).write_text("[composite:api]\n")
+        for folder, file in files.OF_THE_RELEASE:
+            (directory.venv / "etc" / folder).mkdir(parents=True)
+            (directory.venv / "etc" / folder / file).write_text("[composite:api]\n")
         # The program is of a package that only a machine with a one-box needs.
         monkeypatch.setattr(files, "_make_key", _key_without_ssh)
         return directory
