@@ -125,6 +125,10 @@ class BringUp:
                 ("nova-api on controller", "keystone on controller"),
             ),
             steps.Step(
+                "network", lambda: ControlPlane(self._controller).create_network(),
+                ("neutron on controller", "keystone on controller"),
+            ),
+            steps.Step(
                 "volume types", self._create_volume_types,
                 ("cinder-api on controller", "keystone on controller"),
             ),
@@ -146,6 +150,9 @@ class BringUp:
                 "nova-conductor on controller", "keystone on controller", "placement on controller",
                 f"libvirtd on {service.host}", *ours,
             )  # fmt: skip
+        if service.name in ("ovs-vswitchd", "neutron-openvswitch-agent"):
+            needed = "ovsdb-server" if service.name == "ovs-vswitchd" else "ovs-vswitchd"
+            return (f"{needed} on {service.host}", "rabbitmq")
         if service.name == "libvirtd":
             return (f"virtlogd on {service.host}",)
         if service.name == "acstor-mount":
@@ -263,7 +270,7 @@ class BringUp:
         ControlPlane(self._controller).create_volume_types(types)
 
     def _wait_cloud(self) -> None:
-        """Wait until every compute host and Cinder are up; an ended service ends the wait."""
+        """Wait until compute hosts, switches and Cinder are up; an ended service ends the wait."""
         cloud = ControlPlane(self._controller)
         deadline = time.monotonic() + HOSTS_TIMEOUT_S
         wanted = set(self._settings.compute_names)
@@ -274,12 +281,16 @@ class BringUp:
         }
         while True:
             hosts, volumes = cloud.hosts_up(), cloud.volume_services_up()
-            if hosts >= wanted and volumes >= programs:
+            switches = cloud.switches_up()
+            if hosts >= wanted and switches >= wanted and volumes >= programs:
                 return
             for service in self._services:
                 self._control.check_alive(service)
             if time.monotonic() > deadline:
                 absent = [("nova-compute", host) for host in sorted(wanted - hosts)]
+                absent += [
+                    ("neutron-openvswitch-agent", host) for host in sorted(wanted - switches)
+                ]
                 absent += [
                     (name.partition("@")[0], network.CONTROLLER)
                     for name in sorted(programs - volumes)

@@ -81,7 +81,8 @@ def _add_up_and_down(commands: "argparse._SubParsersAction[argparse.ArgumentPars
         "set",
         help="change options of a configuration; services take them when they are restarted",
         description="FILE is keystone, glance, placement, nova, nova-compute, cinder, neutron, "
-        "acstor (compute hosts) or acstor-controller. Without options: print those that are set.",
+        "neutron-agent, acstor (both of compute hosts) or acstor-controller. Without options: "
+        "print those that are set.",
     )
     change.add_argument(
         "option", nargs="*", type=_override, metavar="FILE:GROUP.OPTION=VALUE",

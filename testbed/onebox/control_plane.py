@@ -11,7 +11,7 @@ from keystoneauth1.identity import v3
 
 from testbed import exception
 from testbed.guest.build import GuestImage
-from testbed.onebox.configuration import endpoints
+from testbed.onebox.configuration import endpoints, networking
 from testbed.onebox.host import Host
 
 REQUEST_TIMEOUT_S = 60.0
@@ -19,6 +19,9 @@ UPLOAD_TIMEOUT_S = 600.0
 #: Oldest microversion that can create servers without a network.
 COMPUTE_VERSION = "2.37"
 GUEST_IMAGE = "debian"
+#: Shared by all projects; guests get their addresses by DHCP.
+NETWORK = "guests"
+SUBNET = "10.79.0.0/24"
 #: Name, RAM in MiB, disk in GB. Guests are emulated: one processor each is what there is.
 FLAVORS = (("small", 256, 2), ("medium", 384, 3), ("diskless", 256, 0))
 
@@ -93,6 +96,29 @@ class ControlPlane:
             if name not in known:
                 flavor = {"name": name, "id": name, "ram": ram, "disk": disk, "vcpus": 1}
                 self.call("POST", "compute", "/flavors", {"flavor": flavor})
+
+    def create_network(self) -> None:
+        """Create the network that every project may use, with its subnet, unless they are there."""
+        found = self.call("GET", "network", f"/v2.0/networks?name={NETWORK}")["networks"]
+        if not found:
+            network = {
+                "name": NETWORK, "shared": True, "provider:network_type": "flat",
+                "provider:physical_network": networking.PHYSICAL_NETWORK,
+            }  # fmt: skip
+            found = [
+                self.call("POST", "network", "/v2.0/networks", {"network": network})["network"]
+            ]
+        if not found[0]["subnets"]:
+            subnet = {
+                "network_id": found[0]["id"], "name": NETWORK, "ip_version": 4, "cidr": SUBNET,
+                "enable_dhcp": True,
+            }  # fmt: skip
+            self.call("POST", "network", "/v2.0/subnets", {"subnet": subnet})
+
+    def switches_up(self) -> set[str]:
+        """Return the compute hosts on which ports can be bound."""
+        agents = self.call("GET", "network", "/v2.0/agents")["agents"]
+        return {agent["host"] for agent in agents if agent["alive"]}
 
     def create_volume_types(self, wanted: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         """Create the volume types that are missing, with their extra specs."""

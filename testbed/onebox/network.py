@@ -1,4 +1,6 @@
-"""The network of a one-box: a bridge in the controller's namespace, a link to each compute host.
+"""The networks of a one-box: bridges in the controller's namespace, links to each compute host.
+
+One is the hosts' own, the other carries what guests send between the hosts' switches.
 
 Nothing of it is in the machine's own network, so every one-box uses the same addresses and every
 service its usual port. It leads nowhere else: passwords are fixed because nobody outside of the
@@ -11,6 +13,9 @@ from testbed.onebox.host import Host
 CONTROLLER = "controller"
 CONTROLLER_ADDRESS = "10.78.0.1"
 BRIDGE = "br0"
+INTERFACE = "eth0"
+GUEST_BRIDGE = "br1"
+GUEST_INTERFACE = "eth1"
 PREFIX_LENGTH = 24
 COMPUTE_HOSTS_MAX = 8
 
@@ -46,16 +51,26 @@ def connect(controller: Host, computes: list[Host]) -> None:
         _ip(controller, "link", "add", BRIDGE, "type", "bridge")
         _ip(controller, "address", "add", f"{controller.address}/{PREFIX_LENGTH}", "dev", BRIDGE)
         _ip(controller, "link", "set", BRIDGE, "up")
+    if not _has(controller, GUEST_BRIDGE):
+        _ip(controller, "link", "add", GUEST_BRIDGE, "type", "bridge")
+        _ip(controller, "link", "set", GUEST_BRIDGE, "up")
     for host in computes:
-        if _has(host, "eth0"):
-            continue
-        _ip(host, "link", "set", "lo", "up")
-        # Made from the machine's PID namespace, which knows both hosts' processes.
-        peer = ["type", "veth", "peer", "name", "eth0", "netns", str(host.pid)]
-        _ip(controller, "link", "add", host.name, *peer)
-        _ip(controller, "link", "set", host.name, "master", BRIDGE, "up")
-        _ip(host, "address", "add", f"{host.address}/{PREFIX_LENGTH}", "dev", "eth0")
-        _ip(host, "link", "set", "eth0", "up")
+        if not _has(host, INTERFACE):
+            _ip(host, "link", "set", "lo", "up")
+            _link(controller, host, INTERFACE, host.name, BRIDGE)
+            address = f"{host.address}/{PREFIX_LENGTH}"
+            _ip(host, "address", "add", address, "dev", INTERFACE)
+        if not _has(host, GUEST_INTERFACE):
+            _link(controller, host, GUEST_INTERFACE, f"{host.name}-guests", GUEST_BRIDGE)
+
+
+def _link(controller: Host, host: Host, interface: str, port: str, bridge: str) -> None:
+    """Connect an interface of a host, made, to a bridge of the controller."""
+    # Made from the machine's PID namespace, which knows both hosts' processes.
+    peer = ["type", "veth", "peer", "name", interface, "netns", str(host.pid)]
+    _ip(controller, "link", "add", port, *peer)
+    _ip(controller, "link", "set", port, "master", bridge, "up")
+    _ip(host, "link", "set", interface, "up")
 
 
 def _has(host: Host, interface: str) -> bool:

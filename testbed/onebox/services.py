@@ -165,7 +165,7 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
             "neutron", endpoints.NEUTRON_PORT,
             [
                 "--wsgi-file", networking.APPLICATION_FILE,
-                "--pyargv", "--config-file /etc/neutron/neutron.conf",
+                "--pyargv", f"--config-file {networking.CONFIG_FILE}",
             ],
             {},
         ),
@@ -173,6 +173,7 @@ def control_services(directory: OneBoxDirectory) -> list[Service]:
             "nova-api", endpoints.NOVA_PORT, ["--module", "nova.wsgi.osapi_compute:application"],
             nova,
         ),
+        daemon("neutron-rpc-server", networking.CONFIG_FILE, "AMQP RPC server starting"),
         daemon("nova-conductor", compute.CONFIG_FILE, "Starting conductor node"),
         daemon("nova-scheduler", compute.CONFIG_FILE, "Starting scheduler node"),
         api(
@@ -203,6 +204,22 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
             ready=file_exists("/run/libvirt/libvirt-sock"), port=16509,
         ),
         Service("sshd", host, ("/usr/sbin/sshd", "-D", "-e"), ready=listens(22), port=22),
+        Service(
+            "ovsdb-server", host, networking.switch_database(),
+            ready=file_exists(networking.SWITCH_DATABASE),
+        ),
+        Service(
+            "ovs-vswitchd", host, networking.switch(network.GUEST_INTERFACE),
+            ready=file_exists("/run/openvswitch/ovs-vswitchd.pid"),
+        ),
+        Service(
+            "neutron-openvswitch-agent", host,
+            (
+                directory.program("neutron-openvswitch-agent"),
+                "--config-file", networking.CONFIG_FILE,
+            ),
+            configuration="neutron/neutron.conf",
+        ),
         Service(
             "nova-compute", host,
             (directory.program("nova-compute"), "--config-file", compute.CONFIG_FILE),

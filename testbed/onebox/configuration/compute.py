@@ -1,6 +1,6 @@
 """Nova's configuration: on the controller, and on a compute host."""
 
-from testbed.onebox.configuration import endpoints
+from testbed.onebox.configuration import endpoints, networking
 from testbed.onebox.configuration.writer import Configuration
 from testbed.onebox.network import CONTROLLER_ADDRESS
 
@@ -63,6 +63,7 @@ def nova_compute(venv: str, name: str, address: str, *, with_acstor: bool) -> Co
             "nfs_mount_point_base": f"{STATE}/mnt",
         },
         "image_cache": {"manager_interval": "2400"},
+        "os_vif_ovs": {"ovsdb_connection": f"unix:{networking.SWITCH_DATABASE}"},
     }
 
 

@@ -48,10 +48,12 @@ OF_THE_RELEASE = (
 _CONTROLLER_ETC = (
     "acstor", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement", "rabbitmq",
 )  # fmt: skip
+_COMPUTE_ETC = ("acstor", "libvirt", "neutron", "nova", "ssh")
 #: The data of a compute host's services. Both hosts see them at the same place: a server that
 #: migrates names its files by their path.
 _COMPUTE_STATE = {
     "acstor": acstor.STATE,
+    "neutron": networking.STATE,
     "nova": compute.STATE,
     "libvirt": "/var/lib/libvirt",
     "libvirt-cache": "/var/cache/libvirt",
@@ -69,7 +71,7 @@ def controller_binds(directory: OneBoxDirectory) -> list[Bind]:
 def compute_binds(directory: OneBoxDirectory, name: str) -> list[Bind]:
     """Return what a compute host sees of the one-box below ``/etc`` and ``/var``."""
     state = [(directory.host(name) / folder, path) for folder, path in _COMPUTE_STATE.items()]
-    return [*_binds(directory, name, ["acstor", "libvirt", "nova", "ssh"]), *state]
+    return [*_binds(directory, name, _COMPUTE_ETC), *state]
 
 
 def _binds(directory: OneBoxDirectory, host: str, folders: Sequence[str]) -> list[Bind]:
@@ -176,6 +178,9 @@ def _write_compute(
     ours = acstor.acstor_compute(str(directory.shared), name, address, tls=settings.tls)
     configurations = {
         "nova/nova.conf": settings.override("nova-compute", nova),
+        "neutron/neutron.conf": settings.override(
+            "neutron-agent", networking.neutron_agent(str(directory.venv), name)
+        ),
         "acstor/acstor.conf": settings.override("acstor", ours),
     }
     changed = {

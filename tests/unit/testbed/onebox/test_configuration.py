@@ -10,7 +10,14 @@ from oslo_log import log
 from acstor.conf import loading
 from testbed import processes
 from testbed.onebox import network
-from testbed.onebox.configuration import acstor, block_storage, compute, files, infrastructure
+from testbed.onebox.configuration import (  # fmt: skip
+    acstor,
+    block_storage,
+    compute,
+    files,
+    infrastructure,
+    networking,
+)
 from testbed.onebox.configuration.writer import Configuration, Override, render
 from testbed.onebox.directory import OneBoxDirectory
 from testbed.onebox.settings import Settings
@@ -26,6 +33,21 @@ def test_compute_hosts_differ_in_name_and_address_only() -> None:
     one, two = render(compute_host("compute1")), render(compute_host("compute2"))
     assert one != two
     assert one.replace("compute1", "compute2").replace("10.78.0.11", "10.78.0.12") == two
+
+
+def test_agents_of_switches_differ_in_their_host_only() -> None:
+    one, two = (render(networking.neutron_agent(VENV, name)) for name in ("compute1", "compute2"))
+    assert one != two
+    assert one.replace("compute1", "compute2") == two
+
+
+def test_switches_need_no_module_of_the_kernel() -> None:
+    """Where bridges are made, and where Neutron's agent and Nova look for them."""
+    assert "datapath_type=netdev" in networking.switch("eth1")[-1]
+    agent = networking.neutron_agent(VENV, "compute1")["ovs"]
+    assert agent["datapath_type"] == "netdev"
+    nova = compute_host("compute1")["os_vif_ovs"]
+    assert nova["ovsdb_connection"] == agent["ovsdb_connection"]
 
 
 def test_compute_hosts_cannot_reach_the_databases() -> None:

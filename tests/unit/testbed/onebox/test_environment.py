@@ -87,6 +87,7 @@ def test_bindep_names_what_the_services_run() -> None:
     text = (environment.CHECKOUT / "bindep.txt").read_text()
     wanted = {line.split()[0] for line in text.splitlines() if "onebox" in line}
     assert {"mariadb-server-core", "rabbitmq-server", "memcached", "openssh-server"} <= wanted
+    assert {"genisoimage", "openvswitch-switch", "systemd"} <= wanted
 
 
 def test_every_version_is_exact() -> None:
