@@ -28,9 +28,9 @@ def typed(box: RunningBox, *arguments: str) -> Any:
 @pytest.fixture
 def group(box: RunningBox) -> Iterator[str]:
     """A security group that lets nothing in."""
-    identity = typed(box, "security", "group", "create", GROUP)["id"]
-    yield identity
-    box.api.connection.network.delete_security_group(identity)
+    made = box.api.connection.network.create_security_group(name=GROUP)
+    yield str(made.id)
+    box.api.connection.network.delete_security_group(made.id)
 
 
 @pytest.fixture
@@ -47,13 +47,23 @@ def servers(
 def _connected(
     box: RunningBox, group: str, tiny: Template, made: Instances
 ) -> Iterator[tuple[Instance, GuestNetwork]]:
-    found = []
-    for host in box.hosts:
-        created = typed(
-            box, "server", "create", "--image", tiny.id, "--flavor", FLAVOR, "--network", NETWORK,
-            "--security-group", group, "--host", host.name, f"connected-{host.name}",
-        )  # fmt: skip
-        found.append(made.adopt(created["id"], tiny))
+    one, other = box.hosts
+    network = box.api.connection.network.find_network(NETWORK)
+    assert network is not None
+    created = typed(
+        box, "server", "create", "--image", tiny.id, "--flavor", FLAVOR, "--network", NETWORK,
+        "--security-group", group, "--host", one.name, "connected",
+    )  # fmt: skip
+    # The same for the other host, by the API: a client takes seconds to start.
+    asked = box.api.compute.create_server(
+        name="connected-too",
+        image_id=tiny.id,
+        flavor_id=FLAVOR,
+        networks=[{"uuid": network.id}],
+        security_groups=[{"name": group}],
+        host=other.name,
+    )
+    found = [made.adopt(identity, tiny) for identity in (created["id"], asked.id)]
     for server in found:
         server.wait()
     for server in found:
@@ -71,12 +81,12 @@ def test_servers_get_addresses_and_reach_each_other_as_their_group_says(
         assert port.status == "ACTIVE"
         assert port.security_group_ids == [group]
         (fixed,) = port.fixed_ips
-        shown = typed(box, "server", "show", server.id)
-        assert shown["addresses"] == {NETWORK: [fixed["ip_address"]]}
-        assert [each["name"] for each in shown["security_groups"]] == [GROUP]
         assert network.ask_for_address() == fixed["ip_address"]
         addresses.append(fixed["ip_address"])
-    asking = servers[0][1]
+    asked, asking = servers[0]
+    shown = typed(box, "server", "show", asked.id)
+    assert shown["addresses"] == {NETWORK: [addresses[0]]}
+    assert [each["name"] for each in shown["security_groups"]] == [GROUP]
     assert not asking.reaches(addresses[1])
     rule = typed(box, "security", "group", "rule", "create", "--protocol", "icmp", GROUP)
     wait_for("the rule lets in", lambda: asking.reaches(addresses[1]), TIMEOUT)
