@@ -1,1 +1,1 @@
-"""Preloads with admission: what is asked, whether a host can keep it, how far it is."""
+"""Preloads: requests, their admission by a host, and their progress."""

@@ -1,4 +1,4 @@
-"""An admitted preload, and the file that outlives the agent."""
+"""Admitted preload, and the file that outlives the agent."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""One preload on many hosts: all admit it or none begins; then how far they are."""
+"""Preload on many hosts: all admit it or none begins; then the progress of each."""
 
 import concurrent.futures
 import dataclasses
