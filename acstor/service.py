@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Problems:
-    """What was wrong at the last pass, by what it concerns.
+    """Problems of the last pass, by their subject.
 
     Each problem is told when it appears and when it is over, not at each pass.
 
@@ -81,7 +81,7 @@ class Problems:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """Who is told that passes are made, and ends the process when it is not."""
+    """Watchdog that is told of each pass, and ends the process when there is none."""
 
     interval: float
     """Seconds without a word after which the process is ended."""

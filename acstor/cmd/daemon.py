@@ -19,7 +19,7 @@ EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h
 
 
 class Service(Protocol):
-    """What reconciles until it is stopped."""
+    """Service that reconciles until it is stopped."""
 
     def run(self, watchdog: Watchdog | None = None) -> None:
         """Work until stopped."""
@@ -32,7 +32,7 @@ class Service(Protocol):
 
 
 class Endpoint(Protocol):
-    """Where metrics are read."""
+    """Endpoint of the metrics."""
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""What the units of ACStor let its processes be, for hosts that have no systemd.
+"""Privileges of ACStor's units, applied to processes of hosts that have no systemd.
 
 User, groups, capabilities, limits, directories and what runs before the start are read from the
 unit files, so that the one-box follows them. System calls and read-only file systems are not

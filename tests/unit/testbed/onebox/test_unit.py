@@ -1,4 +1,4 @@
-"""What processes are run by so that they have no more than their units leave them."""
+"""Commands that leave processes no more than their units do."""
 
 import pathlib
 
