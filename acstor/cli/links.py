@@ -17,9 +17,10 @@ Table = tuple[tuple[str, ...], list[Any]]
 class ListLinks(lister.Lister):
     """List the links of this host, as the agent saw them last.
 
-    'planted': Nova finds the image. 'waiting', 'busy': not yet, tried again. "nova's": Nova has
-    downloaded the image itself, which stays. 'foreign': something else is there. 'refused': the
-    reason says which setting forbids links. 'kept': it should go, but instances use it.
+    'planted': Nova finds the image. 'waiting', 'busy': not yet, tried again. 'nova_downloaded': a
+    file that Nova has downloaded itself, and that stays. 'foreign': something else is there.
+    'refused': the reason says which setting forbids links. 'kept': it should go, but instances use
+    it.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:

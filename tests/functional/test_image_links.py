@@ -192,7 +192,7 @@ def test_dead_data_plane_makes_nova_download_and_nobody_touches_that(linked: Lin
     assert linked.make_disk(image)["downloads"] == 1
     assert linked.nova.link(image.id).read_bytes() == image.content
     linked.host.start_dataplane()
-    linked.wait_state(image, "nova's")
+    linked.wait_state(image, "nova_downloaded")
     assert not linked.nova.link(image.id).is_symlink()
     assert linked.used() == set(), "the instance needs no image of ours"
 

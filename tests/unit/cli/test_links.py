@@ -94,7 +94,7 @@ def test_links_are_listed_as_the_agent_saw_them(
 ) -> None:
     links = {
         IMAGE: KnownLink(LinkState.PLANTED),
-        OTHER: KnownLink(LinkState.NOVAS, "Nova has downloaded it itself"),
+        OTHER: KnownLink(LinkState.NOVA_DOWNLOADED, "Nova has downloaded it itself"),
     }
     known = KnownLinks(str(nova.base), links)
     known_links.save(known_links.path_in(f"{tmp_path}/state"), known)
@@ -105,7 +105,7 @@ def test_links_are_listed_as_the_agent_saw_them(
         {
             "Image": OTHER,
             "Link": str(nova.link(OTHER)),
-            "State": "nova's",
+            "State": "nova_downloaded",
             "Reason": "Nova has downloaded it itself",
         },
     ]

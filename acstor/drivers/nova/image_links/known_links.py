@@ -19,6 +19,8 @@ FILE_VERSION = 1
 FILE_BYTES_MAX = 64 << 20
 FORMER_MAX = 10_000
 """Ids of images that have no link any more and are remembered; the oldest is forgotten first."""
+_FILE_NAMES = {LinkState.NOVA_DOWNLOADED: "nova's"}
+"""States that the file has another name for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class KnownLinks:
             "version": FILE_VERSION,
             "base_directory": self.base_directory,
             "links": {
-                image_id: {"state": link.state.value, "reason": link.reason}
+                image_id: {
+                    "state": _name_of(link.state),
+                    "reason": link.reason,
+                }
                 for image_id, link in sorted(self.links.items())
             },
             "former": list(self.former),
@@ -79,7 +84,7 @@ class KnownLinks:
                     f"what is known of the links has version {fields['version']!r:.20}"
                 )
             links = {
-                canonical_image_id(image_id): KnownLink(LinkState(link["state"]), link["reason"])
+                canonical_image_id(image_id): KnownLink(_state_of(link["state"]), link["reason"])
                 for image_id, link in fields["links"].items()
             }
             former = tuple(canonical_image_id(image_id) for image_id in fields["former"])
@@ -89,6 +94,17 @@ class KnownLinks:
                 "what is known of the links is malformed",
                 hint=f"remove {FILE_NAME} of the agent's directory; it is made anew",
             ) from error
+
+
+def _name_of(state: LinkState) -> str:
+    return _FILE_NAMES.get(state, state.value)
+
+
+def _state_of(name: str) -> LinkState:
+    for state, in_file in _FILE_NAMES.items():
+        if in_file == name:
+            return state
+    return LinkState(name)
 
 
 def path_in(state_path: str) -> str:

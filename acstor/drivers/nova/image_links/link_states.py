@@ -6,9 +6,9 @@ but the last, each event may follow. The usual ways::
 
     waiting --plant--> planted --keep--> kept --remove--> gone
      |                  ^   |             (planted --remove--> gone)
-     |                  |   '--file_found--> nova's (the link led nowhere: Nova downloaded)
-     |--locked--> busy -'--file_found--> nova's
-     '--file_found--> nova's, --stranger_found--> foreign, --refuse--> refused
+     |                  |   '--file_found--> nova_downloaded (the link led nowhere: Nova downloaded)
+     |--locked--> busy -'--file_found--> nova_downloaded
+     '--file_found--> nova_downloaded, --stranger_found--> foreign, --refuse--> refused
 """
 
 import enum
@@ -23,7 +23,7 @@ class LinkState(enum.Enum):
     """A link of ours: Nova finds the image."""
     BUSY = "busy"
     """Nova holds the lock, as it does while it downloads; tried again at the next look."""
-    NOVAS = "nova's"
+    NOVA_DOWNLOADED = "nova_downloaded"
     """A regular file: Nova has downloaded the image itself. It is left alone for ever."""
     FOREIGN = "foreign"
     """Something else: a link of somebody else's, a directory. It is left alone."""
@@ -62,7 +62,7 @@ _OUTCOMES: dict[LinkEvent, LinkState] = {
     _E.NOT_READY: _S.WAITING,
     _E.PLANT: _S.PLANTED,
     _E.LOCKED: _S.BUSY,
-    _E.FILE_FOUND: _S.NOVAS,
+    _E.FILE_FOUND: _S.NOVA_DOWNLOADED,
     _E.STRANGER_FOUND: _S.FOREIGN,
     _E.REFUSE: _S.REFUSED,
     _E.KEEP: _S.KEPT,

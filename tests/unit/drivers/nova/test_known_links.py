@@ -1,5 +1,6 @@
 """Persisted state of a host's image links, and the states of one link."""
 
+import json
 import pathlib
 
 import pytest
@@ -86,3 +87,9 @@ def test_page_lists_exactly_the_events_of_the_table() -> None:
     }
     for state in LinkState:
         assert f"``{state.value}``" in PAGE.read_text()
+
+
+def test_file_keeps_the_former_name_of_a_state() -> None:
+    known = KnownLinks("/base", {IMAGE: KnownLink(LinkState.NOVA_DOWNLOADED)})
+    assert json.loads(known.encode())["links"][IMAGE]["state"] == "nova's"
+    assert KnownLinks.parse(known.encode()) == known

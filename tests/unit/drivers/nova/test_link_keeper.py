@@ -171,7 +171,7 @@ def test_novas_own_file_stays_and_needs_no_image(looker: Looker) -> None:
     looker.nova.link(IMAGE).write_bytes(bytes(512))
     looker.nova.add_overlay(IMAGE)
     looker.clock.now += SCAN_INTERVAL
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.NOVAS}
+    assert looker.look({IMAGE}) == {IMAGE: LinkState.NOVA_DOWNLOADED}
     assert looker.report.used == frozenset()
     assert looker.report.needed == frozenset()
     assert looker.look(set()) == {}
