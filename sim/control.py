@@ -22,9 +22,9 @@ from acstor.cluster.ring.decision import Decision
 from acstor.native import Ring
 from acstor.policy import load_book
 from acstor.policy.decision_maker import DecisionMaker
+from acstor.policy.evaluation_result import EvaluationResult, Part
 from acstor.policy.load_book import LoadBook, Sample
 from acstor.policy.observation import is_overloaded
-from acstor.policy.outcome import Outcome, Part
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
 from sim import events
@@ -151,7 +151,7 @@ class Control:
         early = self._collected_at + EARLY_AFTER * interval
         if now >= self._due - _INSTANT:
             self._due += interval
-        elif self._is_overload_heard and not self._maker.memory.cool_down and now >= early:
+        elif self._is_overload_heard and not self._maker.history.cool_down and now >= early:
             self._due = now + interval
         else:
             return
@@ -176,7 +176,7 @@ class Control:
         record["threshold"] = outcome.decision.threshold
         self.publish(now, record)
 
-    def _longest_overload(self, outcome: Outcome) -> float | None:
+    def _longest_overload(self, outcome: EvaluationResult) -> float | None:
         """Return the first begin of overload among hosts that a decision relieves; None: of none.
 
         A host whose overload goes on was relieved by the first decision since it began.

@@ -95,7 +95,7 @@ class ExplainPolicy(lister.Lister):
         record = last_decision_record(journal)
         replayed = replay(record)
         self.app.stderr.write(f"{replayed.recorded.reason}\n")
-        rows = explained_rows(replayed.outcome.explanations, parsed_args.host)
+        rows = explained_rows(replayed.result.explanations, parsed_args.host)
         columns: tuple[str, ...] = (
             "Host", "Extra in", "Extra out", "Link", "Used", "Row", "Before", "Target", "Decided",
             "Part",
@@ -258,7 +258,7 @@ class ReplayPolicy(lister.Lister):
                 (
                     found.at_ms,
                     found.recorded.reason,
-                    Share(found.outcome.moved_share),
+                    Share(found.result.moved_share),
                     found.recorded.threshold,
                     "same" if not differences else "; ".join(differences[:5]),
                 )

@@ -3,7 +3,8 @@
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.policy.decision_maker import DecisionMaker, Similarity
+from acstor.policy.decision_maker import DecisionMaker
+from acstor.policy.evaluation import Similarity
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
 

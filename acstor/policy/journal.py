@@ -14,8 +14,8 @@ from typing import Any
 from acstor import exception, untrusted_json
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
-from acstor.policy.memory import Memory
-from acstor.policy.outcome import Outcome
+from acstor.policy.evaluation_result import EvaluationResult
+from acstor.policy.load_history import LoadHistory
 from acstor.policy.pins import Pins
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
@@ -33,7 +33,7 @@ class Inputs:
 
     settings: PolicySettings
     collection: Collection
-    memory: Memory
+    history: LoadHistory
     previous: Decision | None
     pins: Pins
     topology: Topology | None
@@ -43,7 +43,7 @@ class Inputs:
         return {
             "settings": self.settings.to_json(),
             "collection": self.collection.to_json(),
-            "memory": self.memory.to_json(),
+            "memory": self.history.to_json(),
             "previous": _plain(self.previous),
             "pins": self.pins.to_json(),
             "topology": self.topology.to_json() if self.topology else None,
@@ -60,7 +60,7 @@ class Inputs:
             return cls(
                 PolicySettings.from_json(fields["settings"]),
                 Collection.from_json(fields["collection"]),
-                Memory.from_json(fields["memory"]),
+                LoadHistory.from_json(fields["memory"]),
                 None if previous is None else Decision.parse(json.dumps(previous).encode()),
                 Pins.from_json(fields["pins"]),
                 None if topology is None else Topology.parse(topology),
@@ -69,15 +69,15 @@ class Inputs:
             raise exception.InvalidError(f"malformed inputs: {error!r:.100}") from error
 
 
-def decision_record(inputs: Inputs, outcome: Outcome) -> dict[str, Any]:
+def decision_record(inputs: Inputs, result: EvaluationResult) -> dict[str, Any]:
     """Return the record of a decision that is about to be published."""
     return {
         "kind": "decision",
         "inputs": inputs.to_json(),
-        "decision": _plain(outcome.decision),
-        "reason": outcome.reason.value,
-        "detail": outcome.detail,
-        "moved_share": outcome.moved_share,
+        "decision": _plain(result.decision),
+        "reason": result.reason.value,
+        "detail": result.detail,
+        "moved_share": result.moved_share,
     }
 
 

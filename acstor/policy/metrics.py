@@ -10,7 +10,7 @@ from prometheus_client.openmetrics import exposition
 
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
-from acstor.policy.outcome import Outcome
+from acstor.policy.evaluation_result import EvaluationResult
 from acstor.policy.states import PolicyState
 
 STATE = "acstor_policy_state"
@@ -89,7 +89,7 @@ class PolicyMetrics:
         for each in PolicyState:
             self._state.labels(each.value).set(each is state)
 
-    def note_collection(self, collection: Collection, outcome: Outcome) -> None:
+    def note_collection(self, collection: Collection, outcome: EvaluationResult) -> None:
         """Show a collection and what came out of it."""
         fresh = sum(load.age == 0 for load in collection.hosts.values())
         for kind, count in (
@@ -102,7 +102,7 @@ class PolicyMetrics:
         self._overloaded.set(overloaded)
         self._collections.labels(outcome.reason.value).inc()
 
-    def note_decision(self, outcome: Outcome) -> None:
+    def note_decision(self, outcome: EvaluationResult) -> None:
         """Count a decision that was put in force."""
         self._decisions.labels(outcome.reason.value).inc()
         self._moved_share.set(outcome.moved_share)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.forecasts.base import Forecast
-from acstor.policy.memory import HostMemory, Memory
+from acstor.policy.load_history import HostHistory, LoadHistory
 from acstor.policy.settings import PolicySettings
 
 CALM_SHARE = 0.75
@@ -26,7 +26,7 @@ class Observation:
     overloaded: frozenset[str]
     busy: frozenset[str]
     """Overloaded, or close to it."""
-    memory: Memory
+    history: LoadHistory
     """With this collection in it."""
 
     _means: dict[int, dict[str, HostLoad]] = field(default_factory=dict)
@@ -40,13 +40,13 @@ class Observation:
         """
         if least not in self._means:
             self._means[least] = {
-                name: _averaged(load, self.memory.hosts[name].history, self._least(name, least))
+                name: _averaged(load, self.history.hosts[name].history, self._least(name, least))
                 for name, load in self.loads.items()
             }
         return self._means[least]
 
     def _least(self, name: str, least: int) -> int:
-        streak = self.memory.hosts[name].streak
+        streak = self.history.hosts[name].streak
         return min(least, streak) if name in self.overloaded and streak else least
 
 
@@ -60,7 +60,7 @@ def is_overloaded(load: HostLoad, settings: PolicySettings) -> bool:
 
 
 def observe(
-    collection: Collection, memory: Memory, settings: PolicySettings, forecast: Forecast
+    collection: Collection, history: LoadHistory, settings: PolicySettings, forecast: Forecast
 ) -> Observation:
     """Return what a collection shows.
 
@@ -69,10 +69,10 @@ def observe(
     """
     kept = max(settings.successive, settings.calm_after)
     loads: dict[str, HostLoad] = {}
-    hosts: dict[str, HostMemory] = {}
+    hosts: dict[str, HostHistory] = {}
     overloaded, busy = set(), set()
     for name, load in collection.hosts.items():
-        former = memory.hosts.get(name, HostMemory())
+        former = history.hosts.get(name, HostHistory())
         is_new = load.age == 0 or not former.history
         series_in, series_out = former.series_in, former.series_out
         if is_new or series_in is None or series_out is None:
@@ -84,37 +84,37 @@ def observe(
             busy.add(name)
             if is_overloaded(seen, settings):
                 overloaded.add(name)
-        streak, history = former.streak, former.history
+        streak, extra = former.streak, former.history
         if is_new:
             streak = streak + 1 if name in overloaded else 0
             if load.streak is not None and settings.forecast == "none":
                 streak = load.streak if name in overloaded else 0
-            history = (*history, (load.extra_in, load.extra_out))[-kept:]
-        hosts[name] = HostMemory(streak, history, series_in, series_out)
+            extra = (*extra, (load.extra_in, load.extra_out))[-kept:]
+        hosts[name] = HostHistory(streak, extra, series_in, series_out)
     for name in collection.missing:
-        if name in memory.hosts:
-            hosts[name] = dataclasses.replace(memory.hosts[name], streak=0)
+        if name in history.hosts:
+            hosts[name] = dataclasses.replace(history.hosts[name], streak=0)
     return Observation(
         loads,
         frozenset(overloaded),
         frozenset(busy),
-        dataclasses.replace(memory, hosts=hosts, calm=0 if busy else memory.calm + 1),
+        dataclasses.replace(history, hosts=hosts, calm=0 if busy else history.calm + 1),
     )
 
 
-def forgetful(memory: Memory) -> Memory:
-    """Return the memory after a collection that shows too little: no row goes on over a gap."""
-    hosts = {name: dataclasses.replace(host, streak=0) for name, host in memory.hosts.items()}
-    return dataclasses.replace(memory, hosts=hosts, calm=0, candidate_streak=0)
+def forgetful(history: LoadHistory) -> LoadHistory:
+    """Return the history after a collection that shows too little: no row goes on over a gap."""
+    hosts = {name: dataclasses.replace(host, streak=0) for name, host in history.hosts.items()}
+    return dataclasses.replace(history, hosts=hosts, calm=0, candidate_streak=0)
 
 
-def _averaged(load: HostLoad, history: tuple[tuple[float, float], ...], least: int) -> HostLoad:
-    if not history:
+def _averaged(load: HostLoad, extra: tuple[tuple[float, float], ...], least: int) -> HostLoad:
+    if not extra:
         return load
     return _with_extra(
         load,
-        _steady_mean([pair[0] for pair in history], least, JUMP_SHARE * load.link),
-        _steady_mean([pair[1] for pair in history], least, JUMP_SHARE * load.link),
+        _steady_mean([pair[0] for pair in extra], least, JUMP_SHARE * load.link),
+        _steady_mean([pair[1] for pair in extra], least, JUMP_SHARE * load.link),
     )
 
 

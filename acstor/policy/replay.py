@@ -7,9 +7,10 @@ from typing import Any
 
 from acstor import exception
 from acstor.cluster.ring.decision import Decision
-from acstor.policy.decision_maker import DecisionMaker, Pairs
+from acstor.policy.decision_maker import DecisionMaker
+from acstor.policy.evaluation import Pairs
+from acstor.policy.evaluation_result import EvaluationResult
 from acstor.policy.journal import Inputs
-from acstor.policy.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -18,14 +19,14 @@ class Replayed:
 
     at_ms: int
     recorded: Decision
-    outcome: Outcome
+    result: EvaluationResult
 
     @property
     def differences(self) -> list[str]:
         """What is not as it was recorded; empty: the same decision."""
-        again = self.outcome.decision
+        again = self.result.decision
         if again is None:
-            return [f"no decision now: {self.outcome.reason.value}, {self.outcome.detail}"]
+            return [f"no decision now: {self.result.reason.value}, {self.result.detail}"]
         found = []
         for name in ("policy", "threshold", "similarity", "reason", "decided_at_ms"):
             before, now = getattr(self.recorded, name), getattr(again, name)
@@ -58,10 +59,10 @@ def replay(record: Mapping[str, Any]) -> Replayed:
         return recorded.similarity
 
     maker = DecisionMaker(
-        inputs.settings, topology=inputs.topology, similarity=pairs, memory=inputs.memory
+        inputs.settings, topology=inputs.topology, similarity=pairs, history=inputs.history
     )
     return Replayed(
-        at_ms, recorded, maker.consider(inputs.collection, inputs.previous, inputs.pins)
+        at_ms, recorded, maker.evaluate(inputs.collection, inputs.previous, inputs.pins)
     )
 
 

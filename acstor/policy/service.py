@@ -25,13 +25,13 @@ from acstor.native import RingHost
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
+from acstor.policy.evaluation_result import EvaluationResult
 from acstor.policy.journal import Inputs, Journal, decision_record
 from acstor.policy.load_book import LoadBook
-from acstor.policy.memory import without_change
+from acstor.policy.load_history import without_change
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.observation import is_overloaded
 from acstor.policy.office import Office
-from acstor.policy.outcome import Outcome
 from acstor.policy.pins import Pins, read_pins
 from acstor.policy.states import PolicyState
 from acstor.repository.opening import open_repository
@@ -203,7 +203,7 @@ class PolicyService:
     def _early_due(self) -> float:
         """Return when a collection before its time is due, by the monotonic clock."""
         # What is counted in collections, as the cool-down, is not to be over sooner.
-        if not self._is_overload_heard or self._maker.memory.cool_down:
+        if not self._is_overload_heard or self._maker.history.cool_down:
             return math.inf
         return float(self._collected_at + EARLY_AFTER * self._interval)
 
@@ -278,25 +278,25 @@ class PolicyService:
         inputs = Inputs(
             self._maker.settings,
             collection,
-            self._maker.memory,
+            self._maker.history,
             previous,
             self._pins,
             self._maker.topology,
         )
-        outcome = self._maker.decide(collection, previous, self._pins)
-        self._metrics.note_collection(collection, outcome)
-        self._say(outcome)
-        if outcome.decision is None:
+        result = self._maker.decide(collection, previous, self._pins)
+        self._metrics.note_collection(collection, result)
+        self._say(result)
+        if result.decision is None:
             return
         if self._opened is None or not self._opened.office.is_leading:
-            self._maker.memory = without_change(outcome.memory, inputs.memory)
+            self._maker.history = without_change(result.history, inputs.history)
             return
-        self._record(problems, decision_record(inputs, outcome))
+        self._record(problems, decision_record(inputs, result))
         try:
-            written = self._opened.office.publish(outcome.decision)
+            written = self._opened.office.publish(result.decision)
         except exception.AcstorError as error:
             # Nothing has happened that is known of: the next collection decides again.
-            self._maker.memory = inputs.memory
+            self._maker.history = inputs.history
             self._record(problems, {"kind": "refused", "error": self._problems.text(error)})
             if not isinstance(error, exception.FencedError):
                 problems["origin"] = self._problems.text(error)
@@ -304,14 +304,14 @@ class PolicyService:
         self._record(
             problems, {"kind": "published", "term": written.term, "sequence": written.sequence}
         )
-        self._metrics.note_decision(outcome)
+        self._metrics.note_decision(result)
         self._announce(written.threshold != (previous.threshold if previous else None))
         LOG.info(
             "decision %d of term %d, %s: %.1f %% of the ring moves, threshold %s",
             written.sequence,
             written.term,
             written.reason,
-            100 * outcome.moved_share,
+            100 * result.moved_share,
             written.threshold or "as configured",
         )
 
@@ -320,8 +320,8 @@ class PolicyService:
         weights = None if previous is None else previous.weights
         is_leading = self._opened is not None and self._opened.office.is_leading
         if not is_leading and self._is_following and weights != self._weights_seen:
-            self._maker.memory = dataclasses.replace(
-                self._maker.memory,
+            self._maker.history = dataclasses.replace(
+                self._maker.history,
                 # This collection is one of them already.
                 cool_down=self._maker.settings.cool_down + 1,
             )
@@ -335,10 +335,10 @@ class PolicyService:
 
     # Reporting
 
-    def _say(self, outcome: Outcome) -> None:
-        said = outcome.reason.value
-        if said != self._said and not outcome.reason.is_change:
-            LOG.info("no change of the decision: %s (%s)", said, outcome.detail)
+    def _say(self, result: EvaluationResult) -> None:
+        said = result.reason.value
+        if said != self._said and not result.reason.is_change:
+            LOG.info("no change of the decision: %s (%s)", said, result.detail)
         self._said = said
 
     def _report(self, problems: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
-from acstor.policy.outcome import Outcome
+from acstor.policy.evaluation_result import EvaluationResult
 from acstor.policy.settings import PolicySettings
 
 LINK = 125e6
@@ -30,9 +30,9 @@ class Loop:
     """What a host reads, in links."""
     is_elastic: bool = False
     decision: Decision | None = None
-    changes: list[tuple[int, Outcome]] = field(default_factory=list)
+    changes: list[tuple[int, EvaluationResult]] = field(default_factory=list)
 
-    def run(self, extra: Extra, collections: int) -> list[tuple[int, Outcome]]:
+    def run(self, extra: Extra, collections: int) -> list[tuple[int, EvaluationResult]]:
         """Return the changes of weights, with the numbers of their collections."""
         maker = DecisionMaker(self.settings)
         for number in range(collections):

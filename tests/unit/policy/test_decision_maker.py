@@ -12,8 +12,8 @@ from acstor import exception
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
-from acstor.policy.memory import Memory
-from acstor.policy.outcome import Outcome, Part, Reason
+from acstor.policy.evaluation_result import EvaluationResult, Part, Reason
+from acstor.policy.load_history import LoadHistory
 from acstor.policy.pins import Pins
 from acstor.policy.proportions import fitted, moved_share, step_towards
 from acstor.policy.settings import PolicySettings
@@ -36,7 +36,7 @@ class Policy:
         missing: dict[str, str] | None = None,
         pins: Pins | None = None,
         **ages: int,
-    ) -> Outcome:
+    ) -> EvaluationResult:
         """Show one collection; extra traffic sent, in links."""
         self.at += 10
         hosts = {
@@ -75,7 +75,7 @@ def test_row_that_a_feed_counted_has_precedence() -> None:
     """Collections may come sooner, or fall between reports; the reports tell how long it lasts."""
     maker = DecisionMaker(PolicySettings())
 
-    def see(streak: int, share: float = 0.9) -> Outcome:
+    def see(streak: int, share: float = 0.9) -> EvaluationResult:
         loads = {name: HostLoad(0.0, 0.1 * LINK, link=LINK, streak=0) for name in ("h1", "h2")}
         loads["h0"] = HostLoad(0.0, share * LINK, link=LINK, streak=streak)
         return maker.decide(Collection(10.0, loads), None)
@@ -284,9 +284,9 @@ def test_the_same_inputs_give_the_same_outcome_after_a_detour_through_json(
         collection = Collection(number * 10.0, loads, {"h9": "silent"})
         outcome = first.decide(collection, previous)
         again = Collection.from_json(json.loads(json.dumps(collection.to_json())))
-        memory = Memory.from_json(json.loads(json.dumps(second.memory.to_json())))
+        history = LoadHistory.from_json(json.loads(json.dumps(second.history.to_json())))
         second = DecisionMaker(
-            PolicySettings.from_json(json.loads(json.dumps(settings.to_json()))), memory=memory
+            PolicySettings.from_json(json.loads(json.dumps(settings.to_json()))), history=history
         )
         assert second.decide(again, previous) == outcome
         previous = outcome.decision or previous

@@ -33,7 +33,7 @@ def records() -> list[dict[str, Any]]:
         loads = {f"h{n}": HostLoad(1e6, 1e6, link=LINK) for n in (1, 2)}
         loads["h0"] = HostLoad(0.0, 0.9 * LINK, 0.0, 5e6, LINK, 0.25)
         collection = Collection(1_790_000_000.0 + 10 * number, loads, {"h3": "silent"})
-        inputs = Inputs(maker.settings, collection, maker.memory, None, Pins(), maker.topology)
+        inputs = Inputs(maker.settings, collection, maker.history, None, Pins(), maker.topology)
         outcome = maker.decide(collection, None)
         if outcome.decision is not None:
             found.append(
@@ -51,7 +51,7 @@ def test_journal_version_1_requires_update() -> None:
     assert json.loads(json.dumps(records())) == golden
     found = replay(golden[0])
     assert found.differences == []
-    assert found.outcome.explanations["h0"].is_overloaded
+    assert found.result.explanations["h0"].is_overloaded
 
 
 def test_other_outcome_is_told() -> None:

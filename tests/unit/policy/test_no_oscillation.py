@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from acstor.policy.outcome import Reason
+from acstor.policy.evaluation_result import Reason
 from acstor.policy.settings import PolicySettings
 from tests.unit.policy.closed_loop import Loop
 

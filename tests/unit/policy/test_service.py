@@ -170,8 +170,8 @@ def test_who_stands_by_cools_down_with_the_leader(
     for _ in range(3):
         deployment.see()
     assert deployment.announced == [False]
-    assert second._maker.memory.cool_down > 0
-    assert second._maker.memory.cool_down <= leader._maker.memory.cool_down + 1
+    assert second._maker.history.cool_down > 0
+    assert second._maker.history.cool_down <= leader._maker.history.cool_down + 1
 
 
 def test_paused_leader_changes_nothing(deployment: Deployment, leader: PolicyService) -> None:
@@ -386,7 +386,7 @@ def test_second_report_of_overload_is_decided_on_at_once(deployment: Deployment)
         assert math.isinf(service._early_due()), "once is not enough"
         running.tell(3600.0)
         wait_for("a decision", lambda: is_relieved(deployment))
-        assert service._maker.memory.cool_down == 2
+        assert service._maker.history.cool_down == 2
         former = deployment.in_force()
         for share in (0.1, 0.9, 0.9):
             running.tell(3600.0, share)

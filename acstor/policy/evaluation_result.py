@@ -1,4 +1,4 @@
-"""What came out of one collection, and why."""
+"""Result of an evaluation, with its reasons."""
 
 import enum
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor.cluster.ring.decision import Decision
-from acstor.policy.memory import Memory
+from acstor.policy.load_history import LoadHistory
 
 
 class Reason(enum.StrEnum):
@@ -96,15 +96,15 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came out of one collection."""
+class EvaluationResult:
+    """Result of the evaluation of one collection."""
 
     decision: Decision | None
     """None: what is in force stays."""
     reason: Reason
     detail: str
     """For people."""
-    memory: Memory
+    history: LoadHistory
     """For the next collection."""
     moved_share: float = 0.0
     """Least part of the circle that the new weights move."""

@@ -1,21 +1,28 @@
-"""One collection, being decided on: what :class:`.DecisionMaker` does with it, step by step."""
+"""Evaluation of one collection of loads: one control step, from what is seen to a decision."""
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from collections.abc import Collection as Names
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
+from acstor.cluster.ring.decision import MEAN_WEIGHT, SIMILARITY_MAX, WEIGHT_MAX, Decision
 from acstor.policy.collection import Collection, HostLoad
-from acstor.policy.memory import Memory
-from acstor.policy.observation import forgetful
-from acstor.policy.outcome import Explanation, Outcome, Part, Reason
+from acstor.policy.evaluation_result import EvaluationResult, Explanation, Part, Reason
+from acstor.policy.forecasts.base import Forecast
+from acstor.policy.load_history import LoadHistory
+from acstor.policy.observation import forgetful, observe
 from acstor.policy.pins import Pins
-from acstor.policy.proportions import Step, moved_share, skew, step_towards
+from acstor.policy.proportions import Step, fitted, moved_share, skew, step_towards
+from acstor.policy.settings import PolicySettings
+from acstor.policy.thresholds.base import ThresholdPolicy
+from acstor.policy.topology import Topology
+from acstor.policy.weights.base import WeightPolicy
 
-if TYPE_CHECKING:
-    from acstor.policy.decision_maker import DecisionMaker
+Pairs = tuple[tuple[str, str, float], ...]
+Similarity = Callable[[Names[str], Names[str]], Pairs]
+"""Takes the hosts that give and those that receive; returns (giver, receiver, share), the most
+similar first."""
 
 SKEW_MARGIN = 0.05
 """Part of the circle by which going back must lessen the skew to be worth the misses."""
@@ -26,18 +33,38 @@ RELUCTANCE_MAX = 2
 _UNIT = 1 / MEAN_WEIGHT
 
 
-class Consideration:
+@dataclass(frozen=True)
+class Rules:
+    """What decides beside the loads."""
+
+    settings: PolicySettings
+    weights: WeightPolicy
+    thresholds: ThresholdPolicy
+    forecast: Forecast
+    topology: Topology | None = None
+    """None: not declared."""
+    similarity: Similarity | None = None
+    """Between whom v-nodes should move; None: between any."""
+
+
+class Evaluation:
     """Decides on one collection; used once.
 
-    :param maker: whose settings, plug-ins and memory count.
+    :param history: what the evaluations before have left.
     :param previous: the decision in force.
     """
 
     def __init__(
-        self, maker: "DecisionMaker", collection: Collection, previous: Decision | None, pins: Pins
+        self,
+        rules: Rules,
+        history: LoadHistory,
+        collection: Collection,
+        previous: Decision | None,
+        pins: Pins,
     ) -> None:
-        self._maker = maker
-        self._settings = maker.settings
+        self._rules = rules
+        self._settings = rules.settings
+        self._history = history
         self._collection = collection
         self._previous = previous
         self._pins = pins
@@ -53,16 +80,16 @@ class Consideration:
             name for name in known if name in collection.hosts and name not in self._pinned
         ]
 
-    def outcome(self) -> Outcome:
+    def result(self) -> EvaluationResult:
         """Return what becomes of the collection."""
-        collection, memory = self._collection, self._maker.memory
+        collection, history = self._collection, self._history
         silent = sum(why == "silent" for why in collection.missing.values())
         if silent > (len(collection.hosts) + len(collection.missing)) * 0.5:
             detail = f"{silent} of {len(self._in_force)} hosts are silent"
-            return self._blind(Reason.BLIND, detail, forgetful(memory))
+            return self._blind(Reason.BLIND, detail, forgetful(history))
         if not collection.hosts:
-            return self._blind(Reason.EMPTY, "no host tells anything", forgetful(memory))
-        self._seen = self._maker.observed(collection)
+            return self._blind(Reason.EMPTY, "no host tells anything", forgetful(history))
+        self._seen = observe(collection, history, self._settings, self._rules.forecast)
         self._base = self._rescaled()
         self._target = self._targets(self._settings.successive)
         reason, detail, step = self._choose()
@@ -70,20 +97,20 @@ class Consideration:
         if step is not None:
             weights |= step.weights
             weights |= self._pinned
-        threshold, memory = self._threshold(self._seen.memory)
-        return self._made(reason, detail, step, weights, threshold, memory)
+        threshold, history = self._threshold(self._seen.history)
+        return self._made(reason, detail, step, weights, threshold, history)
 
-    def _blind(self, reason: Reason, detail: str, memory: Memory) -> Outcome:
+    def _blind(self, reason: Reason, detail: str, history: LoadHistory) -> EvaluationResult:
         """Return what becomes of a collection that shows too little: pins only."""
         weights = self._in_force | self._pinned
         share = moved_share(self._in_force, weights)
         if share < MOVED_SHARE_MIN:
-            return Outcome(None, reason, detail, memory)
-        memory = dataclasses.replace(memory, pinned=memory.pinned | self._pinned.keys())
+            return EvaluationResult(None, reason, detail, history)
+        history = dataclasses.replace(history, pinned=history.pinned | self._pinned.keys())
         detail = f"pinned: {_some(self._pinned)}; {detail}"
         threshold = self._previous.threshold if self._previous else None
         decision = self._decision(Reason.PINNED, detail, _whole(weights), threshold)
-        return Outcome(decision, Reason.PINNED, detail, memory, share)
+        return EvaluationResult(decision, Reason.PINNED, detail, history, share)
 
     # Weights
 
@@ -102,7 +129,12 @@ class Consideration:
     def _targets(self, count: int) -> dict[str, float]:
         loads = self._loads(count)
         free = {name: loads[name] for name in self._free}
-        return self._maker.targets(free, math.fsum(self._base.values()))
+        return fitted(
+            self._rules.weights.weigh(free),
+            math.fsum(self._base.values()),
+            self._settings.weight_floor,
+            self._settings.weight_ceiling,
+        )
 
     def _loads(self, count: int) -> Mapping[str, HostLoad]:
         """Return what is decided with: a forecast, or the mean of the last collections."""
@@ -112,27 +144,27 @@ class Consideration:
 
     def _choose(self) -> tuple[Reason, str, Step | None]:
         """Return whether weights change, and why or why not."""
-        memory = self._maker.memory
-        repinned = self._repinned(memory.pinned)
+        history = self._history
+        repinned = self._repinned(history.pinned)
         if repinned is not None:
             return repinned
         if self._pins.is_frozen:
             return Reason.FROZEN, "frozen by the operator", None
-        if memory.cool_down > 0:
-            return Reason.COOLING_DOWN, f"{memory.cool_down} collections to wait", None
+        if history.cool_down > 0:
+            return Reason.COOLING_DOWN, f"{history.cool_down} collections to wait", None
         lasting = self._lasting()
         if lasting:
             return self._relieve(lasting)
         if self._seen.overloaded:
             detail = f"{len(self._seen.overloaded)} hosts are overloaded, none for long enough"
             return Reason.WAITING, detail, None
-        if self._seen.memory.calm >= self._settings.calm_after:
+        if self._seen.history.calm >= self._settings.calm_after:
             return self._return()
         return Reason.NOT_OVERLOADED, "no host is overloaded", None
 
     def _lasting(self) -> set[str]:
         """Return the hosts that have been overloaded for long enough, and still are."""
-        hosts = self._seen.memory.hosts
+        hosts = self._seen.history.hosts
         return {
             name
             for name in self._free
@@ -142,7 +174,7 @@ class Consideration:
         }
 
     def _relieve(self, lasting: set[str]) -> tuple[Reason, str, Step | None]:
-        changes = min(self._maker.memory.reluctance, RELUCTANCE_MAX)
+        changes = min(self._history.reluctance, RELUCTANCE_MAX)
         hysteresis = min(0.9, self._settings.hysteresis * (1 + changes))
         due = {
             name
@@ -156,7 +188,7 @@ class Consideration:
                 f"{len(due)} hosts are overloaded: {_some(due)}",
                 self._step(lasting, self._seen.busy & self._base.keys()),
             )
-        if self._maker.memory.is_unfinished:
+        if self._history.is_unfinished:
             detail = f"{len(lasting)} hosts still are overloaded: {_some(lasting)}"
             return (
                 Reason.CONTINUED,
@@ -171,7 +203,7 @@ class Consideration:
         gain = skew(self._base) - skew(self._target)
         if gain < max(SKEW_MARGIN, 2 * _UNIT):
             return Reason.NOT_OVERLOADED, "no host is overloaded", None
-        detail = f"no host was busy in {self._seen.memory.calm} collections"
+        detail = f"no host was busy in {self._seen.history.calm} collections"
         return Reason.CALM, detail, self._step(self._base.keys())
 
     def _repinned(self, former: frozenset[str]) -> tuple[Reason, str, Step] | None:
@@ -199,18 +231,30 @@ class Consideration:
 
     # Threshold
 
-    def _threshold(self, memory: Memory) -> tuple[int | None, Memory]:
-        """Return the threshold, and the memory with what was asked for."""
+    def _threshold(self, history: LoadHistory) -> tuple[int | None, LoadHistory]:
+        """Return the threshold, and the history with what was asked for."""
         in_force = self._previous.threshold if self._previous else None
         if self._pins.is_threshold_pinned:
-            return self._pins.threshold, memory
-        wanted = self._maker.threshold(self._loads(self._settings.successive), in_force)
-        streak = memory.candidate_streak + 1 if wanted == memory.candidate else 1
-        memory = dataclasses.replace(memory, candidate=wanted, candidate_streak=streak)
+            return self._pins.threshold, history
+        wanted = self._wanted_threshold(in_force)
+        streak = history.candidate_streak + 1 if wanted == history.candidate else 1
+        history = dataclasses.replace(history, candidate=wanted, candidate_streak=streak)
         is_due = streak >= self._settings.successive and not self._pins.is_frozen
-        return wanted if is_due else in_force, memory
+        return wanted if is_due else in_force, history
 
-    # The outcome
+    def _wanted_threshold(self, in_force: int | None) -> int | None:
+        """Return the threshold that the policy asks for: at most the plain one.
+
+        Overload of switches is a reason to ask fewer hosts than without, never more.
+        """
+        loads = self._loads(self._settings.successive)
+        chosen = self._rules.thresholds.choose(loads, self._rules.topology, in_force)
+        most = self._settings.threshold_max
+        if chosen is None or most is None:
+            return most if chosen is None else chosen
+        return min(chosen, most)
+
+    # The result
 
     def _made(
         self,
@@ -219,8 +263,8 @@ class Consideration:
         step: Step | None,
         weights: Mapping[str, float],
         threshold: int | None,
-        memory: Memory,
-    ) -> Outcome:
+        history: LoadHistory,
+    ) -> EvaluationResult:
         previous = self._previous
         whole = _whole(weights)
         before = previous.weights if previous else {}
@@ -233,38 +277,40 @@ class Consideration:
         elif reason.is_change and not is_moved:
             reason, detail = Reason.RELIEVED, "what is asked for is in force"
         reluctance, quiet = self._reluctance(reason)
-        memory = dataclasses.replace(
-            memory,
+        history = dataclasses.replace(
+            history,
             pinned=frozenset(self._pinned),
             cool_down=self._cool_down(reason, is_moved),
             reluctance=reluctance,
             quiet=quiet,
             is_unfinished=step.is_bounded
             if step
-            else memory.is_unfinished and bool(self._seen.overloaded),
+            else history.is_unfinished and bool(self._seen.overloaded),
         )
         decision = None
         if is_moved or is_new_threshold:
             decision = self._decision(reason, detail, whole if is_moved else before, threshold)
         share = share if is_moved else 0.0
-        return Outcome(decision, reason, detail, memory, share, self._explanations(weights))
+        return EvaluationResult(
+            decision, reason, detail, history, share, self._explanations(weights)
+        )
 
     def _cool_down(self, reason: Reason, is_moved: bool) -> int:
         if is_moved and reason is not Reason.PINNED:
             return self._settings.cool_down
-        return max(0, self._maker.memory.cool_down - 1)
+        return max(0, self._history.cool_down - 1)
 
     def _reluctance(self, reason: Reason) -> tuple[int, int]:
-        memory = self._maker.memory
+        history = self._history
         if reason in {Reason.OVERLOAD, Reason.CONTINUED}:
-            return min(memory.reluctance + 1, RELUCTANCE_MAX), 0
+            return min(history.reluctance + 1, RELUCTANCE_MAX), 0
         if reason is Reason.CALM:
             return 0, 0
         if self._seen.overloaded:
-            return memory.reluctance, 0  # overload that lasts is no reason to try again and again
-        if memory.quiet + 1 >= self._settings.calm_after:
-            return max(0, memory.reluctance - 1), 0
-        return memory.reluctance, memory.quiet + 1
+            return history.reluctance, 0  # overload that lasts is no reason to try again and again
+        if history.quiet + 1 >= self._settings.calm_after:
+            return max(0, history.reluctance - 1), 0
+        return history.reluctance, history.quiet + 1
 
     def _decision(
         self, reason: Reason, detail: str, weights: Mapping[str, int], threshold: int | None
@@ -283,12 +329,18 @@ class Consideration:
             policy=self._settings.weights,
             weights=dict(weights),
             threshold=threshold,
-            similarity=self._maker.pairs(
+            similarity=self._pairs(
                 [name for name, more in change.items() if more <= -_UNIT],
                 [name for name, more in change.items() if more >= _UNIT],
             ),
             reason=f"{reason.value}: {detail}"[:500],
         )
+
+    def _pairs(self, givers: Names[str], receivers: Names[str]) -> Pairs:
+        """Return between whom v-nodes should move."""
+        if self._rules.similarity is None or not givers or not receivers:
+            return ()
+        return self._rules.similarity(givers, receivers)[:SIMILARITY_MAX]
 
     def _explanations(self, weights: Mapping[str, float]) -> dict[str, Explanation]:
         loads = self._loads(self._settings.successive)
@@ -296,7 +348,7 @@ class Consideration:
 
     def _explained(self, name: str, loads: Mapping[str, HostLoad], decided: float) -> Explanation:
         load, in_force = loads.get(name), self._in_force[name]
-        host = self._seen.memory.hosts.get(name)
+        host = self._seen.history.hosts.get(name)
         return Explanation(
             extra_in=load.extra_in if load else None,
             extra_out=load.extra_out if load else None,

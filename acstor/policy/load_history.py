@@ -1,4 +1,4 @@
-"""What a decision maker remembers from one collection to the next.
+"""Load history: what an evaluation needs of those before.
 
 Everything else it is told each time. It is lost when a leader is: the next one then waits for two
 successive collections of its own.
@@ -14,8 +14,8 @@ from acstor.policy.forecasts.base import Series
 
 
 @dataclass(frozen=True, slots=True)
-class HostMemory:
-    """What is remembered of one host."""
+class HostHistory:
+    """The history of one host."""
 
     streak: int = 0
     """Collections in a row in which it was overloaded."""
@@ -29,7 +29,7 @@ class HostMemory:
         return [self.streak, [list(pair) for pair in self.history], self.series_in, self.series_out]
 
     @classmethod
-    def from_json(cls, fields: Any) -> "HostMemory":
+    def from_json(cls, fields: Any) -> "HostHistory":
         """Return what :meth:`to_json` returned."""
         streak, history, series_in, series_out = fields
         return cls(
@@ -41,10 +41,10 @@ class HostMemory:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What is remembered."""
+class LoadHistory:
+    """The history of all hosts, and what was changed lately."""
 
-    hosts: Mapping[str, HostMemory] = field(default_factory=dict)
+    hosts: Mapping[str, HostHistory] = field(default_factory=dict)
     calm: int = 0
     """Collections in a row without any busy host."""
     cool_down: int = 0
@@ -76,14 +76,14 @@ class Memory:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Memory":
+    def from_json(cls, fields: Mapping[str, Any]) -> "LoadHistory":
         """Return what :meth:`to_json` returned.
 
         :raises InvalidError: when it is something else.
         """
         try:
             return cls(
-                {name: HostMemory.from_json(host) for name, host in fields["hosts"].items()},
+                {name: HostHistory.from_json(host) for name, host in fields["hosts"].items()},
                 int(fields["calm"]),
                 int(fields["cool_down"]),
                 int(fields["reluctance"]),
@@ -94,11 +94,11 @@ class Memory:
                 frozenset(fields["pinned"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise exception.InvalidError(f"malformed memory: {error!r:.100}") from error
+            raise exception.InvalidError(f"malformed history: {error!r:.100}") from error
 
 
-def without_change(memory: Memory, before: Memory) -> Memory:
-    """Return the memory after a collection whose decision was not put in force.
+def without_change(history: LoadHistory, before: LoadHistory) -> LoadHistory:
+    """Return the history after a collection whose decision was not put in force.
 
     So whoever stands by knows what the hosts did, and does not cool down from a change that the
     leader may never have made: it may have been killed while it was about to.
@@ -106,7 +106,7 @@ def without_change(memory: Memory, before: Memory) -> Memory:
     :param before: the collection.
     """
     return dataclasses.replace(
-        memory,
+        history,
         cool_down=max(0, before.cool_down - 1),
         reluctance=before.reluctance,
         is_unfinished=before.is_unfinished,
