@@ -1,14 +1,14 @@
-"""State machines as tables: what every one of them needs.
+"""State machines as tables.
 
 Each long-lived state has a module of its own with an enum of states, an enum of events and the
 table ``TRANSITIONS``; a pair that the table does not list is a programming error.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-State = TypeVar("State", bound=enum.Enum)
+State = TypeVar("State", bound=enum.Enum | None)
 Event = TypeVar("Event", bound=enum.Enum)
 
 
@@ -16,12 +16,37 @@ class IllegalTransitionError(RuntimeError):
     """An event arrived in a state that has no transition for it: a programming error."""
 
 
-def following(table: Mapping[tuple[State, Event], State], state: State, event: Event) -> State:
-    """Return the state after ``event``.
+class TransitionTable(dict[tuple[State, Event], State]):
+    """The state after each event that may arrive in a state; None: the thing does not exist.
 
-    :raises IllegalTransitionError: for a pair that the table does not list.
+    :param transitions: by state and event, what follows.
+    :param name: of the machine, for errors.
+    :param error: makes what is raised for a pair that is not listed.
     """
-    try:
-        return table[state, event]
-    except KeyError:
-        raise IllegalTransitionError(f"{event.value} in state {state.value}") from None
+
+    def __init__(
+        self,
+        transitions: Mapping[tuple[State, Event], State],
+        *,
+        name: str = "",
+        error: Callable[[str], Exception] = IllegalTransitionError,
+    ) -> None:
+        super().__init__(transitions)
+        self._name = f"{name} " if name else ""
+        self._error = error
+
+    def after(self, state: State, event: Event) -> State:
+        """Return the state after ``event``.
+
+        :raises IllegalTransitionError: for a pair that the table does not list, or what the table
+            has instead.
+        """
+        try:
+            return self[state, event]
+        except KeyError:
+            known = "absent" if state is None else state.value
+            raise self._error(f"{event.value} in {self._name}state {known}") from None
+
+    def allows(self, before: State, event: Event, after: State) -> bool:
+        """Return whether ``event`` leads from one state to the other."""
+        return (before, event) in self and self[before, event] is after

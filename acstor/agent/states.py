@@ -13,7 +13,7 @@
 
 import enum
 
-from acstor import states
+from acstor.states import TransitionTable
 
 
 class AgentState(enum.Enum):
@@ -50,38 +50,34 @@ class AgentEvent(enum.Enum):
 
 _S, _E = AgentState, AgentEvent
 
-TRANSITIONS: dict[tuple[AgentState, AgentEvent], AgentState] = {
-    (_S.STARTING, _E.RING_APPLIED): _S.ACTIVE,
-    (_S.STARTING, _E.DEGRADED): _S.STARTING,
-    (_S.STARTING, _E.RECOVERED): _S.STARTING,  # nothing is missing but the first ring
-    (_S.STARTING, _E.DRAIN): _S.DRAINING,
-    (_S.STARTING, _E.UNDRAIN): _S.STARTING,
-    (_S.STARTING, _E.STOP): _S.STOPPING,
-    (_S.ACTIVE, _E.RING_APPLIED): _S.ACTIVE,
-    (_S.ACTIVE, _E.DEGRADED): _S.DEGRADED,
-    (_S.ACTIVE, _E.RECOVERED): _S.ACTIVE,
-    (_S.ACTIVE, _E.DRAIN): _S.DRAINING,
-    (_S.ACTIVE, _E.UNDRAIN): _S.ACTIVE,
-    (_S.ACTIVE, _E.STOP): _S.STOPPING,
-    (_S.DEGRADED, _E.RING_APPLIED): _S.ACTIVE,
-    (_S.DEGRADED, _E.DEGRADED): _S.DEGRADED,
-    (_S.DEGRADED, _E.RECOVERED): _S.ACTIVE,
-    (_S.DEGRADED, _E.DRAIN): _S.DRAINING,
-    (_S.DEGRADED, _E.UNDRAIN): _S.DEGRADED,
-    (_S.DEGRADED, _E.STOP): _S.STOPPING,
-    (_S.DRAINING, _E.RING_APPLIED): _S.DRAINING,
-    (_S.DRAINING, _E.DEGRADED): _S.DRAINING,
-    (_S.DRAINING, _E.RECOVERED): _S.DRAINING,
-    (_S.DRAINING, _E.DRAIN): _S.DRAINING,
-    (_S.DRAINING, _E.UNDRAIN): _S.ACTIVE,
-    (_S.DRAINING, _E.STOP): _S.STOPPING,
-    (_S.STOPPING, _E.STOPPED): _S.STOPPED,
-}
+TRANSITIONS = TransitionTable[AgentState, AgentEvent](
+    {
+        (_S.STARTING, _E.RING_APPLIED): _S.ACTIVE,
+        (_S.STARTING, _E.DEGRADED): _S.STARTING,
+        (_S.STARTING, _E.RECOVERED): _S.STARTING,  # nothing is missing but the first ring
+        (_S.STARTING, _E.DRAIN): _S.DRAINING,
+        (_S.STARTING, _E.UNDRAIN): _S.STARTING,
+        (_S.STARTING, _E.STOP): _S.STOPPING,
+        (_S.ACTIVE, _E.RING_APPLIED): _S.ACTIVE,
+        (_S.ACTIVE, _E.DEGRADED): _S.DEGRADED,
+        (_S.ACTIVE, _E.RECOVERED): _S.ACTIVE,
+        (_S.ACTIVE, _E.DRAIN): _S.DRAINING,
+        (_S.ACTIVE, _E.UNDRAIN): _S.ACTIVE,
+        (_S.ACTIVE, _E.STOP): _S.STOPPING,
+        (_S.DEGRADED, _E.RING_APPLIED): _S.ACTIVE,
+        (_S.DEGRADED, _E.DEGRADED): _S.DEGRADED,
+        (_S.DEGRADED, _E.RECOVERED): _S.ACTIVE,
+        (_S.DEGRADED, _E.DRAIN): _S.DRAINING,
+        (_S.DEGRADED, _E.UNDRAIN): _S.DEGRADED,
+        (_S.DEGRADED, _E.STOP): _S.STOPPING,
+        (_S.DRAINING, _E.RING_APPLIED): _S.DRAINING,
+        (_S.DRAINING, _E.DEGRADED): _S.DRAINING,
+        (_S.DRAINING, _E.RECOVERED): _S.DRAINING,
+        (_S.DRAINING, _E.DRAIN): _S.DRAINING,
+        (_S.DRAINING, _E.UNDRAIN): _S.ACTIVE,
+        (_S.DRAINING, _E.STOP): _S.STOPPING,
+        (_S.STOPPING, _E.STOPPED): _S.STOPPED,
+    }
+)
 
-
-def next_state(state: AgentState, event: AgentEvent) -> AgentState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

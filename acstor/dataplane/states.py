@@ -13,7 +13,7 @@
 
 import enum
 
-from acstor import states
+from acstor.states import TransitionTable
 
 
 class ProcessState(enum.Enum):
@@ -45,24 +45,20 @@ class ProcessEvent(enum.Enum):
 
 _S, _E = ProcessState, ProcessEvent
 
-TRANSITIONS: dict[tuple[ProcessState, ProcessEvent], ProcessState] = {
-    (_S.RESTORING, _E.STARTED): _S.SERVING,
-    (_S.RESTORING, _E.STOP): _S.LEAVING,
-    (_S.SERVING, _E.DRAIN): _S.DRAINING,
-    (_S.SERVING, _E.UNDRAIN): _S.SERVING,
-    (_S.SERVING, _E.DISCONNECTED): _S.LEAVING,
-    (_S.SERVING, _E.STOP): _S.LEAVING,
-    (_S.DRAINING, _E.DRAIN): _S.DRAINING,
-    (_S.DRAINING, _E.UNDRAIN): _S.SERVING,
-    (_S.DRAINING, _E.DISCONNECTED): _S.LEAVING,
-    (_S.DRAINING, _E.STOP): _S.LEAVING,
-    (_S.LEAVING, _E.STOPPED): _S.STOPPED,
-}
+TRANSITIONS = TransitionTable[ProcessState, ProcessEvent](
+    {
+        (_S.RESTORING, _E.STARTED): _S.SERVING,
+        (_S.RESTORING, _E.STOP): _S.LEAVING,
+        (_S.SERVING, _E.DRAIN): _S.DRAINING,
+        (_S.SERVING, _E.UNDRAIN): _S.SERVING,
+        (_S.SERVING, _E.DISCONNECTED): _S.LEAVING,
+        (_S.SERVING, _E.STOP): _S.LEAVING,
+        (_S.DRAINING, _E.DRAIN): _S.DRAINING,
+        (_S.DRAINING, _E.UNDRAIN): _S.SERVING,
+        (_S.DRAINING, _E.DISCONNECTED): _S.LEAVING,
+        (_S.DRAINING, _E.STOP): _S.LEAVING,
+        (_S.LEAVING, _E.STOPPED): _S.STOPPED,
+    }
+)
 
-
-def next_state(state: ProcessState, event: ProcessEvent) -> ProcessState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

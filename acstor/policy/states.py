@@ -16,7 +16,7 @@
 
 import enum
 
-from acstor import states
+from acstor.states import TransitionTable
 
 
 class PolicyState(enum.Enum):
@@ -53,27 +53,23 @@ class PolicyEvent(enum.Enum):
 
 _S, _E = PolicyState, PolicyEvent
 
-TRANSITIONS: dict[tuple[PolicyState, PolicyEvent], PolicyState] = {
-    (_S.STANDBY, _E.ELECTED): _S.CLAIMING,
-    (_S.STANDBY, _E.LOST): _S.STANDBY,
-    (_S.STANDBY, _E.STOP): _S.STOPPED,
-    (_S.CLAIMING, _E.ELECTED): _S.CLAIMING,  # the origin was away
-    (_S.CLAIMING, _E.CLAIMED): _S.LEADING,
-    (_S.CLAIMING, _E.CONFLICT): _S.DEPOSED,
-    (_S.CLAIMING, _E.LOST): _S.STANDBY,
-    (_S.CLAIMING, _E.STOP): _S.STOPPED,
-    (_S.LEADING, _E.OVERTAKEN): _S.DEPOSED,
-    (_S.LEADING, _E.LOST): _S.STANDBY,
-    (_S.LEADING, _E.STOP): _S.STOPPED,
-    (_S.DEPOSED, _E.ELECTED): _S.CLAIMING,
-    (_S.DEPOSED, _E.LOST): _S.STANDBY,
-    (_S.DEPOSED, _E.STOP): _S.STOPPED,
-}
+TRANSITIONS = TransitionTable[PolicyState, PolicyEvent](
+    {
+        (_S.STANDBY, _E.ELECTED): _S.CLAIMING,
+        (_S.STANDBY, _E.LOST): _S.STANDBY,
+        (_S.STANDBY, _E.STOP): _S.STOPPED,
+        (_S.CLAIMING, _E.ELECTED): _S.CLAIMING,  # the origin was away
+        (_S.CLAIMING, _E.CLAIMED): _S.LEADING,
+        (_S.CLAIMING, _E.CONFLICT): _S.DEPOSED,
+        (_S.CLAIMING, _E.LOST): _S.STANDBY,
+        (_S.CLAIMING, _E.STOP): _S.STOPPED,
+        (_S.LEADING, _E.OVERTAKEN): _S.DEPOSED,
+        (_S.LEADING, _E.LOST): _S.STANDBY,
+        (_S.LEADING, _E.STOP): _S.STOPPED,
+        (_S.DEPOSED, _E.ELECTED): _S.CLAIMING,
+        (_S.DEPOSED, _E.LOST): _S.STANDBY,
+        (_S.DEPOSED, _E.STOP): _S.STOPPED,
+    }
+)
 
-
-def next_state(state: PolicyState, event: PolicyEvent) -> PolicyState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

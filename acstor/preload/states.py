@@ -16,7 +16,7 @@ preload outlives processes: whenever its job is gone it waits, and the agent sta
 
 import enum
 
-from acstor import states
+from acstor.states import TransitionTable
 
 
 class AdmittedPreloadState(enum.StrEnum):
@@ -62,39 +62,35 @@ _S, _E = AdmittedPreloadState, AdmittedPreloadEvent
 
 ACTIVE = frozenset({_S.WAITING, _S.RUNNING, _S.YIELDING})
 
-TRANSITIONS: dict[tuple[AdmittedPreloadState, AdmittedPreloadEvent], AdmittedPreloadState] = {
-    (_S.WAITING, _E.RESUME): _S.RUNNING,
-    (_S.WAITING, _E.YIELD): _S.YIELDING,
-    (_S.WAITING, _E.WAIT): _S.WAITING,
-    (_S.WAITING, _E.FINISH): _S.DONE,
-    (_S.WAITING, _E.FINISH_LATE): _S.MISSED,
-    (_S.WAITING, _E.FAIL): _S.FAILED,
-    (_S.WAITING, _E.STOP): _S.STOPPED,
-    (_S.RUNNING, _E.RESUME): _S.RUNNING,
-    (_S.RUNNING, _E.YIELD): _S.YIELDING,
-    (_S.RUNNING, _E.WAIT): _S.WAITING,
-    (_S.RUNNING, _E.FINISH): _S.DONE,
-    (_S.RUNNING, _E.FINISH_LATE): _S.MISSED,
-    (_S.RUNNING, _E.FAIL): _S.FAILED,
-    (_S.RUNNING, _E.STOP): _S.STOPPED,
-    (_S.YIELDING, _E.RESUME): _S.RUNNING,
-    (_S.YIELDING, _E.YIELD): _S.YIELDING,
-    (_S.YIELDING, _E.WAIT): _S.WAITING,
-    (_S.YIELDING, _E.FINISH): _S.DONE,
-    (_S.YIELDING, _E.FINISH_LATE): _S.MISSED,
-    (_S.YIELDING, _E.FAIL): _S.FAILED,
-    (_S.YIELDING, _E.STOP): _S.STOPPED,
-    # A pin is kept until somebody stops it, also after everything has been brought.
-    (_S.DONE, _E.STOP): _S.STOPPED,
-    (_S.MISSED, _E.STOP): _S.STOPPED,
-    (_S.DONE, _E.FAIL): _S.FAILED,
-    (_S.MISSED, _E.FAIL): _S.FAILED,
-}
+TRANSITIONS = TransitionTable[AdmittedPreloadState, AdmittedPreloadEvent](
+    {
+        (_S.WAITING, _E.RESUME): _S.RUNNING,
+        (_S.WAITING, _E.YIELD): _S.YIELDING,
+        (_S.WAITING, _E.WAIT): _S.WAITING,
+        (_S.WAITING, _E.FINISH): _S.DONE,
+        (_S.WAITING, _E.FINISH_LATE): _S.MISSED,
+        (_S.WAITING, _E.FAIL): _S.FAILED,
+        (_S.WAITING, _E.STOP): _S.STOPPED,
+        (_S.RUNNING, _E.RESUME): _S.RUNNING,
+        (_S.RUNNING, _E.YIELD): _S.YIELDING,
+        (_S.RUNNING, _E.WAIT): _S.WAITING,
+        (_S.RUNNING, _E.FINISH): _S.DONE,
+        (_S.RUNNING, _E.FINISH_LATE): _S.MISSED,
+        (_S.RUNNING, _E.FAIL): _S.FAILED,
+        (_S.RUNNING, _E.STOP): _S.STOPPED,
+        (_S.YIELDING, _E.RESUME): _S.RUNNING,
+        (_S.YIELDING, _E.YIELD): _S.YIELDING,
+        (_S.YIELDING, _E.WAIT): _S.WAITING,
+        (_S.YIELDING, _E.FINISH): _S.DONE,
+        (_S.YIELDING, _E.FINISH_LATE): _S.MISSED,
+        (_S.YIELDING, _E.FAIL): _S.FAILED,
+        (_S.YIELDING, _E.STOP): _S.STOPPED,
+        # A pin is kept until somebody stops it, also after everything has been brought.
+        (_S.DONE, _E.STOP): _S.STOPPED,
+        (_S.MISSED, _E.STOP): _S.STOPPED,
+        (_S.DONE, _E.FAIL): _S.FAILED,
+        (_S.MISSED, _E.FAIL): _S.FAILED,
+    }
+)
 
-
-def next_state(state: AdmittedPreloadState, event: AdmittedPreloadEvent) -> AdmittedPreloadState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

@@ -22,8 +22,8 @@
 
 import enum
 
-from acstor import states
 from acstor.control.protocol import VolumeState
+from acstor.states import TransitionTable
 
 
 class VolumeEvent(enum.Enum):
@@ -51,38 +51,34 @@ class VolumeEvent(enum.Enum):
 
 _S, _E = VolumeState, VolumeEvent
 
-TRANSITIONS: dict[tuple[VolumeState, VolumeEvent], VolumeState] = {
-    (_S.CLOSED, _E.OPEN): _S.OPENING,
-    (_S.OPENING, _E.SERVED): _S.SERVING,
-    (_S.OPENING, _E.FOLLOWED): _S.STANDBY,
-    (_S.OPENING, _E.FENCED): _S.FENCED,
-    (_S.OPENING, _E.FAILED): _S.CLOSED,
-    (_S.OPENING, _E.GIVEN_UP): _S.CLOSED,
-    (_S.STANDBY, _E.SERVED): _S.SERVING,
-    (_S.STANDBY, _E.FENCED): _S.FENCED,
-    (_S.STANDBY, _E.CLOSE): _S.CLOSING,
-    (_S.SERVING, _E.HANDED_OVER): _S.STANDBY,
-    (_S.SERVING, _E.FREEZE): _S.FROZEN,
-    (_S.SERVING, _E.THAW): _S.SERVING,
-    (_S.SERVING, _E.FENCED): _S.FENCED,
-    (_S.SERVING, _E.CLOSE): _S.CLOSING,
-    (_S.FROZEN, _E.FREEZE): _S.FROZEN,
-    (_S.FROZEN, _E.THAW): _S.SERVING,
-    (_S.FROZEN, _E.FENCED): _S.FENCED,
-    (_S.FROZEN, _E.CLOSE): _S.CLOSING,
-    (_S.FENCED, _E.FENCED): _S.FENCED,
-    (_S.FENCED, _E.CLOSE): _S.CLOSING,
-    (_S.CLOSING, _E.CLOSE): _S.CLOSING,
-    (_S.CLOSING, _E.SERVED): _S.SERVING,
-    (_S.CLOSING, _E.FENCED): _S.FENCED,
-    (_S.CLOSING, _E.CLOSED): _S.CLOSED,
-    (_S.CLOSING, _E.GIVEN_UP): _S.CLOSED,
-}
+TRANSITIONS = TransitionTable[VolumeState, VolumeEvent](
+    {
+        (_S.CLOSED, _E.OPEN): _S.OPENING,
+        (_S.OPENING, _E.SERVED): _S.SERVING,
+        (_S.OPENING, _E.FOLLOWED): _S.STANDBY,
+        (_S.OPENING, _E.FENCED): _S.FENCED,
+        (_S.OPENING, _E.FAILED): _S.CLOSED,
+        (_S.OPENING, _E.GIVEN_UP): _S.CLOSED,
+        (_S.STANDBY, _E.SERVED): _S.SERVING,
+        (_S.STANDBY, _E.FENCED): _S.FENCED,
+        (_S.STANDBY, _E.CLOSE): _S.CLOSING,
+        (_S.SERVING, _E.HANDED_OVER): _S.STANDBY,
+        (_S.SERVING, _E.FREEZE): _S.FROZEN,
+        (_S.SERVING, _E.THAW): _S.SERVING,
+        (_S.SERVING, _E.FENCED): _S.FENCED,
+        (_S.SERVING, _E.CLOSE): _S.CLOSING,
+        (_S.FROZEN, _E.FREEZE): _S.FROZEN,
+        (_S.FROZEN, _E.THAW): _S.SERVING,
+        (_S.FROZEN, _E.FENCED): _S.FENCED,
+        (_S.FROZEN, _E.CLOSE): _S.CLOSING,
+        (_S.FENCED, _E.FENCED): _S.FENCED,
+        (_S.FENCED, _E.CLOSE): _S.CLOSING,
+        (_S.CLOSING, _E.CLOSE): _S.CLOSING,
+        (_S.CLOSING, _E.SERVED): _S.SERVING,
+        (_S.CLOSING, _E.FENCED): _S.FENCED,
+        (_S.CLOSING, _E.CLOSED): _S.CLOSED,
+        (_S.CLOSING, _E.GIVEN_UP): _S.CLOSED,
+    }
+)
 
-
-def next_state(state: VolumeState, event: VolumeEvent) -> VolumeState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from acstor import exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
+from acstor.states import TransitionTable
 
 REGISTRY_PREFIX = "catalogue/"
 REGISTRY_VERSION = 1
@@ -70,52 +71,49 @@ class EntryEvent(enum.StrEnum):
 
 _S, _E = EntryState, EntryEvent
 
-TRANSITIONS: dict[tuple[EntryState | None, EntryEvent], EntryState | None] = {
-    (None, _E.ACCEPT): _S.WAITING,
-    (None, _E.LEAVE): _S.LEFT,
-    (None, _E.RESTORE): _S.REGISTERED,  # it was registered by hand
-    (_S.WAITING, _E.START): _S.REGISTERING,
-    (_S.WAITING, _E.LEAVE): _S.LEFT,
-    (_S.WAITING, _E.WITHDRAW): _S.WITHDRAWN,
-    (_S.WAITING, _E.FORGET): None,
-    (_S.REGISTERING, _E.ACCEPT): _S.WAITING,  # cancelled: Glance changed it, or the lead was lost
-    (_S.REGISTERING, _E.FINISH): _S.REGISTERED,
-    (_S.REGISTERING, _E.RESTORE): _S.REGISTERED,  # killed after the image was published
-    (_S.REGISTERING, _E.FAIL): _S.FAILED,
-    (_S.REGISTERING, _E.LEAVE): _S.LEFT,
-    (_S.REGISTERING, _E.WITHDRAW): _S.WITHDRAWN,
-    (_S.REGISTERING, _E.FORGET): None,
-    (_S.REGISTERED, _E.ACCEPT): _S.WAITING,  # somebody removed the image by hand
-    (_S.REGISTERED, _E.LEAVE): _S.LEFT,
-    (_S.REGISTERED, _E.WITHDRAW): _S.WITHDRAWN,
-    (_S.REGISTERED, _E.FORGET): None,
-    (_S.LEFT, _E.ACCEPT): _S.WAITING,
-    (_S.LEFT, _E.LEAVE): _S.LEFT,  # for another reason
-    (_S.LEFT, _E.WITHDRAW): _S.WITHDRAWN,
-    (_S.LEFT, _E.FORGET): None,
-    (_S.FAILED, _E.ACCEPT): _S.WAITING,
-    (_S.FAILED, _E.LEAVE): _S.LEFT,
-    (_S.FAILED, _E.WITHDRAW): _S.WITHDRAWN,
-    (_S.FAILED, _E.FORGET): None,
-    (_S.WITHDRAWN, _E.ACCEPT): _S.WAITING,
-    (_S.WITHDRAWN, _E.LEAVE): _S.LEFT,
-    (_S.WITHDRAWN, _E.RESTORE): _S.REGISTERED,
-    (_S.WITHDRAWN, _E.WITHDRAW): _S.WITHDRAWN,  # for another reason
-    (_S.WITHDRAWN, _E.FORGET): None,
-}
+TRANSITIONS = TransitionTable[EntryState | None, EntryEvent](
+    {
+        (None, _E.ACCEPT): _S.WAITING,
+        (None, _E.LEAVE): _S.LEFT,
+        (None, _E.RESTORE): _S.REGISTERED,  # it was registered by hand
+        (_S.WAITING, _E.START): _S.REGISTERING,
+        (_S.WAITING, _E.LEAVE): _S.LEFT,
+        (_S.WAITING, _E.WITHDRAW): _S.WITHDRAWN,
+        (_S.WAITING, _E.FORGET): None,
+        (
+            _S.REGISTERING,
+            _E.ACCEPT,
+        ): _S.WAITING,  # Glance changed it, or the lead was lost
+        (_S.REGISTERING, _E.FINISH): _S.REGISTERED,
+        (_S.REGISTERING, _E.RESTORE): _S.REGISTERED,  # killed after the image was published
+        (_S.REGISTERING, _E.FAIL): _S.FAILED,
+        (_S.REGISTERING, _E.LEAVE): _S.LEFT,
+        (_S.REGISTERING, _E.WITHDRAW): _S.WITHDRAWN,
+        (_S.REGISTERING, _E.FORGET): None,
+        (_S.REGISTERED, _E.ACCEPT): _S.WAITING,  # somebody removed the image by hand
+        (_S.REGISTERED, _E.LEAVE): _S.LEFT,
+        (_S.REGISTERED, _E.WITHDRAW): _S.WITHDRAWN,
+        (_S.REGISTERED, _E.FORGET): None,
+        (_S.LEFT, _E.ACCEPT): _S.WAITING,
+        (_S.LEFT, _E.LEAVE): _S.LEFT,  # for another reason
+        (_S.LEFT, _E.WITHDRAW): _S.WITHDRAWN,
+        (_S.LEFT, _E.FORGET): None,
+        (_S.FAILED, _E.ACCEPT): _S.WAITING,
+        (_S.FAILED, _E.LEAVE): _S.LEFT,
+        (_S.FAILED, _E.WITHDRAW): _S.WITHDRAWN,
+        (_S.FAILED, _E.FORGET): None,
+        (_S.WITHDRAWN, _E.ACCEPT): _S.WAITING,
+        (_S.WITHDRAWN, _E.LEAVE): _S.LEFT,
+        (_S.WITHDRAWN, _E.RESTORE): _S.REGISTERED,
+        (_S.WITHDRAWN, _E.WITHDRAW): _S.WITHDRAWN,  # for another reason
+        (_S.WITHDRAWN, _E.FORGET): None,
+    },
+    name="registry",
+    error=exception.InternalError,
+)
 """Every change of an entry; None: there is no entry."""
 
-
-def next_state(state: EntryState | None, event: EntryEvent) -> EntryState | None:
-    """Return the state after ``event``.
-
-    :raises InternalError: for a pair that the table does not list.
-    """
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        known = state.value if state else "absent"
-        raise exception.InternalError(f"{event.value} in registry state {known}") from None
+next_state = TRANSITIONS.after
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

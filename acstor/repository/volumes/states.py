@@ -19,6 +19,7 @@ import enum
 
 from acstor import exception
 from acstor.repository.volumes.record import VolumeRecord
+from acstor.states import TransitionTable
 
 
 class VolumeState(enum.StrEnum):
@@ -82,24 +83,28 @@ ACTORS: dict[VolumeEvent, Actor] = {
 
 _S, _E = VolumeState, VolumeEvent
 
-TRANSITIONS: dict[tuple[VolumeState | None, VolumeEvent], VolumeState | None] = {
-    (None, _E.CREATE): _S.AVAILABLE,
-    (_S.AVAILABLE, _E.EDIT): _S.AVAILABLE,
-    (_S.AVAILABLE, _E.REVERT): _S.AVAILABLE,
-    (_S.AVAILABLE, _E.DELETE): None,
-    (_S.AVAILABLE, _E.ACQUIRE): _S.OWNED,
-    (_S.AVAILABLE, _E.TAKE_OVER): _S.TAKING_OVER,
-    (_S.OWNED, _E.EDIT): _S.OWNED,
-    (_S.OWNED, _E.DELETE): None,  # by force, and only while no host is allowed
-    (_S.OWNED, _E.TAKE_OVER): _S.TAKING_OVER,
-    (_S.OWNED, _E.ADVANCE): _S.OWNED,
-    (_S.OWNED, _E.FOLD): _S.OWNED,
-    (_S.OWNED, _E.RELEASE): _S.AVAILABLE,
-    (_S.TAKING_OVER, _E.EDIT): _S.TAKING_OVER,
-    (_S.TAKING_OVER, _E.DELETE): None,  # by force, and only while no host is allowed
-    (_S.TAKING_OVER, _E.TAKE_OVER): _S.TAKING_OVER,
-    (_S.TAKING_OVER, _E.RECORD_TAKEOVER): _S.OWNED,
-}
+TRANSITIONS = TransitionTable[VolumeState | None, VolumeEvent](
+    {
+        (None, _E.CREATE): _S.AVAILABLE,
+        (_S.AVAILABLE, _E.EDIT): _S.AVAILABLE,
+        (_S.AVAILABLE, _E.REVERT): _S.AVAILABLE,
+        (_S.AVAILABLE, _E.DELETE): None,
+        (_S.AVAILABLE, _E.ACQUIRE): _S.OWNED,
+        (_S.AVAILABLE, _E.TAKE_OVER): _S.TAKING_OVER,
+        (_S.OWNED, _E.EDIT): _S.OWNED,
+        (_S.OWNED, _E.DELETE): None,  # by force, and only while no host is allowed
+        (_S.OWNED, _E.TAKE_OVER): _S.TAKING_OVER,
+        (_S.OWNED, _E.ADVANCE): _S.OWNED,
+        (_S.OWNED, _E.FOLD): _S.OWNED,
+        (_S.OWNED, _E.RELEASE): _S.AVAILABLE,
+        (_S.TAKING_OVER, _E.EDIT): _S.TAKING_OVER,
+        (_S.TAKING_OVER, _E.DELETE): None,  # by force, and only while no host is allowed
+        (_S.TAKING_OVER, _E.TAKE_OVER): _S.TAKING_OVER,
+        (_S.TAKING_OVER, _E.RECORD_TAKEOVER): _S.OWNED,
+    },
+    name="volume record",
+    error=exception.InternalError,
+)
 """Every change of a record; None: there is no volume."""
 
 
@@ -119,7 +124,7 @@ def check_transition(
 
     :raises InternalError: when it does not.
     """
-    states = (state_of(before), event)
-    if states not in TRANSITIONS or TRANSITIONS[states] is not state_of(after):
-        names = [state.value if state else "absent" for state in (states[0], state_of(after))]
+    former, latter = state_of(before), state_of(after)
+    if not TRANSITIONS.allows(former, event, latter):
+        names = [state.value if state else "absent" for state in (former, latter)]
         raise exception.InternalError(f"{event.value} does not lead from {names[0]} to {names[1]}")

@@ -12,7 +12,7 @@
 
 import enum
 
-from acstor import states
+from acstor.states import TransitionTable
 
 
 class HolderState(enum.Enum):
@@ -44,33 +44,29 @@ class HolderEvent(enum.Enum):
 
 _S, _E = HolderState, HolderEvent
 
-TRANSITIONS: dict[tuple[HolderState, HolderEvent], HolderState] = {
-    (_S.STARTING, _E.READY): _S.RUNNING,
-    (_S.STARTING, _E.REPLACE): _S.REPLACING,
-    (_S.STARTING, _E.CHILD_EXITED): _S.WAITING,
-    (_S.STARTING, _E.STOP): _S.STOPPING,
-    (_S.RUNNING, _E.READY): _S.RUNNING,
-    (_S.RUNNING, _E.REPLACE): _S.REPLACING,
-    (_S.RUNNING, _E.CHILD_EXITED): _S.WAITING,
-    (_S.RUNNING, _E.STOP): _S.STOPPING,
-    (_S.REPLACING, _E.READY): _S.REPLACING,
-    (_S.REPLACING, _E.REPLACE): _S.REPLACING,
-    (_S.REPLACING, _E.CHILD_EXITED): _S.WAITING,
-    (_S.REPLACING, _E.STOP): _S.STOPPING,
-    (_S.WAITING, _E.READY): _S.WAITING,  # a datagram of the process that is gone
-    (_S.WAITING, _E.REPLACE): _S.WAITING,
-    (_S.WAITING, _E.RESTART_DUE): _S.STARTING,
-    (_S.WAITING, _E.STOP): _S.STOPPED,
-    (_S.STOPPING, _E.READY): _S.STOPPING,
-    (_S.STOPPING, _E.REPLACE): _S.STOPPING,
-    (_S.STOPPING, _E.STOP): _S.STOPPING,
-    (_S.STOPPING, _E.CHILD_EXITED): _S.STOPPED,
-}
+TRANSITIONS = TransitionTable[HolderState, HolderEvent](
+    {
+        (_S.STARTING, _E.READY): _S.RUNNING,
+        (_S.STARTING, _E.REPLACE): _S.REPLACING,
+        (_S.STARTING, _E.CHILD_EXITED): _S.WAITING,
+        (_S.STARTING, _E.STOP): _S.STOPPING,
+        (_S.RUNNING, _E.READY): _S.RUNNING,
+        (_S.RUNNING, _E.REPLACE): _S.REPLACING,
+        (_S.RUNNING, _E.CHILD_EXITED): _S.WAITING,
+        (_S.RUNNING, _E.STOP): _S.STOPPING,
+        (_S.REPLACING, _E.READY): _S.REPLACING,
+        (_S.REPLACING, _E.REPLACE): _S.REPLACING,
+        (_S.REPLACING, _E.CHILD_EXITED): _S.WAITING,
+        (_S.REPLACING, _E.STOP): _S.STOPPING,
+        (_S.WAITING, _E.READY): _S.WAITING,  # a datagram of the process that is gone
+        (_S.WAITING, _E.REPLACE): _S.WAITING,
+        (_S.WAITING, _E.RESTART_DUE): _S.STARTING,
+        (_S.WAITING, _E.STOP): _S.STOPPED,
+        (_S.STOPPING, _E.READY): _S.STOPPING,
+        (_S.STOPPING, _E.REPLACE): _S.STOPPING,
+        (_S.STOPPING, _E.STOP): _S.STOPPING,
+        (_S.STOPPING, _E.CHILD_EXITED): _S.STOPPED,
+    }
+)
 
-
-def next_state(state: HolderState, event: HolderEvent) -> HolderState:
-    """Return the state after ``event``.
-
-    :raises IllegalTransitionError: for a pair that the table does not list.
-    """
-    return states.following(TRANSITIONS, state, event)
+next_state = TRANSITIONS.after

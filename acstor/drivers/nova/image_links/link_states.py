@@ -13,6 +13,8 @@ but the last, each event may follow. The usual ways::
 
 import enum
 
+from acstor.states import TransitionTable
+
 
 class LinkState(enum.Enum):
     """State of the file at the place of an image's base file on this host."""
@@ -69,17 +71,14 @@ _OUTCOMES: dict[LinkEvent, LinkState] = {
     _E.REMOVE: _S.GONE,
 }
 
-TRANSITIONS: dict[tuple[LinkState, LinkEvent], LinkState] = {
-    (state, event): following
-    for state in LinkState
-    if state is not _S.GONE  # the image is forgotten; registered again, it is waiting
-    for event, following in _OUTCOMES.items()
-}
+TRANSITIONS = TransitionTable[LinkState, LinkEvent](
+    {
+        (state, event): following
+        for state in LinkState
+        if state is not _S.GONE  # the image is forgotten; registered again, it is waiting
+        for event, following in _OUTCOMES.items()
+    },
+    error=KeyError,
+)
 
-
-def next_state(state: LinkState, event: LinkEvent) -> LinkState:
-    """Return the state after ``event``.
-
-    :raises KeyError: for an image that is forgotten: a programming error.
-    """
-    return TRANSITIONS[state, event]
+next_state = TRANSITIONS.after
