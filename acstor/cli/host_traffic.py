@@ -22,7 +22,7 @@ from acstor.telemetry.host_state_details import DiskHealth, PeerLatency
 
 @dataclass(frozen=True)
 class HostTraffic:
-    """Of one host; rates in bytes per second; None: not known."""
+    """Measurements of one host; rates in bytes per second; None: not known."""
 
     agent_state: str | None = None
     extra_in: float | None = None

@@ -118,15 +118,15 @@ class View:
     """Snapshot of the group as it was last read."""
 
     members: dict[str, Member] = field(default_factory=dict)
-    """As they are where this host publishes rings, else as they were lately."""
+    """Members by name: of now where this host publishes rings, else of some time ago."""
     is_current: bool = False
-    """False: the backend is away and ``members`` is what was seen last."""
+    """Whether the backend answers; else ``members`` are those that were seen last."""
     is_publisher: bool = False
     """Whether this host holds the lock of the one that publishes rings."""
     problem: str | None = None
-    """Why the view is not current."""
+    """Reason for which the view is not current."""
     joined_at: float = 0.0
-    """When this host joined the group last, by the clock of :class:`Membership`."""
+    """Time at which this host joined the group last, by the clock of :class:`Membership`."""
 
 
 def open_coordinator(settings: CoordinationSettings, member_id: str) -> Any:

@@ -43,9 +43,9 @@ class Space:
     """Room of the store, bytes."""
 
     free_bytes: int
-    """What may still be stored by who opened it."""
+    """Bytes that this user of the store may still write."""
     total_bytes: int
-    """That, and what is stored by now, by whomever."""
+    """Bytes free, and those stored by now, by whomever."""
 
 
 class DamagedRefError(exception.CorruptError):

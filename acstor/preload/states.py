@@ -53,7 +53,7 @@ class AdmittedPreloadEvent(enum.StrEnum):
     """There is no job of the data plane, or it cannot go on for now."""
     FINISH = "finish"
     FINISH_LATE = "finish_late"
-    """As ``finish``, but it was seen after the deadline."""
+    """The preload has finished, and it was seen after the deadline."""
     FAIL = "fail"
     STOP = "stop"
 

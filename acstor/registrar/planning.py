@@ -18,7 +18,7 @@ class Situation:
     """Observed situation of one image."""
 
     image: ServiceImage | None
-    """As Glance describes it; None: Glance has none."""
+    """Record of the image in Glance; None: Glance has none."""
     decision: Decision
     entry: Entry | None
     published: str | None

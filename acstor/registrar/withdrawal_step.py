@@ -14,7 +14,7 @@ class Step(enum.Enum):
     ASK = "ask"
     """Ask the hosts whether they use it."""
     WAIT = "wait"
-    """For hosts that have not spoken since."""
+    """Wait for hosts that have not answered since."""
     KEEP = "keep"
     """Hosts use it; where it was being closed, it is opened again."""
     CLOSE = "close"
@@ -22,7 +22,7 @@ class Step(enum.Enum):
     REMOVE = "remove"
     """Every host has closed it, and none uses it: take it from the hosts for good."""
     FINISH = "finish"
-    """That was decided before: do it."""
+    """Finish the removal, which was decided before."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ UNREADABLE = (exception.NotFoundError, exception.CorruptError, exception.Unsuppo
 
 
 class Kind(enum.StrEnum):
-    """Of what kind a subject is."""
+    """Kind of a subject."""
 
     IMAGE = "image"
     VOLUME = "volume"

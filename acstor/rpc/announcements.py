@@ -32,7 +32,7 @@ class _Announcement:
 
     method: str
     version: str
-    """That an agent must have to know the method."""
+    """Least version of the interface with which an agent knows the method."""
     arguments: dict[str, Any]
 
 

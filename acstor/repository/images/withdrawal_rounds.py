@@ -59,9 +59,9 @@ class Withdrawal:
 
     phase: Phase
     round: int
-    """That began with this phase."""
+    """Round that began with this phase."""
     image_token: str | None = None
-    """Of the image's ref that is to be removed, where the phase is ``removing``."""
+    """Token of the image's ref that is to be removed, where the phase is ``removing``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,15 +40,15 @@ class DesiredLinks:
     attached: frozenset[str] = frozenset()
     """Images that the data plane offers."""
     ready: frozenset[str] = frozenset()
-    """Those of them whose head and tail are pinned on this host."""
+    """Images in :attr:`attached` whose head and tail are pinned on this host."""
     refusal: str | None = None
-    """Why there must be no links on this host, apart from Nova's settings."""
+    """Reason against links on this host, apart from Nova's settings; None: there is none."""
     closed: frozenset[str] = frozenset()
     """Images that are being withdrawn: not in :attr:`registered`, so their links are to go."""
     round: int = 0
     """The withdrawal round that asks for it; the overlays are looked at anew for each."""
     epoch: str = ""
-    """That ``round`` is of."""
+    """Epoch of ``round``."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class LinkReport:
     """The newest withdrawal round that this host has done: since it was known, all overlays were
     seen, and no withdrawn image that is not in :attr:`users` has a link."""
     epoch: str = ""
-    """That ``round`` is of."""
+    """Epoch of ``round``."""
     needed: frozenset[str] = frozenset()
     """Images that must stay attached: those in use, and those with a link."""
     problems: Mapping[str, str] = field(default_factory=dict)
