@@ -1,4 +1,4 @@
-"""In which order a link serves chunks that are asked for at once: ``network.in_order``, measured.
+"""Order in which a link serves chunks of concurrent requests: ``network.in_order``, measured.
 
 Guests that boot the same image come to the same owner within milliseconds. Where its link shares
 fairly, all of them wait until the last has its chunk; where packets wait in the order in which they

@@ -25,11 +25,11 @@ class Generation:
 
     number: int
     at_s: float
-    """Since the extra traffic began; noticed within half a second."""
+    """Seconds since the extra traffic began; noticed within half a second."""
     moved_share: float
-    """Of the circle, that changed hands."""
+    """Share of the circle that changed hands."""
     least_moved_share: float
-    """That the new weights force."""
+    """Share of the circle that had to change hands for the new weights."""
 
 
 @dataclasses.dataclass(frozen=True)
