@@ -116,7 +116,7 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True)
 class DemoResult:
-    """Everything that a run of the demo measured."""
+    """Measurements of one run of the demo."""
 
     conditions: Conditions
     approaches: list[ApproachResult]

@@ -71,7 +71,7 @@ def describe(image_id: str, content: bytes, **fields: object) -> ServiceImage:
 
 
 class Cloud:
-    """Everything that a registrar works with, and the registrars."""
+    """Environment of registrars in memory, and the registrars."""
 
     def __init__(
         self,
