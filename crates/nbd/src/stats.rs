@@ -64,18 +64,18 @@ const BUCKETS: usize = LATENCY_BOUNDS_US.len() + 1;
 /// Counts of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandStats {
-    /// Which command.
+    /// The command.
     pub command: CommandKind,
     /// Requests answered.
     pub requests: u64,
-    /// Those that were answered with an error.
+    /// Requests answered with an error.
     pub errors: u64,
     /// Bytes of the ranges of the requests that succeeded.
     pub bytes: u64,
     /// Requests by the time from their arrival to the last byte of their answer: not above each of
     /// [`LATENCY_BOUNDS_US`] (not cumulated), then the rest.
     pub latency: [u64; BUCKETS],
-    /// Sum of these times, microseconds.
+    /// Sum of the requests' latencies, microseconds.
     pub latency_sum_us: u64,
 }
 

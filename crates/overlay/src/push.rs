@@ -84,7 +84,7 @@ pub(crate) struct Pusher {
     /// The origin has the beginning of a batch of the process before: groups that the next batch
     /// must take over with it, since it may hold older content of them.
     owed: u32,
-    /// As `owed`, for a batch aside.
+    /// Whether the origin has the beginning of a preempting batch of the process before, see `owed`.
     is_aside_owed: bool,
     /// The last batch that ended was one aside: it is the other one's turn.
     was_aside: bool,

@@ -38,7 +38,7 @@ pub struct ServerLimits {
     /// Connections that have not said HELLO, at a time: beyond, the oldest of the address with most of them
     /// is closed.
     pub handshakes_max: usize,
-    /// Those of one address.
+    /// Connections of one address that have not said HELLO, at a time.
     pub address_handshakes_max: usize,
     /// Requests in flight, all connections.
     pub requests_in_flight_max: usize,

@@ -1,4 +1,4 @@
-//! Whatever bytes come: a frame, more bytes needed, or an error; never a panic, never a length
+//! Decoding of any bytes: a frame, more bytes needed, or an error; never a panic, never a length
 //! beyond its kind's.
 
 use acstor_peer::frame::{

@@ -7,12 +7,12 @@
 
 use acstor_types::Digest;
 
-/// As much of a digest as the index knows.
+/// First 16 bytes of a digest, all of it that the index knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The first eight bytes, big-endian.
     pub prefix: u64,
-    /// The eight bytes after them.
+    /// The next eight bytes.
     pub rest: u64,
 }
 

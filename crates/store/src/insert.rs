@@ -18,13 +18,13 @@ use crate::index::Key;
 use crate::slot_state::Phase;
 use crate::{Inserted, StoreError, limits};
 
-/// Slots taken for inserts, in ascending order; dropping it gives back those not published.
+/// Slots taken for inserts, in ascending order; dropping it releases those not published.
 struct Reservation<'a> {
     core: &'a Core,
     slots: Vec<Taken>,
-    /// So many of the slots are settled: published, or given back.
+    /// Count of the slots that are settled: published, or released.
     settled: usize,
-    /// So many of the slots were written to, or it was tried.
+    /// Count of the slots that were written to, or to which a write was tried.
     attempted: usize,
 }
 

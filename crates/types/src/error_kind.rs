@@ -10,9 +10,9 @@ pub enum ErrorKind {
     NotFound,
     /// The caller's input is wrong; repeating it cannot help.
     Invalid,
-    /// A neighbour cannot be reached or did not answer in time; another source may serve.
+    /// A dependency cannot be reached or did not answer in time; another source may serve.
     Unavailable,
-    /// A neighbour refuses because of load; another source may serve, or this one later.
+    /// A dependency refuses because of load; another source may serve, or this one later.
     Overloaded,
     /// Content does not match its digest or checksum; use another source.
     Corrupt,

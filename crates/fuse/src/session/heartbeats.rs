@@ -1,4 +1,4 @@
-//! Since when each thread of a session has been handling a request.
+//! Start of the request that each thread of a session is handling.
 //!
 //! None of them waits for anything, so a request that is handled for long shows a thread that is
 //! stuck: in the kernel, in a lock, in a fault of this program.

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 pub(super) struct Waiting {
     shared: Arc<Shared>,
     tasks: JoinSet<(Request, Outcome)>,
-    /// Those that have taken effect: only their answers are due.
+    /// Tasks of requests that have taken effect: only their answers are due.
     applied: JoinSet<(Request, Outcome)>,
     /// Request of each task, for the answer when one panics.
     requests: HashMap<Id, Request>,

@@ -94,7 +94,7 @@ pub(crate) struct RecordIndex {
 }
 
 impl RecordIndex {
-    /// That of a segment which nobody has written to.
+    /// Index of a segment that nobody has written to.
     pub(crate) fn empty() -> RecordIndex {
         RecordIndex {
             entries: Vec::new(),
@@ -104,7 +104,7 @@ impl RecordIndex {
         }
     }
 
-    /// That of a segment which may have records.
+    /// Index of a segment that may have records.
     pub(crate) fn found(size_bytes: u64) -> RecordIndex {
         RecordIndex { unread: vec![(RECORDS_OFFSET, size_bytes)], ..RecordIndex::empty() }
     }
