@@ -1,24 +1,6 @@
 //! Reasons for which a connection ended; each is counted.
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
-        /// Reason for which a connection ended.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum CloseReason { $($(#[$doc])* $name,)* }
-
-        impl CloseReason {
-            /// Every reason.
-            pub const ALL: [CloseReason; [$($label),*].len()] = [$(CloseReason::$name),*];
-
-            /// The label in metrics and logs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(CloseReason::$name => $label,)* }
-            }
-        }
-    };
-}
-
-reasons! {
+close_reasons! {
     /// The client said goodbye, in transmission or in the handshake.
     Disconnected = "disconnected",
     /// The client closed between two requests without a word.
@@ -56,17 +38,9 @@ impl CloseReason {
     pub const fn is_orderly(self) -> bool {
         matches!(self, CloseReason::Disconnected | CloseReason::ClientClosed | CloseReason::Drained)
     }
-
-    pub(crate) const fn index(self) -> usize {
-        self as usize
-    }
 }
 
-impl std::fmt::Display for CloseReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use acstor_net::close_reasons;
 
 #[cfg(test)]
 mod tests {
@@ -76,9 +50,9 @@ mod tests {
 
     #[test]
     fn test_labels_are_distinct_and_in_order() {
-        let labels: HashSet<_> = CloseReason::ALL.map(CloseReason::as_str).into_iter().collect();
-        assert_eq!(labels.len(), CloseReason::ALL.len());
-        for (position, reason) in CloseReason::ALL.into_iter().enumerate() {
+        let labels: HashSet<_> = CloseReason::all().map(CloseReason::as_str).collect();
+        assert_eq!(labels.len(), CloseReason::COUNT);
+        for (position, reason) in CloseReason::all().enumerate() {
             assert_eq!(reason.index(), position);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::TlsConfig;
+use acstor_net::TlsConfig;
 
 use crate::{ExportToken, MemoryBudget, NbdError};
 

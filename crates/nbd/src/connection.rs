@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use acstor_net::{DrainSignal, Stream};
 use acstor_overlay::Piece;
 use tokio::time::Instant;
 
@@ -38,10 +39,8 @@ use crate::export::style_of;
 use crate::handshake::{Agreed, Contexts, is_gone};
 use crate::memory::Lease;
 use crate::protocol::{Command, ExportRules, HeaderStyle, ReplyShape, RequestHeader};
-use crate::roster::DrainSignal;
 use crate::server::Shared;
 use crate::stats::{Answered, CommandKind};
-use crate::stream::Stream;
 
 /// Rounds before other tasks of the runtime get their turn.
 const ROUNDS_PER_POLL: usize = 16;

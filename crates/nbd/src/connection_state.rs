@@ -68,15 +68,8 @@ pub const TRANSITIONS: [(ConnectionState, ConnectionEvent, ConnectionState); 10]
     ]
 };
 
-/// An event that the state does not allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NBD connection event {event:?} in state {state:?}")]
-pub struct InvalidTransition {
-    /// Where the connection was.
-    pub state: ConnectionState,
-    /// What was reported.
-    pub event: ConnectionEvent,
-}
+/// An event that the state of an NBD connection does not allow.
+pub type InvalidTransition = acstor_net::InvalidTransition<ConnectionState, ConnectionEvent>;
 
 impl ConnectionState {
     /// Returns the state after `event`.
@@ -84,10 +77,7 @@ impl ConnectionState {
     /// # Errors
     /// [`InvalidTransition`] when [`TRANSITIONS`] has no such row.
     pub fn after(self, event: ConnectionEvent) -> Result<ConnectionState, InvalidTransition> {
-        TRANSITIONS
-            .iter()
-            .find(|(from, on, _)| *from == self && *on == event)
-            .map(|(_, _, to)| *to)
-            .ok_or(InvalidTransition { state: self, event })
+        state_after("NBD connection", &TRANSITIONS, self, event)
     }
 }
+use acstor_net::state_after;

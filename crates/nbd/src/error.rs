@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use acstor_peer::PeerError;
+use acstor_net::TlsFileError;
 use acstor_types::ErrorKind;
 
 /// Error that keeps a server from starting.
@@ -50,7 +50,7 @@ pub enum NbdError {
     },
     /// The files of TLS cannot be used.
     #[error(transparent)]
-    Tls(PeerError),
+    Tls(TlsFileError),
 }
 
 impl NbdError {
@@ -58,7 +58,6 @@ impl NbdError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             NbdError::Listen(_) => ErrorKind::Unavailable,
-            NbdError::Tls(error) => error.kind(),
             _ => ErrorKind::Invalid,
         }
     }

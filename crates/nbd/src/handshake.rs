@@ -10,8 +10,9 @@ mod negotiation;
 use std::io;
 use std::sync::Arc;
 
+use acstor_net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use crate::CloseReason;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
@@ -24,7 +25,6 @@ use crate::protocol::{
     NAME_LEN_MAX, OPTION_DATA_MAX, OPTION_HEADER_LEN, OptionHeader, OptionReply, ReplyShape,
 };
 use crate::server::Shared;
-use crate::stream::Stream;
 
 pub(crate) use meta_context::{Context, Contexts};
 use negotiation::{Negotiation, Step};
@@ -194,13 +194,13 @@ impl Handshake {
     async fn secure(&mut self, acceptor: TlsAcceptor) -> Result<(), CloseReason> {
         // The stream moves into TLS; a closed pair stands in for it meanwhile.
         let (stand_in, _) = tokio::net::UnixStream::pair().map_err(|_| CloseReason::Io)?;
-        let stand_in = Stream::Plain(crate::stream::Socket::Unix(stand_in));
+        let stand_in = Stream::Plain(acstor_net::Socket::Unix(stand_in));
         let Stream::Plain(socket) = std::mem::replace(&mut self.stream, stand_in) else {
             return Err(CloseReason::TlsFailed);
         };
         match acceptor.accept(socket).await {
             Ok(stream) => {
-                self.stream = Stream::Tls(Box::new(stream));
+                self.stream = Stream::Tls(Box::new(TlsStream::Server(stream)));
                 Ok(())
             }
             Err(error) => {

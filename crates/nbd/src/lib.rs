@@ -34,10 +34,8 @@ pub mod protocol;
 mod rate_limit;
 mod refusals;
 mod residency;
-mod roster;
 mod server;
 mod stats;
-mod stream;
 
 pub use close_reason::CloseReason;
 pub use config::{PAYLOAD_MAX, ServerConfig};

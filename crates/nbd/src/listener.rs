@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use acstor_net::Socket;
+
 use crate::NbdError;
-use crate::stream::Socket;
 
 /// A listening socket, bound here or passed by a supervisor.
 #[derive(Debug)]

@@ -1,12 +1,11 @@
 //! An export's limits of requests and bytes per second.
 //!
-//! The generic cell rate algorithm (ITU-T I.371): each request moves a theoretical arrival time on by
-//! what it costs; the next one waits until that time is nearer than the burst that is allowed. One
-//! large request is never refused, it makes the following ones wait.
+//! One large request is never refused, it makes the following ones wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use acstor_net::CellRate;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -34,8 +33,8 @@ pub(crate) struct RateMeter {
 #[derive(Debug, Default)]
 struct State {
     limits: RateLimits,
-    requests: Option<Instant>,
-    bytes: Option<Instant>,
+    requests: Option<CellRate>,
+    bytes: Option<CellRate>,
 }
 
 impl RateMeter {
@@ -70,12 +69,13 @@ impl RateMeter {
     }
 }
 
-fn advance(arrival: &mut Option<Instant>, limit: Option<u64>, now: Instant, cost: u64) -> Instant {
+fn advance(rate: &mut Option<CellRate>, limit: Option<u64>, now: Instant, cost: u64) -> Instant {
     let Some(per_s) = limit else { return now };
-    let theoretical = arrival.unwrap_or(now).max(now);
+    let rate = rate.get_or_insert_with(|| CellRate::saved(now, BURST));
+    let due = rate.due(now, BURST);
     let debt = Duration::from_secs_f64((cost as f64 / per_s as f64).min(DEBT_MAX.as_secs_f64()));
-    *arrival = Some(theoretical + debt);
-    theoretical.checked_sub(BURST).unwrap_or(now).max(now)
+    rate.take(due, debt);
+    due.max(now)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use acstor_peer::ServerTls;
+use acstor_net::{ConnectionRegistry, DrainSignal, OpenConnection, ServerTls, Socket, Stream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -14,9 +14,7 @@ use crate::handshake::Handshake;
 use crate::listener::AsyncListener;
 use crate::page_reader::PageReader;
 use crate::refusals::Refusals;
-use crate::roster::{DrainSignal, Entry, Roster};
 use crate::stats::{Counters, Gauge, add};
-use crate::stream::{Socket, Stream};
 use crate::{CloseReason, Export, Listener, MemoryBudget, NbdError, NbdStats, ServerConfig};
 
 /// Pause after a failed accept(2), which fails again at once when descriptors have run out.
@@ -42,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     refusals: Refusals,
     pub(crate) page_reader: PageReader,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) connections: Arc<ConnectionRegistry>,
     pub(crate) handle: Handle,
     /// Set before anything else of a stop.
     pub(crate) is_stopping: AtomicBool,
@@ -95,7 +93,7 @@ impl NbdServer {
             counters: Counters::default(),
             refusals: Refusals::default(),
             page_reader: PageReader::new(),
-            roster: Roster::new(),
+            connections: ConnectionRegistry::new(),
             handle: handle.clone(),
             is_stopping: AtomicBool::new(false),
         });
@@ -135,7 +133,7 @@ impl NbdServer {
     /// # Cancel safety
     /// Dropping the future leaves the connections draining.
     pub async fn disconnect_clients(&self, timeout: Duration) -> bool {
-        self.shared.roster.dismiss(timeout).await
+        self.shared.connections.dismiss(timeout).await
     }
 
     /// Stops: accepts nothing more, answers what was read and closes every connection, at the latest
@@ -148,7 +146,7 @@ impl NbdServer {
         self.shared.is_stopping.store(true, Ordering::Release);
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
-        let all_answered = self.shared.roster.dismiss(timeout).await;
+        let all_answered = self.shared.connections.dismiss(timeout).await;
         let orphans = self.shared.export.orphans();
         let quiet = tokio::time::timeout(timeout, orphans.none_left()).await.is_ok();
         all_answered && quiet
@@ -158,7 +156,7 @@ impl NbdServer {
 impl Drop for NbdServer {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.shared.roster.cut_off_all();
+        self.shared.connections.cut_off_all();
     }
 }
 
@@ -173,12 +171,12 @@ async fn accept(shared: Arc<Shared>, listener: AsyncListener) {
         match listener.accept().await {
             Ok(socket) => {
                 add(&shared.counters.accepted, 1);
-                if shared.roster.len() >= shared.config.connections_max {
+                if shared.connections.count() >= shared.config.connections_max {
                     shared.counters.count_closed(CloseReason::TooManyConnections);
                     continue; // dropped: there is no answer before the handshake
                 }
                 socket.enlarge_buffers(SOCKET_BUFFER_BYTES);
-                shared.roster.open(|entry, drain| {
+                shared.connections.open(|entry, drain| {
                     let served = serve(Arc::clone(&shared), socket, entry, drain);
                     shared.handle.spawn(served).abort_handle()
                 });
@@ -193,7 +191,7 @@ async fn accept(shared: Arc<Shared>, listener: AsyncListener) {
 }
 
 /// One connection from its acceptance to its end.
-async fn serve(shared: Arc<Shared>, socket: Socket, entry: Entry, mut drain: DrainSignal) {
+async fn serve(shared: Arc<Shared>, socket: Socket, entry: OpenConnection, mut drain: DrainSignal) {
     let _open = Gauge::count(&shared.counters.open);
     let mut ending = Ending { shared: &shared, reason: CloseReason::Aborted };
     ending.reason = serve_to_end(&shared, socket, &mut drain).await;

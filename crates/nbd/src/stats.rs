@@ -147,7 +147,7 @@ pub(crate) struct Counters {
     pub(crate) throttled: AtomicU64,
     pub(crate) populated: AtomicU64,
     pub(crate) mapped_faults: AtomicU64,
-    closed: [AtomicU64; CloseReason::ALL.len()],
+    closed: [AtomicU64; CloseReason::COUNT],
     commands: [CommandCounters; CommandKind::ALL.len()],
 }
 
@@ -177,10 +177,7 @@ impl Counters {
             connections_open: get(&self.open),
             clients: get(&self.clients),
             accept_errors: get(&self.accept_errors),
-            connections_closed: CloseReason::ALL
-                .into_iter()
-                .zip(self.closed.iter().map(get))
-                .collect(),
+            connections_closed: CloseReason::all().zip(self.closed.iter().map(get)).collect(),
             commands: CommandKind::ALL
                 .into_iter()
                 .zip(&self.commands)

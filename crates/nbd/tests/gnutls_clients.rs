@@ -5,8 +5,8 @@
 #[allow(dead_code, reason = "the other tests use more of it")]
 mod memory_device;
 
-#[path = "../../peer/tests/support/certificates.rs"]
-#[allow(dead_code, reason = "the peer's tests use more of it")]
+#[path = "../../net/tests/support/certificates.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod certificates;
 
 use std::net::{SocketAddr, TcpListener};

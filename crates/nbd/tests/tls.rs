@@ -3,8 +3,8 @@
 
 mod support;
 
-#[path = "../../peer/tests/support/certificates.rs"]
-#[allow(dead_code, reason = "the peer's tests use more of it")]
+#[path = "../../net/tests/support/certificates.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
 mod certificates;
 
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{CloseReason, Export, MemoryBudget, NbdError, NbdServer, ServerConfig};
-use acstor_peer::TlsConfig;
+use acstor_net::TlsConfig;
 use certificates::{Authority, Validity};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

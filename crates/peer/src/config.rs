@@ -1,8 +1,8 @@
 //! Configuration of the peer server and client, with the allowed range of every limit.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use acstor_net::TlsConfig;
 use acstor_types::limits::CHUNK_SIZE_MAX;
 
 use crate::PeerError;
@@ -16,21 +16,7 @@ pub enum Security {
     Plain,
 }
 
-/// The PEM files of TLS. Read at the start and again when they change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsConfig {
-    /// Certificates of the CAs whose certificates are accepted.
-    pub ca_file: PathBuf,
-    /// This host's certificate chain, its own certificate first; its subject alternative names must
-    /// hold the host's name in the ring or its address.
-    pub cert_file: PathBuf,
-    /// The private key of the certificate.
-    pub key_file: PathBuf,
-    /// Revocation lists of the CAs; `None`: no certificate is ever revoked.
-    pub crl_file: Option<PathBuf>,
-}
-
-/// Limits that a [`crate::PeerServer`] grants.
+/// What a [`crate::PeerServer`] grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections that said HELLO, at a time: beyond, the one that has been idle for longest makes room.

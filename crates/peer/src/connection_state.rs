@@ -64,15 +64,8 @@ pub const TRANSITIONS: [(ConnectionState, ConnectionEvent, ConnectionState); 9] 
     ]
 };
 
-/// An event that the state does not allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("connection event {event:?} in state {state:?}")]
-pub struct InvalidTransition {
-    /// Where the connection was.
-    pub state: ConnectionState,
-    /// What was reported.
-    pub event: ConnectionEvent,
-}
+/// An event that the state of a connection does not allow.
+pub type InvalidTransition = acstor_net::InvalidTransition<ConnectionState, ConnectionEvent>;
 
 impl ConnectionState {
     /// Returns the state after `event`.
@@ -80,11 +73,7 @@ impl ConnectionState {
     /// # Errors
     /// [`InvalidTransition`] when [`TRANSITIONS`] has no such row.
     pub fn after(self, event: ConnectionEvent) -> Result<ConnectionState, InvalidTransition> {
-        TRANSITIONS
-            .iter()
-            .find(|(from, on, _)| *from == self && *on == event)
-            .map(|(_, _, to)| *to)
-            .ok_or(InvalidTransition { state: self, event })
+        state_after("connection", &TRANSITIONS, self, event)
     }
 
     /// Returns whether requests may be sent.
@@ -92,3 +81,4 @@ impl ConnectionState {
         matches!(self, ConnectionState::Serving)
     }
 }
+use acstor_net::state_after;

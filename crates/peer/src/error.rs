@@ -1,13 +1,13 @@
 //! Errors between two hosts.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_net::{TlsFault, TlsFileError};
 use acstor_types::ErrorKind;
 
-use crate::{CloseReason, PeerStatus, TlsFault, VersionRange};
+use crate::{CloseReason, PeerStatus, VersionRange};
 
 /// Error of a fetch, or of the start of a server or client.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -108,13 +108,8 @@ pub enum PeerError {
         allowed: String,
     },
     /// A file of the TLS configuration cannot be used.
-    #[error("TLS file {}: {problem}", path.display())]
-    TlsFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error(transparent)]
+    TlsFile(#[from] TlsFileError),
     /// The listening socket cannot be used.
     #[error("cannot use the peer listening socket: {0}")]
     Listen(Arc<io::Error>),
@@ -131,7 +126,7 @@ impl PeerError {
             PeerError::Busy { .. } => ErrorKind::Overloaded,
             PeerError::Corrupt { .. } => ErrorKind::Corrupt,
             PeerError::Version { .. } => ErrorKind::Unsupported,
-            PeerError::Address { .. } | PeerError::Limit { .. } | PeerError::TlsFile { .. } => {
+            PeerError::Address { .. } | PeerError::Limit { .. } | PeerError::TlsFile(_) => {
                 ErrorKind::Invalid
             }
             PeerError::TooManyPeers { .. } => ErrorKind::Exhausted,

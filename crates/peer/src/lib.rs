@@ -22,20 +22,21 @@ mod peer_health;
 mod request;
 mod server;
 mod status;
-mod stream;
-mod tls;
 mod version;
 
+pub use acstor_net::{TlsConfig, TlsFault, TlsFileError, TlsStatus};
 pub use client::{ClientStats, PeerClient, PeerStats};
 pub use close_reason::CloseReason;
-pub use config::{ClientLimits, PeerConfig, Security, ServerLimits, TlsConfig};
+pub use config::{ClientLimits, PeerConfig, Security, ServerLimits};
 pub use connection_state::{ConnectionEvent, ConnectionState, InvalidTransition, TRANSITIONS};
 pub use error::PeerError;
 pub use peer_health::{HEALTH_TRANSITIONS, HealthEvent, PeerHealth};
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{CompressionStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
-pub use tls::{ServerTls, TlsFault, TlsStatus};
 pub use version::{
     FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
 };
+
+/// The application protocol of TLS on both sides.
+const APPLICATION: Option<&[u8]> = Some(b"acstor-peer");

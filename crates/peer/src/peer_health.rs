@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use acstor_net::Backoff;
 use acstor_runclock::RunInstant;
 
 /// Health of a peer as the client sees it.
@@ -47,25 +48,7 @@ pub const HEALTH_TRANSITIONS: [(PeerHealth, HealthEvent, PeerHealth); 6] = [
     (PeerHealth::Probing, HealthEvent::Failed, PeerHealth::Down),
 ];
 
-/// Bounds of the backoff.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) min: Duration,
-    pub(crate) max: Duration,
-}
-
-impl Backoff {
-    /// Returns how long to wait after the `failures`-th failure in a row (1-based): the doubled
-    /// minimum, cut at the maximum, of which `unit` in [0, 1) takes away up to a half, so that the
-    /// clients of a peer that died do not come back at one instant.
-    pub(crate) fn delay(&self, failures: u32, unit: f64) -> Duration {
-        let doublings = failures.saturating_sub(1).min(20);
-        let full = self.min.saturating_mul(1 << doublings).min(self.max);
-        full.mul_f64(1.0 - unit.clamp(0.0, 1.0) / 2.0)
-    }
-}
-
-/// Decision on whether a fetch may connect.
+/// What a fetch may do about connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Make a connection.
@@ -149,13 +132,6 @@ mod tests {
 
     const BACKOFF: Backoff =
         Backoff { min: Duration::from_millis(100), max: Duration::from_secs(10) };
-
-    #[test]
-    fn test_delay_doubles_to_the_maximum() {
-        let delays: Vec<_> = (1..10).map(|n| BACKOFF.delay(n, 0.0).as_millis()).collect();
-        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(BACKOFF.delay(u32::MAX, 0.5), Duration::from_millis(7500));
-    }
 
     #[test]
     fn test_failures_are_forgotten_only_after_an_answer() {

@@ -140,7 +140,7 @@ async fn test_compressed_plain_halves_the_bytes_on_the_wire() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn test_compressed_tls_halves_the_bytes_on_the_wire() {
-    compressible_content_halves_the_bytes(Authority::new().loopback()).await;
+    compressible_content_halves_the_bytes(Security::Tls(Authority::new().loopback())).await;
 }
 
 #[tokio::test]

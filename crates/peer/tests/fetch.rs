@@ -43,7 +43,7 @@ async fn test_fetch_plain_returns_the_chunks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn test_fetch_tls_returns_the_chunks() {
     let authority = Authority::new();
-    fetch_many(&config(authority.loopback())).await;
+    fetch_many(&config(Security::Tls(authority.loopback()))).await;
 }
 
 /// A slow answer holds up none of those asked for later.

@@ -32,7 +32,7 @@ async fn strangers(address: &str, count: usize) -> Vec<Scripted> {
 
 #[tokio::test]
 async fn test_silent_strangers_keep_no_peer_out() {
-    for security in [Security::Plain, Authority::new().loopback()] {
+    for security in [Security::Plain, Security::Tls(Authority::new().loopback())] {
         let config = limited(security, |limits| limits.connections_max = 4);
         let (server, address) = serve(TestDisk, &config);
         let silent = strangers(&address, 40).await;
@@ -82,7 +82,7 @@ async fn keep_up(address: String, count: usize) {
 /// connections than it may have. `bench.silent_connections` has 10,000 of them, and measures.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn test_reader_beside_many_silent_strangers_notices_nothing() {
-    for security in [Security::Plain, Authority::new().loopback()] {
+    for security in [Security::Plain, Security::Tls(Authority::new().loopback())] {
         let config = limited(security, |limits| {
             limits.handshakes_max = 128;
             limits.address_handshakes_max = 16;

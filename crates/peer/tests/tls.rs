@@ -29,7 +29,7 @@ async fn fault(server: &PeerConfig, with_client: &PeerConfig) -> TlsFault {
 async fn test_server_certificate_expired_is_told() {
     let authority = Authority::new();
     let server = tls(authority.host("old", &["127.0.0.1"], Validity::Expired));
-    let client = config(authority.loopback());
+    let client = config(Security::Tls(authority.loopback()));
     assert_eq!(fault(&server, &client).await, TlsFault::PeerCertificateExpired);
 }
 
@@ -37,14 +37,16 @@ async fn test_server_certificate_expired_is_told() {
 async fn test_server_certificate_of_the_future_is_told() {
     let authority = Authority::new();
     let server = tls(authority.host("new", &["127.0.0.1"], Validity::NotYet));
-    let client = config(authority.loopback());
+    let client = config(Security::Tls(authority.loopback()));
     assert_eq!(fault(&server, &client).await, TlsFault::PeerCertificateNotYetValid);
 }
 
 #[tokio::test]
 async fn test_server_of_another_ca_is_told() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let fault = fault(&config(theirs.loopback()), &config(ours.loopback())).await;
+    let fault =
+        fault(&config(Security::Tls(theirs.loopback())), &config(Security::Tls(ours.loopback())))
+            .await;
     assert_eq!(fault, TlsFault::PeerUnknownCa);
 }
 
@@ -52,7 +54,7 @@ async fn test_server_of_another_ca_is_told() {
 async fn test_server_of_another_name_is_told() {
     let authority = Authority::new();
     let server = tls(authority.host("other", &["host-b", "10.9.9.9"], Validity::Now));
-    let fault = fault(&server, &config(authority.loopback())).await;
+    let fault = fault(&server, &config(Security::Tls(authority.loopback()))).await;
     let TlsFault::PeerWrongName { expected, presented } = fault else { panic!("{fault}") };
     assert_eq!(expected, "127.0.0.1");
     assert!(presented.contains("host-b"), "{presented}");
@@ -64,7 +66,7 @@ async fn test_server_with_its_ring_name_is_accepted() {
     let authority = Authority::new();
     let server = tls(authority.host("named", &["host-b"], Validity::Now));
     let (_server, address) = serve(TestDisk, &server);
-    let client = client(&config(authority.loopback()));
+    let client = client(&config(Security::Tls(authority.loopback())));
     client.set_hosts([("host-b", address.as_str())]);
     client.fetch(&address, get(0), later()).await.unwrap();
 }
@@ -75,7 +77,7 @@ async fn test_server_with_the_name_of_another_host_is_refused() {
     let authority = Authority::new();
     let server = tls(authority.host("named", &["host-c"], Validity::Now));
     let (_server, address) = serve(TestDisk, &server);
-    let client = client(&config(authority.loopback()));
+    let client = client(&config(Security::Tls(authority.loopback())));
     client.set_hosts([("host-b", address.as_str()), ("host-c", "127.0.0.1:1")]);
     let error = client.fetch(&address, get(0), later()).await.unwrap_err();
     assert!(matches!(fault_of(&error), Some(TlsFault::PeerWrongName { .. })), "{error}");
@@ -85,7 +87,7 @@ async fn test_server_with_the_name_of_another_host_is_refused() {
 #[tokio::test]
 async fn test_client_certificate_unfit_is_refused() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let server = config(ours.loopback());
+    let server = config(Security::Tls(ours.loopback()));
     let expired = ours.host("old", &["client"], Validity::Expired);
     assert_eq!(fault(&server, &tls(expired)).await, TlsFault::OwnCertificateExpired);
     let foreign =
@@ -96,7 +98,7 @@ async fn test_client_certificate_unfit_is_refused() {
 #[tokio::test]
 async fn test_client_refused_is_counted() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let (server, address) = serve(TestDisk, &config(ours.loopback()));
+    let (server, address) = serve(TestDisk, &config(Security::Tls(ours.loopback())));
     let foreign =
         TlsConfig { ca_file: ours.ca_file(), ..theirs.host("foreign", &["client"], Validity::Now) };
     client(&tls(foreign)).fetch(&address, get(0), later()).await.unwrap_err();
@@ -105,7 +107,7 @@ async fn test_client_refused_is_counted() {
 
 #[tokio::test]
 async fn test_plain_client_to_tls_server_is_told() {
-    let (server, address) = serve(TestDisk, &config(Authority::new().loopback()));
+    let (server, address) = serve(TestDisk, &config(Security::Tls(Authority::new().loopback())));
     let plain = client(&config(Security::Plain));
     let error = plain.fetch(&address, get(0), later()).await.unwrap_err();
     assert!(error.to_string().contains("tls_enabled"), "{error}");
@@ -115,7 +117,7 @@ async fn test_plain_client_to_tls_server_is_told() {
 #[tokio::test]
 async fn test_tls_client_to_plain_server_is_told() {
     let server = config(Security::Plain);
-    let fault = fault(&server, &config(Authority::new().loopback())).await;
+    let fault = fault(&server, &config(Security::Tls(Authority::new().loopback()))).await;
     assert_eq!(fault, TlsFault::Closed);
     assert!(fault.to_string().contains("tls_enabled"), "{fault}");
 }
@@ -126,7 +128,7 @@ async fn test_reload_renewed_certificates_are_used() {
     let authority = Authority::new();
     let server_files = authority.host("server", &["127.0.0.1"], Validity::Expired);
     let (server, address) = serve(TestDisk, &tls(server_files));
-    let mut config = config(authority.loopback());
+    let mut config = config(Security::Tls(authority.loopback()));
     config.client.backoff_min = std::time::Duration::from_millis(1);
     config.client.backoff_max = std::time::Duration::from_millis(1);
     let client = client(&config);
@@ -150,7 +152,10 @@ async fn test_reload_unusable_files_keeps_the_last_good_ones() {
         .unwrap();
     let error = server.reload_certificates().unwrap_err();
     assert!(error.to_string().contains("server.pem"), "{error}");
-    client(&config(authority.loopback())).fetch(&address, get(0), later()).await.unwrap();
+    client(&config(Security::Tls(authority.loopback())))
+        .fetch(&address, get(0), later())
+        .await
+        .unwrap();
 }
 
 #[test]

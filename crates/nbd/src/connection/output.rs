@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use acstor_net::Stream;
 use acstor_overlay::Piece;
 use acstor_readpath::Segment;
 use tokio::io::AsyncWrite;
@@ -12,7 +13,6 @@ use tokio::io::AsyncWrite;
 use super::Request;
 use crate::protocol::Head;
 use crate::residency;
-use crate::stream::Stream;
 
 /// Pieces handed to the kernel with one call.
 const PIECES_MAX: usize = 128;
@@ -114,7 +114,7 @@ impl Output {
             }
             // SAFETY: the parts keep the memory alive over the call. On a TLS stream no part is a
             // mapping: reads are copied for it.
-            match unsafe { stream.poll_send(cx, &pieces[..count]) } {
+            match unsafe { stream.poll_send_pieces(cx, &pieces[..count]) } {
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(SendError::Stream(io::ErrorKind::WriteZero.into())));
                 }

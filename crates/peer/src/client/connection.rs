@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use acstor_net::{Shown, Stream};
 use acstor_runclock::RunInstant;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -20,8 +21,6 @@ use super::peer::Peer;
 use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameKind, Get, Header, encode_holds};
-use crate::stream::Stream;
-use crate::tls::Shown;
 use crate::{ClientLimits, CloseReason, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus};
 
 /// Events handled before new requests are sent.

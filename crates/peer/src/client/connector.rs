@@ -4,14 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use acstor_net::{Identity, Shown, Socket, Stream, TlsFault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::connection_state::{ConnectionEvent, ConnectionState, InvalidTransition};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, HELLO_BODY_LEN_MAX, Header, Hello};
-use crate::stream::Stream;
-use crate::tls::{Identity, Shown, TlsFault};
 use crate::{FEATURES, PeerError, PeerStatus, VersionRange};
 
 const CLOSED_BEFORE_HELLO: &str =
@@ -55,10 +54,10 @@ impl Target<'_> {
 
     async fn secure(&self, tcp: TcpStream) -> Result<(Stream, Option<Shown>), PeerError> {
         let Some(identity) = &self.identity else {
-            return Ok((Stream::Plain(tcp), None));
+            return Ok((Stream::Plain(Socket::Tcp(tcp)), None));
         };
         let (config, name) = identity.client(self.socket.ip(), self.host_name.as_deref());
-        let connected = TlsConnector::from(config).connect(name, tcp).await;
+        let connected = TlsConnector::from(config).connect(name, Socket::Tcp(tcp)).await;
         let stream = connected.map_err(|error| self.failed(error))?;
         let shown = Shown::on(stream.get_ref().1, Arc::clone(identity));
         Ok((Stream::Tls(Box::new(TlsStream::Client(stream))), Some(shown)))

@@ -8,11 +8,12 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use acstor_net::Stream;
+
 use super::buffers::BufferPool;
 use super::pending::{Answer, PendingTable};
 use crate::compression::WireChunk;
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header};
-use crate::stream::Stream;
 use crate::{CloseReason, PeerStatus};
 
 /// Bytes taken beyond a payload: some headers, and at most this much of the next payload is copied.

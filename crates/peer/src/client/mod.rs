@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_net::{Demands, TlsFiles};
 use acstor_runclock::RunClock;
 use acstor_types::Digest;
 use bytes::Bytes;
@@ -23,7 +24,6 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::frame::{HOLDS_MAX, decode_held};
-use crate::tls::TlsFiles;
 use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;
@@ -90,7 +90,10 @@ impl PeerClient {
     pub fn by(config: &PeerConfig, clock: RunClock) -> Result<PeerClient, PeerError> {
         config.client.validate()?;
         let tls = match &config.security {
-            Security::Tls(files) => Some(TlsFiles::load(files, None)?),
+            Security::Tls(files) => Some(TlsFiles::load(
+                files,
+                Demands { application: crate::APPLICATION, members: None },
+            )?),
             Security::Plain => None,
         };
         let shared = Arc::new(ClientShared {
@@ -206,7 +209,7 @@ impl PeerClient {
     /// # Errors
     /// [`PeerError::TlsFile`]; the last good files stay in use.
     pub fn reload_certificates(&self) -> Result<(), PeerError> {
-        self.peers.shared.tls.as_ref().map_or(Ok(()), TlsFiles::reload)
+        Ok(self.peers.shared.tls.as_ref().map_or(Ok(()), TlsFiles::reload)?)
     }
 
     /// Ends every connection as soon as what was sent is answered; later fetches fail.

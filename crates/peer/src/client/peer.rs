@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use acstor_net::{Backoff, Shown};
 use acstor_runclock::{RunClock, RunInstant};
 use acstor_types::Digest;
 use bytes::Bytes;
@@ -21,8 +22,7 @@ use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
-use crate::peer_health::{Admission, Backoff, Breaker};
-use crate::tls::Shown;
+use crate::peer_health::{Admission, Breaker};
 use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use acstor_net::{DrainSignal, Stream};
 use acstor_runclock::RunInstant;
 use acstor_types::Digest;
 use bytes::Bytes;
@@ -23,14 +24,13 @@ use super::Shared;
 use super::admission::Permit;
 use super::greeting::Greeted;
 use super::output::Output;
-use super::roster::Place;
+use super::places::Place;
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
     decode_holds, encode_held, held_len,
 };
-use crate::stream::Stream;
 use crate::{ChunkRequest, CloseReason, PeerStatus};
 
 /// Bytes of requests received with one call: 200 GETs, and always one whole frame.
@@ -104,10 +104,7 @@ impl Connection {
 
     /// Serves until the connection ends; returns why. After `drain` became true the client is told to
     /// go, and what it still asks is answered.
-    pub(super) async fn run(
-        mut self,
-        drain: &mut tokio::sync::watch::Receiver<bool>,
-    ) -> CloseReason {
+    pub(super) async fn run(mut self, drain: &mut DrainSignal) -> CloseReason {
         let mut drain_seen = false;
         let mut evicted = Box::pin(self.place.evicted());
         let mut eviction_seen = false;
@@ -117,7 +114,7 @@ impl Connection {
                 biased;
                 () = distrusted.as_mut() => break CloseReason::Untrusted,
                 reason = std::future::poll_fn(|cx| self.poll(cx)) => break reason,
-                () = super::drain_requested(drain), if !drain_seen => {
+                () = drain.requested(), if !drain_seen => {
                     drain_seen = true;
                     self.begin_drain(CloseReason::Drained);
                 }

@@ -4,9 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use acstor_net::{CertificateNames, Identity, Shown, TlsFault};
 use parking_lot::Mutex;
-
-use crate::tls::{CertificateNames, Identity, Shown, TlsFault};
 
 /// The certificates of a client that was let in.
 pub(super) struct Credentials {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use acstor_net::{Shown, Socket, Stream, TlsFault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsStream};
@@ -10,11 +11,9 @@ use super::Shared;
 use super::admission::Budget;
 use super::credentials::Credentials;
 use super::handshakes::Handshake;
-use super::roster::Place;
+use super::places::Place;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header, Hello};
-use crate::stream::Stream;
-use crate::tls::{Shown, TlsFault};
 use crate::{CloseReason, FEATURES, PeerStatus, VersionRange};
 
 /// A connection on which both sides said HELLO.
@@ -47,7 +46,7 @@ pub(super) async fn greet(
         }
         let limits = &shared.limits;
         let budget = Budget::new(limits.connection_requests_max, limits.connection_bytes_max);
-        let Some(place) = shared.roster.enter(budget, credentials, shared.clock.now()) else {
+        let Some(place) = shared.places.enter(budget, credentials, shared.clock.now()) else {
             let status = Header::refusal(PeerStatus::Overloaded, 0).encode();
             return Err(say_and_close(&mut stream, &status, CloseReason::TooManyConnections).await);
         };
@@ -69,12 +68,12 @@ async fn secure(
     tcp: TcpStream,
 ) -> Result<(Stream, Option<Credentials>), CloseReason> {
     let Some(tls) = &shared.tls else {
-        return Ok((Stream::Plain(tcp), None));
+        return Ok((Stream::Plain(Socket::Tcp(tcp)), None));
     };
     let peer = tcp.peer_addr().ok();
     let identity = tls.current();
     let acceptor = TlsAcceptor::from(identity.server());
-    match acceptor.accept(tcp).await {
+    match acceptor.accept(Socket::Tcp(tcp)).await {
         Ok(stream) => {
             let credentials = Credentials::new(peer, Shown::on(stream.get_ref().1, identity));
             Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), Some(credentials)))

@@ -8,7 +8,7 @@ mod credentials;
 mod greeting;
 mod handshakes;
 mod output;
-mod roster;
+mod places;
 mod stats;
 
 use std::io;
@@ -16,21 +16,23 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use acstor_net::{
+    ConnectionRegistry, Demands, DrainSignal, Members, OpenConnection, RELOAD_CHECK_INTERVAL,
+    TlsFiles,
+};
 use acstor_runclock::RunClock;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 pub use compressor::CompressionStats;
 pub use stats::ServerStats;
 
-use crate::tls::{Members, RELOAD_CHECK_INTERVAL, TlsFiles};
 use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus};
 use admission::Budget;
 use compressor::Compressor;
 use connection::Connection;
 use handshakes::{Handshake, Handshakes};
-use roster::Roster;
+use places::Places;
 use stats::{Counters, add};
 
 /// Pause after a failed accept(2), which fails again at once when descriptors have run out.
@@ -41,7 +43,6 @@ const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
 pub struct PeerServer {
     shared: Arc<Shared>,
     local_addr: SocketAddr,
-    drain: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     rechecking: Option<JoinHandle<()>>,
 }
@@ -56,7 +57,8 @@ struct Shared {
     members: Arc<Members>,
     budget: Arc<Budget>,
     handshakes: Arc<Handshakes>,
-    roster: Arc<Roster>,
+    places: Arc<Places>,
+    connections: Arc<ConnectionRegistry>,
     compressor: Compressor,
     counters: Counters,
 }
@@ -96,7 +98,10 @@ impl PeerServer {
         let members = Arc::new(Members::default());
         let of_clients = config.members_only.then(|| Arc::clone(&members));
         let tls = match &config.security {
-            Security::Tls(files) => Some(TlsFiles::load(files, of_clients)?),
+            Security::Tls(files) => {
+                let demands = Demands { application: crate::APPLICATION, members: of_clients };
+                Some(TlsFiles::load(files, demands)?)
+            }
             Security::Plain => None,
         };
         let listen_error = |error: io::Error| PeerError::Listen(Arc::new(error));
@@ -111,15 +116,15 @@ impl PeerServer {
             members,
             budget: Budget::new(limits.requests_in_flight_max, limits.bytes_in_flight_max),
             handshakes: Handshakes::new(limits.handshakes_max, limits.address_handshakes_max),
-            roster: Roster::new(limits.connections_max),
+            places: Places::new(limits.connections_max),
+            connections: ConnectionRegistry::new(),
             compressor: Compressor::new(&limits),
             counters: Counters::new(),
             limits,
         });
-        let (drain, drain_receiver) = watch::channel(false);
-        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener, drain_receiver));
+        let accepting = tokio::spawn(accept(Arc::clone(&shared), listener));
         let rechecking = shared.tls.is_some().then(|| tokio::spawn(recheck(Arc::clone(&shared))));
-        Ok(PeerServer { shared, local_addr, drain, accepting, rechecking })
+        Ok(PeerServer { shared, local_addr, accepting, rechecking })
     }
 
     /// The address that the server listens on.
@@ -155,8 +160,8 @@ impl PeerServer {
     pub fn reload_certificates(&self) -> Result<(), PeerError> {
         let Some(tls) = &self.shared.tls else { return Ok(()) };
         let outcome = tls.reload();
-        self.shared.roster.recheck(&tls.current());
-        outcome
+        self.shared.places.recheck(&tls.current());
+        Ok(outcome?)
     }
 
     /// Stops: accepts nothing more, tells every client to go, answers what was asked and returns
@@ -165,45 +170,41 @@ impl PeerServer {
     /// # Cancel safety
     /// Dropping the future drops the server: every connection is closed at once.
     pub async fn drain(mut self, timeout: Duration) -> bool {
-        self.drain.send_replace(true);
-        tokio::time::timeout(timeout, &mut self.accepting).await.is_ok()
+        self.accepting.abort();
+        let _ = (&mut self.accepting).await; // the listener is closed
+        self.shared.connections.dismiss(timeout).await
     }
 }
 
 impl Drop for PeerServer {
     fn drop(&mut self) {
-        self.accepting.abort(); // drops the set of connections, which aborts them
+        self.accepting.abort();
+        self.shared.connections.cut_off_all();
         if let Some(rechecking) = &self.rechecking {
             rechecking.abort();
         }
     }
 }
 
-/// Accepts until told to drain, then waits for the connections to end.
-async fn accept(shared: Arc<Shared>, listener: TcpListener, mut drain: watch::Receiver<bool>) {
-    let mut connections = JoinSet::new();
-    let drain_of_each = drain.clone();
+/// Accepts until it is aborted.
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((tcp, address)) => {
-                    add(&shared.counters.accepted, 1);
-                    let handshake = shared.handshakes.begin(address.ip());
-                    let drain = drain_of_each.clone();
-                    connections.spawn(serve(Arc::clone(&shared), tcp, handshake, drain));
-                }
-                Err(error) => {
-                    add(&shared.counters.accept_errors, 1);
-                    tracing::warn!(%error, "cannot accept peer connections");
-                    tokio::time::sleep(ACCEPT_ERROR_PAUSE).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-            () = drain_requested(&mut drain) => break,
+        match listener.accept().await {
+            Ok((tcp, address)) => {
+                add(&shared.counters.accepted, 1);
+                let handshake = shared.handshakes.begin(address.ip());
+                shared.connections.open(|entry, drain| {
+                    let served = serve(Arc::clone(&shared), tcp, handshake, entry, drain);
+                    tokio::spawn(served).abort_handle()
+                });
+            }
+            Err(error) => {
+                add(&shared.counters.accept_errors, 1);
+                tracing::warn!(%error, "cannot accept peer connections");
+                tokio::time::sleep(ACCEPT_ERROR_PAUSE).await;
+            }
         }
     }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
 }
 
 /// Looks at the files of TLS, and with changed ones at who is connected, until it is aborted.
@@ -214,7 +215,7 @@ async fn recheck(shared: Arc<Shared>) {
         // Files are read, and thousands of signatures may be looked at.
         let look = tokio::task::spawn_blocking(move || {
             if let Some(tls) = &shared.tls {
-                shared.roster.recheck(&tls.current());
+                shared.places.recheck(&tls.current());
             }
         });
         if let Err(failure) = look.await {
@@ -227,34 +228,31 @@ async fn serve(
     shared: Arc<Shared>,
     tcp: TcpStream,
     handshake: Handshake,
-    mut drain: watch::Receiver<bool>,
+    entry: OpenConnection,
+    mut drain: DrainSignal,
 ) {
-    let open = OpenConnection::count(&shared);
+    let open = OpenGauge::count(&shared);
     let reason = match greeting::greet(&shared, tcp, handshake).await {
         Ok(greeted) => Connection::new(Arc::clone(&shared), greeted).run(&mut drain).await,
         Err(reason) => reason,
     };
     drop(open);
     shared.counters.count_closed(reason);
+    drop(entry);
     tracing::debug!(%reason, "peer connection ended");
 }
 
-/// Waits until the server is told to drain, or dropped.
-async fn drain_requested(drain: &mut watch::Receiver<bool>) {
-    let _ = drain.wait_for(|on| *on).await;
-}
-
 /// Counts an open connection, also when its task is aborted.
-struct OpenConnection<'a>(&'a Counters);
+struct OpenGauge<'a>(&'a Counters);
 
-impl OpenConnection<'_> {
-    fn count(shared: &Shared) -> OpenConnection<'_> {
+impl OpenGauge<'_> {
+    fn count(shared: &Shared) -> OpenGauge<'_> {
         add(&shared.counters.open, 1);
-        OpenConnection(&shared.counters)
+        OpenGauge(&shared.counters)
     }
 }
 
-impl Drop for OpenConnection<'_> {
+impl Drop for OpenGauge<'_> {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use acstor_net::Stream;
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
@@ -12,7 +13,6 @@ use super::admission::Permit;
 use crate::PeerStatus;
 use crate::compression::WireChunk;
 use crate::frame::{FrameKind, HEADER_LEN, Header};
-use crate::stream::Stream;
 
 /// Pieces handed to the kernel with one call: headers and payloads of 32 frames.
 const SLICES_MAX: usize = 64;

@@ -2,6 +2,7 @@
 //! scripted servers, certificates.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "../../../net/tests/support/certificates.rs"]
 pub mod certificates;
 pub mod chunks;
 pub mod scripted;

@@ -1,11 +1,9 @@
-//! A token bucket in bytes per second whose burst is one batch more than what is due.
-//!
-//! Kept as the time at which what was taken so far is paid for (the virtual scheduling form of the
-//! generic cell rate algorithm, ITU-T I.371): nothing has to be refilled, and time that was not used
-//! is worth one batch at most, or what the clock's ticks cost.
+//! A token bucket in bytes per second whose burst is one batch more than what is due, or what the
+//! clock's ticks cost.
 
 use std::time::Duration;
 
+use acstor_net::CellRate;
 use tokio::time::{Instant, sleep_until};
 
 use super::Job;
@@ -14,7 +12,8 @@ use crate::limits;
 /// Rate limit of one preload.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimit {
-    paid_at: Option<Instant>,
+    /// `None`: all that was taken counts as paid.
+    taken: Option<CellRate>,
 }
 
 /// Bytes to take at a time at a rate, 0 for no limit: whole chunks, at least one.
@@ -43,20 +42,22 @@ impl RateLimit {
             changed.as_mut().enable();
             let rate = job.rate();
             if rate == 0 {
-                self.paid_at = None;
+                self.taken = None;
                 return;
             }
             let cost = time_for(bytes, rate);
             let now = Instant::now();
-            let saved = now.checked_sub(cost.max(limits::PRELOAD_BURST_TIME)).unwrap_or(now);
-            let due = self.paid_at.map_or(now, |paid| paid.max(saved));
+            let burst = cost.max(limits::PRELOAD_BURST_TIME);
+            let mut taken = self.taken.unwrap_or_else(|| CellRate::new(now));
+            let due = taken.due(now, burst);
             tokio::select! {
                 () = sleep_until(due) => {
-                    self.paid_at = Some(due + cost);
+                    taken.take(due, cost);
+                    self.taken = Some(taken);
                     return;
                 }
                 // What was taken at the former rate counts as paid.
-                () = changed => self.paid_at = None,
+                () = changed => self.taken = None,
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use acstor_peer::{Security, TlsConfig};
+use acstor_net::TlsConfig;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
@@ -114,9 +114,9 @@ impl Authority {
         replace(&self.crl_file(), &self.revocation_list(files, 2100));
     }
 
-    /// Returns the security of a host whose certificate is valid for the loopback address.
-    pub fn loopback(&self) -> Security {
-        Security::Tls(self.host("host", &["127.0.0.1"], Validity::Now))
+    /// Returns the files of a host whose certificate is valid for the loopback address.
+    pub fn loopback(&self) -> TlsConfig {
+        self.host("host", &["127.0.0.1"], Validity::Now)
     }
 }
 

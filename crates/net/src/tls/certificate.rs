@@ -9,15 +9,16 @@ use x509_parser::prelude::FromDer;
 
 /// The subject alternative names of a certificate by which hosts are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CertificateNames {
+pub struct CertificateNames {
     /// In lower case; a wildcard as it is written, `*.example.org`.
-    pub(crate) dns: Vec<String>,
-    pub(crate) addresses: Vec<IpAddr>,
+    pub dns: Vec<String>,
+    /// Addresses of IP version 4 and 6.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl CertificateNames {
     /// Reads the names; a certificate that cannot be read has none.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> CertificateNames {
+    pub fn of(certificate: &CertificateDer<'_>) -> CertificateNames {
         let mut names = CertificateNames::default();
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return names };
         let Ok(Some(listed)) = parsed.subject_alternative_name() else { return names };

@@ -8,17 +8,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use acstor_net::Identity;
 use acstor_runclock::RunInstant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::admission::Budget;
 use super::credentials::Credentials;
-use crate::tls::Identity;
 
 /// The connections that carry requests.
 #[derive(Debug)]
-pub(super) struct Roster {
+pub(super) struct Places {
     max: usize,
     state: Mutex<State>,
 }
@@ -44,14 +44,14 @@ struct Member {
 /// The place of one connection.
 #[derive(Debug)]
 pub(super) struct Place {
-    roster: Arc<Roster>,
+    places: Arc<Places>,
     number: u64,
     member: Arc<Member>,
 }
 
-impl Roster {
-    pub(super) fn new(max: usize) -> Arc<Roster> {
-        Arc::new(Roster { max, state: Mutex::default() })
+impl Places {
+    pub(super) fn new(max: usize) -> Arc<Places> {
+        Arc::new(Places { max, state: Mutex::default() })
     }
 
     /// Gives a connection a place, if need be that of the one that has been idle for longest; `None`
@@ -81,7 +81,7 @@ impl Roster {
         state.members.insert(number, Arc::clone(&member));
         state.connected.insert(number, Arc::clone(&member));
         drop(state);
-        Some(Place { roster: Arc::clone(self), number, member })
+        Some(Place { places: Arc::clone(self), number, member })
     }
 
     /// Cuts off whoever would not be let in by `identity`. Takes a signature's time, 0.1 to 0.2 ms, per
@@ -137,7 +137,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.roster.state.lock();
+        let mut state = self.places.state.lock();
         state.members.remove(&self.number);
         state.connected.remove(&self.number);
     }
@@ -151,27 +151,27 @@ mod tests {
     use super::*;
 
     fn is_evicted(place: &Place) -> bool {
-        !place.roster.state.lock().members.contains_key(&place.number)
+        !place.places.state.lock().members.contains_key(&place.number)
     }
 
     #[test]
     fn test_enter_beyond_the_limit_takes_the_place_that_is_idle_for_longest() {
-        let (roster, now) = (Roster::new(3), RunInstant::unmeasured());
+        let (places, now) = (Places::new(3), RunInstant::unmeasured());
         let second = Duration::from_secs(1);
-        let enter = |at| roster.enter(Budget::new(8, 800), None, at).unwrap();
-        let places: Vec<Place> = (0..3).map(|number| enter(now + number * second)).collect();
+        let enter = |at| places.enter(Budget::new(8, 800), None, at).unwrap();
+        let taken: Vec<Place> = (0..3).map(|number| enter(now + number * second)).collect();
         let server = Budget::new(8, 800);
-        let busy = Permit::take(&server, places[0].budget(), 1).unwrap();
-        places[1].heard(now + 9 * second);
+        let busy = Permit::take(&server, taken[0].budget(), 1).unwrap();
+        taken[1].heard(now + 9 * second);
         let newcomer = enter(now + 10 * second);
-        let evicted: Vec<bool> = places.iter().map(is_evicted).collect();
+        let evicted: Vec<bool> = taken.iter().map(is_evicted).collect();
         assert_eq!(evicted, [false, false, true], "the first is busy, the second was just heard");
-        let _second = Permit::take(&server, places[1].budget(), 1).unwrap();
+        let _second = Permit::take(&server, taken[1].budget(), 1).unwrap();
         let _third = Permit::take(&server, newcomer.budget(), 1).unwrap();
-        assert!(roster.enter(Budget::new(8, 800), None, now).is_none(), "all are busy");
+        assert!(places.enter(Budget::new(8, 800), None, now).is_none(), "all are busy");
         drop(busy);
-        assert!(roster.enter(Budget::new(8, 800), None, now).is_some());
-        drop(places);
-        assert!(roster.enter(Budget::new(8, 800), None, now).is_some());
+        assert!(places.enter(Budget::new(8, 800), None, now).is_some());
+        drop(taken);
+        assert!(places.enter(Budget::new(8, 800), None, now).is_some());
     }
 }

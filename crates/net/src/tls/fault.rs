@@ -117,7 +117,7 @@ impl fmt::Display for TlsFault {
 
 impl TlsFault {
     /// Returns the fault behind a socket error of a TLS stream, or `None` when the socket failed.
-    pub(crate) fn of(error: &io::Error) -> Option<TlsFault> {
+    pub fn of(error: &io::Error) -> Option<TlsFault> {
         if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             return Some(TlsFault::from(inner));
         }

@@ -12,8 +12,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-use super::{file_error, read_file};
-use crate::PeerError;
+use super::{TlsFileError, file_error, read_file};
 
 /// Largest file of revocation lists: some 400,000 revoked certificates.
 const CRL_FILE_SIZE_MAX: u64 = 16 << 20;
@@ -31,7 +30,7 @@ impl Revocations {
     pub(super) fn load(
         path: Option<&Path>,
         authorities: &[CertificateDer<'_>],
-    ) -> Result<Revocations, PeerError> {
+    ) -> Result<Revocations, TlsFileError> {
         let Some(path) = path else { return Ok(Revocations::default()) };
         let pem = read_file(path, CRL_FILE_SIZE_MAX)?;
         let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&pem).collect();

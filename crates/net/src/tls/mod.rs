@@ -9,7 +9,9 @@
 
 mod certificate;
 mod client_verifier;
+mod config;
 mod fault;
+mod file_error;
 mod identity;
 mod members;
 mod name_verifier;
@@ -25,26 +27,26 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-pub(crate) use certificate::CertificateNames;
+pub use certificate::CertificateNames;
+pub use config::TlsConfig;
 pub use fault::TlsFault;
-pub(crate) use identity::Identity;
-use identity::Material;
-pub(crate) use members::Members;
-use revocation::Revocations;
-pub(crate) use shown::Shown;
+pub use file_error::TlsFileError;
+pub use identity::{Demands, Identity};
+pub use members::Members;
+pub use shown::Shown;
 
-use crate::{PeerError, TlsConfig};
+use identity::Material;
+use revocation::Revocations;
 
 /// Shortest time between two looks at the files.
-pub(crate) const RELOAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+pub const RELOAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest PEM file of certificates.
 const PEM_FILE_SIZE_MAX: u64 = 1 << 20;
 
 /// The files in use.
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     config: TlsConfig,
-    /// Of whom clients must be; `None`: everybody with a certificate may connect.
-    members: Option<Arc<Members>>,
+    demands: Demands,
     loaded: Mutex<Loaded>,
 }
 
@@ -67,8 +69,8 @@ struct Content {
 /// Defects of files that changed, while the last good ones are in use.
 #[derive(Clone, Debug, Default)]
 struct Problems {
-    certificates: Option<PeerError>,
-    revocations: Option<PeerError>,
+    certificates: Option<TlsFileError>,
+    revocations: Option<TlsFileError>,
 }
 
 /// Identity of the files' content without reading them.
@@ -103,26 +105,24 @@ impl ServerTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`PeerError::TlsFile`] names the file that cannot be used.
-    pub fn load(config: &TlsConfig) -> Result<ServerTls, PeerError> {
-        TlsFiles::load(config, None).map(ServerTls)
+    /// [`TlsFileError`] names the file that cannot be used.
+    pub fn load(config: &TlsConfig) -> Result<ServerTls, TlsFileError> {
+        TlsFiles::load(config, Demands::default()).map(ServerTls)
     }
 
     /// Configuration for one accepted connection, after a look at the files when one is due.
     pub fn config(&self) -> Arc<ServerConfig> {
-        let mut config = ServerConfig::clone(&self.0.current().server());
-        config.alpn_protocols.clear();
-        Arc::new(config)
+        self.0.current().server()
     }
 }
 
 impl TlsFiles {
     /// Reads the files. Without a usable revocation list nobody is trusted until there is one: this host
     /// serves its guests, and has no peers.
-    pub(crate) fn load(
-        config: &TlsConfig,
-        members: Option<Arc<Members>>,
-    ) -> Result<TlsFiles, PeerError> {
+    ///
+    /// # Errors
+    /// [`TlsFileError`] names the certificate file that cannot be used.
+    pub fn load(config: &TlsConfig, demands: Demands) -> Result<TlsFiles, TlsFileError> {
         let stamps = stamps(config);
         let material = Arc::new(Material::load(config)?);
         let mut problems = Problems::default();
@@ -134,15 +134,15 @@ impl TlsFiles {
                 None
             }
         };
-        let identity = Identity::build(&material, revocations.as_deref(), members.as_ref())?;
+        let identity = Identity::build(&material, revocations.as_deref(), &demands)?;
         let identity = Arc::new(identity);
         let content = Content { material, revocations, identity };
         let loaded = Loaded { stamps, checked: Instant::now(), content, problems };
-        Ok(TlsFiles { config: config.clone(), members, loaded: Mutex::new(loaded) })
+        Ok(TlsFiles { config: config.clone(), demands, loaded: Mutex::new(loaded) })
     }
 
     /// Returns the identity in use, after a look at the files when one is due.
-    pub(crate) fn current(&self) -> Arc<Identity> {
+    pub fn current(&self) -> Arc<Identity> {
         self.current_at(Instant::now())
     }
 
@@ -157,7 +157,10 @@ impl TlsFiles {
 
     /// Reads the files again if they changed; on an error the last good ones stay in use. Revocation lists
     /// and certificates do so independently of each other.
-    pub(crate) fn reload(&self) -> Result<(), PeerError> {
+    ///
+    /// # Errors
+    /// [`TlsFileError`] names a file that cannot be used.
+    pub fn reload(&self) -> Result<(), TlsFileError> {
         let stamps = stamps(&self.config);
         let before = {
             let mut loaded = self.loaded.lock();
@@ -181,7 +184,7 @@ impl TlsFiles {
         outcome
     }
 
-    fn read_again(&self, before: &Content) -> Result<(Content, Problems), PeerError> {
+    fn read_again(&self, before: &Content) -> Result<(Content, Problems), TlsFileError> {
         let mut problems = Problems::default();
         let material = match Material::load(&self.config) {
             Ok(material) if *before.material != material => Arc::new(material),
@@ -201,14 +204,13 @@ impl TlsFiles {
         let is_same = Arc::ptr_eq(&material, &before.material) && revocations == before.revocations;
         let identity = match is_same {
             true => Arc::clone(&before.identity),
-            false => {
-                Arc::new(Identity::build(&material, revocations.as_deref(), self.members.as_ref())?)
-            }
+            false => Arc::new(Identity::build(&material, revocations.as_deref(), &self.demands)?),
         };
         Ok((Content { material, revocations, identity }, problems))
     }
 
-    pub(crate) fn status(&self) -> TlsStatus {
+    /// Returns how the files are.
+    pub fn status(&self) -> TlsStatus {
         let loaded = self.loaded.lock();
         TlsStatus {
             certificate_not_after: loaded.content.material.not_after,
@@ -228,13 +230,13 @@ impl TlsFiles {
 }
 
 impl Problems {
-    fn first(&self) -> Option<PeerError> {
+    fn first(&self) -> Option<TlsFileError> {
         self.certificates.clone().or_else(|| self.revocations.clone())
     }
 
     /// Logs what is not among `known`: the files are looked at every few seconds.
     fn log_new(&self, known: &Problems) {
-        let text = |problem: &Option<PeerError>| problem.as_ref().map(ToString::to_string);
+        let text = |problem: &Option<TlsFileError>| problem.as_ref().map(ToString::to_string);
         for (ours, theirs) in
             [(&self.certificates, &known.certificates), (&self.revocations, &known.revocations)]
         {
@@ -247,13 +249,13 @@ impl Problems {
     }
 }
 
-fn load_revocations(config: &TlsConfig, material: &Material) -> Result<Revocations, PeerError> {
+fn load_revocations(config: &TlsConfig, material: &Material) -> Result<Revocations, TlsFileError> {
     let revocations = Revocations::load(config.crl_file.as_deref(), &material.authorities)?;
     // What TLS itself cannot use is no better than what cannot be read.
-    Identity::build(material, Some(&revocations), None).map(|_| revocations)
+    Identity::build(material, Some(&revocations), &Demands::default()).map(|_| revocations)
 }
 
-fn read_file(path: &Path, len_max: u64) -> Result<Vec<u8>, PeerError> {
+fn read_file(path: &Path, len_max: u64) -> Result<Vec<u8>, TlsFileError> {
     let len = fs::metadata(path).map_err(|error| file_error(path, error))?.len();
     if len > len_max {
         return Err(file_error(path, format!("{len} bytes, at most {len_max} are read")));
@@ -261,8 +263,8 @@ fn read_file(path: &Path, len_max: u64) -> Result<Vec<u8>, PeerError> {
     fs::read(path).map_err(|error| file_error(path, error))
 }
 
-fn file_error(path: &Path, problem: impl std::fmt::Display) -> PeerError {
-    PeerError::TlsFile { path: path.to_owned(), problem: problem.to_string() }
+fn file_error(path: &Path, problem: impl std::fmt::Display) -> TlsFileError {
+    TlsFileError { path: path.to_owned(), problem: problem.to_string() }
 }
 
 fn stamps(config: &TlsConfig) -> Stamps {
@@ -282,8 +284,7 @@ mod tests {
 
     use rcgen::{CertifiedKey, generate_simple_self_signed};
 
-    use super::{RELOAD_CHECK_INTERVAL, TlsFiles};
-    use crate::TlsConfig;
+    use super::{Demands, RELOAD_CHECK_INTERVAL, TlsConfig, TlsFiles};
 
     /// Replaces the files as certificate tools do: written beside, then renamed.
     fn renew(config: &TlsConfig) {
@@ -310,7 +311,7 @@ mod tests {
             crl_file: None,
         };
         renew(&config);
-        let files = TlsFiles::load(&config, None).unwrap();
+        let files = TlsFiles::load(&config, Demands::default()).unwrap();
         let first = files.current();
         renew(&config);
         assert!(Arc::ptr_eq(&first, &files.current()), "no look is due");

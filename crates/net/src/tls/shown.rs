@@ -9,20 +9,20 @@ use rustls::pki_types::CertificateDer;
 use super::{Identity, TlsFault};
 
 /// The chain that was shown, and with what it was looked at last.
-pub(crate) struct Shown {
+pub struct Shown {
     chain: Vec<CertificateDer<'static>>,
     verified_by: Arc<Identity>,
 }
 
 impl Shown {
     /// Keeps what a connection was made with.
-    pub(crate) fn on(connection: &CommonState, verified_by: Arc<Identity>) -> Shown {
+    pub fn on(connection: &CommonState, verified_by: Arc<Identity>) -> Shown {
         let chain = connection.peer_certificates().unwrap_or_default();
         Shown { chain: chain.iter().map(|each| each.clone().into_owned()).collect(), verified_by }
     }
 
     /// The other side's own certificate.
-    pub(crate) fn own(&self) -> Option<&CertificateDer<'static>> {
+    pub fn own(&self) -> Option<&CertificateDer<'static>> {
         self.chain.first()
     }
 
@@ -30,7 +30,7 @@ impl Shown {
     ///
     /// # Errors
     /// That of `look`.
-    pub(crate) fn recheck(
+    pub fn recheck(
         &mut self,
         identity: &Arc<Identity>,
         look: impl FnOnce(&[CertificateDer<'_>]) -> Result<(), TlsFault>,

@@ -9,16 +9,18 @@ use std::task::{Context, Poll, ready};
 use socket2::{MaybeUninitSlice, SockRef};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::TlsStream;
 
 /// A connected socket.
-pub(crate) enum Socket {
+pub enum Socket {
+    /// Of this host.
     Unix(UnixStream),
+    /// Of any host.
     Tcp(TcpStream),
 }
 
-/// Transport of a connection.
-pub(crate) enum Stream {
+/// The bytes of a connection, whatever is beneath.
+pub enum Stream {
     /// Bytes as they are.
     Plain(Socket),
     /// TLS records.
@@ -27,7 +29,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Whether the bytes pass through this program, so that it must be able to read them.
-    pub(crate) fn is_tls(&self) -> bool {
+    pub fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))
     }
 
@@ -36,7 +38,7 @@ impl Stream {
     ///
     /// The bytes received are initialised, `first` before `second`. At least one of the two must have
     /// room.
-    pub(crate) fn poll_receive(
+    pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         first: &mut [MaybeUninit<u8>],
@@ -53,19 +55,28 @@ impl Stream {
         }
     }
 
-    /// Sends from `pieces`; returns the number of bytes.
+    /// Sends from `slices`; see [`AsyncWrite::poll_write_vectored`].
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(self).poll_write_vectored(cx, slices)
+    }
+
+    /// Sends from `pieces`, which may be mappings of files; returns the number of bytes.
     ///
     /// # Safety
     /// Every piece describes memory that lives over the call. On a TLS stream it can also be read by
     /// this program; on a plain one only the kernel reads it, and memory that has no file behind it
     /// any more is the error EFAULT.
-    pub(crate) unsafe fn poll_send(
+    pub unsafe fn poll_send_pieces(
         &mut self,
         cx: &mut Context<'_>,
         pieces: &[libc::iovec],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Stream::Plain(socket) => socket.poll_send(cx, pieces),
+            Stream::Plain(socket) => socket.poll_send_pieces(cx, pieces),
             Stream::Tls(tls) => {
                 let mut slices = [IoSlice::new(&[]); 16];
                 let count = pieces.len().min(slices.len());
@@ -84,7 +95,7 @@ impl Stream {
 
 impl Socket {
     /// Asks for larger socket buffers: a burst of answers fits, and one wake-up serves more requests.
-    pub(crate) fn enlarge_buffers(&self, bytes: usize) {
+    pub fn enlarge_buffers(&self, bytes: usize) {
         let socket = SockRef::from(self);
         // The kernel grants what it allows; only speed depends on it.
         let _ = socket.set_send_buffer_size(bytes);
@@ -140,7 +151,11 @@ impl Socket {
         }
     }
 
-    fn poll_send(&self, cx: &mut Context<'_>, pieces: &[libc::iovec]) -> Poll<io::Result<usize>> {
+    fn poll_send_pieces(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &[libc::iovec],
+    ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_write_ready(cx))?;
             match self.try_io(Interest::WRITABLE, || send(self.as_fd(), pieces)) {
@@ -152,7 +167,7 @@ impl Socket {
     }
 }
 
-/// Sends with one system call. The kernel reads the pieces; see [`Stream::poll_send`].
+/// Sends with one system call. The kernel reads the pieces; see [`Stream::poll_send_pieces`].
 fn send(fd: BorrowedFd<'_>, pieces: &[libc::iovec]) -> io::Result<usize> {
     // SAFETY: all zeroes is a valid msghdr: no name, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

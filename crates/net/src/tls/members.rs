@@ -19,7 +19,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(3600);
 
 /// The hosts that may connect. Until a ring is known everybody may who has a certificate.
 #[derive(Debug, Default)]
-pub(crate) struct Members(RwLock<Option<Known>>);
+pub struct Members(RwLock<Option<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -32,11 +32,7 @@ type Presence = Option<Instant>;
 
 impl Members {
     /// Takes the hosts of the ring in use, as name and `ip:port`.
-    pub(crate) fn set<'a>(
-        &self,
-        hosts: impl IntoIterator<Item = (&'a str, &'a str)>,
-        now: Instant,
-    ) {
+    pub fn set<'a>(&self, hosts: impl IntoIterator<Item = (&'a str, &'a str)>, now: Instant) {
         let mut state = self.0.write();
         let known = state.get_or_insert_default();
         let absent = known.by_name.values_mut().chain(known.by_address.values_mut());
@@ -54,7 +50,7 @@ impl Members {
     }
 
     /// Returns whether one of a certificate's names is a member's.
-    pub(crate) fn admit(&self, names: &CertificateNames, now: Instant) -> bool {
+    pub fn admit(&self, names: &CertificateNames, now: Instant) -> bool {
         let state = self.0.read();
         let Some(known) = &*state else { return true };
         let is_member = |left_at: Option<&Presence>| left_at.is_some_and(|at| is_let_in(*at, now));

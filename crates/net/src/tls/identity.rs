@@ -20,12 +20,19 @@ use super::client_verifier::ClientVerifier;
 use super::members::Members;
 use super::name_verifier::NameVerifier;
 use super::revocation::Revocations;
-use super::{PEM_FILE_SIZE_MAX, TlsFault, certificate, file_error, read_file};
-use crate::{PeerError, TlsConfig};
+use super::{
+    PEM_FILE_SIZE_MAX, TlsConfig, TlsFault, TlsFileError, certificate, file_error, read_file,
+};
 
-/// Application protocol of both sides, so that a certificate of the CA cannot be used to make one
-/// service talk to another.
-const ALPN: &[u8] = b"acstor-peer";
+/// What a protocol demands of the other side beside a certificate of the CA.
+#[derive(Clone, Debug, Default)]
+pub struct Demands {
+    /// Application protocol of both sides, so that a certificate of the CA cannot be used to make one
+    /// service talk to another; `None` where the protocol has TLS clients of others.
+    pub application: Option<&'static [u8]>,
+    /// Of whom clients must be; `None`: everybody with a certificate may connect.
+    pub members: Option<Arc<Members>>,
+}
 
 /// The content of the files of certificates.
 #[derive(PartialEq, Eq)]
@@ -39,7 +46,7 @@ pub(super) struct Material {
 }
 
 /// A host's certificate, key, CAs and revocation lists, ready for handshakes.
-pub(crate) struct Identity {
+pub struct Identity {
     server: Arc<ServerConfig>,
     client: ClientConfig,
     client_verifier: Arc<ClientVerifier>,
@@ -49,7 +56,7 @@ pub(crate) struct Identity {
 
 impl Material {
     /// Reads certificate, key and CAs, and sees that they fit together.
-    pub(super) fn load(config: &TlsConfig) -> Result<Material, PeerError> {
+    pub(super) fn load(config: &TlsConfig) -> Result<Material, TlsFileError> {
         let authorities = certificates(&config.ca_file)?;
         let chain = certificates(&config.cert_file)?;
         let key_pem = read_file(&config.key_file, PEM_FILE_SIZE_MAX)?;
@@ -57,7 +64,7 @@ impl Material {
             .map_err(|error| file_error(&config.key_file, error))?;
         let not_after = certificate::not_after(&chain);
         let material = Material { config: config.clone(), authorities, chain, key, not_after };
-        Identity::build(&material, Some(&Revocations::default()), None)?;
+        Identity::build(&material, Some(&Revocations::default()), &Demands::default())?;
         Ok(material)
     }
 }
@@ -65,13 +72,12 @@ impl Material {
 impl Identity {
     /// Makes an identity of the files' content.
     ///
-    /// `revocations`: `None`: it is not known who is revoked, so nobody is trusted. `members`: who may
-    /// connect; `None`: everybody with a certificate.
+    /// `revocations`: `None`: it is not known who is revoked, so nobody is trusted.
     pub(super) fn build(
         material: &Material,
         revocations: Option<&Revocations>,
-        members: Option<&Arc<Members>>,
-    ) -> Result<Identity, PeerError> {
+        demands: &Demands,
+    ) -> Result<Identity, TlsFileError> {
         let files = &material.config;
         let mut roots = RootCertStore::empty();
         for authority in &material.authorities {
@@ -92,16 +98,22 @@ impl Identity {
                 .build()
                 .map_err(refused)?;
         let client_verifier =
-            Arc::new(ClientVerifier::new(of_clients, knows_revocations, members.cloned()));
+            Arc::new(ClientVerifier::new(of_clients, knows_revocations, demands.members.clone()));
         let chain_verifier =
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .with_crls(lists)
                 .allow_unknown_revocation_status()
                 .build()
                 .map_err(refused)?;
+        let application: Vec<Vec<u8>> =
+            demands.application.into_iter().map(<[u8]>::to_vec).collect();
+        let mut server = server_config(material, &provider, &client_verifier)?;
+        server.alpn_protocols.clone_from(&application);
+        let mut client = client_config(material, &provider, &chain_verifier)?;
+        client.alpn_protocols = application;
         Ok(Identity {
-            server: Arc::new(server_config(material, &provider, &client_verifier)?),
-            client: client_config(material, &provider, &chain_verifier)?,
+            server: Arc::new(server),
+            client,
             client_verifier,
             chain_verifier,
             knows_revocations,
@@ -109,13 +121,13 @@ impl Identity {
     }
 
     /// Configuration for an accepted connection.
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+    pub fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.server)
     }
 
     /// Configuration for a connection to the host at `address` that the ring calls `host_name`, and
     /// the name to give to TLS.
-    pub(crate) fn client(
+    pub fn client(
         &self,
         address: IpAddr,
         host_name: Option<&str>,
@@ -130,7 +142,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`TlsFault`]: it would be refused.
-    pub(crate) fn recheck_client(&self, chain: &[CertificateDer<'_>]) -> Result<(), TlsFault> {
+    pub fn recheck_client(&self, chain: &[CertificateDer<'_>]) -> Result<(), TlsFault> {
         let (own, intermediates) = chain.split_first().ok_or(TlsFault::PeerNoCertificate)?;
         let verdict = self.client_verifier.verify_client_cert(own, intermediates, UnixTime::now());
         verdict.map(|_| ()).map_err(|error| TlsFault::from(&error))
@@ -140,7 +152,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`TlsFault::PeerNotMember`].
-    pub(crate) fn recheck_membership(&self, names: &CertificateNames) -> Result<(), TlsFault> {
+    pub fn recheck_membership(&self, names: &CertificateNames) -> Result<(), TlsFault> {
         let is_member = self.client_verifier.admits(names);
         if is_member { Ok(()) } else { Err(TlsFault::PeerNotMember) }
     }
@@ -149,7 +161,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`TlsFault`]: it would be refused.
-    pub(crate) fn recheck_server(
+    pub fn recheck_server(
         &self,
         chain: &[CertificateDer<'_>],
         address: IpAddr,
@@ -179,7 +191,7 @@ fn server_config(
     material: &Material,
     provider: &Arc<CryptoProvider>,
     clients: &Arc<ClientVerifier>,
-) -> Result<ServerConfig, PeerError> {
+) -> Result<ServerConfig, TlsFileError> {
     let cert_file = &material.config.cert_file;
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&TLS13])
@@ -187,7 +199,6 @@ fn server_config(
         .with_client_cert_verifier(Arc::<ClientVerifier>::clone(clients))
         .with_single_cert(material.chain.clone(), material.key.clone_key())
         .map_err(|error| file_error(cert_file, error))?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -197,7 +208,7 @@ fn client_config(
     material: &Material,
     provider: &Arc<CryptoProvider>,
     chain_verifier: &Arc<WebPkiServerVerifier>,
-) -> Result<ClientConfig, PeerError> {
+) -> Result<ClientConfig, TlsFileError> {
     let cert_file = &material.config.cert_file;
     let nobody = NameVerifier::new(Arc::clone(chain_verifier), Vec::new(), true);
     let mut config = ClientConfig::builder_with_provider(Arc::clone(provider))
@@ -207,7 +218,6 @@ fn client_config(
         .with_custom_certificate_verifier(Arc::new(nobody))
         .with_client_auth_cert(material.chain.clone(), material.key.clone_key())
         .map_err(|error| file_error(cert_file, error))?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false; // the address says which host is meant
     Ok(config)
@@ -225,7 +235,7 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PeerError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let pem = read_file(path, PEM_FILE_SIZE_MAX)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|error| file_error(path, error))?;
