@@ -123,13 +123,7 @@ fn gather(segments: &[Segment]) -> io::Result<Vec<u8>> {
     let mut result = Ok(());
     for segment in segments {
         let target = &mut bytes[filled..filled + segment.len()];
-        match segment {
-            Segment::Zeros(_) => {}
-            Segment::Mapped { chunk, start, .. } => {
-                result = result.and(chunk.read_at(*start, target));
-            }
-            Segment::Bytes(source) => target.copy_from_slice(source),
-        }
+        result = result.and(segment.read_to(target));
         filled += segment.len();
     }
     result.map(|()| bytes)

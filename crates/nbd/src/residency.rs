@@ -95,17 +95,13 @@ pub(crate) fn copy(pieces: Vec<Piece>) -> io::Result<Vec<Piece>> {
 }
 
 fn copy_one(piece: Piece) -> (io::Result<()>, Piece) {
-    let mut bytes = Vec::new();
+    if !is_in_file(&piece) {
+        return (Ok(()), piece);
+    }
+    let mut bytes = vec![0; piece.len()];
     let outcome = match &piece {
-        Piece::Base(Segment::Mapped { chunk, start, len }) => {
-            bytes.resize(*len, 0);
-            chunk.read_at(*start, &mut bytes)
-        }
-        Piece::Log(log) => {
-            bytes.resize(log.len(), 0);
-            log.read_at(0, &mut bytes)
-        }
-        Piece::Base(Segment::Zeros(_) | Segment::Bytes(_)) => return (Ok(()), piece),
+        Piece::Base(segment) => segment.read_to(&mut bytes),
+        Piece::Log(log) => log.read_at(0, &mut bytes),
     };
     (outcome, Piece::Base(Segment::Bytes(Bytes::from(bytes))))
 }

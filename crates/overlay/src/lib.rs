@@ -26,6 +26,7 @@ mod segments;
 mod volume;
 mod volume_threads;
 
+pub use acstor_diskio::DiskSpace;
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{
     BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
@@ -43,7 +44,7 @@ pub use push::replay::LogRange;
 pub use push::seal::{Sealed, seal};
 pub use regions::durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
 pub use segments::adoption::adopt_log;
-pub use segments::disk::{DiskSpace, HostDirectory, LogDisk, LogFile};
+pub use segments::disk::{HostDirectory, LogDisk, LogFile};
 pub use segments::record::OVERLAY_LOG_VERSION;
 pub use segments::segment::LogPiece;
 pub use volume::Volume;

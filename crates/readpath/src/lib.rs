@@ -25,7 +25,6 @@ mod scenarios;
 mod steering;
 mod view;
 
-pub use acstor_store::residency;
 pub use ahead::boot_recorder::WorkingSet;
 pub use config::{Keep, PlacementRule, ReadPathConfig};
 pub use error::{ReadError, ReadPathError};

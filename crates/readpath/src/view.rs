@@ -11,6 +11,7 @@ pub(crate) mod waiting_reads;
 pub(crate) mod wanted_chunks;
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 
 use acstor_store::ChunkGuard;
@@ -50,6 +51,20 @@ impl Segment {
     /// Returns whether the segment stands for no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Fills `target`, as long as the segment, with its bytes; those of a mapped chunk are read from the
+    /// file and compared, which may wait for the disk.
+    ///
+    /// # Errors
+    /// The kernel's, when a mapped chunk cannot be read; the store drops it then.
+    pub fn read_to(&self, target: &mut [u8]) -> io::Result<()> {
+        match self {
+            Segment::Zeros(_) => target.fill(0),
+            Segment::Mapped { chunk, start, .. } => return chunk.read_at(*start, target),
+            Segment::Bytes(source) => target.copy_from_slice(source),
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use acstor_diskio::residency;
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -20,7 +21,6 @@ use crate::free_slots::FreeSlots;
 use crate::index::{Index, Key};
 use crate::page_sums::PageSums;
 use crate::pins::Pins;
-use crate::residency;
 use crate::slot_state::{Phase, SlotStates};
 use crate::stats::Counters;
 use crate::writeback::Writeback;

@@ -2,16 +2,13 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use acstor_diskio::residency;
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, fstatvfs};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
-
-use crate::residency;
+use rustix::fs::{Advice, fadvise};
 
 /// Opens the store's data file and record file.
 pub trait Disk: fmt::Debug + Send + Sync {
@@ -89,17 +86,6 @@ pub struct HostDisk;
 #[derive(Debug)]
 struct HostFile(File);
 
-impl HostFile {
-    fn sync_range(&self, offset: u64, len: u64, flags: libc::c_uint) -> io::Result<()> {
-        let fd = self.0.as_raw_fd();
-        // SAFETY: takes numbers only; the descriptor is open while `self` lives.
-        match unsafe { libc::sync_file_range(fd, offset as i64, len as i64, flags) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
 impl Disk for HostDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn SlotFile>> {
         let mut options = OpenOptions::new();
@@ -119,28 +105,11 @@ impl SlotFile for HostFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let mut parts = parts;
-        let mut offset = offset;
-        while !parts.is_empty() {
-            match pwritev(&self.0, parts, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut parts, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        acstor_diskio::write_all_at(&self.0, parts, offset)
     }
 
     fn try_read_at(&self, buffer: &mut [u8], offset: u64) -> bool {
-        let len = buffer.len();
-        let mut parts = [IoSliceMut::new(buffer)];
-        // A file system without it (EOPNOTSUPP) is one that cannot tell.
-        let read = preadv2(&self.0, &mut parts, offset, ReadWriteFlags::NOWAIT);
-        read.is_ok_and(|read| read == len)
+        acstor_diskio::read_cached(&self.0, buffer, offset)
     }
 
     fn is_resident(&self, mapped: *const u8, _offset: u64, len: usize) -> bool {
@@ -148,15 +117,11 @@ impl SlotFile for HostFile {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        // It cannot fail in a way that `finish_writeback` does not tell.
-        let _ = self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
+        acstor_diskio::start_writeback(&self.0, offset, len);
     }
 
     fn finish_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
-        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-            | libc::SYNC_FILE_RANGE_WRITE
-            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        self.sync_range(offset, len, flags)
+        acstor_diskio::finish_writeback(&self.0, offset, len)
     }
 
     fn size_bytes(&self) -> io::Result<u64> {
@@ -164,26 +129,7 @@ impl SlotFile for HostFile {
     }
 
     fn preallocate(&self, size_bytes: u64) -> io::Result<()> {
-        let metadata = self.0.metadata()?;
-        let (length, allocated) = (metadata.len(), metadata.blocks() * 512);
-        // xfs wants as much free space as fallocate(2) is asked for, whatever of it the file has.
-        let first = if allocated >= length { length.min(size_bytes) } else { 0 };
-        if first == size_bytes {
-            return Ok(());
-        }
-        // fallocate(2) takes all the space there is before it says that it was not enough, which
-        // on a busy host is an outage of its own.
-        let missing = size_bytes.saturating_sub(allocated);
-        let disk = fstatvfs(&self.0)?;
-        if missing > disk.f_bavail.saturating_mul(disk.f_frsize) {
-            return Err(Errno::NOSPC.into());
-        }
-        loop {
-            match fallocate(&self.0, FallocateFlags::empty(), first, size_bytes - first) {
-                Err(Errno::INTR) => {}
-                outcome => return Ok(outcome?),
-            }
-        }
+        acstor_diskio::preallocate(&self.0, size_bytes)
     }
 
     fn truncate(&self, size_bytes: u64) -> io::Result<()> {

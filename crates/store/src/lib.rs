@@ -23,7 +23,6 @@ mod page_sums;
 mod pages;
 mod pins;
 mod recovery;
-pub mod residency;
 mod sketch;
 mod slot_state;
 mod stats;

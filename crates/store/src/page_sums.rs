@@ -9,11 +9,10 @@
 //! The memory is bounded. Slots share sets of [`WAYS`] entries; in a full set the oldest entry leaves.
 //! A chunk without sums is read and hashed whole, which makes them again.
 
+use acstor_diskio::PAGE_BYTES;
 use acstor_types::{ChunkSize, Digest};
 use parking_lot::RwLock;
 use twox_hash::XxHash3_64;
-
-use crate::residency::PAGE_BYTES;
 
 /// Entries of a set. With as many sets as `slots / WAYS` none ever leaves: neighbours differ.
 const WAYS: usize = 8;

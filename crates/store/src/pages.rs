@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
+use acstor_diskio::PAGE_BYTES;
 use acstor_types::Digest;
 use bytes::Bytes;
 
 use crate::core::{Core, Place};
 use crate::limits;
-use crate::residency::PAGE_BYTES;
 use crate::slot_state::Phase;
 
 impl Core {

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use acstor_diskio::DiskSpace;
 use acstor_testkit::{Fault, FaultPlan};
 use memmap2::MmapRaw;
 use parking_lot::Mutex;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::segments::disk::{DiskSpace, LogDisk, LogFile};
+use crate::segments::disk::{LogDisk, LogFile};
 
 const SECTOR: u64 = 512;
 

@@ -3,21 +3,19 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use acstor_diskio::{DiskSpace, forget_pages, preallocate, read_direct};
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
-
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock, fstatvfs};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use rustix::io::Errno;
 
 use crate::segments::file_budget::{FileBudget, Taken};
-use crate::segments::page_cache::{forget_pages, read_direct};
 
 /// A directory of files that one overlay owns.
 ///
@@ -69,15 +67,6 @@ pub trait LogDisk: fmt::Debug + Send + Sync {
 
     /// Lets another one open the directory: nothing is written any more.
     fn unlock(&self);
-}
-
-/// Room on a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskSpace {
-    /// Bytes that can be reserved.
-    pub free_bytes: u64,
-    /// Bytes that there are.
-    pub total_bytes: u64,
 }
 
 /// A file of a local log.
@@ -184,20 +173,6 @@ impl HostDirectory {
         let budget = self.budget.clone();
         Arc::new(HostFile { file, budget, _descriptor: descriptor, mapping: Mutex::default() })
     }
-
-    fn reserve(&self, file: &File, size_bytes: u64) -> io::Result<()> {
-        // fallocate(2) takes all the space there is before it says that it was not enough, which
-        // on a busy host is an outage of its own.
-        if size_bytes > self.space()?.free_bytes {
-            return Err(Errno::NOSPC.into());
-        }
-        loop {
-            match fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
-                Err(Errno::INTR) => {}
-                outcome => return Ok(outcome?),
-            }
-        }
-    }
 }
 
 impl LogDisk for HostDirectory {
@@ -227,7 +202,7 @@ impl LogDisk for HostDirectory {
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let file = options.open(&path)?;
         if size_bytes > 0
-            && let Err(error) = self.reserve(&file, size_bytes)
+            && let Err(error) = preallocate(&file, size_bytes)
         {
             fs::remove_file(&path)?;
             return Err(error);
@@ -255,9 +230,7 @@ impl LogDisk for HostDirectory {
     }
 
     fn space(&self) -> io::Result<DiskSpace> {
-        let disk = fstatvfs(&self.directory)?;
-        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        Ok(DiskSpace { free_bytes: bytes(disk.f_bavail), total_bytes: bytes(disk.f_blocks) })
+        acstor_diskio::space(&self.directory)
     }
 
     fn unlock(&self) {
@@ -271,9 +244,7 @@ impl LogFile for HostFile {
     }
 
     fn read_cached(&self, buffer: &mut [u8], offset: u64) -> bool {
-        let len = buffer.len();
-        let mut parts = [IoSliceMut::new(buffer)];
-        preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT) == Ok(len)
+        acstor_diskio::read_cached(&self.file, buffer, offset)
     }
 
     fn read_past_cache(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -281,20 +252,7 @@ impl LogFile for HostFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let mut parts = parts;
-        let mut offset = offset;
-        while !parts.is_empty() {
-            match pwritev(&self.file, parts, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut parts, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        acstor_diskio::write_all_at(&self.file, parts, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -307,11 +265,7 @@ impl LogFile for HostFile {
     }
 
     fn start_writeback(&self, offset: u64, len: u64) {
-        let fd = self.file.as_raw_fd();
-        // SAFETY: takes numbers only; the descriptor is open while `self` lives.
-        unsafe {
-            libc::sync_file_range(fd, offset as i64, len as i64, libc::SYNC_FILE_RANGE_WRITE);
-        }
+        acstor_diskio::start_writeback(&self.file, offset, len);
     }
 
     fn start_read(&self, offset: u64, len: u64) {

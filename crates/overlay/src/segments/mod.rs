@@ -9,7 +9,6 @@ pub(crate) mod file_budget;
 pub(crate) mod flusher;
 pub(crate) mod hold_back;
 pub(crate) mod map_state;
-pub(crate) mod page_cache;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod range_set;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use acstor_readpath::residency;
+use acstor_diskio::residency;
 use memmap2::MmapRaw;
 use parking_lot::Mutex;
 

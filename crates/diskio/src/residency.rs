@@ -6,7 +6,8 @@
 
 use std::io;
 
-pub(crate) const PAGE_BYTES: usize = 4096;
+use crate::PAGE_BYTES;
+
 const MADV_POPULATE_READ: libc::c_int = 22;
 /// Pages looked at with one call.
 const PAGES_PER_CALL: usize = 512;
@@ -63,7 +64,8 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
-    use super::{PAGE_BYTES, is_resident};
+    use super::is_resident;
+    use crate::PAGE_BYTES;
 
     #[test]
     fn test_is_resident_tells_pages_in_memory_from_others() {

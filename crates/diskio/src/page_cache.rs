@@ -14,8 +14,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes of a page.
-const PAGE: usize = 4096;
+use crate::PAGE_BYTES;
+
 /// Bytes compared at a time.
 const STEP: usize = 1 << 20;
 
@@ -24,7 +24,7 @@ const STEP: usize = 1 << 20;
 ///
 /// # Errors
 /// The kernel's error; `ResourceBusy` when pages that stay in memory differ from the disk.
-pub(crate) fn forget_pages(file: &File) -> io::Result<()> {
+pub fn forget_pages(file: &File) -> io::Result<()> {
     fadvise(file, 0, None, Advice::DontNeed)?;
     for (from, to) in resident_runs(file)? {
         compare(file, from, to)?;
@@ -40,7 +40,7 @@ fn resident_runs(file: &File) -> io::Result<Vec<(u64, u64)>> {
         return Ok(runs);
     }
     let mapping = MmapOptions::new().len(len).map_raw_read_only(file)?;
-    let mut pages = vec![0_u8; len.div_ceil(PAGE)];
+    let mut pages = vec![0_u8; len.div_ceil(PAGE_BYTES)];
     // SAFETY: the mapping is `len` bytes long and lives until the call returns; `pages` has a byte
     // for each page of it.
     let code = unsafe { libc::mincore(mapping.as_mut_ptr().cast(), len, pages.as_mut_ptr()) };
@@ -48,7 +48,7 @@ fn resident_runs(file: &File) -> io::Result<Vec<(u64, u64)>> {
         return Err(io::Error::last_os_error());
     }
     for (number, _) in pages.iter().enumerate().filter(|(_, flags)| **flags & 1 != 0) {
-        let (from, to) = ((number * PAGE) as u64, ((number + 1) * PAGE) as u64);
+        let (from, to) = ((number * PAGE_BYTES) as u64, ((number + 1) * PAGE_BYTES) as u64);
         match runs.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
             _ => runs.push((from, to)),
@@ -61,11 +61,11 @@ fn resident_runs(file: &File) -> io::Result<Vec<(u64, u64)>> {
 ///
 /// # Errors
 /// The kernel's error; `InvalidInput` where the file system keeps files in memory alone.
-pub(crate) fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+pub fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut direct = open_direct(file)?;
     // Direct reads want whole pages, of memory as of the file.
-    let skipped = (offset % PAGE as u64) as usize;
-    let mut pages = MmapMut::map_anon((skipped + buffer.len()).next_multiple_of(PAGE))?;
+    let skipped = (offset % PAGE_BYTES as u64) as usize;
+    let mut pages = MmapMut::map_anon((skipped + buffer.len()).next_multiple_of(PAGE_BYTES))?;
     direct.seek(SeekFrom::Start(offset - skipped as u64))?;
     let read = read_full(&mut direct, &mut pages)?;
     let found = pages[..read].get(skipped..skipped + buffer.len());
@@ -139,14 +139,14 @@ mod tests {
     #[test]
     fn pages_that_somebody_has_mapped_are_compared() {
         let mut file = tempfile::tempfile().unwrap();
-        let content: Vec<u8> = (0..64 * PAGE).map(|at| (at / 7) as u8).collect();
+        let content: Vec<u8> = (0..64 * PAGE_BYTES).map(|at| (at / 7) as u8).collect();
         file.write_all(&content).unwrap();
         file.sync_data().unwrap();
         assert_eq!(resident(&file), content.len() as u64);
         let mapping = MmapOptions::new().len(content.len()).map_raw_read_only(&file).unwrap();
         // SAFETY: in the mapping, of a file that nobody makes shorter.
-        let byte = unsafe { mapping.as_ptr().add(5 * PAGE).read_volatile() };
-        assert_eq!(byte, content[5 * PAGE]);
+        let byte = unsafe { mapping.as_ptr().add(5 * PAGE_BYTES).read_volatile() };
+        assert_eq!(byte, content[5 * PAGE_BYTES]);
         forget_pages(&file).unwrap();
         assert!(resident(&file) > 0, "what is mapped stays");
         drop(mapping);
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn direct_reads_have_any_offset_and_length() {
         let mut file = tempfile::tempfile().unwrap();
-        let content: Vec<u8> = (0..3 * PAGE + 512).map(|at| (at / 7) as u8).collect();
+        let content: Vec<u8> = (0..3 * PAGE_BYTES + 512).map(|at| (at / 7) as u8).collect();
         file.write_all(&content).unwrap();
         for (from, to) in [(0, 512), (64, 4160), (4095, 4097), (5000, content.len())] {
             let mut bytes = vec![0; to - from];
