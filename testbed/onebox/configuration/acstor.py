@@ -43,6 +43,7 @@ def acstor_controller(shared: str, *, tls: bool) -> Configuration:
     found = _host(shared, CONTROLLER, CONTROLLER_ADDRESS, CONTROLLER_STORE_CAPACITY, tls=tls)
     return {
         **found,
+        "DEFAULT": {**found["DEFAULT"], **acstor_secrets()["DEFAULT"]},
         "glance": {**found["glance"], "filesystem_store_datadir": image.IMAGES},
         # Tests wait for what the defaults leave minutes for.
         "registrar": {"interval": "5", "withdraw_grace": "5", "retry_delay": "2"},
@@ -55,6 +56,11 @@ def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Config
         **_host(shared, name, address, STORE_CAPACITY, tls=tls),
         "image_links": {"enabled": "true", "scan_interval": "5"},
     }
+
+
+def acstor_secrets() -> Configuration:
+    """Return what agent and operator read on a compute host, and the data plane does not."""
+    return {"DEFAULT": {"transport_url": endpoints.TRANSPORT_URL}}
 
 
 def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> Configuration:
@@ -88,10 +94,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
 
 def _acstor(name: str, shared: str) -> Configuration:
     return {
-        "DEFAULT": {
-            "host": name,
-            "transport_url": endpoints.TRANSPORT_URL,
-        },
+        "DEFAULT": {"host": name},
         "origin": {"url": f"posix://{shared}/origin"},
         "coordination": {"backend_url": f"file://{shared}/coordination"},
         "keystone": endpoints.credentials("acstor"),

@@ -188,6 +188,7 @@ def _write_compute(
         for path, configuration in configurations.items()
         if writer.write(etc / path, writer.render(configuration))
     }
+    writer.write(etc / "acstor/secrets.conf", writer.render(acstor.acstor_secrets()), _SECRET)
     writer.write(etc / "libvirt/libvirtd.conf", infrastructure.libvirtd(name, address))
     writer.write(etc / "libvirt/qemu.conf", infrastructure.qemu(address))
     _write_ssh(directory, etc / "ssh", address)

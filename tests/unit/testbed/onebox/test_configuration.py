@@ -152,6 +152,19 @@ class TestFiles:
         monkeypatch.setattr(files, "_make_key", _key_without_ssh)
         return directory
 
+    def test_passwords_of_a_compute_host_are_for_root_alone(
+        self, directory: OneBoxDirectory
+    ) -> None:
+        files.write_all(directory, Settings())
+        folder = directory.etc("compute1") / "acstor"
+        assert (folder / "secrets.conf").stat().st_mode & 0o777 == 0o600
+        assert "rabbit://" not in (folder / "acstor.conf").read_text()
+        conf = loading.load("x", ["--config-file", str(folder / "acstor.conf")])
+        assert [path.rpartition("/")[2] for path in conf.config_file] == [
+            "acstor.conf",
+            "secrets.conf",
+        ]
+
     def test_second_writing_changes_nothing(self, directory: OneBoxDirectory) -> None:
         assert files.write_all(directory, Settings()) == set()
         assert files.write_all(directory, Settings()) == set()
