@@ -210,7 +210,7 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
         ),
         Service(
             "ovs-vswitchd", host, networking.switch(network.GUEST_INTERFACE),
-            ready=file_exists("/run/openvswitch/ovs-vswitchd.pid"),
+            ready=file_exists(networking.SWITCH_PID),
         ),
         Service(
             "neutron-openvswitch-agent", host,
