@@ -3,6 +3,7 @@
 import dataclasses
 import http.client
 import os
+import socket
 from collections.abc import Callable, Sequence
 
 from testbed.onebox import network, unit
@@ -84,6 +85,37 @@ def answers(port: int) -> Readiness:
 def file_exists(path: str) -> Readiness:
     """Return a check that a file of the host is there, a socket for instance."""
     return lambda host: os.path.exists(host.path(path))
+
+
+def accepts(path: str) -> Readiness:
+    """Return a check that a process of the host accepts at a unix socket, which may be another's.
+
+    The name of one that was killed stays.
+    """
+
+    def check(host: Host) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
+            try:
+                connection.connect(str(host.path(path)))
+            except OSError:
+                return False
+        return True
+
+    return check
+
+
+def has_written_pid(name: str, path: str) -> Readiness:
+    """Return a check that a file has the process id of a service, not that of one before."""
+
+    def check(host: Host) -> bool:
+        try:
+            written = int(host.path(path).read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(written == host.programs()[name]["pid"])
+
+    return check
 
 
 def logs(name: str, text: str) -> Readiness:
@@ -206,11 +238,11 @@ def host_services(directory: OneBoxDirectory, host: str) -> list[Service]:
         Service("sshd", host, ("/usr/sbin/sshd", "-D", "-e"), ready=listens(22), port=22),
         Service(
             "ovsdb-server", host, networking.switch_database(),
-            ready=file_exists(networking.SWITCH_DATABASE),
+            ready=accepts(networking.SWITCH_DATABASE),
         ),
         Service(
             "ovs-vswitchd", host, networking.switch(network.GUEST_INTERFACE),
-            ready=file_exists(networking.SWITCH_PID),
+            ready=has_written_pid("ovs-vswitchd", networking.SWITCH_PID),
         ),
         Service(
             "neutron-openvswitch-agent", host,

@@ -26,7 +26,7 @@ PHYSICAL_NETWORK = "physnet1"
 #: Of networks that users make.
 _VLANS = "100:199"
 SWITCH_DATABASE = "/run/openvswitch/db.sock"
-#: There once the switch runs.
+#: Names the switch's process once it runs.
 SWITCH_PID = "/run/openvswitch/ovs-vswitchd.pid"
 _PHYSICAL_BRIDGE = "br-physical"
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -97,8 +97,6 @@ def switch_database() -> tuple[str, ...]:
     path = f"{folder}/conf.db"
     lines = [
         f"mkdir -p {folder}",
-        # What a killed one left would be taken for this one, which does not listen yet.
-        f"rm -f {SWITCH_DATABASE}",
         f"[ -e {path} ] || ovsdb-tool create {path} {_SCHEMA}",
         f"exec ovsdb-server {path} --remote=punix:{SWITCH_DATABASE}",
     ]
@@ -116,6 +114,4 @@ def switch(interface: str) -> tuple[str, ...]:
         "--", "--may-exist", "add-port", _PHYSICAL_BRIDGE, interface,
     ]  # fmt: skip
     run = ["exec", "ovs-vswitchd", f"unix:{SWITCH_DATABASE}", f"--pidfile={SWITCH_PID}"]
-    return (
-        "/bin/sh", "-ec", f"rm -f {SWITCH_PID}\n{shlex.join(arrange)}\n{shlex.join(run)}",
-    )  # fmt: skip
+    return ("/bin/sh", "-ec", f"{shlex.join(arrange)}\n{shlex.join(run)}")

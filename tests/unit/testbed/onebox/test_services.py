@@ -1,12 +1,15 @@
 """The services: which there are, what they need, in which order they start."""
 
 import pathlib
+import socket
+from typing import Any
 
 import pytest
 
 from testbed.onebox import services
 from testbed.onebox.bring_up import BringUp
 from testbed.onebox.directory import OneBoxDirectory
+from testbed.onebox.host import Host
 from testbed.onebox.settings import Settings
 
 HOSTS = ["compute1", "compute2"]
@@ -69,6 +72,38 @@ def test_programs_are_absolute_paths(directory: OneBoxDirectory) -> None:
     """They are started without a shell and without a search path."""
     for service in services.all_services(directory, HOSTS, with_acstor=True):
         assert service.argv[0].startswith("/"), service.name
+
+
+class KilledBefore(Host):
+    """A host on which a service that was killed left its files."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        super().__init__(OneBoxDirectory(pathlib.Path("/nowhere")), "compute1", "")
+        self._root = root
+
+    def path(self, path: str) -> pathlib.Path:
+        return self._root / path.lstrip("/")
+
+    def programs(self) -> dict[str, dict[str, Any]]:
+        return {"switch": {"pid": 12, "returncode": None}}
+
+
+def test_what_a_killed_service_left_is_not_its_successors(tmp_path: pathlib.Path) -> None:
+    host = KilledBefore(tmp_path)
+    is_ready = services.has_written_pid("switch", "/pid")
+    assert not is_ready(host)
+    (tmp_path / "pid").write_text("11\n")
+    assert not is_ready(host)
+    (tmp_path / "pid").write_text("12\n")
+    assert is_ready(host)
+
+    is_ready = services.accepts("/sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        assert not is_ready(host)
+        listener.listen(4)
+        assert is_ready(host)
+    assert not is_ready(host)
 
 
 @pytest.mark.parametrize("with_acstor", [True, False])
