@@ -128,7 +128,8 @@ def _release() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; return its exit status."""
-    warning_filters.ignore_eventlet()
+    if arguments is None:
+        warning_filters.exclude_eventlet()
     try:
         return Application().run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

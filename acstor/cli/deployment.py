@@ -32,8 +32,7 @@ def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
 
     :raises UnavailableError: when the coordination backend cannot be reached.
     """
-    # Half of the time that any command takes to start, where eventlet is installed. Not first in a
-    # thread: it would never end.
+    # A good part of the time that any command takes to start.
     import tooz
 
     from acstor.cluster.membership import CoordinationSettings, open_coordinator, read_members

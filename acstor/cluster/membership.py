@@ -41,6 +41,12 @@ RECONNECT = BackOff(first=0.5, longest=15.0, shortest=0.1, spread=1.0)
 """Delays between two attempts to reach the backend."""
 MEMBERS_EVERY = 60
 """Heartbeats between two readings of the members, by hosts that do not publish rings."""
+OWN_ENTRY_EVERY = 5
+"""Heartbeats between two looks of a host at its own entry: with the default interval as many
+seconds as the others take to forget a host."""
+LOCK_EVERY_MAX = 15
+"""Heartbeats between two tries for a publisher's lock that another host has, at most. Of N members
+each tries at one of N heartbeats, so that one of them tries at each: a try is two calls of etcd."""
 _LOCK_SUFFIX = "ring-publisher"
 _SESSION_SCHEMES = frozenset({"file", "zookeeper", "kazoo"})
 """Drivers whose one ``timeout`` is that of members; their locks last as long as the session."""
@@ -152,7 +158,7 @@ def connect(url: str, member_id: str) -> Any:
     """
     shown = backend_urls.without_secret(url)
     try:
-        coordinator = coordination.get_coordinator(url, member_id.encode())
+        coordinator = coordination.get_coordinator(url, member_id.encode(), **_options(url))
     except Exception as error:  # tooz and stevedore raise all kinds here
         raise exception.UnsupportedError(
             f"[coordination] backend_url {shown}: {error}",
@@ -166,6 +172,18 @@ def connect(url: str, member_id: str) -> Any:
             hint="check [coordination] backend_url and that the backend is up",
         ) from error
     return coordinator
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return what a coordinator is told beside its URL.
+
+    The calls of etcd's driver end with the timeout of the socket. A thread of the driver's own for
+    them costs as much processor time as half a call, and polls every second.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if not parts.scheme.startswith("etcd3") or "executor" in urllib.parse.parse_qs(parts.query):
+        return {}
+    return {"executor": "synchronous"}
 
 
 def read_members(coordinator: Any, group: str) -> dict[str, Member]:
@@ -222,6 +240,8 @@ class Membership:
         self._lock: TimedLock | None = None
         self._failures = 0
         self._until_members = 0
+        self._until_own_entry = 0
+        self._until_lock = 0
         self._beaten_at: float | None = None
         self._joined_at = 0.0
         self._member_at: float | None = None  # of the last beat as a member
@@ -268,6 +288,7 @@ class Membership:
         """
         if is_eligible != self._is_eligible:
             self._is_eligible = is_eligible
+            self._until_lock = 0
             self._wake.set()
 
     def start(self) -> None:
@@ -322,7 +343,7 @@ class Membership:
             lasts = self._settings.lock_timeout
             self._lock = TimedLock(lock, _LOCK_SUFFIX, lasts, self._clock)
             self._joined = None
-            self._until_members = 0
+            self._until_members = self._until_lock = 0
         started = self._clock()
         self._coordinator.heartbeat()
         wanted = self._wanted
@@ -333,7 +354,7 @@ class Membership:
         if not may_publish:
             # Who is no member publishes no ring, nor who has no origin to publish it in.
             self._lock.release()
-        is_publisher = may_publish and self._lock.hold(started)
+        is_publisher = may_publish and self._try_lock(self._lock, started)
         members = self._members(wanted, is_publisher=is_publisher)
         self._failures = 0
         self._beaten_at = self._clock()
@@ -343,21 +364,47 @@ class Membership:
             View(members, is_current=True, is_publisher=is_publisher, joined_at=self._joined_at)
         )
 
+    def _try_lock(self, lock: TimedLock, started: float) -> bool:
+        self._until_lock -= 1
+        if not lock.is_held and self._until_lock > 0:
+            return False
+        is_held = lock.hold(started)
+        every = max(1, min(LOCK_EVERY_MAX, len(self._view.members)))
+        self._until_lock = 0 if is_held else random.randint(1, 2 * every - 1)
+        return is_held
+
     def _members(self, wanted: Member | None, *, is_publisher: bool) -> dict[str, Member]:
         """Return the members, as they are or, for who does not need that, as they were lately."""
-        if wanted is not None and not self._is_known_to_backend():
+        self._until_members -= 1
+        self._until_own_entry -= 1
+        must_read = is_publisher or self._until_members < 0
+        members = self._read_members() if must_read else self._view.members
+        if wanted is not None and not self._is_known_to_backend(members if must_read else None):
             # A lease ran out while the process slept.
             self._joined = None
             self._change_membership(wanted)
-            self._until_members = 0
-        self._until_members -= 1
-        if self._until_members >= 0 and not is_publisher:
-            return self._view.members
+            members = self._read_members()
+        return members
+
+    def _read_members(self) -> dict[str, Member]:
         # Not all hosts in the same beat, though they were started together.
         self._until_members = random.randint(MEMBERS_EVERY // 2, MEMBERS_EVERY)
         return read_members(self._coordinator, self._settings.group)
 
-    def _is_known_to_backend(self) -> bool:
+    def _is_known_to_backend(self, members: dict[str, Member] | None) -> bool:
+        """Return whether this host is a member.
+
+        :param members: as they were read in this beat; None: they were not.
+        """
+        if members is not None:
+            return self._host in members
+        is_late = (
+            self._beaten_at is None
+            or self._clock() - self._beaten_at > self._settings.member_timeout / 2
+        )
+        if self._until_own_entry > 0 and not is_late:
+            return True
+        self._until_own_entry = OWN_ENTRY_EVERY
         try:
             self._coordinator.get_member_capabilities(
                 self._settings.group.encode(), self._host.encode()

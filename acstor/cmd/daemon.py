@@ -80,7 +80,8 @@ def run(
     :returns: the exit status: :data:`EXIT_CONFIGURATION` when a value of the configuration is
         wrong, that of the error when the work cannot begin. The reason is told before.
     """
-    warning_filters.ignore_eventlet()
+    if arguments is None:
+        warning_filters.exclude_eventlet()
     try:
         conf = loading.load(
             program, sys.argv[1:] if arguments is None else arguments, log.register_options

@@ -20,7 +20,8 @@ failure."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``upgrade check``; return the worst result."""
-    warning_filters.ignore_eventlet()
+    if arguments is None:
+        warning_filters.exclude_eventlet()
     conf = cfg.ConfigOpts()
     opts.register_all(conf)
     log.register_options(conf)

@@ -5,6 +5,7 @@ into what happened between them.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,14 @@ _SERVES = "acstor_serves_total"
 _READ_CHUNKS = "acstor_read_chunks_total"
 _READ_ERRORS = "acstor_store_read_errors_total"
 _INSERTS = "acstor_inserts_total"
+_NEEDED = (
+    *(name.removesuffix("_total") for name in (_FETCHED, _SERVED, _FETCHED_SAVED, _SERVED_SAVED)),
+    *(name.removesuffix("_total") for name in (_FROM_ORIGIN, _INFLIGHT, _SERVES, _READ_CHUNKS)),
+    *(name.removesuffix("_total") for name in (_READ_ERRORS, _INSERTS)),
+)
+"""Beginnings of the names of the metrics that are read."""
+_ABOUT = re.compile(r"(?:# (?:HELP|TYPE|UNIT) )?[a-zA-Z_:][a-zA-Z0-9_:]*")
+"""Beginning of a line about a metric."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:
     refused = failed = 0.0
     chunks: dict[str, float] = {}
     is_there = False
-    text = metrics_text.rstrip().removesuffix("# EOF").rstrip() + "\n# EOF\n"
+    text = _needed_lines(metrics_text)
     try:
         for family in parser.text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
             for sample in family.samples:
@@ -98,6 +107,20 @@ def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:
         totals[_READ_ERRORS] + failed,
         chunks,
     )
+
+
+def _needed_lines(metrics_text: str) -> str:
+    """Return the text without the metrics that are not read.
+
+    The parser takes milliseconds for all that a data plane tells, every few seconds.
+    """
+    needed = []
+    for line in metrics_text.rstrip().removesuffix("# EOF").rstrip().split("\n"):
+        found = _ABOUT.match(line)
+        name = found.group().rpartition(" ")[2] if found is not None else None
+        if name is None or name.startswith(_NEEDED):
+            needed.append(line)
+    return "".join(f"{line}\n" for line in needed) + "# EOF\n"
 
 
 def peers_of(status: Mapping[str, Any]) -> dict[str, PeerLatency]:

@@ -205,6 +205,6 @@ def test_error_without_a_text_is_told_by_its_kind(
         def start(self, start_heart: bool) -> None:
             raise ConnectionFailedError
 
-    monkeypatch.setattr(coordination, "get_coordinator", lambda *_: Coordinator())
+    monkeypatch.setattr(coordination, "get_coordinator", lambda *_, **__: Coordinator())
     with pytest.raises(exception.UnavailableError, match=r"e1:2379.*: ConnectionFailedError"):
         open_coordinator(CoordinationSettings(FIRST, "acstor", 1, 10), "h1")
