@@ -1,7 +1,7 @@
 """The extension module; only ``acstor.native`` imports it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, Self, final, type_check_only
+from typing import Any, Protocol, Self, final, type_check_only
 
 from typing_extensions import Buffer
 
@@ -312,9 +312,7 @@ class DataPlane:
         :raises DataPlaneError: as :meth:`preload_start`.
         """
 
-    def volume_seal(
-        self, volume: str, epoch: int, first: int, origin: LogOrigin
-    ) -> dict[str, object]:
+    def volume_seal(self, volume: str, epoch: int, first: int, origin: LogOrigin) -> dict[str, Any]:
         """Stop the owner of an epoch: occupy the first free place of its log with a seal.
 
         :param first: where to begin to look.
@@ -355,7 +353,7 @@ class DataPlane:
         :raises DataPlaneError: kind ``invalid`` while clients are connected, without ``force``.
         """
 
-    def volume_release(self, volume: str) -> dict[str, object]:
+    def volume_release(self, volume: str) -> dict[str, Any]:
         """Push what is left and write no more; requests from now on wait for the next opening.
 
         After an error the volume goes on as before.
@@ -405,7 +403,7 @@ class DataPlane:
     def volume_list(self) -> list[str]:
         """Return the ids of the open volumes, ordered."""
 
-    def volume_status(self, volume: str) -> dict[str, object]:
+    def volume_status(self, volume: str) -> dict[str, Any]:
         """Return a snapshot of an open volume.
 
         Always: ``state`` str (standby: another host owns it; open, frozen, fenced, failed,
@@ -421,7 +419,7 @@ class DataPlane:
         :raises DataPlaneError: kind ``not_found`` when it is not open.
         """
 
-    def volume_push(self, volume: str) -> dict[str, object]:
+    def volume_push(self, volume: str) -> dict[str, Any]:
         """Wait until everything acknowledged before the call is on the origin.
 
         :returns: and raises as :meth:`volume_release`.
@@ -448,7 +446,7 @@ class DataPlane:
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
         scope: str | None,
-    ) -> dict[str, object] | None:
+    ) -> dict[str, Any] | None:
         """Store what was pushed as packs and a manifest; the caller installs it in the record.
 
         Chunks of the packs are kept in the chunk store.

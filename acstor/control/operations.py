@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acstor.control import parameters, protocol
+from acstor.control import bitmap, parameters, protocol
 from acstor.control.parameters import Parameter
 
 
@@ -31,7 +31,13 @@ class Target(enum.StrEnum):
     """Whose method does an operation."""
 
     HOST = "host"
-    """:class:`acstor.dataplane.host.DataPlaneHost`."""
+    """:class:`acstor.dataplane.host.DataPlaneHost`: the process."""
+    RUNTIME = "runtime"
+    """:class:`acstor.native.DataPlane`: nothing but the extension module has to do with it."""
+    IMAGES = "images"
+    """:class:`acstor.dataplane.images.Images`."""
+    PLACEMENT = "placement"
+    """:class:`acstor.dataplane.placement.Placement`."""
     VOLUMES = "volumes"
     """:class:`acstor.dataplane.volumes.volumes.Volumes`."""
 
@@ -51,6 +57,17 @@ def as_state(result: object) -> object:
     return {"state": result}
 
 
+def as_sketch(sketch: Mapping[str, Any]) -> object:
+    """Return the count of chunks, and the smallest digests as 16 hex digits."""
+    hashes = [f"{prefix:016x}" for prefix in sketch["smallest"]]
+    return {"count": sketch["count"], "hashes": hashes}
+
+
+def as_working_set(found: Mapping[str, Any]) -> object:
+    """Return which chunks guests read while an image booted; the bitmap as text."""
+    return {**found, "bitmap": bitmap.encode(found["bitmap"])}
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation."""
@@ -64,6 +81,10 @@ class Operation:
     """Seconds that a caller waits for the answer unless it says otherwise."""
     answer: Callable[[Any], object] = as_it_is
     doors: frozenset[Door] = frozenset({Door.ADMIN})
+    subject: str = ""
+    """Beginning of the text of an error, with parameters in braces; of what the runtime does."""
+    is_logged: bool = False
+    """Whether it is logged that it was done."""
     bus_version: str = ""
     """Of the agent's messages, since which it is one; empty: it is none."""
 
@@ -157,6 +178,9 @@ _ASIDE = Parameter(
     "a name of volume.list_aside",
 )
 
+_LEDGER = "ledger of {image}"
+_PRELOAD = "preload of {image}"
+
 _ADMIN_AND_CONTROL = frozenset({Door.ADMIN, Door.CONTROL})
 _ADMIN_AND_BUS = frozenset({Door.ADMIN, Door.BUS})
 _ALL_DOORS = frozenset(Door)
@@ -168,33 +192,56 @@ def _host(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
     return Operation(name, Target.HOST, method, wanted, **more)
 
 
+def _runtime(name: str, method: str, subject: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.RUNTIME, method, wanted, subject=subject, **more)
+
+
+def _images(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.IMAGES, method, wanted, **more)
+
+
+def _placement(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.PLACEMENT, method, wanted, **more)
+
+
 def _volumes(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
     return Operation(name, Target.VOLUMES, method, wanted, **more)
 
 
 OPERATIONS: tuple[Operation, ...] = (
     _host("status", "status"),
-    _host("image.attach", "attach_image", _PATH, timeout=60.0),
-    _host("image.detach", "detach_image", _IMAGE, answer=as_state),
-    _host("image.list", "list_images"),
-    _host("pin", "pin_image", *_PIN, timeout=protocol.PIN_TIMEOUT_MAX),
+    _images("image.attach", "attach", _PATH, timeout=60.0),
+    _images("image.detach", "detach", _IMAGE, answer=as_state),
+    _runtime("image.list", "list_images", "images"),
+    _runtime("pin", "pin_image", "pinning {image}", *_PIN, timeout=protocol.PIN_TIMEOUT_MAX),
     _host("drain", "set_drain", _DRAIN, answer=as_done),
-    _host("ring.set", "set_ring", _PATH),
-    _host("ring.show", "ring_info"),
-    _host("placement.threshold", "set_distance_threshold", _HOPS),
-    _host("store.sketch", "store_sketch", _COUNT),
+    _placement("ring.set", "set_ring", _PATH),
+    _runtime("ring.show", "ring_info", "ring"),
+    _placement("placement.threshold", "set_distance_threshold", _HOPS),
+    _runtime("store.sketch", "store_sketch", "sketch of the store", _COUNT, answer=as_sketch),
     _host("metrics", "metrics_text"),
-    _host("ledger.start", "ledger_start", _IMAGE, _CAPACITY, answer=as_done),
-    _host("ledger.get", "ledger_get", _IMAGE, timeout=60.0),
-    _host("ledger.stop", "ledger_stop", _IMAGE, answer=as_done),
-    _host("workingset.read", "working_set", _IMAGE),
-    _host("workingset.set", "set_working_set", _IMAGE, _PATH, answer=as_done),
-    _host("workingset.coverage", "coverage"),
-    _host("preload.start", "preload_start", _IMAGE, _WHAT, _PRELOAD_RATE, _PRELOAD_PIN),
-    _host("preload.status", "preload_status"),
-    _host("preload.stop", "preload_stop", _IMAGE, answer=as_done),
-    _host("preload.estimate", "preload_estimate", _IMAGE, _WHAT),
-    _host("log.level", "set_log_level", _DIRECTIVES, answer=as_done),
+    _runtime("ledger.start", "ledger_start", _LEDGER, _IMAGE, _CAPACITY, answer=as_done),
+    _runtime("ledger.get", "ledger_get", _LEDGER, _IMAGE, timeout=60.0),
+    _runtime("ledger.stop", "ledger_stop", _LEDGER, _IMAGE, answer=as_done),
+    _runtime(
+        "workingset.read", "working_set", "working set of {image}", _IMAGE, answer=as_working_set
+    ),
+    _images("workingset.set", "set_working_set", _IMAGE, _PATH, answer=as_done),
+    _runtime("workingset.coverage", "coverage", "coverage"),
+    _runtime(
+        "preload.start",
+        "preload_start",
+        _PRELOAD,
+        _IMAGE,
+        _WHAT,
+        _PRELOAD_RATE,
+        _PRELOAD_PIN,
+        is_logged=True,
+    ),
+    _runtime("preload.status", "preload_status", "preloads"),
+    _runtime("preload.stop", "preload_stop", _PRELOAD, _IMAGE, answer=as_done),
+    _runtime("preload.estimate", "preload_estimate", _PRELOAD, _IMAGE, _WHAT),
+    _runtime("log.level", "set_log_level", "log level {directives}", _DIRECTIVES, answer=as_done),
     _host("process.restart", "restart", answer=as_done),
     _host("process.stop", "stop_for_good", _FORCE, answer=as_done),
     _host("volume.host", "name", doors=frozenset({Door.CONTROL})),

@@ -9,21 +9,23 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from acstor import exception, version
-from acstor.control import bitmap, protocol
+from acstor.control import protocol
 from acstor.control.operations import Door, Target
-from acstor.control.server import AdminServer
+from acstor.control.server import AdminServer, Method
 from acstor.dataplane import descriptors, dispatch, settings
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.descriptors import InheritedDescriptors
+from acstor.dataplane.images import Images
 from acstor.dataplane.origin_source import OriginSource
+from acstor.dataplane.placement import Placement
 from acstor.dataplane.restored_images import RestoredImages
-from acstor.dataplane.runtime import Runtime, RuntimeFactory
+from acstor.dataplane.runtime import RuntimeFactory
 from acstor.dataplane.states import ProcessEvent, ProcessState, next_state
 from acstor.dataplane.volumes.logs import drain
 from acstor.dataplane.volumes.service import VolumeService
 from acstor.mounting import mount_point
 from acstor.mounting.mounter import Mounter
-from acstor.native import StaleDescriptorError, translated
+from acstor.native import DataPlane, StaleDescriptorError, translated
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 
@@ -90,12 +92,22 @@ class DataPlaneHost:
             origin_posix_root=origin.posix_root,
         )
         self._volumes = VolumeService(conf, lambda: self.runtime, supervisor, open_origin)
-        self._runtime: Runtime | None = None
+        self._runtime: DataPlane | None = None
         self._admin: AdminServer | None = None
         self._started_at = time.time()
         self._state = ProcessState.RESTORING
         self._lock = threading.RLock()  # of _state, and one change of attachments at a time
         self._restored = RestoredImages(attachments, self._lock)
+        mounted_at = self._settings["mount_point"]
+        self._placement = Placement(lambda: self.runtime, attachments, self._lock, mounted_at)
+        self.images = Images(
+            lambda: self.runtime,
+            attachments,
+            self._restored,
+            self._lock,
+            mounted_at=mounted_at,
+            chunk_size=chunk_size,
+        )
         self._stuck_looks = 0
         self.is_stopped_for_good = False
         """Whether the process was asked to end without a successor."""
@@ -106,7 +118,7 @@ class DataPlaneHost:
         return self._state
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> DataPlane:
         """The runtime.
 
         :raises UnavailableError: before it exists.
@@ -131,12 +143,9 @@ class DataPlaneHost:
         if self._attachments.is_draining():
             self.set_drain(True)
         self._volumes.start(sockets)
-        targets = {Target.HOST: self, Target.VOLUMES: self._volumes.volumes}
         # Whoever is answered by the admin socket finds the volume socket, too.
-        self._volumes.start_control(dispatch.methods(Door.CONTROL, targets))
-        self._admin = AdminServer(
-            self._conf.dataplane.admin_socket, dispatch.methods(Door.ADMIN, targets)
-        )
+        self._volumes.start_control(self._methods(Door.CONTROL))
+        self._admin = AdminServer(self._conf.dataplane.admin_socket, self._methods(Door.ADMIN))
         self._admin.start()
 
     def stop(self, *, unmount: bool) -> None:
@@ -267,28 +276,17 @@ class DataPlaneHost:
         else:
             LOG.error("%d starts in a row were not handed %s, mounting anew", starts, path)
 
-    def _run(self, runtime: Runtime, fuse_fd: int, *, is_new: bool) -> None:
+    def _run(self, runtime: DataPlane, fuse_fd: int, *, is_new: bool) -> None:
         listener = self._inherited.duplicate_listener(self._settings)
         runtime.start(fuse_fd, is_new, listener)
         self._runtime = runtime
 
-    def _restored_runtime(self) -> Runtime:
+    def _restored_runtime(self) -> DataPlane:
         with translated("setting up the data plane"):
             runtime = self._make_runtime(self._settings, self._origin.reader)
-        self._restore_threshold(runtime)
-        ring_path = self._attachments.ring_path()
-        if ring_path is not None:
-            try:
-                with translated("restoring"):
-                    runtime.set_ring(ring_path)
-            except exception.AcstorError as error:
-                LOG.error("the kept ring is not usable (%s); the agent brings the next", error)
+        self._placement.restore(runtime)
         self._restored.attach(runtime)
         return runtime
-
-    def _restore_threshold(self, runtime: Runtime) -> None:
-        with translated("restoring"):
-            runtime.set_distance_threshold(self._attachments.distance_threshold())
 
     def _keep_descriptors(self, *, fuse_is_inherited: bool) -> None:
         descriptors.keep(
@@ -305,7 +303,16 @@ class DataPlaneHost:
         )
         self._inherited.close()
 
-    # What the sockets ask for: see acstor.control.operations
+    # What the sockets ask of the process: see acstor.control.operations
+
+    def _methods(self, door: Door) -> dict[str, Method]:
+        targets = {
+            Target.HOST: self,
+            Target.IMAGES: self.images,
+            Target.PLACEMENT: self._placement,
+            Target.VOLUMES: self._volumes.volumes,
+        }
+        return dispatch.methods(door, targets, lambda: self.runtime)
 
     def name(self) -> dict[str, object]:
         """Return how this host is called."""
@@ -331,46 +338,6 @@ class DataPlaneHost:
         )
         return status
 
-    def attach_image(self, manifest_path: str) -> dict[str, object]:
-        """Attach the image of a manifest file and keep it for restarts."""
-        self._refuse_own_mount(manifest_path)
-        with self._lock, self._attachments.arriving(manifest_path) as arrived:
-            with translated(f"attaching {manifest_path}"):
-                image = self.runtime.attach_image(arrived)
-            self._attachments.keep_image(str(image["id"]), arrived, str(image["manifest"]))
-            self._restored.settled(str(image["id"]))
-            if self._attachments.chunk_size() is None:
-                self._attachments.keep_chunk_size(self._settings["chunk_size"])
-        LOG.info("attached image %s, %s bytes", image["id"], image.get("size_bytes"))
-        return image
-
-    def detach_image(self, disk_id: str) -> str:
-        """Withdraw an image; return ``removed``, or ``hidden`` while it is in use."""
-        with self._lock:
-            if self._restored.is_waiting(disk_id):
-                # Guests may have it open: it is attached without a name when that works.
-                self._attachments.hide_image(disk_id)
-                return "hidden"
-            with translated(f"detaching {disk_id}"):
-                state = self.runtime.detach_image(disk_id)
-            if state == "removed":
-                self._attachments.forget_image(disk_id)
-            else:
-                self._attachments.hide_image(disk_id)
-        LOG.info("detached image %s: %s", disk_id, state)
-        return state
-
-    def list_images(self) -> list[dict[str, object]]:
-        """Return the attached images."""
-        return self.runtime.list_images()
-
-    def pin_image(
-        self, disk_id: str, head_bytes: int, tail_bytes: int, timeout: float
-    ) -> dict[str, object]:
-        """Fetch head and tail of an image and keep them; waits up to ``timeout`` seconds."""
-        with translated(f"pinning {disk_id}"):
-            return self.runtime.pin_image(disk_id, head_bytes, tail_bytes, timeout)
-
     def set_drain(self, on: bool) -> None:
         """Refuse peers, or serve them again."""
         with self._lock:
@@ -378,104 +345,10 @@ class DataPlaneHost:
             self.runtime.set_drain(on)
             self._attachments.set_draining(on)
 
-    def set_ring(self, path: str) -> dict[str, object]:
-        """Use the ring in a file from now on and keep it for restarts."""
-        self._refuse_own_mount(path)
-        with self._lock, self._attachments.arriving(path) as arrived:
-            with translated(f"ring {path}"):
-                ring = self.runtime.set_ring(arrived)
-            self._attachments.keep_ring(arrived)
-        LOG.info("using ring generation %s", ring.get("generation"))
-        return ring
-
-    def set_distance_threshold(self, hops: int | None) -> dict[str, object]:
-        """Ask no host from so many hops on, also after restarts; None: as configured."""
-        with self._lock:
-            with translated("distance threshold"):
-                self.runtime.set_distance_threshold(hops)
-            self._attachments.keep_distance_threshold(hops)
-        in_use = self.runtime.status().get("distance_threshold")
-        LOG.info("distance threshold: %s", "none" if in_use is None else f"{in_use} hops")
-        return {"hops": in_use}
-
-    def store_sketch(self, count: int) -> dict[str, object]:
-        """Return how many chunks the store holds, and its smallest digests as 16 hex digits."""
-        sketch = self.runtime.store_sketch(count)
-        smallest = sketch["smallest"]
-        assert isinstance(smallest, list)
-        return {"count": sketch["count"], "hashes": [f"{prefix:016x}" for prefix in smallest]}
-
-    def ring_info(self) -> dict[str, object] | None:
-        """Return the ring in use."""
-        return self.runtime.ring_info()
-
     def metrics_text(self) -> str:
         """Return all metrics in the OpenMetrics text format."""
         runtime = self.runtime.metrics_text().rstrip().removesuffix(_END).rstrip()
         return f"{runtime}\n{self._volumes.volumes.metrics_text()}{_END}\n"
-
-    def ledger_start(self, disk_id: str, capacity: int) -> None:
-        """Record the next chunk reads of an image."""
-        with translated(f"ledger of {disk_id}"):
-            self.runtime.ledger_start(disk_id, capacity)
-
-    def ledger_get(self, disk_id: str) -> str:
-        """Return the recorded reads as JSON lines."""
-        with translated(f"ledger of {disk_id}"):
-            return self.runtime.ledger_get(disk_id)
-
-    def ledger_stop(self, disk_id: str) -> None:
-        """Stop recording."""
-        with translated(f"ledger of {disk_id}"):
-            self.runtime.ledger_stop(disk_id)
-
-    def working_set(self, disk_id: str) -> dict[str, object]:
-        """Return which chunks guests read while the image booted; the bitmap as text."""
-        with translated(f"working set of {disk_id}"):
-            found = self.runtime.working_set(disk_id)
-        raw = found["bitmap"]
-        assert isinstance(raw, bytes)
-        return {**found, "bitmap": bitmap.encode(raw)}
-
-    def set_working_set(self, disk_id: str, path: str) -> None:
-        """Use the working set in a file from now on and keep it for restarts."""
-        self._refuse_own_mount(path)
-        with self._lock, self._attachments.arriving(path) as arrived:
-            with translated(f"working set {path} of {disk_id}"):
-                self.runtime.set_working_set(disk_id, arrived)
-            self._attachments.keep_working_set(disk_id, arrived)
-
-    def coverage(self) -> list[dict[str, object]]:
-        """Return how much of each working set this host holds."""
-        return self.runtime.coverage()
-
-    def preload_start(
-        self, disk_id: str, what: str, rate_bytes_per_s: int, pin: bool
-    ) -> dict[str, object]:
-        """Start to fetch an image, or what its boots read; return the job."""
-        with translated(f"preload of {disk_id}"):
-            job = self.runtime.preload_start(disk_id, what, rate_bytes_per_s, pin)
-        LOG.info("preload of %s (%s), at most %d bytes/s", disk_id, what, rate_bytes_per_s)
-        return job
-
-    def preload_status(self) -> list[dict[str, object]]:
-        """Return the preloads."""
-        return self.runtime.preload_status()
-
-    def preload_stop(self, disk_id: str) -> None:
-        """Stop the preload of an image."""
-        with translated(f"preload of {disk_id}"):
-            self.runtime.preload_stop(disk_id)
-
-    def preload_estimate(self, disk_id: str, what: str) -> dict[str, object]:
-        """Return what a preload would bring and what room there is."""
-        with translated(f"preload of {disk_id}"):
-            return self.runtime.preload_estimate(disk_id, what)
-
-    def set_log_level(self, directives: str) -> None:
-        """Set which events of the runtime are logged."""
-        with translated(f"log level {directives}"):
-            self.runtime.set_log_level(directives)
 
     def restart(self) -> None:
         """Make room for the next process, which takes over the mount.
@@ -510,12 +383,6 @@ class DataPlaneHost:
         volumes = self._volumes.volumes.list_volumes()
         counted = ((len(opened), "images"), (len(volumes), "volumes"))
         return ", ".join(f"{count} {what} are open" for count, what in counted if count)
-
-    def _refuse_own_mount(self, path: str) -> None:
-        # Opening a file of the own mount in this process would wait for this process.
-        mounted_at = self._settings["mount_point"]
-        if os.path.commonpath([os.path.abspath(path), mounted_at]) == mounted_at:
-            raise exception.InvalidError(f"{path} is in the mount of the data plane itself")
 
 
 def _seconds(milliseconds: object) -> float:

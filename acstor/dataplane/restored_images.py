@@ -13,9 +13,8 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.backoff import BackOff
 from acstor.dataplane.attachments import AttachedImage, Attachments
-from acstor.dataplane.runtime import Runtime
 from acstor.exception import ErrorKind
-from acstor.native import digest, translated
+from acstor.native import DataPlane, digest, translated
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class RestoredImages:
         """Images whose damaged manifest could not be put aside, and is told of once."""
         self._pass: threading.Thread | None = None
 
-    def attach(self, runtime: Runtime) -> None:
+    def attach(self, runtime: DataPlane) -> None:
         """Attach all of them; what fails for a reason that may pass is tried again by `retry`."""
         with self._lock:
             self._failed.clear()
@@ -62,7 +61,7 @@ class RestoredImages:
                 self._attach_one(runtime, image)
             self._wait()
 
-    def retry(self, runtime: Runtime) -> None:
+    def retry(self, runtime: DataPlane) -> None:
         """Have attached what failed, when it is time; costs nothing where nothing did.
 
         A pass is a thread of its own, one at a time: it reads the local disk, which may hang, and
@@ -85,7 +84,7 @@ class RestoredImages:
         if self._pass is not None:
             self._pass.join(timeout)
 
-    def _run_pass(self, runtime: Runtime, is_due: bool) -> None:
+    def _run_pass(self, runtime: DataPlane, is_due: bool) -> None:
         # Who attaches or detaches something goes first; the next pass comes soon.
         if not self._lock.acquire(blocking=False):
             return
@@ -100,7 +99,7 @@ class RestoredImages:
         finally:
             self._lock.release()
 
-    def _retry_failed(self, runtime: Runtime) -> None:
+    def _retry_failed(self, runtime: DataPlane) -> None:
         known = {image.disk_id: image for image in self._attachments.images()}
         for disk_id in sorted(self._failed):
             if disk_id in known:
@@ -109,7 +108,7 @@ class RestoredImages:
                 self.settled(disk_id)  # detached meanwhile
         self._wait()
 
-    def _put_aside(self, runtime: Runtime, disk_id: str) -> None:
+    def _put_aside(self, runtime: DataPlane, disk_id: str) -> None:
         """Withdraw an image whose manifest was found damaged; the agent attaches it anew.
 
         Until then it has no name, so that Nova downloads it, and who has it open gets errors.
@@ -148,7 +147,7 @@ class RestoredImages:
         """Note that an image was attached otherwise, or is gone."""
         self._failed.pop(disk_id, None)
 
-    def _attach_one(self, runtime: Runtime, image: AttachedImage) -> None:
+    def _attach_one(self, runtime: DataPlane, image: AttachedImage) -> None:
         try:
             with translated("restoring"):
                 attached = runtime.attach_image(
@@ -173,7 +172,7 @@ class RestoredImages:
         if image.working_set_path is not None:
             self._working_sets[image.disk_id] = image.working_set_path
 
-    def _restore_working_set(self, runtime: Runtime, disk_id: str, path: str) -> None:
+    def _restore_working_set(self, runtime: DataPlane, disk_id: str, path: str) -> None:
         try:
             with translated(f"working set of {disk_id}"):
                 runtime.set_working_set(disk_id, path)

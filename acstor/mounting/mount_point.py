@@ -8,6 +8,8 @@ import re
 import threading
 import time
 
+from acstor import exception
+
 LOG = logging.getLogger(__name__)
 
 _MNT_DETACH = 2
@@ -94,3 +96,12 @@ def _detach(path: str) -> None:
     if library.umount2(os.fsencode(path), _MNT_DETACH | _UMOUNT_NOFOLLOW) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
+
+
+def refuse_within(path: str, mounted_at: str) -> None:
+    """Refuse a file of the data plane's own file system, which would wait for its own process.
+
+    :raises InvalidError: when it is one.
+    """
+    if os.path.commonpath([os.path.abspath(path), mounted_at]) == mounted_at:
+        raise exception.InvalidError(f"{path} is in the mount of the data plane itself")

@@ -1,6 +1,7 @@
 """The data plane of one host behind its real admin socket, with the runtime in memory."""
 
 from collections.abc import Callable
+from typing import cast
 
 from oslo_config import cfg
 
@@ -8,7 +9,7 @@ from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.host import DataPlaneHost
 from acstor.dataplane.origin_source import OriginSource
-from acstor.dataplane.runtime import OriginReader
+from acstor.dataplane.runtime import OriginReader, RuntimeFactory
 from acstor.dataplane.settings import DataPlaneSettings
 from acstor.dataplane.volumes.volumes import Volumes
 from acstor.origin.base import Origin
@@ -43,7 +44,7 @@ class MemoryDataPlane:
             chunk_size=CHUNK_SIZE,
             origin=OriginSource("/origin", None),
             attachments=Attachments(f"{self._conf.state_path}/dataplane"),
-            make_runtime=make,
+            make_runtime=cast("RuntimeFactory", make),
             mounter=MemoryMounter(),
             supervisor=Supervisor(None),
             inherited=InheritedDescriptors({}),

@@ -1,7 +1,7 @@
-"""The volumes of a runtime as the host process uses them."""
+"""What a runtime is given of a volume."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypedDict
 
 
 class LogOrigin(Protocol):
@@ -38,42 +38,3 @@ class VolumeSpec(TypedDict):
     adopts: int | None
     """Epoch in which this host closed the log in the directory, of which nobody owned the volume
     since; None: the log is of this epoch, or there is none."""
-
-
-class VolumeRuntime(Protocol):
-    """The volumes of :class:`acstor._dataplane.DataPlane`, where each method is described."""
-
-    def volume_seal(  # noqa: D102
-        self, volume: str, epoch: int, first: int, origin: LogOrigin
-    ) -> dict[str, Any]: ...
-    def volume_open(self, volume: str, spec: VolumeSpec, origin: LogOrigin) -> None: ...  # noqa: D102
-    def volume_follow(self, volume: str, size_bytes: int) -> None: ...  # noqa: D102
-    def volume_serve(self, volume: str, listener_fd: int, token: str) -> None: ...  # noqa: D102
-    def volume_unserve(self, volume: str, force: bool) -> None: ...  # noqa: D102
-    def volume_release(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
-    def volume_push_ahead(self, volume: str) -> bool: ...  # noqa: D102
-    def volume_begin_head(self, volume: str) -> int | None: ...  # noqa: D102
-    def volume_answer_head(self, volume: str, look: int, content: bytes) -> None: ...  # noqa: D102
-    def volume_give_up_head(self, volume: str) -> None: ...  # noqa: D102
-    def volume_read_head(self, volume: str) -> bytes: ...  # noqa: D102
-    def volume_close(self, volume: str) -> None: ...  # noqa: D102
-    def volume_fence(self, volume: str, why: str) -> None: ...  # noqa: D102
-    def volume_list(self) -> list[str]: ...  # noqa: D102
-    def volume_status(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
-    def volume_push(self, volume: str) -> dict[str, Any]: ...  # noqa: D102
-    def volume_freeze(self, volume: str, timeout: float) -> None: ...  # noqa: D102
-    def volume_thaw(self, volume: str) -> None: ...  # noqa: D102
-    def volume_resize(self, volume: str, size_bytes: int) -> None: ...  # noqa: D102
-    def volume_set_durability(  # noqa: D102
-        self, volume: str, durability: Mapping[str, object]
-    ) -> None: ...
-    def volume_set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None: ...  # noqa: D102
-    def volume_fold(  # noqa: D102
-        self,
-        volume: str,
-        announce: Callable[[Sequence[str], str | None], object],
-        spread: float,
-        scope: str | None,
-    ) -> dict[str, Any] | None: ...
-    def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None: ...  # noqa: D102
-    def volume_set_base(self, volume: str, manifest_path: str) -> None: ...  # noqa: D102

@@ -12,9 +12,9 @@ from acstor.dataplane.volumes.duty import VolumeDuty
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.owner import VolumeOwner
-from acstor.dataplane.volumes.runtime import VolumeRuntime
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
+from acstor.native import DataPlane
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 
@@ -30,7 +30,7 @@ class VolumeService:
     def __init__(
         self,
         conf: cfg.ConfigOpts,
-        runtime: Callable[[], VolumeRuntime],
+        runtime: Callable[[], DataPlane],
         supervisor: Supervisor,
         open_origin: Callable[[], Origin] | None,
     ) -> None:

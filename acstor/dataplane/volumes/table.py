@@ -14,10 +14,9 @@ from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.owner import VolumeOwner
-from acstor.dataplane.volumes.runtime import VolumeRuntime
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.take_overs import TakeOvers
-from acstor.native import translated
+from acstor.native import DataPlane, translated
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class VolumeTable:
         *,
         owner: VolumeOwner,
         is_enabled: bool,
-        runtime: Callable[[], VolumeRuntime],
+        runtime: Callable[[], DataPlane],
         files: VolumeFiles,
         place: LogDirectory,
         sockets: VolumeSockets,

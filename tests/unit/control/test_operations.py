@@ -10,14 +10,22 @@ import pytest
 from acstor.control import parameters
 from acstor.control.operations import BY_MESSAGE, OPERATIONS, Door, Operation, Target
 from acstor.dataplane.host import DataPlaneHost
-from acstor.dataplane.runtime import Runtime
+from acstor.dataplane.images import Images
+from acstor.dataplane.placement import Placement
 from acstor.dataplane.volumes.volumes import Volumes
+from acstor.native import DataPlane
 from acstor.rpc.agent_server import version_of
+from testbed.doubles.memory_runtime import MemoryRuntime
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = ROOT / "doc/source/reference/protocols/admin.rst"
 STUB = ROOT / "acstor/_dataplane.pyi"
-TARGETS = {Target.HOST: DataPlaneHost, Target.VOLUMES: Volumes}
+TARGETS = {
+    Target.HOST: DataPlaneHost,
+    Target.IMAGES: Images,
+    Target.PLACEMENT: Placement,
+    Target.VOLUMES: Volumes,
+}
 NAMES = [operation.name for operation in OPERATIONS]
 WITH_PARAMETERS = [operation for operation in OPERATIONS if operation.parameters]
 
@@ -46,6 +54,10 @@ def test_doors_are_as_narrow_as_the_security_page_says() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_target_has_a_method_with_these_parameters(operation: Operation) -> None:
+    if operation.target is Target.RUNTIME:
+        stub = _signatures(ast.parse(STUB.read_text()), "DataPlane")
+        assert len(stub[operation.method]) == len(operation.parameters)
+        return
     method = getattr(TARGETS[operation.target], operation.method)
     _, *taken = inspect.signature(method).parameters.values()
     wanted = [one for one in taken if one.default is inspect.Parameter.empty]
@@ -96,8 +108,24 @@ def _signatures(tree: ast.AST, name: str) -> dict[str, list[str]]:
     }
 
 
-def test_runtime_is_the_data_plane_of_the_stub() -> None:
+@pytest.mark.parametrize(
+    "operation",
+    [operation for operation in OPERATIONS if operation.target is Target.RUNTIME],
+    ids=lambda operation: operation.name,
+)
+def test_errors_of_the_runtime_say_what_was_asked(operation: Operation) -> None:
+    names = {one.name for one in operation.parameters}
+    assert operation.subject
+    assert set(re.findall(r"\{(\w+)\}", operation.subject)) <= names
+
+
+def test_double_of_the_runtime_is_the_data_plane_of_the_stub() -> None:
+    """Same methods, parameters and defaults; what tests ask of the double besides has no stub."""
     stub = _signatures(ast.parse(STUB.read_text()), "DataPlane")
-    for name, method in inspect.getmembers(Runtime, inspect.isfunction):
-        if not name.startswith("_"):
-            assert list(inspect.signature(method).parameters)[1:] == stub[name], name
+    assert stub.keys() <= {name for name in vars(DataPlane) if not name.startswith("_")}
+    for name, parameters_of_stub in stub.items():
+        found = inspect.signature(getattr(MemoryRuntime, name)).parameters
+        assert list(found)[1:] == parameters_of_stub, name
+        real = inspect.signature(getattr(DataPlane, name)).parameters
+        optional = {one.name for one in real.values() if one.default is not one.empty}
+        assert {one.name for one in found.values() if one.default is not one.empty} == optional

@@ -3,6 +3,7 @@
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 from oslo_config import cfg
@@ -12,7 +13,7 @@ from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.host import DataPlaneHost
 from acstor.dataplane.origin_source import OriginSource
-from acstor.dataplane.runtime import OriginReader
+from acstor.dataplane.runtime import OriginReader, RuntimeFactory
 from acstor.dataplane.settings import DataPlaneSettings
 from acstor.supervision.supervisor import Supervisor
 from testbed.doubles.descriptor_keeper import Keeper
@@ -55,7 +56,7 @@ class Machine:
             chunk_size=65536,
             origin=OriginSource("/origin", None),
             attachments=Attachments(os.path.join(self.conf.state_path, "dataplane")),
-            make_runtime=self.make_runtime,
+            make_runtime=cast("RuntimeFactory", self.make_runtime),
             mounter=self.mounter,
             supervisor=Supervisor(str(self.keeper.path) if supervised else None),
             inherited=InheritedDescriptors(passed or {}),

@@ -4,6 +4,7 @@ import enum
 import functools
 import pathlib
 from collections.abc import Callable
+from typing import cast
 
 from acstor import exception
 from acstor.dataplane.volumes.attachments import VolumeAttachments
@@ -12,6 +13,7 @@ from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.owner import Look, VolumeOwner
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
+from acstor.native import DataPlane
 from acstor.origin import base
 from acstor.origin.faulty import Answer, Fault, FaultyOrigin
 from acstor.supervision.supervisor import Supervisor
@@ -87,7 +89,7 @@ class SteppedHost:
         self.volumes = Volumes(
             owner=VolumeOwner(self.name, lambda: self.origin),
             is_enabled=True,
-            runtime=lambda: self.runtime,
+            runtime=lambda: cast("DataPlane", self.runtime),
             files=VolumeFiles(str(self._directory / "volumes")),
             place=LogDirectory(str(self._directory / "volumes"), str(self._directory / "identity")),
             sockets=VolumeSockets(

@@ -324,7 +324,7 @@ def test_data_plane_in_use_stops_for_good_only_when_forced(
     machine: Machine, manifest: Callable[[str], str], force: bool
 ) -> None:
     host = machine.host()
-    host.attach_image(manifest(IMAGE))
+    host.images.attach(manifest(IMAGE))
     machine.runtimes[-1].open_handles[IMAGE] = 1
     if force:
         machine.client().call("process.stop", force=True)
@@ -338,7 +338,7 @@ def test_data_plane_that_nobody_uses_stops_for_good(
     machine: Machine, manifest: Callable[[str], str]
 ) -> None:
     host = machine.host()
-    host.attach_image(manifest(IMAGE))
+    host.images.attach(manifest(IMAGE))
     machine.client().call("process.stop", force=False)
     assert (machine.stops, machine.restarts, host.is_stopped_for_good) == (1, 0, True)
 

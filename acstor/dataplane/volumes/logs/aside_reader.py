@@ -11,9 +11,9 @@ from acstor import exception
 from acstor.dataplane.volumes.attachments import SECRET_BYTES
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.logs.aside import LogAside
-from acstor.dataplane.volumes.runtime import VolumeRuntime, VolumeSpec
+from acstor.dataplane.volumes.runtime import VolumeSpec
+from acstor.native import DataPlane, translated
 from acstor.drivers.brick.nbd_connection import NbdConnection
-from acstor.native import translated
 
 _PIECE = 8 << 20
 _REQUEST_TIMEOUT = 120.0
@@ -39,7 +39,7 @@ def _refusal(key: str) -> exception.AcstorError:
     return exception.UnavailableError(f"{key}: a log that was put aside is only read")
 
 
-def copy(runtime: VolumeRuntime, aside: LogAside, kept: KeptVolume, path: str) -> int:
+def copy(runtime: DataPlane, aside: LogAside, kept: KeptVolume, path: str) -> int:
     """Write what the disk was, with all that the log has, to a new raw file; return its size.
 
     :param kept: what the log was opened with.
@@ -82,7 +82,7 @@ def copy(runtime: VolumeRuntime, aside: LogAside, kept: KeptVolume, path: str) -
 
 
 @contextlib.contextmanager
-def _served(runtime: VolumeRuntime, volume: str, token: str) -> Iterator[str]:
+def _served(runtime: DataPlane, volume: str, token: str) -> Iterator[str]:
     """Serve the volume on a socket of this process's own; nobody else may read or write it."""
     with (
         tempfile.TemporaryDirectory(prefix="acstor-") as folder,
