@@ -38,7 +38,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from acstor import native
-from acstor.drivers.brick.nbd_connection import NbdConnection
+from acstor.nbd_connection import NbdConnection
 from acstor.origin.opening import open_origin
 from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
 from bench import capo_periods, capo_workload, served_disk

@@ -76,7 +76,7 @@ CRATE_ARROWS = {
 PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
     | {"path_walk", "untrusted_json"},
-    {"service", "warning_filters", "oid", "native"},
+    {"service", "nbd_connection", "warning_filters", "oid", "native"},
     {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "scheduler"},

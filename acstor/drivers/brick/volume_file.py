@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import tenacity
 
-from acstor.drivers.brick.nbd_connection import ConnectionLostError, NbdConnection
+from acstor.nbd_connection import ConnectionLostError, NbdConnection
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator
 
 from acstor import exception, native
-from acstor.repository.source import base, nbd_client, qemu
+from acstor.nbd_connection import NbdConnection
+from acstor.repository.source import base, qemu
 
 CONNECTIONS = 2
 """NBD connections; each carries several requests at once."""
+_DEFAULT_EXPORT = ""
 _CONNECT_POLL_SECONDS = 0.005
 
 
@@ -35,7 +37,7 @@ class Qcow2Source(base.ImageSource):
         """Start qemu-nbd on the file."""
         self.file: base.SourceFile = file
         self._timeout_seconds = timeout_seconds
-        self._clients: list[nbd_client.NbdClient] = []
+        self._clients: list[NbdConnection] = []
         self._pool = concurrent.futures.ThreadPoolExecutor(CONNECTIONS, "acstor-qcow2")
         self._folder = tempfile.mkdtemp(prefix="acstor-register-")
         self.socket_path = os.path.join(self._folder, "nbd")
@@ -102,10 +104,11 @@ class Qcow2Source(base.ImageSource):
         buffer[present:] = bytes(len(buffer) - present)
         if not present:
             return
-        share = -(-present // CONNECTIONS)
+        block = self._clients[0].block_size
+        share = -(-present // (CONNECTIONS * block)) * block
         jobs = [
             self._pool.submit(
-                client.read_into, offset + start, buffer[start : min(start + share, present)]
+                _read_into, client, offset + start, buffer[start : min(start + share, present)]
             )
             for client, start in zip(self._clients, range(0, present, share), strict=False)
         ]
@@ -114,14 +117,25 @@ class Qcow2Source(base.ImageSource):
         for job in jobs:
             job.result()
 
-    def _connect(self) -> nbd_client.NbdClient:
+    def _connect(self) -> NbdConnection:
         deadline = time.monotonic() + self._timeout_seconds
         while True:
             try:
-                return nbd_client.NbdClient(self.socket_path, self._timeout_seconds)
-            except exception.UnavailableError:
+                return NbdConnection(self.socket_path, _DEFAULT_EXPORT, self._timeout_seconds)
+            except OSError as error:
                 if self._server is not None and self._server.poll() is not None:
                     raise qemu.failure_of(self._server) from None
                 if time.monotonic() > deadline:
-                    raise
+                    raise _no_answer(error) from error
             time.sleep(_CONNECT_POLL_SECONDS)
+
+
+def _read_into(client: NbdConnection, offset: int, buffer: memoryview) -> None:
+    try:
+        client.read_into(offset, buffer)
+    except OSError as error:
+        raise _no_answer(error) from error
+
+
+def _no_answer(error: OSError) -> exception.UnavailableError:
+    return exception.UnavailableError(f"qemu-nbd does not answer: {error.strerror or error}")

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
+from acstor.nbd_connection import ConnectionLostError, NbdConnection
 from acstor.origin import memory
 from acstor.repository.checksum import Checksum
 from acstor.repository.images import inspection, registration
-from acstor.repository.source import base, nbd_client, raw
+from acstor.repository.source import base, raw
 from tests.unit.repository.images import CHUNK_SIZE, SETTINGS, image_id, open_repository, read_back
 
 needs_qemu = pytest.mark.skipif(not shutil.which("qemu-nbd"), reason="qemu-utils is missing")
@@ -141,8 +142,8 @@ def test_closing_a_qcow2_source_leaves_no_server(tmp_path: pathlib.Path) -> None
     path = source.socket_path  # type: ignore[attr-defined]
     source.close()
     assert server.poll() is not None
-    with pytest.raises(exception.UnavailableError):
-        nbd_client.NbdClient(path, 1.0)
+    with pytest.raises(ConnectionLostError):
+        NbdConnection(path, "", 1.0)
 
 
 @pytest.mark.parametrize("change", ["append", "write", "truncate"])

@@ -13,7 +13,7 @@ from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.logs.aside import LogAside
 from acstor.dataplane.volumes.runtime import VolumeSpec
 from acstor.native import DataPlane, translated
-from acstor.drivers.brick.nbd_connection import NbdConnection
+from acstor.nbd_connection import NbdConnection
 
 _PIECE = 8 << 20
 _REQUEST_TIMEOUT = 120.0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acstor.drivers.brick.nbd_connection import REQUEST_BYTES_MAX, ConnectionLostError
 from acstor.drivers.brick.volume_file import VolumeFile, nbd_uri
+from acstor.nbd_connection import REQUEST_BYTES_MAX, ConnectionLostError
 from testbed.doubles.memory_nbd_server import HangupError, MemoryNbdServer
 from tests.unit.drivers.conftest import SIZE, VOLUME
 
