@@ -88,7 +88,7 @@ class VolumeRole(enum.StrEnum):
     """The destination of a live migration, until the hand-over."""
 
 
-class VolumeState(enum.StrEnum):
+class LocalVolumeState(enum.StrEnum):
     """What a volume is doing on this host; the page of its state machine is ``volume``."""
 
     CLOSED = "closed"

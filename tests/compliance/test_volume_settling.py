@@ -11,7 +11,7 @@ from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.settling import SETTLER
-from acstor.repository.volumes.states import VolumeState, state_of
+from acstor.repository.volumes.states import VolumeRecordState, state_of
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.volumes.hosts import SEAL, FencedOwnerError, Owner, content_of
 
@@ -77,7 +77,7 @@ def test_settled_volume_has_everything_that_was_acknowledged(control: ControlPla
         control.store.snapshot(VOLUME, str(uuid.UUID(int=4)))
     control.settle()
     record = control.store.get(VOLUME).record
-    assert state_of(record) is VolumeState.AVAILABLE
+    assert state_of(record) is VolumeRecordState.AVAILABLE
     assert control.content == "write 0write 1write 2"
     control.store.snapshot(VOLUME, str(uuid.UUID(int=4)))
     # The owner was not lost after all: nothing that it writes counts, and it finds out.

@@ -19,7 +19,7 @@ from acstor.repository.volumes.durability import Durability, DurabilityClass, Re
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.ownership import LogPosition
 from acstor.repository.volumes.record import DiskState
-from acstor.repository.volumes.states import VolumeState, state_of
+from acstor.repository.volumes.states import VolumeRecordState, state_of
 from acstor.repository.volumes.store import NewVolume, PushedState, VolumeStore
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
 from tests.unit.repository.volumes.hosts import FencedOwnerError, Owner, content_of
@@ -87,7 +87,7 @@ def test_new_volume_is_empty_and_nobodys(store: VolumeStore) -> None:
     assert (found.record.size_bytes, found.record.name) == (GIB, "home")
     assert (found.record.durability, found.record.metadata) == (durability, {"a": "b"})
     assert (found.record.owner, found.record.hosts, found.record.epoch) == (None, (), 0)
-    assert state_of(found.record) is VolumeState.AVAILABLE
+    assert state_of(found.record) is VolumeRecordState.AVAILABLE
     assert [volume.id for volume in store.list()] == [made.id]
 
 
@@ -369,7 +369,7 @@ def test_owner_gets_writes_and_gives_back(store: VolumeStore, origin: base.Origi
     owner = owner_of(store, origin, made.id)
     record = store.get(made.id).record
     assert (record.owner, record.epoch, record.content_end) == ("a", 1, None)
-    assert state_of(record) is VolumeState.OWNED
+    assert state_of(record) is VolumeRecordState.OWNED
     first = owner.write("one ")
     store.advance(made.id, "a", 1, first)
     last = owner.write("two ")
@@ -468,7 +468,7 @@ def test_takeover_of_a_takeover_seals_the_epoch_that_was_written(
     store.allow_host(made.id, "b")
     record = store.acquire(made.id, "b").after
     assert (record.unsealed, record.epoch) == (1, 2)
-    assert state_of(record) is VolumeState.TAKING_OVER
+    assert state_of(record) is VolumeRecordState.TAKING_OVER
     calls: list[Callable[[], object]] = [
         lambda: store.advance(made.id, "b", 2, record.next),
         lambda: store.announce_fold(made.id, "b", 2, packs=["ab" * 32]),

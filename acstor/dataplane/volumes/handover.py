@@ -18,13 +18,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.kept_clean import CleanReason
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.lifecycle import VolumeLifecycle
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.owner import Look
-from acstor.dataplane.volumes.states import VolumeEvent
+from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.native import translated
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _ROUNDS_AHEAD = 8
 """Most times that a volume is pushed and folded ahead of its release, its guest writing on."""
 _FOLD_BYTES_MIN = 32 << 20
@@ -126,7 +126,7 @@ class VolumeHandover(VolumeLifecycle):
         local.released = None
         local.is_unchecked = False
         local.role = local.role.OWNER
-        local.move(VolumeEvent.SERVED)
+        local.move(LocalVolumeEvent.SERVED)
         LOG.info("volume %s was handed over to this host, epoch %d", local.volume, kept.epoch)
         return True
 
@@ -206,7 +206,7 @@ class VolumeHandover(VolumeLifecycle):
             local.error = None
             local.is_unchecked = True
             local.role = local.role.STANDBY
-            local.move(VolumeEvent.HANDED_OVER)
+            local.move(LocalVolumeEvent.HANDED_OVER)
             self._finish_release(local, kept.size_bytes)
         LOG.info("volume %s is handed over; this host is its standby", volume)
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.handover import VolumeHandover
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.native import translated
@@ -23,7 +23,7 @@ from acstor.repository.volumes.heads import Head
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _PATIENCE = 20.0
 """Seconds for which a standby waits until its question is heard. An owner hears its doorbell every
 three; one of a release before never does, and hands the volume over instead."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from acstor import exception
-from acstor.control.protocol import VolumeRole, VolumeState
+from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane import descriptors
 from acstor.dataplane.volumes import sockets as volume_sockets
 from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean, has_none
@@ -23,7 +23,7 @@ from acstor.dataplane.volumes.mending import is_behind
 from acstor.dataplane.volumes.owner import Look, Sealed, TakeOver, limits_of
 from acstor.dataplane.volumes.runtime import VolumeSpec
 from acstor.dataplane.volumes.settings import VolumeSettings
-from acstor.dataplane.volumes.states import VolumeEvent
+from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.native import translated
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _ROLES = {
-    VolumeEvent.SERVED: VolumeRole.OWNER,
-    VolumeEvent.FOLLOWED: VolumeRole.STANDBY,
+    LocalVolumeEvent.SERVED: VolumeRole.OWNER,
+    LocalVolumeEvent.FOLLOWED: VolumeRole.STANDBY,
 }
 _OPENABLE = frozenset({_S.CLOSED, _S.OPENING, _S.FENCED})
 _SERVED = frozenset({_S.SERVING, _S.FROZEN})
@@ -92,14 +92,14 @@ class VolumeLifecycle(VolumeSettings):
         if local.state is _S.CLOSED:
             # First of all: what is kept of a volume without it is of a release that had none.
             self._sockets.attach(local.volume)
-            local.move(VolumeEvent.OPEN)
+            local.move(LocalVolumeEvent.OPEN)
         try:
             self._open_as(local, role)
         except Exception:
             self._drop_from_runtime(local)
             if local.listener is None:
                 # Not so after a restart: clients wait, and the next attempt may serve them.
-                local.move(VolumeEvent.FAILED)
+                local.move(LocalVolumeEvent.FAILED)
                 self._files.remove_unserved(local.volume)
                 self._discard(local)
             raise
@@ -120,7 +120,7 @@ class VolumeLifecycle(VolumeSettings):
             self._owner.ring(record)
             return
         self._start(local, kept)
-        self._serve(local, VolumeEvent.SERVED)
+        self._serve(local, LocalVolumeEvent.SERVED)
         LOG.info("volume %s is open, epoch %d", local.volume, kept.epoch)
 
     def _follow(self, local: LocalVolume, size_bytes: int) -> None:
@@ -128,7 +128,7 @@ class VolumeLifecycle(VolumeSettings):
         with translated(f"following volume {local.volume}"):
             self._runtime().volume_follow(local.volume, size_bytes)
         local.is_in_runtime = True
-        self._serve(local, VolumeEvent.FOLLOWED)
+        self._serve(local, LocalVolumeEvent.FOLLOWED)
         LOG.info("volume %s is open as a standby", local.volume)
 
     def _reopen(self, local: LocalVolume, role: VolumeRole) -> None:
@@ -150,7 +150,7 @@ class VolumeLifecycle(VolumeSettings):
             self._start(local, kept)
         elif not local.is_in_runtime:
             self._start(local, self._kept(local.volume))
-        self._serve(local, VolumeEvent.SERVED)
+        self._serve(local, LocalVolumeEvent.SERVED)
 
     def _owned(self, volume: str) -> KeptVolume:
         """Return what to open a volume with: what is here if it is still right, else own it."""
@@ -243,7 +243,7 @@ class VolumeLifecycle(VolumeSettings):
                 kept = dataclasses.replace(kept, durability=wanted, wanted_durability=None)
                 self._files.keep(kept)
 
-    def _serve(self, local: LocalVolume, event: VolumeEvent) -> None:
+    def _serve(self, local: LocalVolume, event: LocalVolumeEvent) -> None:
         listener = self._listener(local)
         self._files.begin_serving(local.volume)
         with translated(f"serving volume {local.volume}"):
@@ -276,7 +276,7 @@ class VolumeLifecycle(VolumeSettings):
         sockets = dict(inherited)
         for volume, kept in self._kept_before().items():
             local = self._local(volume)
-            local.move(VolumeEvent.OPEN)
+            local.move(LocalVolumeEvent.OPEN)
             descriptor = sockets.pop(volume_sockets.descriptor_name(volume), None)
             local.listener = self._sockets.restore(volume, descriptor)
             if local.listener is not None:
@@ -353,7 +353,7 @@ class VolumeLifecycle(VolumeSettings):
 
     def _serve_resumed(self, local: LocalVolume) -> None:
         if local.state is not _S.FENCED:
-            self._serve(local, VolumeEvent.SERVED)
+            self._serve(local, LocalVolumeEvent.SERVED)
             return
         with translated(f"serving volume {local.volume}"):
             # To answer EIO: a client that finds nobody would wait and try again for long.
@@ -392,7 +392,7 @@ class VolumeLifecycle(VolumeSettings):
         with translated(f"volume {local.volume}"):
             self._runtime().volume_fence(local.volume, why)
         local.error = why
-        local.move(VolumeEvent.FENCED)
+        local.move(LocalVolumeEvent.FENCED)
         LOG.error("%s; its clients get EIO until it is closed here", why)
 
     def leave(self, *, is_final: bool) -> None:
@@ -458,7 +458,7 @@ class VolumeLifecycle(VolumeSettings):
         :raises UnavailableError: when that is not possible; everything stays as it is.
         """
         if self._find_standby(local.volume) is not None and self._find(local.volume) is None:
-            local.move(VolumeEvent.FAILED)
+            local.move(LocalVolumeEvent.FAILED)
             self._files.remove(local.volume, "its standby was closed")
             self._discard(local)
             return
@@ -486,13 +486,13 @@ class VolumeLifecycle(VolumeSettings):
             if local.is_in_runtime:
                 runtime.volume_unserve(local.volume, force)
         is_owner = local.state is not _S.STANDBY
-        local.move(VolumeEvent.CLOSE)
+        local.move(LocalVolumeEvent.CLOSE)
         try:
             if is_owner:
                 self._release(local)
         except exception.FencedError as error:
             local.error = str(error)
-            local.move(VolumeEvent.FENCED)
+            local.move(LocalVolumeEvent.FENCED)
         except exception.AcstorError as error:
             local.error = str(error)
             raise
@@ -542,12 +542,12 @@ class VolumeLifecycle(VolumeSettings):
         self._drop_from_runtime(local)
         if dirty_bytes == 0 and self._files.find_clean(local.volume) is None:
             self._keep_clean(local.volume, CleanReason.PUSHED)
-        local.move(VolumeEvent.CLOSE)
+        local.move(LocalVolumeEvent.CLOSE)
         self._forget(local, "another host owns the volume")
 
     def _forget(self, local: LocalVolume, why: str) -> None:
         self._drop_from_runtime(local)
-        local.move(VolumeEvent.CLOSED)
+        local.move(LocalVolumeEvent.CLOSED)
         # The socket last: who finds it gone finds the volume given back.
         self._files.close(local.volume, why)
         self._discard(local)

@@ -4,8 +4,8 @@ import socket
 import threading
 import time
 
-from acstor.control.protocol import VolumeRole, VolumeState
-from acstor.dataplane.volumes.states import VolumeEvent, next_state
+from acstor.control.protocol import LocalVolumeState, VolumeRole
+from acstor.dataplane.volumes.states import LocalVolumeEvent, next_state
 
 
 class LocalVolume:
@@ -48,7 +48,7 @@ class LocalVolume:
         """Held for each change; what only asks does not take it."""
         self.fold_lock = threading.Lock()
         """Held while it is folded; taken before ``lock``."""
-        self._state = VolumeState.CLOSED
+        self._state = LocalVolumeState.CLOSED
 
     def hold(self, holder: str, timeout_s: float) -> float:
         """Note who holds the writes; return for how long they are to be held from now on."""
@@ -62,16 +62,16 @@ class LocalVolume:
         :returns: whether that was held until now, and for how long others hold the writes still.
         """
         now = time.monotonic()
-        was_held = self._state is VolumeState.FROZEN and self.freezes.pop(holder, now) > now
+        was_held = self._state is LocalVolumeState.FROZEN and self.freezes.pop(holder, now) > now
         self.freezes = {one: until for one, until in self.freezes.items() if until > now}
         return was_held, max(self.freezes.values(), default=now) - now
 
     @property
-    def state(self) -> VolumeState:
+    def state(self) -> LocalVolumeState:
         """What the volume is doing here."""
         return self._state
 
-    def move(self, event: VolumeEvent) -> None:
+    def move(self, event: LocalVolumeEvent) -> None:
         """Go to the state after ``event``."""
         with self.lock:
             self._state = next_state(self._state, event)
@@ -85,13 +85,15 @@ class LocalVolume:
             return False
         try:
             if state_of_runtime == "fenced" and self._state in _MAY_BE_FENCED:
-                self.move(VolumeEvent.FENCED)
+                self.move(LocalVolumeEvent.FENCED)
                 return True
-            if state_of_runtime == "open" and self._state is VolumeState.FROZEN:
-                self.move(VolumeEvent.THAW)  # the time for freezing was over
+            if state_of_runtime == "open" and self._state is LocalVolumeState.FROZEN:
+                self.move(LocalVolumeEvent.THAW)  # the time for freezing was over
         finally:
             self.lock.release()
         return False
 
 
-_MAY_BE_FENCED = frozenset({VolumeState.SERVING, VolumeState.FROZEN, VolumeState.CLOSING})
+_MAY_BE_FENCED = frozenset(
+    {LocalVolumeState.SERVING, LocalVolumeState.FROZEN, LocalVolumeState.CLOSING}
+)

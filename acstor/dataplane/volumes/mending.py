@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.owner import Look
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _MENDABLE = frozenset({_S.SERVING, _S.FROZEN})
 
 

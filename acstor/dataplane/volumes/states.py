@@ -22,11 +22,11 @@
 
 import enum
 
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.states import TransitionTable
 
 
-class VolumeEvent(enum.Enum):
+class LocalVolumeEvent(enum.Enum):
     """What may happen to a volume on one host."""
 
     OPEN = "open"
@@ -49,9 +49,9 @@ class VolumeEvent(enum.Enum):
     """All of it is on the origin and nobody owns it, or another host does."""
 
 
-_S, _E = VolumeState, VolumeEvent
+_S, _E = LocalVolumeState, LocalVolumeEvent
 
-TRANSITIONS = TransitionTable[VolumeState, VolumeEvent](
+TRANSITIONS = TransitionTable[LocalVolumeState, LocalVolumeEvent](
     {
         (_S.CLOSED, _E.OPEN): _S.OPENING,
         (_S.OPENING, _E.SERVED): _S.SERVING,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.fold_turns import FoldTurns
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
@@ -21,7 +21,7 @@ from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 
 
 class VolumeTable:
@@ -209,7 +209,7 @@ class VolumeTable:
                 ):
                     self._runtime().volume_set_fold_unwanted(local.volume, local.fold_unwanted > 0)
 
-    def _require(self, local: LocalVolume, *states: VolumeState) -> None:
+    def _require(self, local: LocalVolume, *states: LocalVolumeState) -> None:
         self._observe(local)
         if local.state not in states:
             kind = exception.FencedError if local.state is _S.FENCED else exception.UnavailableError

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.volumes_aside import VolumesAside
-from acstor.dataplane.volumes.states import VolumeEvent
+from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.native import translated
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _NOBODY = ""
 """Holder of a freeze whose caller does not name itself."""
 _PUSH_ATTEMPTS_MAX = 5
@@ -122,7 +122,7 @@ class Volumes(VolumesAside):
             if local.state is _S.SERVING:
                 local.freezes.clear()  # the process before, or an owner before, may have had them
             self._runtime().volume_freeze(volume, local.hold(holder or _NOBODY, timeout_s))
-            local.move(VolumeEvent.FREEZE)
+            local.move(LocalVolumeEvent.FREEZE)
 
     def thaw(self, volume: str, holder: str | None) -> dict[str, object]:
         """Let writes go on, unless others hold them; say whether they were held until now.
@@ -137,7 +137,7 @@ class Volumes(VolumesAside):
                 self._runtime().volume_freeze(volume, remaining_s)
             else:
                 self._runtime().volume_thaw(volume)
-                local.move(VolumeEvent.THAW)
+                local.move(LocalVolumeEvent.THAW)
         return {"done": True, "was_held": was_held}
 
     def fold(self, volume: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ for want of room, as the disk of a stopped server is not.
 import logging
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.heads import VolumeHeads
 from acstor.dataplane.volumes.kept_clean import KeptClean
 
@@ -24,7 +24,7 @@ class VolumesClosed(VolumeHeads):
         """
         for clean in self._files.closed():
             with self._changing(clean.volume) as local:
-                if local.state is not VolumeState.CLOSED:
+                if local.state is not LocalVolumeState.CLOSED:
                     continue
                 try:
                     self._sweep(clean)

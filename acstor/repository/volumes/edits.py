@@ -9,7 +9,7 @@ from acstor.repository.volumes import record as records
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.record import VolumeRecord
 from acstor.repository.volumes.record_refs import Change, RecordRefs
-from acstor.repository.volumes.states import VolumeEvent
+from acstor.repository.volumes.states import VolumeRecordEvent
 
 HOSTS_OF_A_MIGRATION = 2
 
@@ -36,7 +36,7 @@ class RecordEdits(RecordRefs):
             new_name = record.name if name is None else name
             return dataclasses.replace(record, name=new_name, metadata=kept)
 
-        return self._change(volume_id, VolumeEvent.EDIT, described)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, described)
 
     def set_dedup_scope(self, volume_id: str, scope: str | None) -> Change:
         """Change in which scope new chunks are named, from the next fold on.
@@ -47,7 +47,7 @@ class RecordEdits(RecordRefs):
         self._repository.check_scope_allowed(scope)
         return self._change(
             volume_id,
-            VolumeEvent.EDIT,
+            VolumeRecordEvent.EDIT,
             lambda record: dataclasses.replace(record, dedup_scope=scope),
         )
 
@@ -66,7 +66,7 @@ class RecordEdits(RecordRefs):
                 )
             return dataclasses.replace(record, size_bytes=size_bytes)
 
-        return self._change(volume_id, VolumeEvent.EDIT, resized)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, resized)
 
     def set_durability(self, volume_id: str, durability: Durability) -> Change:
         """Change the durability. The owner has to be told.
@@ -79,7 +79,7 @@ class RecordEdits(RecordRefs):
                 _check_movable(volume_id, durability)
             return dataclasses.replace(record, durability=durability)
 
-        return self._change(volume_id, VolumeEvent.EDIT, changed)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, changed)
 
     def allow_host(self, volume_id: str, host: str) -> Change:
         """Let a host attach the volume; repeating it is safe.
@@ -97,7 +97,7 @@ class RecordEdits(RecordRefs):
                 )
             return dataclasses.replace(record, hosts=tuple(sorted({*record.hosts, host})))
 
-        return self._change(volume_id, VolumeEvent.EDIT, allowed)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, allowed)
 
     def disallow_host(self, volume_id: str, host: str) -> Change:
         """Do not let a host attach the volume any more; repeating it is safe.
@@ -111,7 +111,7 @@ class RecordEdits(RecordRefs):
             is_standby_allowed = record.is_standby_allowed and len(hosts) > 1
             return dataclasses.replace(record, hosts=hosts, is_standby_allowed=is_standby_allowed)
 
-        return self._change(volume_id, VolumeEvent.EDIT, disallowed)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, disallowed)
 
     def begin_standby(self, volume_id: str, host: str) -> Change:
         """Let a second host attach the volume, for a live migration to it; repeating it is safe.
@@ -132,13 +132,13 @@ class RecordEdits(RecordRefs):
                 )
             return dataclasses.replace(record, hosts=hosts, is_standby_allowed=True)
 
-        return self._change(volume_id, VolumeEvent.EDIT, begun)
+        return self._change(volume_id, VolumeRecordEvent.EDIT, begun)
 
     def end_standby(self, volume_id: str) -> Change:
         """Allow no further host; those that are allowed stay so. Repeating it is safe."""
         return self._change(
             volume_id,
-            VolumeEvent.EDIT,
+            VolumeRecordEvent.EDIT,
             lambda record: dataclasses.replace(record, is_standby_allowed=False),
         )
 

@@ -15,7 +15,7 @@ from acstor.repository.volumes import record as records
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import DiskState, Pending, VolumeRecord
 from acstor.repository.volumes.record_refs import Change
-from acstor.repository.volumes.states import VolumeEvent
+from acstor.repository.volumes.states import VolumeRecordEvent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Ownership(record_refs.RecordRefs):
                 content_end=None,
             )
 
-        def event_of(record: VolumeRecord) -> VolumeEvent:
-            return VolumeEvent.TAKE_OVER if record.epoch else VolumeEvent.ACQUIRE
+        def event_of(record: VolumeRecord) -> VolumeRecordEvent:
+            return VolumeRecordEvent.TAKE_OVER if record.epoch else VolumeRecordEvent.ACQUIRE
 
         return self._change(volume_id, event_of, acquired)
 
@@ -107,7 +107,7 @@ class Ownership(record_refs.RecordRefs):
                 seals=seals[-records.SEALS_MAX :],
             )
 
-        return self._change(volume_id, VolumeEvent.RECORD_TAKEOVER, recorded)
+        return self._change(volume_id, VolumeRecordEvent.RECORD_TAKEOVER, recorded)
 
     def advance(self, volume_id: str, host: str, epoch: int, sequence: int) -> Change:
         """Record that the owner pushed everything up to a log object: it becomes a closed range.
@@ -124,7 +124,7 @@ class Ownership(record_refs.RecordRefs):
             logs = record.closed_until(volume_id, sequence)
             return dataclasses.replace(record, logs=logs, next=sequence + 1)
 
-        return self._change(volume_id, VolumeEvent.ADVANCE, advanced)
+        return self._change(volume_id, VolumeRecordEvent.ADVANCE, advanced)
 
     def reaffirm(self, volume_id: str, host: str, epoch: int) -> Change:
         """Stay the owner after a release without an answer that has not taken effect.
@@ -139,7 +139,7 @@ class Ownership(record_refs.RecordRefs):
             _check_writing(volume_id, record, host, epoch)
             return dataclasses.replace(record, nonce=records.random_nonce())
 
-        return self._change(volume_id, VolumeEvent.ADVANCE, reaffirmed)
+        return self._change(volume_id, VolumeRecordEvent.ADVANCE, reaffirmed)
 
     def announce_fold(
         self,
@@ -165,7 +165,7 @@ class Ownership(record_refs.RecordRefs):
             pending = Pending(DiskState(manifest), tuple(packs)) if packs or manifest else None
             return dataclasses.replace(record, pending=pending)
 
-        return self._change(volume_id, VolumeEvent.FOLD, announced)
+        return self._change(volume_id, VolumeRecordEvent.FOLD, announced)
 
     def give_up_fold(self, volume_id: str, host: str, epoch: int) -> Change:
         """Forget an announced fold; what it stored is collected.
@@ -206,7 +206,7 @@ class Ownership(record_refs.RecordRefs):
                 record, manifest=manifest, logs=logs, next=following, pending=None
             )
 
-        return self._change(volume_id, VolumeEvent.FOLD, installed)
+        return self._change(volume_id, VolumeRecordEvent.FOLD, installed)
 
     def release(self, volume_id: str, host: str, epoch: int, sequence: int | None) -> Change:
         """Give the volume back: everything up to a log object is pushed, no more will follow.
@@ -234,7 +234,7 @@ class Ownership(record_refs.RecordRefs):
                 content_end=(epoch, max(last, 0)),
             )
 
-        return self._change(volume_id, VolumeEvent.RELEASE, released)
+        return self._change(volume_id, VolumeRecordEvent.RELEASE, released)
 
 
 def _remaining(

@@ -12,7 +12,7 @@ from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record as records
 from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
-from acstor.repository.volumes.states import VolumeEvent, check_transition
+from acstor.repository.volumes.states import VolumeRecordEvent, check_transition
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class RecordRefs:
     def _change(
         self,
         volume_id: str,
-        event: VolumeEvent | Callable[[VolumeRecord], VolumeEvent],
+        event: VolumeRecordEvent | Callable[[VolumeRecord], VolumeRecordEvent],
         make: Callable[[VolumeRecord], VolumeRecord | None],
     ) -> Change:
         """Change a record by compare-and-swap, again when somebody else was quicker.
@@ -185,7 +185,7 @@ class RecordRefs:
             if after == before:
                 done.append(Change(before, before))
                 return content
-            happens = event if isinstance(event, VolumeEvent) else event(before)
+            happens = event if isinstance(event, VolumeRecordEvent) else event(before)
             check_transition(before, happens, after)
             if after is None:
                 done.append(Change(before, before))

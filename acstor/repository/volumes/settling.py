@@ -15,7 +15,7 @@ from acstor import exception
 from acstor.repository.volumes.ownership import Ownership
 from acstor.repository.volumes.record import VolumeRecord
 from acstor.repository.volumes.record_refs import Change
-from acstor.repository.volumes.states import VolumeEvent
+from acstor.repository.volumes.states import VolumeRecordEvent
 
 SETTLER = "(settling)"
 """Owner in a record while the log is being sealed; it is never in the record's ``hosts``."""
@@ -57,7 +57,7 @@ class Settling(Ownership):
                 content_end=None,
             )
 
-        change = self._change(volume_id, VolumeEvent.TAKE_OVER, taken)
+        change = self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken)
         record = change.after
         if record.owner is None or record.unsealed is None:
             return change

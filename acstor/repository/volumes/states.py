@@ -22,7 +22,7 @@ from acstor.repository.volumes.record import VolumeRecord
 from acstor.states import TransitionTable
 
 
-class VolumeState(enum.StrEnum):
+class VolumeRecordState(enum.StrEnum):
     """Ownership state of a volume."""
 
     AVAILABLE = "available"
@@ -34,7 +34,7 @@ class VolumeState(enum.StrEnum):
     writes anything."""
 
 
-class VolumeEvent(enum.StrEnum):
+class VolumeRecordEvent(enum.StrEnum):
     """Event in the life of a volume's record."""
 
     CREATE = "create"
@@ -67,23 +67,23 @@ class Actor(enum.StrEnum):
     """The data plane of the host that is the record's ``owner``, in the record's ``epoch``."""
 
 
-ACTORS: dict[VolumeEvent, Actor] = {
-    VolumeEvent.CREATE: Actor.CONTROL_PLANE,
-    VolumeEvent.EDIT: Actor.CONTROL_PLANE,
-    VolumeEvent.REVERT: Actor.CONTROL_PLANE,
-    VolumeEvent.DELETE: Actor.CONTROL_PLANE,
-    VolumeEvent.ACQUIRE: Actor.ALLOWED_HOST,
-    VolumeEvent.TAKE_OVER: Actor.ALLOWED_HOST,  # and the control plane, while no host is allowed
-    VolumeEvent.RECORD_TAKEOVER: Actor.OWNER,
-    VolumeEvent.ADVANCE: Actor.OWNER,
-    VolumeEvent.FOLD: Actor.OWNER,
-    VolumeEvent.RELEASE: Actor.OWNER,
+ACTORS: dict[VolumeRecordEvent, Actor] = {
+    VolumeRecordEvent.CREATE: Actor.CONTROL_PLANE,
+    VolumeRecordEvent.EDIT: Actor.CONTROL_PLANE,
+    VolumeRecordEvent.REVERT: Actor.CONTROL_PLANE,
+    VolumeRecordEvent.DELETE: Actor.CONTROL_PLANE,
+    VolumeRecordEvent.ACQUIRE: Actor.ALLOWED_HOST,
+    VolumeRecordEvent.TAKE_OVER: Actor.ALLOWED_HOST,  # or control plane, if no host is allowed
+    VolumeRecordEvent.RECORD_TAKEOVER: Actor.OWNER,
+    VolumeRecordEvent.ADVANCE: Actor.OWNER,
+    VolumeRecordEvent.FOLD: Actor.OWNER,
+    VolumeRecordEvent.RELEASE: Actor.OWNER,
 }
 """Actor that makes each change."""
 
-_S, _E = VolumeState, VolumeEvent
+_S, _E = VolumeRecordState, VolumeRecordEvent
 
-TRANSITIONS = TransitionTable[VolumeState | None, VolumeEvent](
+TRANSITIONS = TransitionTable[VolumeRecordState | None, VolumeRecordEvent](
     {
         (None, _E.CREATE): _S.AVAILABLE,
         (_S.AVAILABLE, _E.EDIT): _S.AVAILABLE,
@@ -108,17 +108,17 @@ TRANSITIONS = TransitionTable[VolumeState | None, VolumeEvent](
 """Every change of a record; None: there is no volume."""
 
 
-def state_of(record: VolumeRecord | None) -> VolumeState | None:
+def state_of(record: VolumeRecord | None) -> VolumeRecordState | None:
     """Return the state that a record is in."""
     if record is None:
         return None
     if record.owner is None:
-        return VolumeState.AVAILABLE
-    return VolumeState.OWNED if record.unsealed is None else VolumeState.TAKING_OVER
+        return VolumeRecordState.AVAILABLE
+    return VolumeRecordState.OWNED if record.unsealed is None else VolumeRecordState.TAKING_OVER
 
 
 def check_transition(
-    before: VolumeRecord | None, event: VolumeEvent, after: VolumeRecord | None
+    before: VolumeRecord | None, event: VolumeRecordEvent, after: VolumeRecord | None
 ) -> None:
     """Refuse a change that the table does not list: a programming error.
 

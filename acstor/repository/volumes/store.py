@@ -23,7 +23,12 @@ from acstor.repository.volumes.edits import RecordEdits
 from acstor.repository.volumes.record import DiskState, Pending, SnapshotRecord, VolumeRecord
 from acstor.repository.volumes.record_refs import Change, Snapshot, Volume, check_sound
 from acstor.repository.volumes.settling import Settling
-from acstor.repository.volumes.states import VolumeEvent, VolumeState, check_transition, state_of
+from acstor.repository.volumes.states import (
+    VolumeRecordEvent,
+    VolumeRecordState,
+    check_transition,
+    state_of,
+)
 
 _TAKE_BACK_ATTEMPTS_MAX = 3
 """Attempts to remove a ref that must not stay; the origin's own come in each."""
@@ -249,12 +254,12 @@ class VolumeStore(Settling, RecordEdits):
             )
 
         # Named, claimed, adopted: the volume never refers to what is not safe.
-        before = self._change(volume_id, VolumeEvent.REVERT, announced).before
+        before = self._change(volume_id, VolumeRecordEvent.REVERT, announced).before
         lost = self._claim(wanted.disk)
         if lost:
             self._change(
                 volume_id,
-                VolumeEvent.REVERT,
+                VolumeRecordEvent.REVERT,
                 lambda record: (
                     dataclasses.replace(record, pending=None)
                     if record.pending == wanted and record.owner is None
@@ -262,7 +267,7 @@ class VolumeStore(Settling, RecordEdits):
                 ),
             )
             raise _lost(f"snapshot {snapshot.id}", lost)
-        after = self._change(volume_id, VolumeEvent.REVERT, reverted).after
+        after = self._change(volume_id, VolumeRecordEvent.REVERT, reverted).after
         return Change(before, after)
 
     # Parts
@@ -292,7 +297,7 @@ class VolumeStore(Settling, RecordEdits):
             dedup_scope=new.dedup_scope,
         )
         check_sound(record, f"volume {volume_id}")
-        check_transition(None, VolumeEvent.CREATE, record)
+        check_transition(None, VolumeRecordEvent.CREATE, record)
         if not lost:
             self._publish(layout.volume_ref(volume_id), record.encode(), f"volume {volume_id}")
             lost = self._claim(disk)
@@ -377,12 +382,12 @@ class VolumeStore(Settling, RecordEdits):
                 raise exception.ConflictError(f"volume {volume_id} was changed meanwhile")
             self._check_unused(volume_id, record, force=force)
 
-        change = self._change(volume_id, VolumeEvent.DELETE, deleted)
+        change = self._change(volume_id, VolumeRecordEvent.DELETE, deleted)
         return Volume(layout.canonical_id(volume_id, "volume"), change.before)
 
     @staticmethod
     def _check_available(volume_id: str, record: VolumeRecord) -> None:
-        if state_of(record) is not VolumeState.AVAILABLE:
+        if state_of(record) is not VolumeRecordState.AVAILABLE:
             raise exception.ConflictError(
                 f"volume {volume_id} is owned by host {record.owner}, which alone knows all of it",
                 hint="have its owner push it, or detach it; if the host is lost, give up what it "

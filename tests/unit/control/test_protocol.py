@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.control import bitmap, protocol
-from acstor.control.protocol import Code, ProtocolError, Request, VolumeRole, VolumeState
+from acstor.control.protocol import Code, LocalVolumeState, ProtocolError, Request, VolumeRole
 
 VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "admin-protocol-v1.jsonl"
@@ -114,7 +114,7 @@ def test_messages_are_those_of_the_golden_file_version_requires_update() -> None
             {
                 "volume": VOLUME,
                 "role": str(VolumeRole.OWNER),
-                "state": str(VolumeState.SERVING),
+                "state": str(LocalVolumeState.SERVING),
                 "socket": f"/run/acstor/nbd/{VOLUME}.sock",
                 "export": VOLUME,
                 "size_bytes": 1 << 30,

@@ -105,7 +105,7 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
         "            self._finish_release(local, kept.size_bytes)\n"
         "        except exception.AcstorError:\n"
         "            self._start(local, kept)\n"
-        "            local.move(VolumeEvent.SERVED)\n"
+        "            local.move(LocalVolumeEvent.SERVED)\n"
         "            raise",
     ),
     "slots that were folded are used again": changed(

@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.groups import group_id
 from acstor.dataplane.volumes import kept_volume, states
@@ -20,7 +20,7 @@ from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.owner import VolumeOwner
 from acstor.dataplane.volumes.sockets import VolumeSockets, descriptor_name
-from acstor.dataplane.volumes.states import TRANSITIONS, VolumeEvent, next_state
+from acstor.dataplane.volumes.states import TRANSITIONS, LocalVolumeEvent, next_state
 from acstor.origin.posix import PosixOrigin
 from acstor.repository.repository import Repository
 from acstor.states import IllegalTransitionError
@@ -256,8 +256,8 @@ def test_group_that_does_not_exist_is_named() -> None:
 
 
 def test_every_pair_of_state_and_event_is_listed_or_refused() -> None:
-    for state in VolumeState:
-        for event in VolumeEvent:
+    for state in LocalVolumeState:
+        for event in LocalVolumeEvent:
             if (state, event) in TRANSITIONS:
                 assert next_state(state, event) is TRANSITIONS[state, event]
             else:
@@ -272,14 +272,14 @@ def test_page_lists_exactly_the_transitions() -> None:
         for (state, event), following in states.TRANSITIONS.items()
     }
     assert set(row.findall(PAGE.read_text())) == table
-    for state in VolumeState:
+    for state in LocalVolumeState:
         assert f"\n``{state.value}``\n" in PAGE.read_text()
 
 
 def test_what_the_runtime_notices_is_followed() -> None:
     local = LocalVolume(VOLUME)
     assert not local.observe("fenced"), "nothing of it is here"
-    for event in (VolumeEvent.OPEN, VolumeEvent.SERVED, VolumeEvent.FREEZE):
+    for event in (LocalVolumeEvent.OPEN, LocalVolumeEvent.SERVED, LocalVolumeEvent.FREEZE):
         local.move(event)
     assert not local.observe("frozen")
     assert not local.observe("open")

@@ -7,15 +7,15 @@ import dataclasses
 import logging
 
 from acstor import exception
-from acstor.control.protocol import VolumeState
+from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.logs import aside_reader
 from acstor.dataplane.volumes.logs.aside import LogAside
-from acstor.dataplane.volumes.states import VolumeEvent
+from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.dataplane.volumes.volumes_closed import VolumesClosed
 
 LOG = logging.getLogger(__name__)
 
-_S = VolumeState
+_S = LocalVolumeState
 _MAY_BE_GIVEN_UP = frozenset({_S.OPENING, _S.CLOSING, _S.FENCED})
 _WHY = "an operator gave the volume up on this host"
 
@@ -41,8 +41,8 @@ class VolumesAside(VolumesClosed):
                 )
             self._drop_from_runtime(local)
             if local.state is _S.FENCED:
-                local.move(VolumeEvent.CLOSE)
-            local.move(VolumeEvent.GIVEN_UP)
+                local.move(LocalVolumeEvent.CLOSE)
+            local.move(LocalVolumeEvent.GIVEN_UP)
             aside = self._files.remove(volume, _WHY)
             self._discard(local)
         LOG.warning("volume %s: %s", volume, _WHY)
@@ -82,7 +82,7 @@ class VolumesAside(VolumesClosed):
             except Exception:
                 self._discard(local)
                 raise
-            local.move(VolumeEvent.OPEN)
+            local.move(LocalVolumeEvent.OPEN)
             self._listener(local)
         LOG.warning("volume %s is opened again from %s", aside.volume, aside.path)
 

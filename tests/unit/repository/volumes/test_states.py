@@ -7,22 +7,22 @@ import pytest
 from acstor import exception
 from acstor.repository.volumes import states
 from acstor.repository.volumes.record import VolumeRecord
-from acstor.repository.volumes.states import VolumeEvent, VolumeState
+from acstor.repository.volumes.states import VolumeRecordEvent, VolumeRecordState
 from testbed.fixtures.documents import SOURCE
 
 PAGE = SOURCE / "reference" / "state-machines" / "volume-record.rst"
-RECORDS: dict[VolumeState | None, VolumeRecord | None] = {
+RECORDS: dict[VolumeRecordState | None, VolumeRecord | None] = {
     None: None,
-    VolumeState.AVAILABLE: VolumeRecord(512),
-    VolumeState.OWNED: VolumeRecord(512, owner="a"),
-    VolumeState.TAKING_OVER: VolumeRecord(512, owner="a", unsealed=1),
+    VolumeRecordState.AVAILABLE: VolumeRecord(512),
+    VolumeRecordState.OWNED: VolumeRecord(512, owner="a"),
+    VolumeRecordState.TAKING_OVER: VolumeRecord(512, owner="a", unsealed=1),
 }
 
 
 def test_page_has_the_transitions_of_the_table() -> None:
     rows = re.findall(r"^\| ``(.+?)`` +\| ``(.+?)`` +\| ``(.+?)`` +\|$", PAGE.read_text(), re.M)
-    names: dict[VolumeState | None, str] = {None: "absent"}
-    names.update({state: state.value for state in VolumeState})
+    names: dict[VolumeRecordState | None, str] = {None: "absent"}
+    names.update({state: state.value for state in VolumeRecordState})
     assert rows == [
         (names[state], event.value, names[following])
         for (state, event), following in states.TRANSITIONS.items()
@@ -30,7 +30,9 @@ def test_page_has_the_transitions_of_the_table() -> None:
 
 
 def test_every_event_has_its_actor() -> None:
-    assert set(states.ACTORS) == set(VolumeEvent) == {event for _, event in states.TRANSITIONS}
+    assert (
+        set(states.ACTORS) == set(VolumeRecordEvent) == {event for _, event in states.TRANSITIONS}
+    )
 
 
 def test_fields_give_the_state() -> None:
@@ -38,8 +40,8 @@ def test_fields_give_the_state() -> None:
         assert states.state_of(record) is state
 
 
-@pytest.mark.parametrize("event", VolumeEvent)
-def test_only_listed_changes_are_made(event: VolumeEvent) -> None:
+@pytest.mark.parametrize("event", VolumeRecordEvent)
+def test_only_listed_changes_are_made(event: VolumeRecordEvent) -> None:
     for before, record in RECORDS.items():
         for after, changed in RECORDS.items():
             is_listed = (before, event) in states.TRANSITIONS and (
