@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.cluster.leader_states import LeaderState
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
 from acstor.policy.evaluation_result import EvaluationResult
-from acstor.policy.states import PolicyState
 
 STATE = "acstor_policy_state"
 UP = "acstor_policy_up"
@@ -82,11 +82,11 @@ class PolicyMetrics:
         self._threshold = prometheus_client.Gauge(
             THRESHOLD, "Threshold in force, hops; 0: none", registry=registry
         )
-        self.set_state(PolicyState.STANDBY)
+        self.set_state(LeaderState.STANDBY)
 
-    def set_state(self, state: PolicyState) -> None:
+    def set_state(self, state: LeaderState) -> None:
         """Show the state."""
-        for each in PolicyState:
+        for each in LeaderState:
             self._state.labels(each.value).set(each is state)
 
     def note_collection(self, collection: Collection, outcome: EvaluationResult) -> None:

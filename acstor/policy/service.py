@@ -18,6 +18,8 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.cluster.leader_lock import Leadership
+from acstor.cluster.leader_states import LeaderState
+from acstor.cluster.leader_term import LeaderTerm
 from acstor.cluster.membership import CoordinationSettings
 from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.published_ring import RingReference
@@ -31,9 +33,7 @@ from acstor.policy.load_book import LoadBook
 from acstor.policy.load_history import without_change
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.observation import is_overloaded
-from acstor.policy.office import Office
 from acstor.policy.pins import Pins, read_pins
-from acstor.policy.states import PolicyState
 from acstor.repository.opening import open_repository
 from acstor.service import Problems, ReconcileLoop, Watchdog
 
@@ -45,7 +45,7 @@ ROLE = "policy"
 EARLY_AFTER = 0.25
 """Part of the interval that is between two collections at least, however urgent the second is."""
 PATIENCE = 3
-"""Intervals for which a deposed service holds the lock before it claims the office again."""
+"""Intervals for which a fenced service holds the lock before it acquires a term again."""
 
 
 class Feed(Protocol):
@@ -65,9 +65,9 @@ class Feed(Protocol):
 class _Origin:
     """What needs the origin."""
 
-    def __init__(self, origin: Origin, office: Office) -> None:
+    def __init__(self, origin: Origin, term: LeaderTerm) -> None:
         self.origin = origin
-        self.office = office
+        self.term = term
         self.ring = RingReference(origin)
 
 
@@ -140,9 +140,9 @@ class PolicyService:
         )
 
     @property
-    def state(self) -> PolicyState:
+    def state(self) -> LeaderState:
         """What it is doing."""
-        return self._opened.office.state if self._opened else PolicyState.STANDBY
+        return self._opened.term.state if self._opened else LeaderState.STANDBY
 
     @property
     def problems(self) -> dict[str, str]:
@@ -171,8 +171,8 @@ class PolicyService:
             self._loop.run(watchdog)
         finally:
             if self._opened is not None:
-                self._opened.office.stop()
-            self._metrics.set_state(PolicyState.STOPPED)
+                self._opened.term.stop()
+            self._metrics.set_state(LeaderState.STOPPED)
             for _, feed in reversed(self._feeds):
                 feed.stop(STOP_TIMEOUT)
             self._leadership.stop(STOP_TIMEOUT)
@@ -232,8 +232,8 @@ class PolicyService:
             if self._opened is None:
                 origin = open_repository(self._open_origin).origin
                 patience = PATIENCE * self._interval
-                self._opened = _Origin(origin, Office(origin, self.name, patience))
-            self._opened.office.look(is_elected=self._leadership.is_leader)
+                self._opened = _Origin(origin, LeaderTerm(origin, self.name, patience))
+            self._opened.term.refresh(is_elected=self._leadership.is_leader)
         except exception.UnavailableError as error:
             problems["origin"] = self._problems.text(error)
             return None
@@ -249,7 +249,7 @@ class PolicyService:
             problems["pins"] = self._problems.text(error)  # those known before stay in force
         else:
             self._note_ring(ring.ring.hosts if ring is not None else None)
-        return self._opened.office.decision
+        return self._opened.term.decision
 
     def _note_ring(self, hosts: Sequence[RingHost] | None) -> None:
         if hosts is None:
@@ -288,12 +288,12 @@ class PolicyService:
         self._say(result)
         if result.decision is None:
             return
-        if self._opened is None or not self._opened.office.is_leading:
+        if self._opened is None or not self._opened.term.is_leading:
             self._maker.history = without_change(result.history, inputs.history)
             return
         self._record(problems, decision_record(inputs, result))
         try:
-            written = self._opened.office.publish(result.decision)
+            written = self._opened.term.publish(result.decision)
         except exception.AcstorError as error:
             # Nothing has happened that is known of: the next collection decides again.
             self._maker.history = inputs.history
@@ -318,7 +318,7 @@ class PolicyService:
     def _follow_leader(self, previous: Decision | None) -> None:
         """Cool down after a change of the weights that another service made."""
         weights = None if previous is None else previous.weights
-        is_leading = self._opened is not None and self._opened.office.is_leading
+        is_leading = self._opened is not None and self._opened.term.is_leading
         if not is_leading and self._is_following and weights != self._weights_seen:
             self._maker.history = dataclasses.replace(
                 self._maker.history,
@@ -350,7 +350,7 @@ class PolicyService:
         self._problems.replace(problems)
         metrics = self._metrics
         metrics.set_state(self.state)
-        metrics.set_decision(self._opened.office.decision if self._opened else None)
+        metrics.set_decision(self._opened.term.decision if self._opened else None)
         metrics.set_feeds(dict(self._book.counts), self._book.ages())
         for neighbour in ("coordination", "origin", *(name for name, _ in self._feeds)):
             metrics.up.labels(neighbour).set(neighbour not in problems)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acstor import exception
+from acstor.cluster.leader_states import TRANSITIONS
 from acstor.origin.memory import MemoryOrigin
 from acstor.policy import metrics as policy_metrics
 from acstor.policy.pins import PINS_REF, PINS_VERSION, Pins, read_pins
-from acstor.policy.states import TRANSITIONS
 from acstor.policy.topology import TOPOLOGY_VERSION, Speeds, Topology
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -9,6 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.cluster.leader_states import LeaderState
 from acstor.cluster.ring.decision import DECISION_REF, Decision, read_decision
 from acstor.cluster.ring.published_ring import RingReference
 from acstor.conf import loading
@@ -23,7 +24,6 @@ from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.pins import PINS_REF, Pins
 from acstor.policy.replay import replay
 from acstor.policy.service import PolicyService
-from acstor.policy.states import PolicyState
 from acstor.repository.repository import Repository
 from testbed.fixtures.conditions import wait_for
 
@@ -103,7 +103,7 @@ def leader(deployment: Deployment) -> PolicyService:
     service = deployment.add()
     wait_for("it holds the lock", lambda: service._leadership.is_leader)
     service.refresh()
-    assert service.state is PolicyState.LEADING
+    assert service.state is LeaderState.LEADING
     return service
 
 
@@ -131,7 +131,7 @@ def test_who_stands_by_knows_enough_to_decide_at_once(
 ) -> None:
     second = deployment.add()
     deployment.see()
-    assert second.state is PolicyState.STANDBY
+    assert second.state is LeaderState.STANDBY
     leader._leadership.stop(10)
     leader.refresh()
     wait_for("the other one holds the lock", lambda: second._leadership.is_leader)
@@ -190,7 +190,7 @@ def test_paused_leader_changes_nothing(deployment: Deployment, leader: PolicySer
     deployment.see()
     deployment.origin.swap_ref = swap  # type: ignore[method-assign]
     assert deployment.in_force() == newer
-    assert leader.state is PolicyState.DEPOSED
+    assert leader.state is LeaderState.DEPOSED
     assert [record["kind"] for record in deployment.journal()] == ["decision", "refused"]
     deployment.see()
     assert deployment.in_force() == newer
@@ -207,12 +207,12 @@ def test_service_that_starts_before_the_origin_is_mounted_waits_for_it(
     for _ in range(2):
         deployment.see()
         assert "the origin holds no repository: mount" in service.problems["origin"]
-        assert service.state is PolicyState.STANDBY
+        assert service.state is LeaderState.STANDBY
     assert list(mount_point.iterdir()) == []
     origin = Repository.init(PosixOrigin(str(mount_point))).origin
     deployment.see()
     assert "origin" not in service.problems
-    assert service.state is PolicyState.LEADING
+    assert service.state is LeaderState.LEADING
     assert read_decision(origin) is not None
 
 
@@ -247,7 +247,7 @@ def test_write_that_fails_is_decided_again(
     assert decision is not None
     assert decision.weights["h0"] < 3000
     assert (decision.term, decision.sequence) == (1, 2)  # once
-    assert leader.state is PolicyState.LEADING
+    assert leader.state is LeaderState.LEADING
 
 
 def test_restart_without_state_goes_on_from_the_decision_in_force(
@@ -348,7 +348,7 @@ class Running:
         self.service.stop()
         self._thread.join(20)
         assert not self._thread.is_alive()
-        assert self.service.state is PolicyState.STOPPED
+        assert self.service.state is LeaderState.STOPPED
 
     def tell(self, seconds: float, share: float = 0.9) -> None:
         """Have the hosts tell how they are, some seconds after they last did."""
@@ -379,7 +379,7 @@ def test_second_report_of_overload_is_decided_on_at_once(deployment: Deployment)
     """An hour before the next collection is due."""
     with Running(deployment, 3600.0) as running:
         service = running.service
-        wait_for("it leads", lambda: service.state is PolicyState.LEADING)
+        wait_for("it leads", lambda: service.state is LeaderState.LEADING)
         service._collected_at -= 3600.0  # the last collection is a while ago
         running.tell(3600.0, 0.1)
         running.tell(3600.0)

@@ -1,4 +1,4 @@
-"""The states of a policy service.
+"""The states of a leader, such as a policy service.
 
 ::
 
@@ -19,8 +19,8 @@ import enum
 from acstor.states import TransitionTable
 
 
-class PolicyState(enum.Enum):
-    """What a policy service is doing."""
+class LeaderState(enum.Enum):
+    """What a service that may lead is doing."""
 
     STANDBY = "standby"
     """Another one leads, or nobody can; it follows, and decides nothing."""
@@ -35,7 +35,7 @@ class PolicyState(enum.Enum):
     """It has given the lock back."""
 
 
-class PolicyEvent(enum.Enum):
+class LeaderEvent(enum.Enum):
     """What may happen to it."""
 
     ELECTED = "elected"
@@ -51,9 +51,9 @@ class PolicyEvent(enum.Enum):
     STOP = "stop"
 
 
-_S, _E = PolicyState, PolicyEvent
+_S, _E = LeaderState, LeaderEvent
 
-TRANSITIONS = TransitionTable[PolicyState, PolicyEvent](
+TRANSITIONS = TransitionTable[LeaderState, LeaderEvent](
     {
         (_S.STANDBY, _E.ELECTED): _S.CLAIMING,
         (_S.STANDBY, _E.LOST): _S.STANDBY,

@@ -1,8 +1,8 @@
 """Writing the decision as the leader, and only as the leader.
 
-A term is claimed by compare-and-swap before anything is decided in it. From then on the leader
+A term is acquired by compare-and-swap before anything is decided in it. From then on the leader
 writes with the token that it wrote or read last, and a decision of another term, or a conflict,
-ends its office. So whoever was paused, or believes in a lock that is lost, cannot change anything.
+ends its term. So whoever was paused, or believes in a lock that is lost, cannot change anything.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.cluster.leader_states import LeaderEvent, LeaderState, next_state
 from acstor.cluster.ring.decision import (
     DECISION_REF,
     Decision,
@@ -20,17 +21,16 @@ from acstor.cluster.ring.decision import (
     replace_decision,
 )
 from acstor.origin.base import Origin
-from acstor.policy.states import PolicyEvent, PolicyState, next_state
 
 LOG = logging.getLogger(__name__)
 
 
-class Office:
-    """The office of the leader, as one service sees it.
+class LeaderTerm:
+    """The term of the leader, as one service sees it.
 
     :param origin: that holds the decision.
     :param leader: name of this service, for people.
-    :param patience: seconds for which a deposed service holds the lock before it claims again.
+    :param patience: seconds for which a fenced service holds the lock before it acquires again.
     :param clock: monotonic seconds.
     :param posix_clock: seconds since the epoch.
     """
@@ -50,21 +50,21 @@ class Office:
         self._posix_clock = posix_clock
         self._known: PublishedDecision | None = None
         self._term: int | None = None
-        self._deposed_at = 0.0
-        self.state = PolicyState.STANDBY
+        self._fenced_at = 0.0
+        self.state = LeaderState.STANDBY
 
     @property
     def is_leading(self) -> bool:
         """Whether this service may decide."""
-        return self.state is PolicyState.LEADING
+        return self.state is LeaderState.LEADING
 
     @property
     def decision(self) -> Decision | None:
         """The decision in force, as it was read or written last."""
         return self._known.decision if self._known else None
 
-    def look(self, *, is_elected: bool) -> Decision | None:
-        """Read the decision in force; claim the office where that is due.
+    def refresh(self, *, is_elected: bool) -> Decision | None:
+        """Read the decision in force; acquire a term where that is due.
 
         :param is_elected: whether this service holds the lock.
         :returns: the decision in force.
@@ -72,7 +72,7 @@ class Office:
         :raises UnsupportedError: when a newer release wrote the decision; it is left alone.
         """
         if not is_elected:
-            self._move(PolicyEvent.LOST)
+            self._move(LeaderEvent.LOST)
         try:
             self._known = read_decision(self._origin)
         except exception.CorruptError:
@@ -80,12 +80,12 @@ class Office:
                 raise
             self._repair()
         if self.is_leading and not self._is_ours(self._known):
-            self._depose()
+            self._fence()
         if is_elected and not self.is_leading:
-            if self.state is PolicyState.DEPOSED and not self._is_patience_over():
+            if self.state is LeaderState.DEPOSED and not self._is_patience_over():
                 return self.decision
-            self._move(PolicyEvent.ELECTED)
-            self._claim()
+            self._move(LeaderEvent.ELECTED)
+            self._acquire()
         return self.decision
 
     def publish(self, decision: Decision) -> Decision:
@@ -113,16 +113,16 @@ class Office:
                 self._known = found  # a repeated write met what the first one wrote
                 return wanted
             self._known = found
-            self._depose()
+            self._fence()
             raise exception.FencedError("another policy service leads") from error
         return wanted
 
     def stop(self) -> None:
         """Decide nothing any more."""
-        if self.state is not PolicyState.STOPPED:
-            self._move(PolicyEvent.STOP)
+        if self.state is not LeaderState.STOPPED:
+            self._move(LeaderEvent.STOP)
 
-    def _claim(self) -> None:
+    def _acquire(self) -> None:
         known = self._known
         former = known.decision if known else None
         term = following(former.term if former else 0)
@@ -145,12 +145,12 @@ class Office:
             found = read_decision(self._origin)
             self._known = found
             if found is None or found.decision != claimed:
-                self._move(PolicyEvent.CONFLICT)
-                self._deposed_at = self._clock()
+                self._move(LeaderEvent.CONFLICT)
+                self._fenced_at = self._clock()
                 LOG.info("another policy service was quicker to claim the office")
                 return
         self._term = term
-        self._move(PolicyEvent.CLAIMED)
+        self._move(LeaderEvent.CLAIMED)
         LOG.info("this policy service leads, term %d", term)
 
     def _repair(self) -> None:
@@ -172,21 +172,21 @@ class Office:
             and known.decision.leader == self._leader
         )
 
-    def _depose(self) -> None:
+    def _fence(self) -> None:
         decision = self.decision
         LOG.warning(
             "deposed: the decision in force is that of %s, term %s",
             decision.leader if decision else "nobody",
             decision.term if decision else "none",
         )
-        self._move(PolicyEvent.OVERTAKEN)
+        self._move(LeaderEvent.OVERTAKEN)
         self._term = None
-        self._deposed_at = self._clock()
+        self._fenced_at = self._clock()
 
     def _is_patience_over(self) -> bool:
-        return self._clock() - self._deposed_at >= self._patience
+        return self._clock() - self._fenced_at >= self._patience
 
-    def _move(self, event: PolicyEvent) -> None:
+    def _move(self, event: LeaderEvent) -> None:
         former, self.state = self.state, next_state(self.state, event)
-        if former is PolicyState.LEADING and self.state is PolicyState.STANDBY:
+        if former is LeaderState.LEADING and self.state is LeaderState.STANDBY:
             LOG.info("this policy service stands by")
