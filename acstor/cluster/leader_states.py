@@ -20,7 +20,7 @@ from acstor.states import TransitionTable
 
 
 class LeaderState(enum.Enum):
-    """What a service that may lead is doing."""
+    """State of a service that may lead."""
 
     STANDBY = "standby"
     """Another one leads, or nobody can; it follows, and decides nothing."""
@@ -36,7 +36,7 @@ class LeaderState(enum.Enum):
 
 
 class LeaderEvent(enum.Enum):
-    """What may happen to it."""
+    """Event in the life of such a service."""
 
     ELECTED = "elected"
     """It holds the lock."""
