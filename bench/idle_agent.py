@@ -3,6 +3,8 @@
 Two hosts of the test bed: real data planes, an origin in a directory, three etcd servers, a
 RabbitMQ, five small images that are attached and pinned. All intervals are the defaults, but for
 the delay before the first ring. One of the agents publishes rings, as one of a deployment does.
+Members that are drained and that this program keeps alive make the deployment one of --members
+hosts: of few hosts each tries more often for the lock of whoever publishes.
 
   start      processor time from the fork until the agent says that it is active, which is after
              its first reconcile pass with coordination there; the ring exists before. Of the agent
@@ -11,7 +13,7 @@ the delay before the first ring. One of the agents publishes rings, as one of a 
              of one core; and how often a thread waited, per second.
 
 Needs root, FUSE, etcd and RabbitMQ. One command: ``python -m bench.idle_agent [--seconds S]
-[--starts N] [--json FILE]``.
+[--starts N] [--members N] [--json FILE]``.
 """
 
 import argparse
@@ -23,8 +25,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from acstor.cluster.member import Member
+from acstor.cluster.membership import CoordinationSettings, Membership
 from testbed.fixtures.broker import broker_in
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.etcd import EtcdCluster
@@ -90,6 +95,28 @@ def idle(hosts: dict[str, Host], seconds: float) -> dict[str, Result]:
     return found
 
 
+def member(number: int) -> Member:
+    """Return a host that owns nothing."""
+    return Member(
+        f"m{number}", f"127.1.0.{number}:7420", f"127.1.0.{number}:9471", 1 << 30, "0", "", True
+    )
+
+
+@contextlib.contextmanager
+def members(settings: CoordinationSettings, count: int) -> Iterator[None]:
+    """Within the block so many other hosts are members, and publish nothing."""
+    crowd = [Membership(settings, f"m{number}", lambda: None) for number in range(count)]
+    for number, one in enumerate(crowd):
+        one.set_eligible(False)
+        one.join_as(member(number))
+        one.start()
+    try:
+        yield
+    finally:
+        for one in crowd:
+            one.stop(10.0, leave=True)
+
+
 def measure(path: pathlib.Path, arguments: argparse.Namespace) -> Result:
     """Run everything in a directory and return the figures."""
     with contextlib.ExitStack() as stack:
@@ -105,13 +132,15 @@ def measure(path: pathlib.Path, arguments: argparse.Namespace) -> Result:
             "agent": DEFAULTS,
             "coordination": {"backend_url": etcd.backend_url},
         }
+        settings = CoordinationSettings(etcd.backend_url, "acstor", 2.0, 10)
+        stack.enter_context(members(settings, max(0, arguments.members - 2)))
         publisher, other = (Host(cloud, name, options) for name in ("h0", "h1"))
         for host in (publisher, other):
             cloud.hosts.append(host)
             host.start_dataplane()
             start(host)
-        for image in images:
-            cloud.wait_ready(image)
+        files = [host.file(image) for host in cloud.hosts for image in images]
+        wait_for("images everywhere", lambda: all(file.exists() for file in files))
         starts = []
         for _ in range(arguments.starts):
             other.kill("agent")
@@ -126,6 +155,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.idle_agent")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--settle", type=float, default=60)
+    parser.add_argument("--members", type=int, default=20)
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args(argv)
