@@ -363,6 +363,46 @@ impl Sources {
         peer.delay.estimate(now).is_some_and(|estimate| estimate > limit)
     }
 
+    /// How long after its start a fetch counts as late; `peer` is `None` for the origin. `is_rescue`: the
+    /// share of hedges was used up. `allowed`: from the start to the deadline of whoever waits.
+    pub(crate) fn hedge_after(
+        &self,
+        peer: Option<&PeerHealth>,
+        is_rescue: bool,
+        allowed: Duration,
+    ) -> Duration {
+        let (min, max) = (self.config.hedge_min, self.config.hedge_max);
+        if self.is_own_link_slow() {
+            return self.rescue_after(peer, allowed);
+        }
+        if is_rescue {
+            return max;
+        }
+        let now = self.clock.now();
+        let Some(peer) = peer else {
+            return self
+                .steering
+                .origin
+                .estimate(now)
+                .map_or(max, |time| time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(min, max));
+        };
+        let own = peer.hedge_delay(min, max);
+        if !self.config.load_aware {
+            return own;
+        }
+        // A p99 that was learnt while the peer was slow must not put the hedge off.
+        let view = self.sources_now(now);
+        let late = self.steering.late_after(peer, &view, now).unwrap_or(max);
+        own.min(late.max(min))
+    }
+
+    /// How long a host behind a slow link waits before it asks for a chunk a second time.
+    fn rescue_after(&self, peer: Option<&PeerHealth>, allowed: Duration) -> Duration {
+        let half = allowed / 2;
+        let p99 = peer.and_then(PeerHealth::p99);
+        p99.map_or(half, |p99| (p99 * 2).max(self.config.hedge_max).min(half))
+    }
+
     /// How many peers are loaded now.
     pub(crate) fn loaded_peers(&self) -> usize {
         self.peer_table.count(|peer| self.is_peer_loaded(peer))

@@ -5,6 +5,7 @@
 pub mod fault_plan;
 pub mod reference_eviction;
 pub mod seeded;
+pub mod selection_history;
 pub mod store_model;
 
 pub use fault_plan::{Fault, FaultPlan, Hang};

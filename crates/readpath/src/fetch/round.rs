@@ -5,20 +5,18 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use acstor_runclock::RunInstant;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::Tier;
 use crate::fetch::attempt::{AttemptFailure, AttemptResult};
 use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
 use crate::fetch::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::OriginAnswer;
-use crate::steering::peer_health::PeerHealth;
 use crate::steering::peers::NO_HINT;
 use crate::steering::placement::{Candidate, Plan};
-use crate::{Tier, limits};
 
 /// A source that has not been asked yet.
 #[derive(Debug)]
@@ -262,42 +260,10 @@ impl Round<'_> {
             return None;
         }
         let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
-        let config = &self.sources.config;
         let peer = peer.as_ref().map(|candidate| &*candidate.health);
-        if self.sources.is_own_link_slow() {
-            return Some(*started + self.rescue_after(peer, *started, wishes));
-        }
-        if self.hedge == HedgeState::Rescue {
-            return Some(*started + config.hedge_max);
-        }
-        let steering = &self.sources.steering;
-        let Some(peer) = peer else {
-            let origin = steering.origin.estimate(self.now()).map_or(config.hedge_max, |time| {
-                time.mul_f64(limits::HEDGE_ORIGIN_RATIO).clamp(config.hedge_min, config.hedge_max)
-            });
-            return Some(*started + origin);
-        };
-        let own = peer.hedge_delay(config.hedge_min, config.hedge_max);
-        if !config.load_aware {
-            return Some(*started + own);
-        }
-        // A p99 that was learnt while the peer was slow must not put the hedge off.
-        let now = self.now();
-        let view = self.sources.sources_now(now);
-        let late = steering.late_after(peer, &view, now).unwrap_or(config.hedge_max);
-        Some(*started + own.min(late.max(config.hedge_min)))
-    }
-
-    /// How long a host behind a slow link waits before it asks for a chunk a second time.
-    fn rescue_after(
-        &self,
-        peer: Option<&PeerHealth>,
-        started: RunInstant,
-        wishes: &Wishes,
-    ) -> Duration {
-        let half = wishes.deadline.saturating_duration_since(started) / 2;
-        let p99 = peer.and_then(PeerHealth::p99);
-        p99.map_or(half, |p99| (p99 * 2).max(self.sources.config.hedge_max).min(half))
+        let is_rescue = self.hedge == HedgeState::Rescue;
+        let allowed = wishes.deadline.saturating_duration_since(*started);
+        Some(*started + self.sources.hedge_after(peer, is_rescue, allowed))
     }
 
     fn start_hedge(&mut self, wishes: &Wishes) {

@@ -20,6 +20,7 @@ mod pinning;
 mod prefetching;
 mod preloading;
 mod remapping;
+mod selecting;
 mod serving;
 mod standing_still;
 mod test_origin;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use rand::Rng;
+#[cfg(test)]
+thread_local! {
+    /// What takes the place of randomness in a test that compares decisions.
+    pub(crate) static FIXED: std::cell::Cell<Option<f64>> = const { std::cell::Cell::new(None) };
+}
 
 /// Returns the wait before attempt `attempt` (0-based): between half of and the whole of `min`
 /// doubled that many times, at most `max`.
@@ -10,8 +14,16 @@ use rand::Rng;
 /// Source: "equal jitter" of exponential backoff (Brooker, AWS architecture blog, 2015).
 pub(crate) fn backoff(attempt: u32, min: Duration, max: Duration) -> Duration {
     let full = min.saturating_mul(1 << attempt.min(20)).min(max);
-    let half = full / 2;
-    half + rand::rng().random_range(Duration::ZERO..=half)
+    full.mul_f64(1.0 - unit() / 2.0)
+}
+
+/// A random number in [0, 1).
+fn unit() -> f64 {
+    #[cfg(test)]
+    if let Some(unit) = FIXED.get() {
+        return unit;
+    }
+    rand::random()
 }
 
 #[cfg(test)]
