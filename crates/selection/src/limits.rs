@@ -14,12 +14,14 @@ pub struct Limit {
     pub name: &'static str,
     /// Its value, as `Debug` shows it.
     pub value: String,
-    /// Its unit.
+    /// Its unit; `time` where the value shows it.
     pub unit: &'static str,
+    /// Its documentation.
+    pub meaning: &'static str,
 }
 
-fn row(name: &'static str, value: &dyn Debug, unit: &'static str) -> Limit {
-    Limit { name, value: format!("{value:?}"), unit }
+fn row(name: &'static str, value: &dyn Debug, unit: &'static str, meaning: &'static str) -> Limit {
+    Limit { name, value: format!("{value:?}"), unit, meaning }
 }
 
 macro_rules! limits {
@@ -28,7 +30,7 @@ macro_rules! limits {
 
         /// Every constant, in the order of this file.
         pub fn table() -> Vec<Limit> {
-            vec![$(row(stringify!($name), &$name, $unit)),+]
+            vec![$(row(stringify!($name), &$name, $unit, concat!($($doc),+))),+]
         }
     };
 }

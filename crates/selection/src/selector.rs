@@ -76,6 +76,11 @@ impl Selector {
         self.times
     }
 
+    /// Time that the origin takes for one chunk.
+    pub fn origin(&self) -> &SourceDelay {
+        &self.origin
+    }
+
     /// Notes that a chunk was asked of the origin, by somebody who waits for it.
     pub fn begin_origin(&mut self, now: Moment) -> Fetch {
         self.origin.begin(now)
