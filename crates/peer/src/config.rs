@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acstor_net::TlsConfig;
+use acstor_selection::limits;
 use acstor_types::limits::CHUNK_SIZE_MAX;
 
 use crate::PeerError;
@@ -106,8 +106,8 @@ impl Default for ClientLimits {
             idle_timeout: Duration::from_secs(60),
             probe_after: Duration::from_secs(1),
             probe_timeout: Duration::from_secs(2),
-            backoff_min: Duration::from_millis(100),
-            backoff_max: Duration::from_secs(10),
+            backoff_min: limits::CONNECTION_OPEN_MIN,
+            backoff_max: limits::CONNECTION_OPEN_MAX,
             peers_max: 65_536,
         }
     }

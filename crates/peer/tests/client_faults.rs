@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use acstor_peer::frame::{FrameError, FrameKind, Header, Hello};
 use acstor_peer::{
-    ClientLimits, CloseReason, PeerConfig, PeerError, PeerHealth, PeerServer, PeerStatus, Security,
+    ClientLimits, CloseReason, PeerConfig, PeerError, PeerServer, PeerStatus, Security,
     VersionRange,
 };
+use acstor_selection::BreakerState;
 use acstor_types::{ChunkSize, ErrorKind};
 use tokio::time::Instant;
 
@@ -39,7 +40,7 @@ async fn assert_ends(address: &str, config: &PeerConfig, reason: CloseReason) {
     }
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(client.stats().closed(reason), 1);
-    assert_eq!(client.health(address), PeerHealth::Down);
+    assert_eq!(client.breaker(address), BreakerState::Open);
     let error = client.fetch(address, get(0), later()).await.unwrap_err();
     assert!(matches!(error, PeerError::Down { .. }), "{error}");
 }
@@ -263,7 +264,7 @@ async fn test_fetch_nobody_listens_is_down_until_it_is_there() {
     while client.fetch(&address, get(0), later()).await.is_err() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(client.health(&address), PeerHealth::Up);
+    assert_eq!(client.breaker(&address), BreakerState::Closed);
 }
 
 /// A peer that accepts and closes is down, with attempts ever rarer, and not hammered.

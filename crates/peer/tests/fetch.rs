@@ -3,7 +3,8 @@
 
 mod support;
 
-use acstor_peer::{PeerConfig, PeerError, PeerHealth, PeerStatus, Security};
+use acstor_peer::{PeerConfig, PeerError, PeerStatus, Security};
+use acstor_selection::BreakerState;
 use acstor_types::{ChunkSize, ErrorKind};
 
 use support::certificates::Authority;
@@ -28,7 +29,7 @@ async fn fetch_many(config: &PeerConfig) {
     let bytes: u64 = fetches.join_all().await.into_iter().sum();
     let peer = &client.stats().peers[0];
     assert_eq!((peer.chunks, peer.bytes), (500, bytes));
-    assert_eq!(peer.health, PeerHealth::Up);
+    assert_eq!(peer.breaker, BreakerState::Closed);
     assert!(client.latency_p99(&address).is_some());
     let stats = server.stats();
     assert_eq!((stats.chunks_sent, stats.bytes_sent), (500, bytes));

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use acstor_peer::{ConnectionEvent, ConnectionState, HEALTH_TRANSITIONS, TRANSITIONS};
+use acstor_peer::{ConnectionEvent, ConnectionState, TRANSITIONS};
+use acstor_selection::BREAKER_TRANSITIONS;
 use proptest::prelude::*;
 
 const STATES: [ConnectionState; 6] = [
@@ -67,7 +68,7 @@ fn test_table_is_the_one_of_the_page() {
         .join("../../doc/source/reference/state-machines/peer-connection.rst");
     let page = std::fs::read_to_string(path).unwrap();
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("   * - ``")).collect();
-    assert_eq!(rows.len(), TRANSITIONS.len() + HEALTH_TRANSITIONS.len(), "{rows:#?}");
+    assert_eq!(rows.len(), TRANSITIONS.len() + BREAKER_TRANSITIONS.len(), "{rows:#?}");
     let row = |from: String, event: String, to: String| {
         format!("   * - ``{from}``\n     - ``{event}``\n     - ``{to}``\n")
     };
@@ -75,7 +76,7 @@ fn test_table_is_the_one_of_the_page() {
         let row = row(format!("{from:?}"), format!("{event:?}"), format!("{to:?}"));
         assert!(page.contains(&row), "{row}");
     }
-    for (from, event, to) in HEALTH_TRANSITIONS {
+    for (from, event, to) in BREAKER_TRANSITIONS {
         let row = row(format!("{from:?}"), format!("{event:?}"), format!("{to:?}"));
         assert!(page.contains(&row), "{row}");
     }

@@ -5,9 +5,9 @@ mod support;
 
 use acstor_peer::frame::Hello;
 use acstor_peer::{
-    CloseReason, PeerConfig, PeerError, PeerHealth, PeerStatus, Security, ServerLimits,
-    VersionRange,
+    CloseReason, PeerConfig, PeerError, PeerStatus, Security, ServerLimits, VersionRange,
 };
+use acstor_selection::BreakerState;
 use acstor_types::ErrorKind;
 
 use support::certificates::Authority;
@@ -171,5 +171,5 @@ async fn test_connect_while_all_are_busy_is_overloaded_and_not_down() {
     while second.fetch(&address, get(0), later()).await.is_err() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(second.health(&address), PeerHealth::Up);
+    assert_eq!(second.breaker(&address), BreakerState::Closed);
 }

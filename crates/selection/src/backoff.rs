@@ -16,6 +16,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// Between two rounds of one read.
+    pub const READ: Backoff = Backoff { min: limits::BACKOFF_MIN, max: limits::BACKOFF_MAX };
+    /// Between two looks for a chunk that the origin does not have.
+    pub const MISSING_CHUNK: Backoff =
+        Backoff { min: limits::MISSING_BACKOFF_MIN, max: limits::BACKOFF_MAX };
+    /// Between two probes of an overloaded peer.
+    pub const PROBE: Backoff = Backoff { min: limits::PROBE_MIN, max: limits::PROBE_MAX };
+
     /// Returns the wait of attempt `attempt` (0-based): `min` doubled that many times, at most `max`, of
     /// which `unit` in [0, 1) takes away up to a half, so that hosts that failed together do not come back
     /// together.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Backoff, Moment};
+use crate::{Backoff, Moment, limits};
 
 /// Whether a source is asked.
 ///
@@ -37,11 +37,13 @@ pub enum BreakerEvent {
 }
 
 /// Every transition; a pair that is not listed leaves the state as it is.
-pub const BREAKER_TRANSITIONS: [(BreakerState, BreakerEvent, BreakerState); 5] = [
+pub const BREAKER_TRANSITIONS: [(BreakerState, BreakerEvent, BreakerState); 6] = [
     (BreakerState::Closed, BreakerEvent::Opened, BreakerState::Open),
     (BreakerState::Open, BreakerEvent::TrialDue, BreakerState::HalfOpen),
     // An attempt that began before the failure.
     (BreakerState::Open, BreakerEvent::Succeeded, BreakerState::Closed),
+    // Several attempts were under way.
+    (BreakerState::Open, BreakerEvent::Opened, BreakerState::Open),
     (BreakerState::HalfOpen, BreakerEvent::Opened, BreakerState::Open),
     (BreakerState::HalfOpen, BreakerEvent::Succeeded, BreakerState::Closed),
 ];
@@ -79,6 +81,36 @@ pub struct BreakerRules {
     pub overdue: OverdueTrial,
 }
 
+impl BreakerRules {
+    /// Of a peer that is asked for chunks. Another takes its place at once; a trial whose read ended early
+    /// is repeated.
+    pub const PEER: BreakerRules = BreakerRules {
+        failures_max: limits::PEER_FAILURES_MAX,
+        backoff: Backoff { min: limits::PEER_OPEN_MIN, max: limits::PEER_OPEN_MAX },
+        while_open: FailureWhileOpen::Ignored,
+        overdue: OverdueTrial::Repeated,
+    };
+
+    /// Of the origin. Nothing takes its place; its trial is the call of a thread, which may hang.
+    pub const ORIGIN: BreakerRules = BreakerRules {
+        failures_max: limits::ORIGIN_FAILURES_MAX,
+        backoff: Backoff { min: limits::ORIGIN_OPEN_MIN, max: limits::ORIGIN_OPEN_MAX },
+        while_open: FailureWhileOpen::Ignored,
+        overdue: OverdueTrial::Failed,
+    };
+
+    /// Of the connections to a peer. Several attempts may be under way when the first fails, and each tells
+    /// that the peer is still down; an attempt has its own time-out.
+    pub const fn connection(backoff: Backoff) -> BreakerRules {
+        BreakerRules {
+            failures_max: limits::CONNECTION_FAILURES_MAX,
+            backoff,
+            while_open: FailureWhileOpen::Extends,
+            overdue: OverdueTrial::Awaited,
+        }
+    }
+}
+
 /// What whoever wants the source may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -88,6 +120,13 @@ pub enum Admission {
     Trial,
     /// Do not ask before this moment; one in the past: not before the trial has ended.
     Wait(Moment),
+}
+
+impl Admission {
+    /// Whether the source may be asked.
+    pub fn is_granted(self) -> bool {
+        !matches!(self, Admission::Wait(_))
+    }
 }
 
 /// A circuit breaker.

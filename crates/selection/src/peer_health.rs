@@ -2,21 +2,10 @@
 
 use std::time::Duration;
 
-use crate::circuit_breaker::{
-    Admission, BreakerRules, CircuitBreaker, FailureWhileOpen, OverdueTrial,
-};
 use crate::{
-    Backoff, Fetch, LatencyHistogram, Moment, OverloadTimes, SlowStreak, SourceDelay, limits,
+    Backoff, BreakerRules, CircuitBreaker, Fetch, LatencyHistogram, Moment, OverloadTimes,
+    SlowStreak, SourceDelay, limits,
 };
-
-/// The breaker of a peer. A trial that the caller dropped is repeated.
-const BREAKER: BreakerRules = BreakerRules {
-    failures_max: limits::PEER_FAILURES_MAX,
-    backoff: Backoff { min: limits::PEER_OPEN_MIN, max: limits::PEER_OPEN_MAX },
-    while_open: FailureWhileOpen::Ignored,
-    overdue: OverdueTrial::Repeated,
-};
-const PROBES: Backoff = Backoff { min: limits::PROBE_MIN, max: limits::PROBE_MAX };
 
 /// The latency of one peer's fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +52,7 @@ impl PeerHealth {
     /// Asks the breaker for leave to fetch; `trial_time` is how long a fetch may take at most.
     pub fn admit(&mut self, trial_time: Duration, now: Moment) -> bool {
         // No jitter: an overdue trial is repeated, not failed.
-        !matches!(self.breaker.admit(&BREAKER, trial_time, now, 0.0), Admission::Wait(_))
+        self.breaker.admit(&BreakerRules::PEER, trial_time, now, 0.0).is_granted()
     }
 
     /// The breaker.
@@ -106,7 +95,7 @@ impl PeerHealth {
 
     /// Notes that it is dead or stalled; `unit` in [0, 1) is the jitter.
     pub fn failed(&mut self, now: Moment, unit: f64) {
-        self.breaker.failed(&BREAKER, now, unit);
+        self.breaker.failed(&BreakerRules::PEER, now, unit);
     }
 
     /// Notes that a fetch got no answer in `time`.
@@ -154,7 +143,7 @@ impl PeerHealth {
             Some(due) if now < due + limits::PROBE_MAX => self.probes,
             _ => 0,
         };
-        self.probe_due = Some(now + PROBES.delay(before, unit));
+        self.probe_due = Some(now + Backoff::PROBE.delay(before, unit));
         self.probes = before.saturating_add(1);
         true
     }

@@ -7,19 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use acstor_selection::{
-    Admission, Backoff, BreakerRules, Choice, CircuitBreaker, FailureWhileOpen, Fetch, HedgeCase,
-    Moment, OverdueTrial, Overview, PeerHealth, SelectionConfig, Selector, TokenBucket, limits,
+    Admission, BreakerRules, Choice, CircuitBreaker, Fetch, HedgeCase, Moment, Overview,
+    PeerHealth, SelectionConfig, Selector, TokenBucket, limits,
 };
 use acstor_testkit::selection_history::{
     Ending, Line, PEER_DEADLINE, SCENARIOS, Scenario, Source, Subject, record,
 };
 
-const ORIGIN: BreakerRules = BreakerRules {
-    failures_max: limits::ORIGIN_FAILURES_MAX,
-    backoff: Backoff { min: limits::ORIGIN_OPEN_MIN, max: limits::ORIGIN_OPEN_MAX },
-    while_open: FailureWhileOpen::Ignored,
-    overdue: OverdueTrial::Failed,
-};
 const ORIGIN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// One host's selection without a read path, as a simulator holds it.
@@ -154,7 +148,7 @@ impl Subject for Alone {
     }
 
     fn end(&mut self, source: Source, number: u64, is_answered: bool) {
-        let fetch = self.underway.remove(&number).unwrap();
+        let Some(fetch) = self.underway.remove(&number) else { return };
         match source {
             Some(peer) => self.peers[peer].end(fetch, is_answered, self.now),
             None => self.selector.end_origin(fetch, is_answered, self.now),
@@ -213,7 +207,7 @@ impl Subject for Alone {
     }
 
     fn admit_origin(&mut self) -> String {
-        match self.origin.admit(&ORIGIN, ORIGIN_DEADLINE, self.now, self.jitter) {
+        match self.origin.admit(&BreakerRules::ORIGIN, ORIGIN_DEADLINE, self.now, self.jitter) {
             Admission::Go => "go".to_owned(),
             Admission::Trial => "trial".to_owned(),
             Admission::Wait(until) => format!("{:?}", until.since(self.now)),
@@ -224,7 +218,7 @@ impl Subject for Alone {
         if is_success {
             self.origin.succeeded();
         } else {
-            self.origin.failed(&ORIGIN, self.now, self.jitter);
+            self.origin.failed(&BreakerRules::ORIGIN, self.now, self.jitter);
         }
     }
 
@@ -264,9 +258,12 @@ impl Subject for Alone {
 #[test]
 fn test_decisions_are_those_of_the_golden_file() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/decisions.txt");
-    let expected = std::fs::read_to_string(golden).unwrap();
     let text: String =
         SCENARIOS.iter().map(|scenario| record(*scenario, &mut Alone::new(scenario))).collect();
+    if std::env::var_os("ACSTOR_WRITE_GOLDEN").is_some() {
+        std::fs::write(golden, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(golden).unwrap();
     for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
         assert_eq!(line, expected, "line {}", number + 1);
     }

@@ -18,13 +18,15 @@ use std::time::Duration;
 
 use acstor_net::{Demands, TlsFiles};
 use acstor_runclock::RunClock;
+use acstor_selection::BreakerState;
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::frame::{HOLDS_MAX, decode_held};
-use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerHealth, PeerStatus, Security};
+use crate::tls::TlsFiles;
+use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;
 pub use stats::{ClientStats, PeerStats};
@@ -163,10 +165,10 @@ impl PeerClient {
         self.peers.by_address.read().peers.get(address).and_then(|peer| peer.latency_p99())
     }
 
-    /// Returns what the client thinks of the peer; [`PeerHealth::Up`] when it was never asked.
-    pub fn health(&self, address: &str) -> PeerHealth {
+    /// Returns whether a connection to the peer is tried; [`BreakerState::Closed`] when it was never asked.
+    pub fn breaker(&self, address: &str) -> BreakerState {
         let known = self.peers.by_address.read();
-        known.peers.get(address).map_or(PeerHealth::Up, |peer| peer.health())
+        known.peers.get(address).map_or(BreakerState::Closed, |peer| peer.breaker())
     }
 
     /// Takes the ring's hosts as (name, address): the name is accepted in the certificate beside the

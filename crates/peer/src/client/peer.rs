@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use acstor_net::{Backoff, Shown};
 use acstor_runclock::{RunClock, RunInstant};
+use acstor_selection::{Backoff, BreakerRules, BreakerState, CircuitBreaker, Moment};
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,8 +23,8 @@ use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
-use crate::peer_health::{Admission, Breaker};
-use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, PeerHealth, TlsFault};
+use crate::tls::Shown;
+use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
 const LOAD_FOR_ANOTHER: usize = 4;
@@ -35,6 +36,7 @@ pub(super) struct Peer {
     address: String,
     socket: SocketAddr,
     client: Arc<ClientShared>,
+    rules: BreakerRules,
     slots: Semaphore,
     waiting: AtomicUsize,
     pool: Mutex<Pool>,
@@ -45,13 +47,17 @@ pub(super) struct Peer {
 }
 
 struct Pool {
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     links: Vec<Link>,
     connecting: usize,
     another_after: Option<RunInstant>,
     /// What failed last.
     cause: Option<PeerError>,
     is_closed: bool,
+}
+
+fn moment(now: RunInstant) -> Moment {
+    Moment::from_nanos(now.nanos())
 }
 
 /// Counts a fetch that waits for a slot.
@@ -70,10 +76,11 @@ impl Peer {
         Peer {
             address: address.to_owned(),
             socket,
+            rules: BreakerRules::connection(backoff),
             slots: Semaphore::new(limits.requests_in_flight_max),
             waiting: AtomicUsize::new(0),
             pool: Mutex::new(Pool {
-                breaker: Breaker::new(backoff),
+                breaker: CircuitBreaker::new(),
                 links: Vec::new(),
                 connecting: 0,
                 another_after: None,
@@ -220,23 +227,20 @@ impl Peer {
             }
             return Ok(Some(link));
         }
-        if pool.connecting > 0 && pool.breaker.health() == PeerHealth::Up {
+        if pool.connecting > 0 && pool.breaker.is_closed() {
             return Ok(None);
         }
+        let (moment, rules) = (moment(now), &self.rules);
         // Who waited for an attempt that failed gets its error rather than making the next one.
-        let admission = match pool.breaker.health() {
-            PeerHealth::Down if waited => Admission::FailFast(pool.breaker.retry_in(now)),
-            _ => pool.breaker.admit(now),
-        };
-        match admission {
-            Admission::Connect => {
-                self.start_connecting(&mut pool);
-                Ok(None)
-            }
-            Admission::FailFast(_) if waited && pool.breaker.health() == PeerHealth::Probing => {
-                Ok(None)
-            }
-            Admission::FailFast(retry_in) => Err(self.down(&pool, retry_in)),
+        let is_failed = waited && pool.breaker.state() == BreakerState::Open;
+        // An attempt always ends, so it needs no time as a trial, and its end no jitter here.
+        if !is_failed && pool.breaker.admit(rules, Duration::ZERO, moment, 0.0).is_granted() {
+            self.start_connecting(&mut pool);
+            return Ok(None);
+        }
+        match pool.breaker.state() {
+            BreakerState::HalfOpen if waited => Ok(None),
+            _ => Err(self.down(&pool, pool.breaker.retry_in(moment))),
         }
     }
 
@@ -300,7 +304,9 @@ impl Peer {
                 let (link, submissions) = Link::new();
                 let status = Arc::clone(&link.status);
                 pool.links.push(link);
-                pool.breaker.connected();
+                // The failures are forgotten with an answer only: a peer that accepts and closes at once stays
+                // in back-off.
+                pool.breaker.close();
                 Some(Connection::new(Arc::clone(self), status, submissions, greeted))
             }
             Err(error) => {
@@ -319,11 +325,11 @@ impl Peer {
             pool.another_after = Some(now + ANOTHER_PAUSE);
             return;
         }
-        if pool.breaker.health() != PeerHealth::Down {
+        if pool.breaker.state() != BreakerState::Open {
             tracing::info!(%error, "peer is down");
         }
         pool.cause = Some(error);
-        pool.breaker.failed(now, rand::random());
+        pool.breaker.failed(&self.rules, moment(now), rand::random());
     }
 
     /// Takes a connection out of the pool: it is given to no further fetch.
@@ -351,7 +357,7 @@ impl Peer {
     }
 
     pub(super) fn first_answer(&self) {
-        self.pool.lock().breaker.answered();
+        self.pool.lock().breaker.forget_failures();
     }
 
     pub(super) fn answered(&self, latency: Duration, is_late: bool) {
@@ -365,8 +371,8 @@ impl Peer {
         self.latency.lock().p99()
     }
 
-    pub(super) fn health(&self) -> PeerHealth {
-        self.pool.lock().breaker.health()
+    pub(super) fn breaker(&self) -> BreakerState {
+        self.pool.lock().breaker.state()
     }
 
     /// Ends the peer: fetches that were sent get their answers, every other one fails.
@@ -380,14 +386,14 @@ impl Peer {
     }
 
     pub(super) fn stats(&self) -> PeerStats {
-        let (health, connections) = {
+        let (breaker, connections) = {
             let pool = self.pool.lock();
-            (pool.breaker.health(), pool.links.len())
+            (pool.breaker.state(), pool.links.len())
         };
         let free = self.slots.available_permits();
         PeerStats {
             address: self.address.clone(),
-            health,
+            breaker,
             connections,
             in_flight: self.limits().requests_in_flight_max.saturating_sub(free),
             connects: get(&self.counters.connects),

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use acstor_selection::BreakerState;
 use acstor_types::ErrorKind;
 use bytes::Bytes;
 
-use crate::{CloseReason, PeerError, PeerHealth};
+use crate::{CloseReason, PeerError};
 
 /// Counters of a client since its start.
 #[derive(Clone, Debug)]
@@ -33,8 +34,8 @@ impl ClientStats {
 pub struct PeerStats {
     /// The peer, `ip:port`.
     pub address: String,
-    /// Whether it is tried.
-    pub health: PeerHealth,
+    /// Whether a connection to it is tried.
+    pub breaker: BreakerState,
     /// Connections open now.
     pub connections: usize,
     /// Fetches in flight now.
