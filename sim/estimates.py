@@ -1,6 +1,6 @@
 """What a host learns of its sources: how long each takes for a chunk now, and whose link is full.
 
-Follows ``crates/readpath``: ``source_delay.rs``, ``steering.rs``, ``peer_health.rs``. What is known
+Follows ``crates/selection``: ``source_delay.rs``, ``selector.rs``, ``peer_health.rs``. What is known
 of a source is kept in a row: one per (host, peer) and one per host for the origin.
 """
 
@@ -357,7 +357,7 @@ def _is_hedged_early(world: World, rules: Rules, host: int, row: int, now: float
 def hedge_delay(world: World, rules: Rules, attempt: int, now: float) -> float:
     """Return after how long a fetch is late.
 
-    Source: ``crates/readpath/src/steering/peer_health.rs`` and ``round.rs``.
+    Source: ``crates/selection/src/selector/hedging.rs``.
     """
     host = world.flight_host[world.attempt_flight[attempt]]
     row, is_origin = world.attempt_row[attempt], world.attempt_kind[attempt] == ORIGIN

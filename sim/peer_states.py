@@ -1,7 +1,7 @@
 """Peers that failed: whether a host asks them, and when it learns that one is dead.
 
-Follows ``PeerState`` in ``crates/readpath/src/steering/peer_health.rs`` and, for the connections
-below it, ``crates/peer`` (``client/connection.rs``, ``client/peer.rs``, ``peer_health.rs``). A peer
+Follows ``CircuitBreaker`` in ``crates/selection/src/circuit_breaker.rs`` and, for the connections
+below it, ``crates/peer`` (``client/connection.rs``, ``client/peer.rs``), which uses it too. A peer
 that died says nothing more: a connection that stands is given up after a while of silence, and from
 then on only the fetch that is to make the next one waits, all others fail at once.
 """

@@ -1,6 +1,6 @@
 """Whom a flight asks, in which order: the line of the ring, the origin, who is passed over.
 
-Follows ``crates/readpath`` (``placement.rs``, ``steering.rs``).
+Follows ``crates/readpath`` (``placement.rs``) and ``crates/selection`` (``selector/choice.rs``).
 """
 
 from sim.compiled import compiled

@@ -1,6 +1,6 @@
 """Looks at a peer, and at all peers of a host, that found them slow one after the other.
 
-Follows ``crates/readpath/src/steering/slow_looks.rs``. A row of looks is kept for each row of
+Follows ``crates/selection/src/slow_streak.rs``. A row of looks is kept for each row of
 :mod:`sim.estimates`, and one more per host for whichever peer it looked at.
 """
 

@@ -34,7 +34,7 @@ QUEUES = 4
 TOUCHED = 64
 """Chunks read last that a store tells apart, as ``crates/store/src/eviction/touch_filter.rs``."""
 BUCKETS = 72
-"""Of a latency histogram, as ``crates/readpath/src/steering/latency.rs``."""
+"""Of a latency histogram, as ``crates/selection/src/latency_histogram.rs``."""
 NEVER = 1e9
 """Seconds; a time that no run reaches."""
 PAIRS_MAX = 1024 * 1024

@@ -56,7 +56,7 @@ fn image() -> (Manifest, HashMap<Digest, Bytes>) {
     for number in 0..CHUNKS {
         let content: Bytes = (number as u64 + 1).to_le_bytes().repeat(CHUNK / 8).into();
         let digest = Digest::of(&content);
-        let offset = PACK_DATA_OFFSET + (number * CHUNK) as u32;
+        let offset = PACK_DATA_OFFSET as u32 + (number * CHUNK) as u32;
         builder.push_chunk(&digest, ChunkLocation { pack, offset });
         chunks.insert(digest, content);
     }

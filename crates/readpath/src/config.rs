@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use acstor_ring::Threshold;
+use acstor_selection::{SelectionConfig, limits as selection_limits};
 
 use crate::ReadPathError;
 use crate::limits;
@@ -103,24 +104,24 @@ impl Default for ReadPathConfig {
             host: String::new(),
             read_deadline: Duration::from_secs(30),
             origin_deadline: Duration::from_secs(10),
-            peer_deadline: Duration::from_secs(2),
+            peer_deadline: selection_limits::PEER_DEADLINE,
             store_late_after: Duration::from_secs(1),
             origin_threads: 4,
             origin_queue_max: 4096,
             origin_run_max_bytes: 4 << 20,
             placement: PlacementRule::Digest { span_chunks: 16 },
             distance_threshold: Threshold::ANY,
-            candidates_max: 2,
+            candidates_max: selection_limits::CANDIDATES,
             keep: Keep::SecondTouch,
             copies_max: 2,
             load_aware: true,
-            slow_fetch: Duration::from_millis(5),
+            slow_fetch: selection_limits::SLOW_FETCH,
             compress_slow: true,
             hedge_enabled: true,
-            hedge_min: Duration::from_millis(20),
-            hedge_max: Duration::from_secs(1),
-            hedge_share_percent: 5,
-            lie_penalty: Duration::from_secs(60),
+            hedge_min: selection_limits::HEDGE_MIN,
+            hedge_max: selection_limits::HEDGE_MAX,
+            hedge_share_percent: selection_limits::HEDGE_SHARE_PERCENT,
+            lie_penalty: selection_limits::CORRUPT_PEER_OPEN,
             peer_inflight_max: 64,
             serve_inflight_max: 1024,
             prefetch_max_bytes: 4 << 20,
@@ -132,6 +133,17 @@ impl Default for ReadPathConfig {
 }
 
 impl ReadPathConfig {
+    /// The settings of the choice of a source.
+    pub(crate) fn selection(&self) -> SelectionConfig {
+        SelectionConfig {
+            load_aware: self.load_aware,
+            slow_fetch: self.slow_fetch,
+            compress_slow: self.compress_slow,
+            hedge_min: self.hedge_min,
+            hedge_max: self.hedge_max,
+        }
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors
@@ -157,8 +169,8 @@ impl ReadPathConfig {
         let (PlacementRule::Oid { span_chunks } | PlacementRule::Digest { span_chunks }) =
             self.placement;
         number("placement_span_chunks", span_chunks as usize, 1..=4096)?;
-        number("candidates_max", self.candidates_max, 1..=limits::CANDIDATES_MAX)?;
-        number("copies_max", self.copies_max, 0..=limits::CANDIDATES_MAX)?;
+        number("candidates_max", self.candidates_max, 1..=selection_limits::CANDIDATES_MAX)?;
+        number("copies_max", self.copies_max, 0..=selection_limits::CANDIDATES_MAX)?;
         number("hedge_share_percent", self.hedge_share_percent as usize, 0..=100)?;
         number("peer_inflight_max", self.peer_inflight_max, 1..=4096)?;
         number("serve_inflight_max", self.serve_inflight_max, 1..=limits::SERVE_INFLIGHT_MAX)?;

@@ -17,7 +17,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::ahead::ledger::Ledger;
-use crate::ahead::token_bucket::TokenBucket;
 use crate::fetch::flight::FlightTable;
 use crate::fetch::sources::Sources;
 use crate::keeping::ghost::GhostTable;
@@ -31,9 +30,6 @@ use crate::origin::origin_pool::{self, OriginPool, OrphanSink};
 use crate::origin::origin_queue::OriginQueue;
 use crate::preload::PreloadTable;
 use crate::steering::Steering;
-use crate::steering::peer_health::PeerTable;
-use crate::steering::placement::Placement;
-use crate::steering::slow_looks::SlowTimes;
 use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
 use crate::view::disk_view::DiskView;
@@ -133,6 +129,13 @@ impl ReadPath {
         start_workers(&queue, &metrics, &orphans)?;
         let chunk = seams.store.chunk_size().bytes();
         let clock = seams.clock;
+        let steering = Steering::new(
+            &config,
+            seams.rings.clone(),
+            clock.clone(),
+            queue.clone(),
+            metrics.clone(),
+        );
         let sources = Sources {
             store_reader: StoreReader::new(
                 seams.store.clone(),
@@ -146,20 +149,11 @@ impl ReadPath {
             inserter,
             ghosts: GhostTable::new(limits::GHOST_ENTRIES),
             peers: seams.peers,
-            peer_table: PeerTable::new(config.peer_inflight_max, SlowTimes::of(config.slow_fetch)),
-            placement: Placement::new(seams.rings.clone(), &config),
+            steering: Arc::new(steering),
             origin: OriginPool::new(queue, runtime.clone()),
             flights: Arc::new(FlightTable::new(clock.clone())),
             metrics,
             clock,
-            steering: Steering::new(config.slow_fetch),
-            hedge_budget: hedge_budget(&config),
-            retry_budget: TokenBucket::new(
-                limits::RETRY_TOKENS_MAX,
-                limits::RETRY_TOKENS_MAX,
-                limits::RETRY_RATIO,
-                limits::RETRY_PER_SECOND,
-            ),
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             manifest_permits: Arc::new(Semaphore::new(limits::MANIFEST_READS_MAX)),
             manifest_permits_of_others: Arc::new(Semaphore::new(
@@ -360,12 +354,12 @@ impl ReadPath {
 
     /// From which distance on other hosts are too far to be asked.
     pub fn distance_threshold(&self) -> Threshold {
-        self.sources.placement.threshold()
+        self.sources.steering.placement.threshold()
     }
 
     /// Changes the distance from which on other hosts are too far: lookups from here on use it.
     pub fn set_distance_threshold(&self, threshold: Threshold) {
-        self.sources.placement.set_threshold(threshold);
+        self.sources.steering.placement.set_threshold(threshold);
     }
 
     /// Whether the origin answers, as far as this host knows.
@@ -414,7 +408,7 @@ impl ReadPath {
         let queue = sources.origin.queue();
         let as_gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         gauges.flights.set(sources.flights.len() as i64);
-        gauges.peers_penalised.set(sources.peer_table.penalised() as i64);
+        gauges.peers_penalised.set(sources.steering.peers.open() as i64);
         gauges.origin_up.set(i64::from(queue.health.is_up()));
         gauges.origin_queue_chunks.set(queue.depth() as i64);
         gauges.store_up.set(i64::from(sources.store_reader.is_answering()));
@@ -426,8 +420,8 @@ impl ReadPath {
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
         gauges.ring_generation.set(as_gauge(self.rings.generation()));
         gauges.distance_threshold.set(i64::from(self.distance_threshold().0));
-        gauges.peers_loaded.set(sources.loaded_peers() as i64);
-        gauges.own_link_slow.set(i64::from(sources.is_own_link_slow()));
+        gauges.peers_loaded.set(sources.steering.overloaded_peers() as i64);
+        gauges.own_link_slow.set(i64::from(sources.steering.is_own_link_slow()));
         gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
         sources.metrics.preload.set_jobs(self.preloads.counts());
         sources.metrics.preload.set_working_sets(self.working_set_totals());
@@ -471,11 +465,4 @@ fn keep_orphans(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> OrphanSink 
             }
         }
     })
-}
-
-fn hedge_budget(config: &ReadPathConfig) -> TokenBucket {
-    let share = f64::from(config.hedge_share_percent) / 100.0;
-    // A few at the start, so that the very first reads of a host are not at the mercy of one peer.
-    let initial = if config.hedge_share_percent == 0 { 0.0 } else { 4.0 };
-    TokenBucket::new(limits::HEDGE_TOKENS_MAX, initial, share, 0.0)
 }

@@ -4,5 +4,4 @@ pub(crate) mod boot_recorder;
 pub(crate) mod ledger;
 pub(crate) mod prefetch;
 pub(crate) mod streams;
-pub(crate) mod token_bucket;
 pub(crate) mod working_sets;

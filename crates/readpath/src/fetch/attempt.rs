@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use acstor_peer::{ChunkRequest, PeerError, PeerStatus};
 use acstor_runclock::RunInstant;
+use acstor_selection::{is_silence, limits};
 use acstor_types::ErrorKind;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -14,9 +15,10 @@ use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
 use crate::fetch::outcome::{OriginRefusal, PeerFetch, PeerSkip};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::{Lane, OriginAnswer, OriginFailure};
-use crate::steering::peer_health::PeerHealth;
+use crate::steering::peer_table::Peer;
 use crate::steering::placement::Candidate;
-use crate::{OriginError, Tier, limits};
+use crate::steering::{jitter, moment};
+use crate::{OriginError, Tier};
 
 /// Why a source did not give the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,26 +48,26 @@ impl Sources {
         deadline: RunInstant,
     ) -> AttemptResult {
         let mut started = self.clock.now();
-        let health = &candidate.health;
+        let peer = &candidate.peer;
         let mut background = None;
         if side == Side::Preload {
-            background = self.preload_permit(health, flight, deadline).await;
+            background = self.preload_permit(peer, flight, deadline).await;
             // What it waited behind its like says nothing of the peer.
             started = self.clock.now();
         }
-        let Some(_permits) = self.permits(health, &want, side, deadline).await else {
+        let Some(_permits) = self.permits(peer, &want, side, deadline).await else {
             self.metrics.peer_skips(PeerSkip::Busy, 1);
             return Err(AttemptFailure::Next);
         };
-        self.hedge_budget.deposit();
+        self.steering.hedge_budget.deposit();
         let request = ChunkRequest {
             digest: want.digest,
             disk_id: want.disk,
             chunk_index: hint,
             chunk_size: want.chunk_size,
-            accepts_compressed: self.welcomes_compressed(health),
+            accepts_compressed: self.steering.accepts_compressed(peer),
         };
-        let underway = health.delay.begin(&self.clock);
+        let underway = self.steering.begin(peer);
         let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
         let answer = self.clock.timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
             Err(PeerError::Deadline { address: candidate.address.to_string() })
@@ -83,27 +85,27 @@ impl Sources {
         }
     }
 
-    /// Asks a loaded peer for a chunk that is had elsewhere, to see how long it takes now.
+    /// Asks an overloaded peer for a chunk that is had elsewhere, to see how long it takes now.
     pub(crate) async fn probe(self: Arc<Self>, candidate: Candidate, want: Want) {
-        let health = &candidate.health;
-        let Ok(_permit) = health.permits.clone().try_acquire_owned() else { return };
+        let peer = &candidate.peer;
+        let Ok(_permit) = peer.permits.clone().try_acquire_owned() else { return };
         self.metrics.probed();
         let request = ChunkRequest {
             digest: want.digest,
             disk_id: want.disk,
             chunk_index: want.index,
             chunk_size: want.chunk_size,
-            accepts_compressed: self.welcomes_compressed(health),
+            accepts_compressed: self.steering.accepts_compressed(peer),
         };
         let deadline = self.clock.now() + self.config.peer_deadline;
         let started = self.clock.now();
-        let underway = health.delay.begin(&self.clock);
+        let underway = self.steering.begin(peer);
         let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
         if let Ok(Ok(bytes)) = self.clock.timeout_at(deadline, fetch).await
             && want.digest.matches(&bytes)
         {
             underway.answered();
-            self.note_probe(health, self.clock.since(started));
+            self.steering.note_probe(peer, self.clock.since(started));
         }
     }
 
@@ -111,17 +113,17 @@ impl Sources {
     /// while half of them are free.
     async fn permits(
         &self,
-        health: &PeerHealth,
+        peer: &Peer,
         want: &Want,
         side: Side,
         deadline: RunInstant,
     ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
-        let permits = health.permits.clone();
+        let permits = peer.permits.clone();
         if side == Side::Prefetch {
             let is_free = permits.available_permits() > self.config.peer_inflight_max / 2;
             return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
         }
-        let share = health.disk_share(want.disk);
+        let share = peer.disk_share(want.disk);
         let share = self.clock.timeout_at(deadline, share.acquire_owned()).await.ok()?.ok()?;
         let permit = self.clock.timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()?;
         Some((permit, Some(share)))
@@ -131,11 +133,11 @@ impl Sources {
     /// need not wait behind other preloads, or when none is to be had in time.
     async fn preload_permit(
         &self,
-        health: &PeerHealth,
+        peer: &Peer,
         flight: &Flight,
         deadline: RunInstant,
     ) -> Option<OwnedSemaphorePermit> {
-        let permits = health.preload_permits.clone();
+        let permits = peer.preload_permits.clone();
         tokio::select! {
             permit = self.clock.timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
             () = flight.demanded() => None,
@@ -150,24 +152,24 @@ impl Sources {
         bytes: Bytes,
         time: Duration,
     ) -> AttemptResult {
-        let health = &candidate.health;
+        let peer = &candidate.peer;
         if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
-            health.lied(self.clock.now(), self.config.lie_penalty);
+            peer.health().corrupt(self.config.lie_penalty, moment(self.clock.now()));
             self.metrics.peer_fetch(PeerFetch::Lie);
             tracing::error!(
-                peer = &*health.name, digest = %want.digest,
+                peer = &*peer.name, digest = %want.digest,
                 "peer sent wrong content and is not asked for a while: check its disk and memory"
             );
             return Err(AttemptFailure::Next);
         }
-        health.answered(time, self.clock.now());
+        peer.health().answered(time, moment(self.clock.now()));
         self.metrics.peer_fetched(bytes.len(), time);
-        if self.keeps_of_slow(candidate) {
+        if self.steering.keeps(peer) {
             // Lest it be fetched from there a second time.
             self.metrics.kept_slow();
             self.insert(want.digest, bytes.clone());
         }
-        Ok(Obtained { bytes, tier, peer: Some(health.name.clone()) })
+        Ok(Obtained { bytes, tier, peer: Some(peer.name.clone()) })
     }
 
     fn peer_failed(
@@ -176,37 +178,37 @@ impl Sources {
         error: &PeerError,
         (time, allowed): (Duration, Duration),
     ) -> AttemptFailure {
-        let health = &candidate.health;
+        let (peer, now) = (&candidate.peer, moment(self.clock.now()));
         let (outcome, failure) = match error {
             PeerError::Refused { status, .. } => {
-                health.refused();
+                peer.health().refused();
                 refusal(*status)
             }
             // This host's own bound on what it asks of the peer.
             PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
             PeerError::Corrupt { .. } => {
-                health.lied(self.clock.now(), self.config.lie_penalty);
+                peer.health().corrupt(self.config.lie_penalty, now);
                 tracing::error!("{error}; it is not asked for a while");
                 (PeerFetch::Lie, AttemptFailure::Next)
             }
             PeerError::Deadline { .. } => {
                 // A fetch that the read's own deadline cut short says nothing of the peer.
-                if time >= allowed.max(self.config.peer_deadline).mul_f32(0.9) {
-                    health.timed_out(time, self.clock.now());
+                if is_silence(time, allowed, self.config.peer_deadline) {
+                    peer.health().timed_out(time, now, jitter());
                 }
                 (PeerFetch::Timeout, AttemptFailure::Next)
             }
             error if error.kind() == ErrorKind::Unavailable => {
-                health.unreachable(time, self.clock.now());
+                peer.health().unreachable(time, now, jitter());
                 (PeerFetch::Dead, AttemptFailure::Next)
             }
             _ => {
-                health.failed(self.clock.now());
+                peer.health().failed(now, jitter());
                 (PeerFetch::Rejected, AttemptFailure::Next)
             }
         };
         self.metrics.peer_fetch(outcome);
-        tracing::debug!(peer = &*health.name, "fetch failed: {error}");
+        tracing::debug!(peer = &*peer.name, "fetch failed: {error}");
         failure
     }
 
@@ -220,13 +222,13 @@ impl Sources {
         let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
         let answers = self.origin.queue().health.answers();
         // What waits behind others in its lane says nothing of the origin.
-        let underway = (lane == Lane::Demand).then(|| self.steering.origin.begin(&self.clock));
+        let underway = (lane == Lane::Demand).then(|| self.steering.begin_origin());
         let failure = match self.clock.timeout(self.config.origin_deadline, receiver).await {
             Ok(Ok(Ok(bytes))) => {
                 if let Some(underway) = underway {
                     underway.answered();
                 }
-                self.retry_budget.earn(limits::RETRY_PER_SUCCESS);
+                self.steering.retry_budget.earn(limits::RETRY_PER_SUCCESS);
                 return Ok(Obtained { bytes, tier: Tier::Origin, peer: None });
             }
             Ok(Ok(Err(failure))) => self.origin_failed(failure),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_runclock::RunInstant;
+use acstor_selection::Backoff;
 use acstor_types::{ChunkLocation, Oid};
 use tokio::sync::oneshot;
 
@@ -14,10 +15,11 @@ use crate::fetch::flight::{Boarding, Flight, FlightFailure, FlightGuard, Obtaine
 use crate::fetch::outcome::{Join, PeerSkip, Retry};
 use crate::fetch::round::RoundFailure;
 use crate::fetch::sources::{Sources, Want};
+use crate::limits;
 use crate::origin::origin_queue::{Lane, OriginAnswer};
+use crate::steering::jitter;
 use crate::steering::placement::Plan;
 use crate::view::disk::Disk;
-use crate::{limits, steering::jitter};
 
 impl Side {
     fn join(self) -> Join {
@@ -62,8 +64,8 @@ impl Sources {
             self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
             return flight;
         }
-        self.retry_budget.deposit();
-        let oid = self.placement.oid(&disk.manifest, want.index);
+        self.steering.retry_budget.deposit();
+        let oid = self.steering.placement.oid(&disk.manifest, want.index);
         let mut plan = self.plan(oid, side);
         if let Some(peer) = plan.probe.take() {
             self.runtime.spawn(self.clone().probe(peer, *want));
@@ -88,8 +90,7 @@ impl Sources {
 
     /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
     fn plan(&self, oid: Oid, side: Side) -> Plan {
-        let mut plan = self.placement.plan(oid, &self.peer_table);
-        self.steer(&mut plan, side);
+        let mut plan = self.steering.plan(oid, side);
         match side {
             Side::Guest | Side::Preload => {
                 self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
@@ -98,9 +99,9 @@ impl Sources {
             Side::Peer => plan.peers.clear(),
             // A guess is worth one attempt, and no read of the origin for a chunk of another host.
             Side::Prefetch => {
-                plan.peers.truncate(usize::from(plan.stand_in.is_none()));
-                plan.is_origin_left_out = !plan.peers.is_empty() || plan.stand_in.is_some();
-                plan.loaded.clear();
+                plan.peers.truncate(usize::from(plan.alternate.is_none()));
+                plan.is_origin_left_out = !plan.peers.is_empty() || plan.alternate.is_some();
+                plan.passed.clear();
             }
         }
         plan
@@ -192,7 +193,7 @@ impl Sources {
                 () = health.recovered_since(attempts.recoveries) => {
                     is_free = true;
                     // Back to work soon after the origin is: spread, so as not to push it over.
-                    let spread = jitter::backoff(0, limits::BACKOFF_MIN, limits::BACKOFF_MAX);
+                    let spread = Backoff::READ.delay(0, jitter());
                     self.clock.sleep_until((self.clock.now() + spread).min(deadline)).await;
                 }
             }
@@ -200,7 +201,10 @@ impl Sources {
             if now >= flight.wishes().deadline || self.is_local(&flight.digest) {
                 return;
             }
-            if is_free || attempts.goes_elsewhere(flight) || self.retry_budget.try_take(now) {
+            if is_free
+                || attempts.goes_elsewhere(flight)
+                || self.steering.retry_budget.try_take(now)
+            {
                 self.metrics.retry(Retry::Allowed);
                 return;
             }
@@ -284,11 +288,8 @@ impl Attempts {
     }
 
     fn next_wait(&mut self) -> Duration {
-        let min = match self.is_missing {
-            true => limits::MISSING_BACKOFF_MIN,
-            false => limits::BACKOFF_MIN,
-        };
+        let backoff = if self.is_missing { Backoff::MISSING_CHUNK } else { Backoff::READ };
         self.waits += 1;
-        jitter::backoff(self.waits - 1, min, limits::BACKOFF_MAX)
+        backoff.delay(self.waits - 1, jitter())
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use acstor_runclock::RunInstant;
+use acstor_selection::peer_time;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::Tier;
@@ -15,6 +16,7 @@ use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
 use crate::fetch::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::OriginAnswer;
+use crate::steering::moment;
 use crate::steering::peers::NO_HINT;
 use crate::steering::placement::{Candidate, Plan};
 
@@ -23,7 +25,7 @@ use crate::steering::placement::{Candidate, Plan};
 enum Next {
     Peer(Candidate),
     /// A peer, for what is on its own host.
-    StandIn(Candidate),
+    Alternate(Candidate),
     PreviousOwner(Candidate),
     Origin,
 }
@@ -66,7 +68,7 @@ struct Round<'a> {
     hedge: HedgeState,
     worst: RoundFailure,
     former: FormerOwners,
-    /// Held while the round lasts, where the origin takes the place of a loaded peer.
+    /// Held while the round lasts, where the origin takes the place of an overloaded peer.
     _origin_permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -99,12 +101,12 @@ impl Sources {
         let former = FormerOwners { count: plan.previous.len(), absent: 0 };
         let mut next = VecDeque::with_capacity(plan.peers.len() + plan.previous.len() + 3);
         next.extend(plan.previous.into_iter().map(Next::PreviousOwner));
-        next.extend(plan.stand_in.map(Next::StandIn));
+        next.extend(plan.alternate.map(Next::Alternate));
         next.extend(plan.peers.into_iter().map(Next::Peer));
         if !plan.is_origin_left_out {
             next.push_back(Next::Origin);
         }
-        next.extend(plan.loaded.into_iter().map(Next::Peer));
+        next.extend(plan.passed.into_iter().map(Next::Peer));
         let may_hedge = self.config.hedge_enabled && side != Side::Prefetch;
         let round = Round {
             sources: self,
@@ -175,7 +177,7 @@ impl Round<'_> {
             Next::Peer(candidate) => {
                 self.peer_attempt(candidate, (Tier::Peer, self.want.index), wishes, now)
             }
-            Next::StandIn(candidate) => {
+            Next::Alternate(candidate) => {
                 self.peer_attempt(candidate, (Tier::Peer, NO_HINT), wishes, now)
             }
             // The owner before the remap answers from its store only: it no longer reads for others.
@@ -206,12 +208,10 @@ impl Round<'_> {
         wishes: &Wishes,
         now: RunInstant,
     ) -> Option<Attempt> {
-        let peer_deadline = match self.sources.is_own_link_slow() {
-            // Asked again elsewhere, the chunk would come over this host's slow link twice.
-            true => wishes.deadline.saturating_duration_since(now) / 2,
-            false => self.sources.config.peer_deadline,
-        };
-        if !candidate.health.admit(now, peer_deadline) {
+        let left = wishes.deadline.saturating_duration_since(now);
+        let is_own_link_slow = self.sources.steering.is_own_link_slow();
+        let peer_deadline = peer_time(is_own_link_slow, left, self.sources.config.peer_deadline);
+        if !candidate.peer.admit(peer_deadline, now) {
             self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
             return None;
         }
@@ -260,19 +260,19 @@ impl Round<'_> {
             return None;
         }
         let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
-        let peer = peer.as_ref().map(|candidate| &*candidate.health);
+        let peer = peer.as_ref().map(|candidate| &*candidate.peer);
         let is_rescue = self.hedge == HedgeState::Rescue;
         let allowed = wishes.deadline.saturating_duration_since(*started);
-        Some(*started + self.sources.hedge_after(peer, is_rescue, allowed))
+        Some(*started + self.sources.steering.hedge_after(peer, is_rescue, allowed))
     }
 
     fn start_hedge(&mut self, wishes: &Wishes) {
-        let is_own_link_slow = self.sources.is_own_link_slow();
+        let is_own_link_slow = self.sources.steering.is_own_link_slow();
         if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| self.now() < at) {
             return; // since it was to start
         }
         let is_rescue = is_own_link_slow || self.hedge == HedgeState::Rescue;
-        if !is_rescue && !self.sources.hedge_budget.try_take(self.now()) {
+        if !is_rescue && !self.sources.steering.hedge_budget.try_take(self.now()) {
             self.sources.metrics.hedge(Hedge::Denied);
             self.hedge = HedgeState::Rescue;
             return;
@@ -307,9 +307,9 @@ impl Round<'_> {
                 }
                 let now = self.now();
                 for loser in self.running.drain(..) {
-                    if let Some(peer) = loser.peer {
+                    if let Some(candidate) = loser.peer {
                         let time = now.saturating_duration_since(loser.started);
-                        peer.health.overtaken(time, now);
+                        candidate.peer.health().overtaken(time, moment(now));
                         self.sources.metrics.peer_fetch(PeerFetch::Overtaken);
                     }
                 }

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::ahead::token_bucket::TokenBucket;
 use crate::fetch::flight::{FlightTable, Obtained, Side};
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::inserter::Inserter;
@@ -20,8 +19,6 @@ use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
 use crate::origin::origin_pool::OriginPool;
 use crate::steering::Steering;
-use crate::steering::peer_health::PeerTable;
-use crate::steering::placement::Placement;
 use crate::view::waiting_reads::WaitingReads;
 use crate::{Keep, LocalChunk, LocalLook, LocalStore, PeerSource, ReadPathConfig, Tier};
 
@@ -54,14 +51,10 @@ pub(crate) struct Sources {
     pub(crate) inserter: Arc<Inserter>,
     pub(crate) ghosts: GhostTable,
     pub(crate) peers: Arc<dyn PeerSource>,
-    pub(crate) peer_table: PeerTable,
-    pub(crate) placement: Placement,
     pub(crate) origin: Arc<OriginPool>,
     pub(crate) flights: Arc<FlightTable>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) steering: Steering,
-    pub(crate) hedge_budget: TokenBucket,
-    pub(crate) retry_budget: TokenBucket,
+    pub(crate) steering: Arc<Steering>,
     /// One permit per chunk that is being prefetched.
     pub(crate) prefetch_permits: Arc<Semaphore>,
     /// One permit per manifest that is being read.

@@ -1,50 +1,33 @@
-//! Whether the origin answers: a breaker between the misses and a failing origin.
+//! Whether the origin answers: a circuit breaker between the misses and a failing origin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use acstor_selection::{Admission, BreakerRules, CircuitBreaker, Moment};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{limits, steering::jitter};
-
-/// The origin as this host sees it.
-///
-/// ```text
-///            5 failed calls in a row              its time is over, a miss comes
-///      Up ----------------------------> Down --------------------------------> Probing
-///       ^                                | ^   the probe fails or is overdue     |  |
-///       |                                | +-------------------------------------+  |
-///       +------- any call succeeds ------+                                          |
-///       +------- any call succeeds -------------------------------------------------+
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OriginState {
-    /// Calls go out; `failures` of them failed in a row.
-    Up { failures: u32 },
-    /// No call goes out before `until`; it is the `streak`-th time in a row, 0-based.
-    Down { until: Instant, streak: u32 },
-    /// One call is out to see; overdue at `until`.
-    Probing { until: Instant, streak: u32 },
-}
+use crate::steering::jitter;
 
 /// What a miss may do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum OriginAdmission {
     /// Call.
     Go,
-    /// Call, alone: it is the probe.
-    Probe,
+    /// Call, alone: it is the trial.
+    Trial,
     /// Do not call before this time.
     Wait(Instant),
 }
 
-/// The breaker.
+/// The breaker, on the wall clock: nobody is judged by it.
 #[derive(Debug)]
 pub(crate) struct OriginHealth {
-    state: Mutex<OriginState>,
-    probe_timeout: Duration,
+    breaker: Mutex<CircuitBreaker>,
+    /// The zero of the breaker's moments.
+    zero: Instant,
+    trial_time: Duration,
     /// Calls that were answered.
     answers: AtomicU64,
     /// How often the origin came back.
@@ -52,42 +35,41 @@ pub(crate) struct OriginHealth {
 }
 
 impl OriginHealth {
-    /// Starts as up; a probe that has not ended after `probe_timeout` counts as failed.
-    pub(crate) fn new(probe_timeout: Duration) -> OriginHealth {
+    /// Starts as closed; a trial that has not ended after `trial_time` counts as failed.
+    pub(crate) fn new(trial_time: Duration) -> OriginHealth {
         OriginHealth {
-            state: Mutex::new(OriginState::Up { failures: 0 }),
-            probe_timeout,
+            breaker: Mutex::default(),
+            zero: Instant::now(),
+            trial_time,
             answers: AtomicU64::new(0),
             recoveries: watch::Sender::new(0),
         }
     }
 
+    fn moment(&self, at: Instant) -> Moment {
+        match at.checked_duration_since(self.zero) {
+            Some(after) => Moment::ZERO + after,
+            None => Moment::ZERO - self.zero.duration_since(at),
+        }
+    }
+
     /// Asks for leave to call.
-    pub(crate) fn admit(&self, now: Instant) -> Admission {
-        let mut state = self.state.lock();
-        match *state {
-            OriginState::Up { .. } => Admission::Go,
-            OriginState::Down { until, streak } if now >= until => {
-                *state = OriginState::Probing { until: now + self.probe_timeout, streak };
-                Admission::Probe
-            }
-            OriginState::Down { until, .. } => Admission::Wait(until),
-            OriginState::Probing { until, streak } if now >= until => {
-                let until = now + down_time(streak + 1);
-                *state = OriginState::Down { until, streak: streak + 1 };
-                Admission::Wait(until)
-            }
-            OriginState::Probing { until, .. } => Admission::Wait(until),
+    pub(crate) fn admit(&self, now: Instant) -> OriginAdmission {
+        let moment = self.moment(now);
+        match self.breaker.lock().admit(&BreakerRules::ORIGIN, self.trial_time, moment, jitter()) {
+            Admission::Go => OriginAdmission::Go,
+            Admission::Trial => OriginAdmission::Trial,
+            Admission::Wait(until) => OriginAdmission::Wait(now + until.since(moment)),
         }
     }
 
     /// Notes that a call succeeded, or failed for a reason that is not the origin's absence.
     pub(crate) fn succeeded(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        let was_up = matches!(*state, OriginState::Up { .. });
-        *state = OriginState::Up { failures: 0 };
-        drop(state);
+        let mut breaker = self.breaker.lock();
+        let was_up = breaker.is_closed();
+        breaker.succeeded();
+        drop(breaker);
         if !was_up {
             tracing::info!("the origin answers again");
             self.recoveries.send_modify(|count| *count += 1);
@@ -96,26 +78,17 @@ impl OriginHealth {
 
     /// Notes that a call failed.
     pub(crate) fn failed(&self, now: Instant) {
-        let mut state = self.state.lock();
-        *state = match *state {
-            OriginState::Up { failures } if failures + 1 < limits::ORIGIN_FAILURES_MAX => {
-                OriginState::Up { failures: failures + 1 }
-            }
-            OriginState::Up { .. } => {
-                tracing::warn!("the origin fails; it is probed until it answers");
-                OriginState::Down { until: now + down_time(0), streak: 0 }
-            }
-            OriginState::Probing { streak, .. } => {
-                OriginState::Down { until: now + down_time(streak + 1), streak: streak + 1 }
-            }
-            // A call that was under way when the breaker opened tells nothing new.
-            down @ OriginState::Down { .. } => down,
-        };
+        let mut breaker = self.breaker.lock();
+        let was_up = breaker.is_closed();
+        breaker.failed(&BreakerRules::ORIGIN, self.moment(now), jitter());
+        if was_up && !breaker.is_closed() {
+            tracing::warn!("the origin fails; it is probed until it answers");
+        }
     }
 
     /// Whether calls go out freely.
     pub(crate) fn is_up(&self) -> bool {
-        matches!(*self.state.lock(), OriginState::Up { .. })
+        self.breaker.lock().is_closed()
     }
 
     /// How many calls were answered so far.
@@ -138,12 +111,9 @@ impl OriginHealth {
     }
 }
 
-fn down_time(streak: u32) -> Duration {
-    jitter::backoff(streak, limits::ORIGIN_PROBE_MIN, limits::ORIGIN_PROBE_MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use acstor_selection::limits;
     use proptest::prelude::*;
 
     use super::*;
@@ -153,7 +123,7 @@ mod tests {
     fn down(now: Instant) -> OriginHealth {
         let health = OriginHealth::new(SECOND);
         for _ in 0..limits::ORIGIN_FAILURES_MAX {
-            assert_eq!(health.admit(now), Admission::Go);
+            assert_eq!(health.admit(now), OriginAdmission::Go);
             health.failed(now);
         }
         health
@@ -163,22 +133,22 @@ mod tests {
     fn test_admit_after_failures_lets_one_probe_through() {
         let now = Instant::now();
         let health = down(now);
-        assert!(matches!(health.admit(now), Admission::Wait(_)));
-        let later = now + limits::ORIGIN_PROBE_MIN;
-        assert_eq!(health.admit(later), Admission::Probe);
-        assert!(matches!(health.admit(later), Admission::Wait(_)));
+        assert!(matches!(health.admit(now), OriginAdmission::Wait(_)));
+        let later = now + limits::ORIGIN_OPEN_MIN;
+        assert_eq!(health.admit(later), OriginAdmission::Trial);
+        assert!(matches!(health.admit(later), OriginAdmission::Wait(_)));
         health.succeeded();
-        assert_eq!(health.admit(later), Admission::Go);
+        assert_eq!(health.admit(later), OriginAdmission::Go);
     }
 
     #[test]
     fn test_probe_overdue_counts_as_failed() {
         let now = Instant::now();
         let health = down(now);
-        let probe = now + limits::ORIGIN_PROBE_MIN;
-        assert_eq!(health.admit(probe), Admission::Probe);
+        let probe = now + limits::ORIGIN_OPEN_MIN;
+        assert_eq!(health.admit(probe), OriginAdmission::Trial);
         assert!(
-            matches!(health.admit(probe + SECOND), Admission::Wait(until) if until > probe + SECOND)
+            matches!(health.admit(probe + SECOND), OriginAdmission::Wait(until) if until > probe + SECOND)
         );
     }
 
@@ -204,13 +174,13 @@ mod tests {
             let (mut now, mut calls) = (start, 0u32);
             for step in steps {
                 now += Duration::from_millis(step);
-                if !matches!(health.admit(now), Admission::Wait(_)) {
+                if !matches!(health.admit(now), OriginAdmission::Wait(_)) {
                     calls += 1;
                     health.failed(now);
                 }
             }
             let elapsed = now.duration_since(start).as_secs_f64();
-            let shortest = limits::ORIGIN_PROBE_MIN.as_secs_f64() / 2.0;
+            let shortest = limits::ORIGIN_OPEN_MIN.as_secs_f64() / 2.0;
             prop_assert!(f64::from(calls) <= f64::from(limits::ORIGIN_FAILURES_MAX) + 1.0 + elapsed / shortest);
         }
     }

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::origin::origin_health::{Admission, OriginHealth};
+use crate::origin::origin_health::{OriginAdmission, OriginHealth};
 use crate::origin::origin_lanes::FairLane;
 use crate::{OriginError, ReadPathConfig};
 
@@ -195,8 +195,8 @@ impl OriginQueue {
             return refuse(miss.answer, OriginFailure::Full);
         }
         let is_probe = match self.health.admit(now) {
-            Admission::Wait(_) => return refuse(miss.answer, OriginFailure::Down),
-            admission => admission == Admission::Probe,
+            OriginAdmission::Wait(_) => return refuse(miss.answer, OriginFailure::Down),
+            admission => admission == OriginAdmission::Trial,
         };
         let place = (miss.location.pack, miss.location.offset);
         state.places.entry(place).or_insert(miss.digest);

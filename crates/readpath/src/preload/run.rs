@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_runclock::RunInstant;
+use acstor_selection::Backoff;
 use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::task::{JoinError, JoinSet};
@@ -19,9 +20,10 @@ use crate::fetch::outcome::PreloadChunk;
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::inserter::NotQueued;
 use crate::keeping::pins::Pinned;
+use crate::steering::jitter;
 use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
-use crate::{InsertOutcome, ReadPath, Tier, limits, steering::jitter};
+use crate::{InsertOutcome, ReadPath, Tier, limits};
 
 type Ended = Result<Result<(), PreloadFailure>, JoinError>;
 
@@ -256,7 +258,8 @@ impl Chunk {
                 return Err(PreloadFailure::OriginAway);
             }
             let _waiting = self.job.wait_for_origin();
-            let probe = jitter::backoff(0, limits::ORIGIN_PROBE_MAX, limits::ORIGIN_PROBE_MAX);
+            let most = acstor_selection::limits::ORIGIN_OPEN_MAX;
+            let probe = Backoff { min: most, max: most }.delay(0, jitter());
             let _ = timeout(probe, health.recovered_since(health.recoveries())).await;
             return Ok(());
         }
@@ -276,7 +279,7 @@ impl Chunk {
     }
 
     fn backoff(&self) -> Duration {
-        jitter::backoff(self.attempts, limits::BACKOFF_MIN, limits::BACKOFF_MAX)
+        Backoff::READ.delay(self.attempts, jitter())
     }
 
     /// Has the chunk written, whatever the keep policy says.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use acstor_selection::limits;
 use acstor_types::{Digest, PackId};
 use tokio::time::Instant;
 
 use super::image::{CHUNK, Image, Shape};
 use super::test_origin::OriginMood;
 use super::world::{World, config};
-use crate::{ReadError, ReadPathConfig, limits};
+use crate::{ReadError, ReadPathConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
@@ -98,7 +99,7 @@ async fn test_read_waiting_when_the_origin_returns_is_served_soon() {
     let (results, repaired) = tokio::join!(others, repair);
     waiting.await.unwrap().unwrap();
     assert!(results.iter().all(Result::is_ok));
-    assert!(repaired.elapsed() <= limits::ORIGIN_PROBE_MAX + limits::BACKOFF_MAX);
+    assert!(repaired.elapsed() <= limits::ORIGIN_OPEN_MAX + limits::BACKOFF_MAX);
     assert_eq!(world.host("a").metric("acstor_origin_up"), 1);
 }
 
@@ -114,7 +115,7 @@ async fn test_origin_down_gets_no_storm() {
     let early = calls.iter().filter(|call| call.at < SECOND).count();
     assert!(calls.len() - early <= 30, "{} after the first second", calls.len() - early);
     let slowest = calls.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap();
-    assert!(slowest <= limits::ORIGIN_PROBE_MAX + limits::BACKOFF_MAX, "{slowest:?}");
+    assert!(slowest <= limits::ORIGIN_OPEN_MAX + limits::BACKOFF_MAX, "{slowest:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use acstor_selection::limits;
 use acstor_types::PackId;
 use tokio::time::Instant;
 
 use super::image::{CHUNK, Image, Shape};
 use super::test_origin::OriginMood;
 use super::world::{World, config};
-use crate::{ReadError, ReadPathConfig, limits};
+use crate::{ReadError, ReadPathConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,7 +57,7 @@ async fn test_origin_away_for_seconds_is_no_error_however_many_wait() {
     for count in [200, 1000] {
         let (failed, late) = outage(OriginMood::Down, 2 * SECOND, count, CHUNK).await;
         assert_eq!(failed, 0, "of {count}");
-        assert!(late <= limits::ORIGIN_PROBE_MAX + limits::BACKOFF_MAX, "{count}: {late:?}");
+        assert!(late <= limits::ORIGIN_OPEN_MAX + limits::BACKOFF_MAX, "{count}: {late:?}");
     }
 }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use acstor_peer::PeerStatus;
+use acstor_selection::limits;
 use tokio::time::Instant;
 
 use super::image::{Image, Shape};
 use super::network::PeerMood;
 use super::test_origin::OriginMood;
 use super::world::{World, config};
-use crate::{ReadPathConfig, limits};
+use crate::ReadPathConfig;
 
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const MILLI: Duration = Duration::from_millis(1);
@@ -225,7 +226,7 @@ async fn test_dead_peer_that_returns_is_trusted_again_by_itself() {
     let first = world.span_of(&image, "b", 0);
     world.host("a").read_chunk(&image, first).await.unwrap();
     world.network.set("b", PeerMood::Well);
-    tokio::time::sleep(limits::PEER_PENALTY_MAX).await;
+    tokio::time::sleep(limits::PEER_OPEN_MAX).await;
     world.host("a").read_chunk(&image, first + 1).await.unwrap();
     assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
     assert_eq!(world.host("a").fetches("ok"), 2, "c, then b");

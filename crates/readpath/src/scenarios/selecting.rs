@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use acstor_ring::RingHandle;
 use acstor_runclock::RunClock;
+use acstor_selection::limits;
 use acstor_testkit::selection_history::{
     Ending, Line, PEER_DEADLINE, SCENARIOS, Scenario, Source, Subject, record,
 };
@@ -17,18 +18,18 @@ use super::memory_store::MemoryStore;
 use super::network::{Network, NetworkPort};
 use super::test_origin::TestOrigin;
 use crate::fetch::flight::Side;
-use crate::origin::origin_health::Admission;
-use crate::steering::jitter;
-use crate::steering::peer_health::PeerHealth;
+use crate::origin::origin_health::OriginAdmission;
+use crate::steering::peer_table::Peer;
 use crate::steering::placement::{Candidate, Plan};
-use crate::steering::source_delay::Underway;
-use crate::{ReadPath, ReadPathConfig, Seams, limits};
+use crate::steering::underway::Underway;
+use crate::steering::{FIXED_JITTER, jitter, moment};
+use crate::{ReadPath, ReadPathConfig, Seams};
 
 /// The selection inside a read path that fetches nothing.
 struct Selecting {
     runtime: Runtime,
     path: ReadPath,
-    peers: Vec<Arc<PeerHealth>>,
+    peers: Vec<Arc<Peer>>,
     underway: HashMap<u64, Underway>,
 }
 
@@ -60,17 +61,17 @@ impl Selecting {
             });
         let path = path.unwrap();
         let peers =
-            (0..scenario.peers).map(|n| path.sources.peer_table.get(&n.to_string())).collect();
+            (0..scenario.peers).map(|n| path.sources.steering.peers.get(&n.to_string())).collect();
         Selecting { runtime, path, peers, underway: HashMap::new() }
     }
 
     fn candidate(&self, peer: usize) -> Candidate {
-        Candidate { health: self.peers[peer].clone(), address: "10.0.0.1:1".into() }
+        Candidate { peer: self.peers[peer].clone(), address: "10.0.0.1:1".into() }
     }
 }
 
 fn number(candidate: &Candidate) -> usize {
-    candidate.health.name.parse().unwrap()
+    candidate.peer.name.parse().unwrap()
 }
 
 impl Subject for Selecting {
@@ -79,18 +80,21 @@ impl Subject for Selecting {
     }
 
     fn set_jitter(&mut self, unit: f64) {
-        jitter::FIXED.set(Some(unit));
+        FIXED_JITTER.set(Some(unit));
     }
 
     fn choose(&mut self, line: &[usize], is_guest: bool) -> Line {
         let _entered = self.runtime.enter();
         let peers = line.iter().map(|peer| self.candidate(*peer)).collect();
         let mut plan = Plan { peers, ..Plan::default() };
-        self.path.sources.steer(&mut plan, if is_guest { Side::Guest } else { Side::Preload });
+        self.path
+            .sources
+            .steering
+            .steer(&mut plan, if is_guest { Side::Guest } else { Side::Preload });
         Line {
-            alternate: plan.stand_in.as_ref().map(number),
+            alternate: plan.alternate.as_ref().map(number),
             peers: plan.peers.iter().map(number).collect(),
-            passed: plan.loaded.iter().map(number).collect(),
+            passed: plan.passed.iter().map(number).collect(),
             probe: plan.probe.as_ref().map(number),
             is_origin_granted: plan.origin_permit.is_some(),
         }
@@ -98,14 +102,17 @@ impl Subject for Selecting {
 
     fn admit(&mut self, peer: usize) -> bool {
         let _entered = self.runtime.enter();
-        self.peers[peer].admit(self.path.sources.clock.now(), PEER_DEADLINE)
+        self.peers[peer].admit(PEER_DEADLINE, self.path.sources.clock.now())
     }
 
     fn begin(&mut self, source: Source, number: u64) {
         let _entered = self.runtime.enter();
-        let sources = &self.path.sources;
-        let delay = source.map_or(&sources.steering.origin, |peer| &self.peers[peer].delay);
-        self.underway.insert(number, delay.begin(&sources.clock));
+        let steering = &self.path.sources.steering;
+        let underway = match source {
+            Some(peer) => steering.begin(&self.peers[peer]),
+            None => steering.begin_origin(),
+        };
+        self.underway.insert(number, underway);
     }
 
     fn end(&mut self, _: Source, number: u64, is_answered: bool) {
@@ -119,17 +126,18 @@ impl Subject for Selecting {
     fn note(&mut self, peer: usize, ending: Ending, time: Duration) -> bool {
         let _entered = self.runtime.enter();
         let sources = &self.path.sources;
-        let (health, now) = (&self.peers[peer], sources.clock.now());
+        let (peer, now) = (&self.peers[peer], moment(sources.clock.now()));
+        if ending == Ending::Answered {
+            peer.health().answered(time, now);
+            return sources.steering.keeps(peer);
+        }
+        let mut health = peer.health();
         match ending {
-            Ending::Answered => {
-                health.answered(time, now);
-                return sources.keeps_of_slow(&self.candidate(peer));
-            }
-            Ending::Refused => health.refused(),
-            Ending::Corrupt => health.lied(now, sources.config.lie_penalty),
-            Ending::Failed => health.failed(now),
-            Ending::TimedOut => health.timed_out(time, now),
-            Ending::Unreachable => health.unreachable(time, now),
+            Ending::Answered | Ending::Refused => health.refused(),
+            Ending::Corrupt => health.corrupt(sources.config.lie_penalty, now),
+            Ending::Failed => health.failed(now, jitter()),
+            Ending::TimedOut => health.timed_out(time, now, jitter()),
+            Ending::Unreachable => health.unreachable(time, now, jitter()),
             Ending::Overtaken => health.overtaken(time, now),
         }
         false
@@ -137,42 +145,42 @@ impl Subject for Selecting {
 
     fn note_probe(&mut self, peer: usize, time: Duration) {
         let _entered = self.runtime.enter();
-        self.path.sources.note_probe(&self.peers[peer], time);
+        self.path.sources.steering.note_probe(&self.peers[peer], time);
     }
 
     fn hedge_after(&mut self, source: Source, is_rescue: bool, allowed: Duration) -> Duration {
         let _entered = self.runtime.enter();
         let peer = source.map(|peer| &*self.peers[peer]);
-        self.path.sources.hedge_after(peer, is_rescue, allowed)
+        self.path.sources.steering.hedge_after(peer, is_rescue, allowed)
     }
 
     fn accepts_compressed(&mut self, peer: usize) -> bool {
         let _entered = self.runtime.enter();
-        self.path.sources.welcomes_compressed(&self.peers[peer])
+        self.path.sources.steering.accepts_compressed(&self.peers[peer])
     }
 
     fn hedge_budget(&mut self, is_late: bool) -> bool {
         let _entered = self.runtime.enter();
         let sources = &self.path.sources;
-        sources.hedge_budget.deposit();
-        is_late && sources.hedge_budget.try_take(sources.clock.now())
+        sources.steering.hedge_budget.deposit();
+        is_late && sources.steering.hedge_budget.try_take(sources.clock.now())
     }
 
     fn retry_budget(&mut self, is_late: bool, earned: u32) -> bool {
         let _entered = self.runtime.enter();
         let sources = &self.path.sources;
-        sources.retry_budget.deposit();
-        sources.retry_budget.earn(limits::RETRY_PER_SUCCESS * f64::from(earned));
-        is_late && sources.retry_budget.try_take(sources.clock.now())
+        sources.steering.retry_budget.deposit();
+        sources.steering.retry_budget.earn(limits::RETRY_PER_SUCCESS * f64::from(earned));
+        is_late && sources.steering.retry_budget.try_take(sources.clock.now())
     }
 
     fn admit_origin(&mut self) -> String {
         let _entered = self.runtime.enter();
         let now = Instant::now();
         match self.path.sources.origin.queue().health.admit(now) {
-            Admission::Go => "go".to_owned(),
-            Admission::Probe => "trial".to_owned(),
-            Admission::Wait(until) => format!("{:?}", until.duration_since(now)),
+            OriginAdmission::Go => "go".to_owned(),
+            OriginAdmission::Trial => "trial".to_owned(),
+            OriginAdmission::Wait(until) => format!("{:?}", until.duration_since(now)),
         }
     }
 
@@ -185,17 +193,16 @@ impl Subject for Selecting {
     fn summary(&mut self) -> String {
         let _entered = self.runtime.enter();
         let sources = &self.path.sources;
-        let now = sources.clock.now();
         let latencies: Vec<String> = (self.path.peer_latencies(3).iter())
             .map(|peer| format!("{}:{}:{:?}:{:?}", peer.name, peer.fetches, peer.p50, peer.p99))
             .collect();
-        let slow: Vec<_> = self.peers.iter().map(|peer| peer.slow_for()).collect();
+        let slow: Vec<_> = self.peers.iter().map(|peer| peer.health().slow_for()).collect();
         format!(
             "{latencies:?} slow={slow:?} overloaded={} open={} own={} origin={:?} up={}",
-            sources.loaded_peers(),
-            sources.peer_table.penalised(),
-            sources.is_own_link_slow(),
-            sources.steering.origin.estimate(now),
+            sources.steering.overloaded_peers(),
+            sources.steering.peers.open(),
+            sources.steering.is_own_link_slow(),
+            sources.steering.origin_estimate(),
             self.path.is_origin_up(),
         )
     }
@@ -206,9 +213,6 @@ fn test_decisions_are_those_of_the_golden_file() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../selection/tests/golden/decisions.txt");
     let text: String =
         SCENARIOS.iter().map(|scenario| record(*scenario, &mut Selecting::new(scenario))).collect();
-    if std::env::var_os("ACSTOR_WRITE_GOLDEN").is_some() {
-        std::fs::write(golden, &text).unwrap();
-    }
     let expected = std::fs::read_to_string(golden).unwrap();
     for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
         assert_eq!(line, expected, "line {}", number + 1);

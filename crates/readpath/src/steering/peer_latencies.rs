@@ -21,7 +21,7 @@ impl ReadPath {
     /// Returns the latency of at most `max` peers that answered within the last ten minutes, those first
     /// that this host fetched most from.
     pub fn peer_latencies(&self, max: usize) -> Vec<PeerLatency> {
-        busiest(self.sources.peer_table.latencies(self.sources.clock.now()), max)
+        busiest(self.sources.steering.peers.latencies(self.sources.clock.now()), max)
     }
 }
 
@@ -34,19 +34,20 @@ fn busiest(mut peers: Vec<PeerLatency>, max: usize) -> Vec<PeerLatency> {
 #[cfg(test)]
 mod tests {
     use acstor_runclock::RunInstant;
+    use acstor_selection::{OverloadTimes, limits};
 
     use super::*;
-    use crate::limits;
-    use crate::steering::peer_health::PeerTable;
-    use crate::steering::slow_looks::SlowTimes;
+    use crate::steering::moment;
+    use crate::steering::peer_table::PeerTable;
 
     #[test]
     fn test_busiest_come_first_and_no_more_than_asked_for() {
-        let table = PeerTable::new(1, SlowTimes::of(Duration::from_millis(5)));
+        let table = PeerTable::new(1, OverloadTimes::of(Duration::from_millis(5)));
         for (name, answers) in [("few", 1), ("b", 50), ("many", 900), ("a", 50), ("none", 0)] {
             let peer = table.get(name);
-            (0..answers)
-                .for_each(|_| peer.answered(Duration::from_millis(3), RunInstant::unmeasured()));
+            (0..answers).for_each(|_| {
+                peer.health().answered(Duration::from_millis(3), moment(RunInstant::unmeasured()))
+            });
         }
         let now = RunInstant::unmeasured();
         let found = busiest(table.latencies(now), 3);

@@ -7,13 +7,13 @@ use acstor_ring::{Ring, RingHandle, RingView, Threshold};
 use acstor_types::{Entry, Manifest, Oid};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::steering::peer_health::{PeerHealth, PeerTable};
+use crate::steering::peer_table::{Peer, PeerTable};
 use crate::{PlacementRule, ReadPathConfig};
 
 /// A peer that may be asked for a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) health: Arc<PeerHealth>,
+    pub(crate) peer: Arc<Peer>,
     /// `ip:port`.
     pub(crate) address: Arc<str>,
 }
@@ -24,15 +24,15 @@ pub(crate) struct Plan {
     /// Peers that come before this host, in order; empty where this host is first.
     pub(crate) peers: Vec<Candidate>,
     /// Of these, who is asked before all others, and only for what is on its own host: the first in line
-    /// is loaded, but perhaps for a moment.
-    pub(crate) stand_in: Option<Candidate>,
+    /// is overloaded, but perhaps for a moment.
+    pub(crate) alternate: Option<Candidate>,
     /// Whether this host owns the chunk.
     pub(crate) is_owner: bool,
     /// Where this host is the owner: who was before, in the rings that are remembered, the latest
     /// first. A chunk that moved here is still at one of them.
     pub(crate) previous: Vec<Candidate>,
-    /// Peers whose link is full: asked after the origin.
-    pub(crate) loaded: Vec<Candidate>,
+    /// Peers that are overloaded: asked after the origin.
+    pub(crate) passed: Vec<Candidate>,
     /// One of them that is to be asked beside, to see whether it still is.
     pub(crate) probe: Option<Candidate>,
     /// Leave to read the origin in their place.
@@ -117,7 +117,7 @@ impl Placement {
             }
             let Some(host) = ring.host(id) else { break };
             plan.peers.push(Candidate {
-                health: peers.get(&host.name),
+                peer: peers.get(&host.name),
                 address: host.address.as_str().into(),
             });
         }
@@ -146,9 +146,9 @@ impl Placement {
             if host.name == self.host {
                 break;
             }
-            if better.iter().all(|known| *known.health.name != *host.name) {
+            if better.iter().all(|known| *known.peer.name != *host.name) {
                 let address = host.address.as_str().into();
-                better.push(Candidate { health: peers.get(&host.name), address });
+                better.push(Candidate { peer: peers.get(&host.name), address });
             }
         }
         better
@@ -167,14 +167,14 @@ impl Placement {
             let from = previous.host_id(&self.host);
             let mut line = previous.candidates(oid, from, self.threshold());
             let Some(owner) = line.next() else { continue };
-            let is_known = owners.iter().any(|known| *known.health.name == *owner.name);
+            let is_known = owners.iter().any(|known| *known.peer.name == *owner.name);
             if is_known || owner.name == self.host {
                 continue;
             }
             // It may have moved to another address since.
             let host = current.host_id(&owner.name).and_then(|id| current.host(id));
             owners.push(Candidate {
-                health: peers.get(&owner.name),
+                peer: peers.get(&owner.name),
                 address: host.unwrap_or(owner).address.as_str().into(),
             });
         }
@@ -187,10 +187,10 @@ mod tests {
     use std::time::Duration;
 
     use acstor_ring::{Host, RingBuilder};
+    use acstor_selection::OverloadTimes;
     use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId, ManifestBuilder, PackId};
 
     use super::*;
-    use crate::steering::slow_looks::SlowTimes;
 
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -214,7 +214,7 @@ mod tests {
     fn first(placement: &Placement, oid: Oid, peers: &PeerTable) -> String {
         let plan = placement.plan(oid, peers);
         match plan.peers.first() {
-            Some(peer) => peer.health.name.to_string(),
+            Some(peer) => peer.peer.name.to_string(),
             None => placement.host.clone(),
         }
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn peer_table() -> PeerTable {
-        PeerTable::new(4, SlowTimes::of(Duration::from_millis(5)))
+        PeerTable::new(4, OverloadTimes::of(Duration::from_millis(5)))
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             let plan = placement.plan(Oid(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)), &peers);
             if plan.is_owner {
                 owned += 1;
-                assert_ne!(&*plan.previous[0].health.name, "a");
+                assert_ne!(&*plan.previous[0].peer.name, "a");
             } else {
                 assert!(plan.previous.is_empty());
             }
@@ -329,7 +329,7 @@ mod tests {
         rings.set(ring(5, [1, 0, 0, 0])).unwrap();
         let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks: 1 });
         let plan = placement.plan(Oid(7), &peer_table());
-        let names: Vec<&str> = plan.previous.iter().map(|owner| &*owner.health.name).collect();
+        let names: Vec<&str> = plan.previous.iter().map(|owner| &*owner.peer.name).collect();
         assert_eq!(names, ["d", "b", "c"]);
     }
 

@@ -103,12 +103,12 @@ impl ReadPath {
         let sources = &self.sources;
         let mut better: Vec<Candidate> = Vec::new();
         for oid in positions {
-            let line = sources.placement.better_placed(*oid, &sources.peer_table);
+            let line = sources.steering.placement.better_placed(*oid, &sources.steering.peers);
             if line.is_empty() {
                 return Err(Deduplication::Ours);
             }
             for candidate in line {
-                if better.iter().all(|known| known.health.name != candidate.health.name) {
+                if better.iter().all(|known| known.peer.name != candidate.peer.name) {
                     better.push(candidate);
                 }
             }
@@ -126,9 +126,9 @@ impl ReadPath {
         let _withdrawn = Offer { path: self, chunks: chunks.iter().map(|(d, _)| *d).collect() };
         let mut by_peer: HashMap<Arc<str>, (Arc<str>, Vec<Digest>)> = HashMap::new();
         for (digest, better) in &chunks {
-            for peer in better {
-                let entry = by_peer.entry(peer.health.name.clone());
-                let (_, digests) = entry.or_insert_with(|| (peer.address.clone(), Vec::new()));
+            for one in better {
+                let entry = by_peer.entry(one.peer.name.clone());
+                let (_, digests) = entry.or_insert_with(|| (one.address.clone(), Vec::new()));
                 digests.push(*digest);
             }
         }
@@ -191,7 +191,7 @@ impl ReadPath {
             }
             let place = places.entry(digest).or_insert_with(|| Place::At(HashSet::new()));
             if let Place::At(positions) = place {
-                positions.insert(self.sources.placement.oid(&disk.manifest, index));
+                positions.insert(self.sources.steering.placement.oid(&disk.manifest, index));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Runs of neighbours, lanes, turns of disks, wake-ups.
 
+use acstor_selection::limits;
+
 use super::*;
 use crate::ReadPathConfig;
 
@@ -258,9 +260,9 @@ fn test_probe_is_read_first_though_its_waiter_is_gone() {
     let now = Instant::now();
     let _waiting = submit(&queue, 1, &[0, 5], Lane::Demand);
     let _hangs = queue.take_run().unwrap();
-    (0..crate::limits::ORIGIN_FAILURES_MAX).for_each(|_| queue.health.failed(now));
+    (0..limits::ORIGIN_FAILURES_MAX).for_each(|_| queue.health.failed(now));
     let (asked, receiver) = miss(1, 20, Lane::Prefetch);
-    queue.submit(vec![asked], now + crate::limits::ORIGIN_PROBE_MIN);
+    queue.submit(vec![asked], now + limits::ORIGIN_OPEN_MIN);
     drop(receiver);
     let probe = queue.take_run().unwrap();
     assert_eq!((positions(&probe), probe.lane), (vec![20], Lane::Demand));
@@ -270,12 +272,12 @@ fn test_probe_is_read_first_though_its_waiter_is_gone() {
 fn test_probe_that_found_no_thread_in_time_waits_like_any_other() {
     let queue = queue(1, 100);
     let now = Instant::now();
-    (0..crate::limits::ORIGIN_FAILURES_MAX).for_each(|_| queue.health.failed(now));
+    (0..limits::ORIGIN_FAILURES_MAX).for_each(|_| queue.health.failed(now));
     let minute = std::time::Duration::from_secs(60);
     let mut waiting = submit_at(&queue, 1, now + minute);
     for (number, position) in [(1, 5), (2, 9)] {
         let overdue = now + number * 3 * minute;
-        assert!(matches!(queue.health.admit(overdue), Admission::Wait(_)));
+        assert!(matches!(queue.health.admit(overdue), OriginAdmission::Wait(_)));
         waiting.extend(submit_at(&queue, position, overdue + minute));
     }
     assert_eq!(positions(&queue.take_run().unwrap()), [9], "the probe first");
