@@ -2,10 +2,8 @@
 //!
 //! A [`Stream`] is a connected socket with or without TLS. [`TlsFiles`] keeps this host's identity and
 //! reads it again when its files change. A [`ConnectionRegistry`] knows the open connections of a
-//! server. [`CellRate`] is a token bucket, [`Backoff`] the wait before the next attempt. Nothing here
-//! knows a protocol.
+//! server. [`CellRate`] is a token bucket. Nothing here knows a protocol.
 
-mod backoff;
 mod cell_rate;
 mod close_reason;
 mod connection_registry;
@@ -13,7 +11,6 @@ mod stream;
 mod tls;
 mod transition;
 
-pub use backoff::Backoff;
 pub use cell_rate::CellRate;
 pub use connection_registry::{ConnectionRegistry, DrainSignal, OpenConnection};
 pub use stream::{Socket, Stream};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use acstor_net::TlsConfig;
 use acstor_selection::limits;
 use acstor_types::limits::CHUNK_SIZE_MAX;
 

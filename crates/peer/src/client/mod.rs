@@ -25,7 +25,6 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::frame::{HOLDS_MAX, decode_held};
-use crate::tls::TlsFiles;
 use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;

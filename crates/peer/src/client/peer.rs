@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use acstor_net::{Backoff, Shown};
+use acstor_net::Shown;
 use acstor_runclock::{RunClock, RunInstant};
 use acstor_selection::{Backoff, BreakerRules, BreakerState, CircuitBreaker, Moment};
 use acstor_types::Digest;
@@ -23,7 +23,6 @@ use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
-use crate::tls::Shown;
 use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
