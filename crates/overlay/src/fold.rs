@@ -22,6 +22,7 @@ use hashbrown::HashMap;
 
 use crate::core::Core;
 use crate::push::cadence::Pace;
+use crate::push::origin_log_size::LogSize;
 use crate::regions::durability::DurabilityClass;
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::range_set::RangeSet;
@@ -54,14 +55,7 @@ pub struct Folded {
     pub until: LogPosition,
     /// What was read from the overlay, as it was then.
     extents: Vec<Extent>,
-    stored: Stored,
-}
-
-/// Log objects over the manifest, as the volume counts them.
-#[derive(Clone, Copy, Debug)]
-struct Stored {
-    bytes: u64,
-    objects: u64,
+    stored: LogSize,
 }
 
 /// Told the names of all packs so far and of the manifest, before the newest is stored.
@@ -102,11 +96,7 @@ impl Folded {
             let mut map = core.log.map.write();
             step.iter().for_each(|extent| map.drop_extent(extent));
         }
-        let sub = |counter: &std::sync::atomic::AtomicU64, value| {
-            counter.fetch_sub(value, Ordering::Relaxed);
-        };
-        sub(&core.origin_log_bytes, self.stored.bytes);
-        sub(&core.origin_log_objects, self.stored.objects);
+        core.origin_log.sub(self.stored);
         *core.manifest.lock() = Some(self.manifest.clone());
     }
 }
@@ -177,19 +167,18 @@ pub(crate) fn fold(
 
 /// Ends what is under way, and returns the end of a batch that is on the origin, with what is
 /// stored up to it.
-fn begin(core: &Core) -> Result<Option<(LogPosition, Stored)>, OverlayError> {
+fn begin(core: &Core) -> Result<Option<(LogPosition, LogSize)>, OverlayError> {
     loop {
         core.finish_push()?;
         let pusher = core.pusher.lock();
         if !pusher.is_settled() {
             continue;
         }
-        let bytes = core.origin_log_bytes.load(Ordering::Relaxed);
-        let stored = Stored { bytes, objects: core.origin_log_objects.load(Ordering::Relaxed) };
+        let stored = core.origin_log.get();
         let own = pusher.last().filter(|last| *last >= pusher.first());
         let (volume, epoch) = (core.volume, core.epoch);
         let own = own.map(|sequence| LogPosition { volume, epoch, sequence });
-        let until = own.or(*core.inherited.lock());
+        let until = own.or(core.inherited);
         drop(pusher);
         if until.is_some() || core.log.map.read().dirty_sectors() == 0 {
             return Ok(until.map(|until| (until, stored)));
@@ -221,7 +210,7 @@ impl Fold<'_> {
         let digest = manifest.digest();
         self.announce(Some(digest))?;
         self.store_packs(packs)?;
-        self.core.wait_for_fold(self.pace.next_at())?;
+        self.core.queue.wait_for_fold(&self.core.life, self.pace.next_at())?;
         let content = manifest.as_bytes().clone();
         store(self.core, &manifest_key(&digest), std::slice::from_ref(&content))?;
         Ok((content, manifest))
@@ -389,7 +378,7 @@ impl Fold<'_> {
     /// Stores packs, at their pace.
     fn store_packs(&mut self, packs: Vec<NamedPack>) -> Result<(), OverlayError> {
         for pack in packs {
-            self.core.wait_for_fold(self.pace.next_at())?;
+            self.core.queue.wait_for_fold(&self.core.life, self.pace.next_at())?;
             let mut parts = vec![pack.header];
             parts.extend(pack.chunks.iter().map(|(_, content)| content.clone()));
             parts.push(Bytes::from(digests_of(&pack.chunks)));

@@ -10,16 +10,19 @@
 //! but a prefix of what was written, or read a byte of the log that no checksum covers after a
 //! crash.
 
+mod base;
+mod compaction;
 mod config;
 mod core;
 mod device;
 mod error;
 mod fold;
+mod freeze;
+mod life;
 pub mod limits;
 mod log;
 mod push;
 mod regions;
-mod requests;
 #[cfg(test)]
 mod scenarios;
 mod segments;

@@ -6,10 +6,10 @@
 //! several times before a cut travel once.
 //!
 //! A batch counts when its last object is there, so a large one would make everybody wait. Those
-//! who wait for other groups therefore get a batch *aside*, between two of its objects and marked
-//! as such. It is complete by itself: the two share no sector, so each group stays the state at one
-//! moment, whichever of them ends. Nothing goes aside that the batch under way may have, too, and
-//! a batch aside is stored to its end before anything else is.
+//! who wait for other groups therefore get a *preempting* batch, between two of its objects and
+//! marked as such. It is complete by itself: the two share no sector, so each group stays the state at one
+//! moment, whichever of them ends. Nothing preempts the batch under way that it may have, too,
+//! and a preempting batch is stored to its end before anything else is.
 //!
 //! Must never: put an object before what it holds is durable here (the origin would be ahead of a
 //! host that lost power), put other bytes into a slot than were tried there before, or go on when
@@ -19,11 +19,11 @@ pub(crate) mod cadence;
 pub(crate) mod fetch_ahead;
 pub(crate) mod origin;
 pub(crate) mod origin_log;
+pub(crate) mod origin_log_size;
 pub(crate) mod origin_wait;
 pub(crate) mod push_batch;
-pub(crate) mod push_turns;
-pub(crate) mod push_waiters;
-pub(crate) mod refetch;
+pub(crate) mod push_load;
+pub(crate) mod push_queue;
 pub(crate) mod release;
 pub(crate) mod replay;
 pub(crate) mod seal;
@@ -80,14 +80,14 @@ pub(crate) struct Pusher {
     is_resumed: bool,
     main: Option<Batch>,
     /// A batch between the objects of another one; it is stored to its end without a break.
-    aside: Option<Batch>,
+    preempting: Option<Batch>,
     /// The origin has the beginning of a batch of the process before: groups that the next batch
     /// must take over with it, since it may hold older content of them.
-    owed: u32,
-    /// Whether the origin has the beginning of a preempting batch of the process before, see `owed`.
-    is_aside_owed: bool,
-    /// The last batch that ended was one aside: it is the other one's turn.
-    was_aside: bool,
+    must_resend: u32,
+    /// As `must_resend`, for a preempting batch.
+    must_resend_preempting: bool,
+    /// The last batch that ended was a preempting one: the next slot is the other one's.
+    was_preempting: bool,
     /// The last batch was begun for those who wait: it is the turn of what is due.
     was_asked: bool,
     /// Local sequence number up to which each group is on the origin.
@@ -149,10 +149,10 @@ impl Pusher {
             next,
             is_resumed,
             main: None,
-            aside: None,
-            owed: 0,
-            is_aside_owed: false,
-            was_aside: false,
+            preempting: None,
+            must_resend: 0,
+            must_resend_preempting: false,
+            was_preempting: false,
             was_asked: false,
             through: vec![0; groups],
             whole: None,
@@ -166,7 +166,7 @@ impl Pusher {
 
     /// Bytes of the batches under way that are in no object yet.
     pub(crate) fn left_bytes(&self) -> u64 {
-        [&self.main, &self.aside].into_iter().flatten().map(|batch| batch.left).sum()
+        [&self.main, &self.preempting].into_iter().flatten().map(|batch| batch.left).sum()
     }
 
     /// Takes over that regions have changed.
@@ -174,11 +174,11 @@ impl Pusher {
         let least = self.through.iter().copied().min().unwrap_or(0);
         self.through = vec![least; groups];
         self.whole = None;
-        if self.owed != 0 {
-            self.owed = self.all();
+        if self.must_resend != 0 {
+            self.must_resend = self.all();
         }
         // Their groups have other numbers now: what they store counts for none of them.
-        for batch in [&mut self.main, &mut self.aside].into_iter().flatten() {
+        for batch in [&mut self.main, &mut self.preempting].into_iter().flatten() {
             batch.groups = None;
             // Others would wait for it, whatever their period is.
             batch.pace = None;
@@ -223,20 +223,20 @@ impl Pusher {
 
     /// Returns whether a cut is on its way.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.main.is_some() || self.aside.is_some()
+        self.main.is_some() || self.preempting.is_some()
     }
 
-    /// Returns until when the batch under way is to wait, and bits of the groups that can go aside
-    /// of it; `None`: nothing is to wait.
+    /// Returns until when the batch under way is to wait, and bits of the groups that can preempt it;
+    /// `None`: nothing is to wait.
     pub(crate) fn paced(&self, now: Instant) -> Option<(Instant, u32)> {
-        let main = self.main.as_ref().filter(|_| self.aside.is_none())?;
+        let main = self.main.as_ref().filter(|_| self.preempting.is_none())?;
         let next = main.pace.filter(|_| main.object.is_none())?.next_at();
         (next > now).then(|| (next, main.groups.map_or(0, |groups| self.all() & !groups)))
     }
 
     /// Returns whether the origin holds no part of a batch.
     pub(crate) fn is_settled(&self) -> bool {
-        !self.is_under_way() && self.owed == 0 && !self.is_aside_owed
+        !self.is_under_way() && self.must_resend == 0 && !self.must_resend_preempting
     }
 
     /// Bits of the groups of which the origin holds a part of a batch.
@@ -244,8 +244,8 @@ impl Pusher {
         let groups = |batch: &Option<Batch>| {
             batch.as_ref().map_or(0, |batch| batch.groups.unwrap_or_else(|| self.all()))
         };
-        let aside_owed = if self.is_aside_owed { self.all() } else { 0 };
-        groups(&self.main) | groups(&self.aside) | self.owed | aside_owed
+        let resent_preempting = if self.must_resend_preempting { self.all() } else { 0 };
+        groups(&self.main) | groups(&self.preempting) | self.must_resend | resent_preempting
     }
 
     /// Asks the origin for the next free slot where that is not known.
@@ -258,8 +258,8 @@ impl Pusher {
         if open.is_sealed {
             return Err(fenced(slot - 1));
         }
-        self.owed = if open.main.is_empty() { 0 } else { self.all() };
-        self.is_aside_owed = open.is_aside;
+        self.must_resend = if open.main.is_empty() { 0 } else { self.all() };
+        self.must_resend_preempting = open.is_preempting;
         self.next = Some(slot);
         // What the process before has stored counts as well.
         self.stored_objects = self.stored_objects.max(slot - self.first);
@@ -283,12 +283,12 @@ impl Pusher {
     fn choose(&mut self, log: &LocalLog, wanted: Wanted) -> Option<Stream> {
         let Wanted { asked, due, is_held, is_whole, is_paced, .. } = wanted;
         let due = if is_held { 0 } else { due };
-        if self.is_aside_owed && self.aside.is_none() {
+        if self.must_resend_preempting && self.preempting.is_none() {
             // Nobody knows of which groups it is: it is of all now.
-            return self.begin(log, Stream::Aside, self.all(), true);
+            return self.begin(log, Stream::Preempting, self.all(), true);
         }
-        if self.aside.is_some() {
-            return Some(Stream::Aside);
+        if self.preempting.is_some() {
+            return Some(Stream::Preempting);
         }
         if let Some(main) = &self.main {
             // Its next object may be stored already, and no other one can take that slot.
@@ -298,23 +298,23 @@ impl Pusher {
             let apart = if is_whole { 0 } else { (asked | due) & !own };
             let is_asked = is_whole || asked & own != 0;
             let is_held = is_held || is_paced;
-            let is_turn = !self.was_aside || is_held && !is_asked;
+            let is_turn = !self.was_preempting || is_held && !is_asked;
             if apart != 0
                 && is_turn
                 && !is_promised
-                && let Some(stream) = self.begin(log, Stream::Aside, apart, false)
+                && let Some(stream) = self.begin(log, Stream::Preempting, apart, false)
             {
                 return Some(stream);
             }
             return (is_asked || !is_held || is_promised).then_some(Stream::Main);
         }
-        if self.owed != 0 {
+        if self.must_resend != 0 {
             if asked != 0
-                && let Some(stream) = self.begin(log, Stream::Aside, asked, false)
+                && let Some(stream) = self.begin(log, Stream::Preempting, asked, false)
             {
                 return Some(stream);
             }
-            let groups = if is_held { 0 } else { self.owed | due };
+            let groups = if is_held { 0 } else { self.must_resend | due };
             return if groups == 0 { None } else { self.begin(log, Stream::Main, groups, false) };
         }
         let rest = due & !asked;
@@ -370,7 +370,7 @@ impl Pusher {
     fn batch(&mut self, stream: Stream) -> &mut Option<Batch> {
         match stream {
             Stream::Main => &mut self.main,
-            Stream::Aside => &mut self.aside,
+            Stream::Preempting => &mut self.preempting,
         }
     }
 
@@ -396,7 +396,7 @@ impl Pusher {
                     sequence,
                     is_seal: false,
                     has_more: !is_last,
-                    is_aside: stream == Stream::Aside,
+                    is_preempting: stream == Stream::Preempting,
                     record_count: 0,
                     log_id: log.log_id,
                     through: batch.through,
@@ -419,7 +419,7 @@ impl Pusher {
             return Err(error);
         }
         if stream == Stream::Main {
-            self.was_aside = false;
+            self.was_preempting = false;
         }
         if object.is_last
             && let Some(batch) = self.batch(stream).take()
@@ -433,7 +433,7 @@ impl Pusher {
                 done
             };
             drop(done);
-            self.was_aside = stream == Stream::Aside;
+            self.was_preempting = stream == Stream::Preempting;
             self.covered(log, stream, batch.groups.unwrap_or(0), batch.through);
         }
         Ok(())
@@ -447,10 +447,10 @@ impl Pusher {
             }
         }
         match stream {
-            Stream::Main => self.owed = 0,
-            Stream::Aside => {
-                self.owed &= !groups;
-                self.is_aside_owed = false;
+            Stream::Main => self.must_resend = 0,
+            Stream::Preempting => {
+                self.must_resend &= !groups;
+                self.must_resend_preempting = false;
             }
         }
         let (pushed, is_whole) = {
@@ -502,7 +502,7 @@ impl Pusher {
 
     /// Gives up what is under way: the local log keeps it, and it is dirty as before.
     pub(crate) fn abandon(&mut self, log: &LocalLog) {
-        (self.main, self.aside) = (None, None);
+        (self.main, self.preempting) = (None, None);
         log.map.write().abandon_cuts();
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod durability;
 pub(crate) mod gpt;
+pub(crate) mod region_state;
 pub(crate) mod table_seen;
 
 use std::time::{Duration, Instant};

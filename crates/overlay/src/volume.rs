@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use acstor_readpath::BlockView;
@@ -10,22 +10,25 @@ use acstor_types::{DiskId, Manifest};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::core::{Base, Core, CoreParts};
+use crate::base::Base;
+use crate::compaction::compact_until_closed;
+use crate::core::refetch::Reach;
+use crate::core::requests::Change;
+use crate::core::{Core, CoreParts};
 use crate::device::BlockDevice;
 use crate::error::GIVE_UP;
 use crate::fold::{Announce, FoldHow, Folded, fold};
 use crate::push::Pusher;
 use crate::push::cadence::fold_share;
-use crate::push::refetch::Reach;
+use crate::push::origin_log_size::LogSize;
 use crate::push::replay::replay;
 use crate::regions::RegionMap;
 use crate::regions::durability::Durability;
-use crate::requests::Change;
 use crate::segments::disk::{HostDirectory, LogDisk};
 use crate::segments::record::SECTOR;
 use crate::segments::recovery::{create_log, open_log};
 use crate::segments::slot_floor::first_slot;
-use crate::volume_threads::{Threads, keep_until_closed, push_until_closed, spawn};
+use crate::volume_threads::{Threads, push_until_closed, spawn};
 use crate::{Opening, OriginSink, OverlayError, OverlayStatus, PushPoint, VolumeConfig, limits};
 
 /// Longest wait, when a volume is closed, for an operation on the origin that is under way.
@@ -78,8 +81,8 @@ impl Volume {
     ) -> Result<Arc<Volume>, OverlayError> {
         let core = Arc::new(open_core(&disk, config, opening, base, sink, runtime)?);
         let push = spawn("overlay-push", &core, push_until_closed)?;
-        let threads = match spawn("overlay-keep", &core, keep_until_closed) {
-            Ok(keep) => Threads { push: Some(push), keep: Some(keep) },
+        let threads = match spawn("overlay-compact", &core, compact_until_closed) {
+            Ok(compaction) => Threads { push: Some(push), compaction: Some(compaction) },
             Err(error) => {
                 core.set_closed();
                 drop(push.handle.join());
@@ -108,14 +111,14 @@ impl Volume {
     /// As [`Volume::push_now`].
     pub fn push_ahead(&self) -> Result<bool, OverlayError> {
         self.core.push_ahead()?;
-        Ok(self.core.is_origin_log_long())
+        Ok(self.core.origin_log.is_long())
     }
 
     /// Returns the volume's figures.
     pub fn status(&self) -> OverlayStatus {
         let core = &self.core;
         let (log_bytes, live_bytes) = core.log.usage();
-        let waiting = core.origin_wait.waiting();
+        let (waiting, origin_log) = (core.origin_wait.waiting(), core.origin_log.get());
         let (dirty_sectors, oldest, late) = {
             let map = core.log.map.read();
             (map.dirty_sectors(), map.oldest_dirty(), map.lateness(Instant::now()))
@@ -128,15 +131,15 @@ impl Volume {
             dirty_bytes: dirty_sectors * SECTOR,
             recovery_point_age: oldest.map(|oldest| oldest.elapsed()),
             recovery_point_late: late,
-            held_back_per_mib: core.hold_back.per_mib(),
+            held_back_per_mib: core.load.hold_back.per_mib(),
             waiting_requests: waiting.count,
             waiting_age: waiting.oldest,
             damaged_bytes: core.damaged_bytes(),
             log_bytes,
             live_bytes,
-            origin_log_bytes: core.origin_log_bytes.load(Ordering::Relaxed),
-            origin_log_objects: core.origin_log_objects.load(Ordering::Relaxed),
-            durability: core.durability.lock().clone(),
+            origin_log_bytes: origin_log.bytes,
+            origin_log_objects: origin_log.objects,
+            durability: core.regions.durability(),
             error: core.error.lock().clone(),
         }
     }
@@ -150,12 +153,12 @@ impl Volume {
         let core = &self.core;
         core.check_writable().map_err(|e| OverlayError::Unavailable(e.message))?;
         core.log.head.lock().is_frozen = true;
-        let number = core.freeze_number.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = core.freezes.next();
         let frozen = Arc::downgrade(core);
         core.runtime.spawn(async move {
             tokio::time::sleep(timeout).await;
             if let Some(core) = frozen.upgrade()
-                && core.freeze_number.load(Ordering::Acquire) == number
+                && core.freezes.is_last(number)
             {
                 core.thaw();
             }
@@ -165,7 +168,7 @@ impl Volume {
 
     /// Lets writes go on.
     pub fn thaw(&self) {
-        self.core.freeze_number.fetch_add(1, Ordering::AcqRel);
+        self.core.freezes.next();
         self.core.thaw();
     }
 
@@ -195,8 +198,8 @@ impl Volume {
         durability.check()?;
         // At once: what follows may have to wait for an operation on the origin.
         self.core.origin_wait.set_timeout(durability.io_timeout(self.core.config.io_timeout));
-        let _turn = self.core.regions_turn.lock();
-        let writes = self.core.table_writes();
+        let _change = self.core.regions.begin_change();
+        let writes = self.core.regions.table_writes();
         let partitions = self.core.partitions_of(durability)?.ok_or_else(|| {
             OverlayError::Unavailable("the partition table is being written: try again".into())
         })?;
@@ -213,12 +216,11 @@ impl Volume {
         let least =
             (manifest / limits::FOLD_MANIFEST_BYTES_PER_OBJECT).min(limits::FOLD_OBJECTS_MAX);
         let share = fold_share(core.volume);
-        let is_reached = |value: &AtomicU64, threshold: u64| {
-            value.load(Ordering::Relaxed) as f64 >= threshold as f64 * share
-        };
-        core.log.map.read().extents.len() >= core.extents_max.load(Ordering::Relaxed) / 4
-            || is_reached(&core.origin_log_bytes, bytes.max(manifest))
-            || is_reached(&core.origin_log_objects, objects.max(least))
+        let size = core.origin_log.get();
+        let is_reached = |value: u64, threshold: u64| value as f64 >= threshold as f64 * share;
+        core.load.is_map_long(core.log.map.read().extents.len())
+            || is_reached(size.bytes, bytes.max(manifest))
+            || is_reached(size.objects, objects.max(least))
     }
 
     /// Merges what is in the overlay into packs and a new manifest, and pushes everything that the
@@ -240,7 +242,7 @@ impl Volume {
     /// Has a fold that is under way given up, and each one from now on, until it is called with
     /// false: somebody is not to wait for it.
     pub fn set_fold_unwanted(&self, is_unwanted: bool) {
-        self.core.set_fold_unwanted(is_unwanted);
+        self.core.queue.set_fold_unwanted(is_unwanted);
     }
 
     /// Takes the manifest of a fold as base, once the record names it, and drops from the local
@@ -274,7 +276,7 @@ impl Volume {
     /// one would make those wait who wait for the next owner. With parts of class `none` the log
     /// outlives its epoch, and says by its checkpoint that nothing of it is to be pushed.
     pub(crate) fn close_released(&self) {
-        let has_none = self.core.durability.lock().has_none();
+        let has_none = self.core.regions.has_none();
         self.end(CLOSE_PATIENCE, has_none);
     }
 
@@ -286,10 +288,10 @@ impl Volume {
     fn end(&self, patience: Duration, is_map_saved: bool) {
         let was_open = !self.core.is_closed();
         self.core.set_closed();
-        let Threads { push, keep } = std::mem::take(&mut *self.threads.lock());
-        if let Some(keep) = keep {
+        let Threads { push, compaction } = std::mem::take(&mut *self.threads.lock());
+        if let Some(compaction) = compaction {
             // A thread that panicked has said so.
-            drop(keep.handle.join());
+            drop(compaction.handle.join());
         }
         if push.is_some_and(|push| !push.has_ended_within(patience)) {
             tracing::warn!(volume = %self.core.volume, "closed while the origin does not answer");
@@ -361,14 +363,13 @@ pub(crate) fn open_core(
         pusher,
         manifest: opening.manifest,
         reach: Reach { ranges: opening.logs, first: opening.next, filled: first },
+        origin_log: LogSize { bytes: replayed, objects },
     };
     let core = Core::new(parts);
-    core.origin_log_bytes.store(replayed, Ordering::Relaxed);
-    core.origin_log_objects.store(objects, Ordering::Relaxed);
     if durability.has_partitions() {
         match core.partitions_of(&durability) {
             Ok(Some(partitions)) => {
-                core.apply_regions(&durability, &partitions, core.table_writes());
+                core.apply_regions(&durability, &partitions, core.regions.table_writes());
             }
             Ok(None) => core.partitions_unknown(),
             Err(error) => {
@@ -380,7 +381,7 @@ pub(crate) fn open_core(
     if is_resumed {
         // No less than what lies in the origin since the last fold is still in the local log.
         let bytes = core.log.map.read().clean_bytes();
-        core.origin_log_bytes.store(bytes, Ordering::Relaxed);
+        core.origin_log.set_bytes(bytes);
     }
     Ok(core)
 }

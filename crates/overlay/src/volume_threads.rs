@@ -1,35 +1,31 @@
-//! The threads of an open volume: one pushes what is due, one keeps the local log short.
+//! The threads of an open volume, and what the one does that pushes. The other one is in `compaction`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand::Rng;
 
-use crate::core::{Core, TABLE_LOOK};
+use crate::core::Core;
 use crate::push::cadence::PushRate;
 use crate::push::{PushError, Wanted};
 use crate::regions::durability::DurabilityClass;
-use crate::{OverlayError, VolumeState, limits};
+use crate::{OverlayError, VolumeState};
 
 /// Longest that the threads sleep without looking around.
-const LOOK_AROUND: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_AROUND: Duration = Duration::from_secs(1);
 const LOOK_AROUND_LEAST: Duration = Duration::from_millis(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(10);
 /// Longest pause before a push is tried again when somebody waits who did not at the last attempt.
 const RETRY_ASKED: Duration = Duration::from_secs(1);
 
-/// Time after which content is read again that a push had to leave out.
-const DAMAGED_AGAIN: Duration = Duration::from_secs(60);
-
 /// The threads of an open volume.
 #[derive(Default)]
 pub(crate) struct Threads {
     pub(crate) push: Option<Thread>,
-    pub(crate) keep: Option<Thread>,
+    pub(crate) compaction: Option<Thread>,
 }
 
 pub(crate) struct Thread {
@@ -73,22 +69,22 @@ pub(crate) fn push_until_closed(core: &Core) {
     while !core.is_closed() {
         let now = Instant::now();
         if core.are_partitions_unknown() {
-            core.wait_for_partitions(now + LOOK_AROUND);
+            core.queue.wait_for_partitions(&core.life, &core.regions, now + LOOK_AROUND);
             continue;
         }
         let wanted = match next_push(core, &rate, now) {
             Ok(wanted) => wanted,
             Err(next) => {
-                core.wait_for_push(next.min(now + look_around(core)));
+                core.queue.wait_for_push(&core.life, next.min(now + look_around(core)));
                 continue;
             }
         };
         if core.state() != VolumeState::Open && core.state() != VolumeState::Frozen {
             core.fail_waiters_with_log();
-            core.wait_for_close(now + LOOK_AROUND);
+            core.queue.wait_for_close(&core.life, now + LOOK_AROUND);
             continue;
         }
-        let arrivals = core.arrivals();
+        let arrivals = core.queue.arrivals();
         match core.push_one(wanted) {
             Ok(bytes) => {
                 // What somebody waits for uses nothing of the rate up, or it would starve the rest.
@@ -103,7 +99,8 @@ pub(crate) fn push_until_closed(core: &Core) {
                 if is_retried {
                     let (now, jitter) = (Instant::now(), rand::rng().random_range(0.5..1.0));
                     let earliest = now + retry.min(RETRY_ASKED).mul_f64(jitter);
-                    core.wait_for_retry(arrivals, earliest, now + retry.mul_f64(jitter));
+                    let latest = now + retry.mul_f64(jitter);
+                    core.queue.wait_for_retry(&core.life, arrivals, earliest, latest);
                     retry = (retry * 2).min(RETRY_LAST);
                 }
             }
@@ -124,7 +121,7 @@ fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Insta
     let (is_under_way, paced) = {
         let pusher = core.pusher.lock();
         // What is left is sent at once where writers are held back for it.
-        let paced = pusher.paced(now).filter(|_| !core.hold_back.is_holding());
+        let paced = pusher.paced(now).filter(|_| !core.load.hold_back.is_holding());
         (pusher.is_under_way(), paced)
     };
     let (mut wanted, next_due) = core.wanted(now);
@@ -142,54 +139,5 @@ fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Insta
         Some((next, apart)) if wanted.due & apart == 0 => Err(next.min(latest)),
         _ if wanted.due != 0 || is_under_way => Ok(wanted),
         _ => Err(latest),
-    }
-}
-
-/// Keeps the local log short, until the volume is closed.
-pub(crate) fn keep_until_closed(core: &Core) {
-    while !core.is_closed() {
-        core.fail_waiters_with_log();
-        core.tell_of_waiting();
-        if let Some(until) = Instant::now().checked_sub(DAMAGED_AGAIN)
-            && !core.log.map.read().undelivered().is_empty()
-        {
-            core.log.map.write().retry_undelivered(until);
-        }
-        let mut look_again = TABLE_LOOK;
-        if core.partitions_due.swap(false, Ordering::AcqRel)
-            && let Err(error) = core.learn_partitions()
-        {
-            tracing::warn!(volume = %core.volume, %error, "cannot read partitions");
-            core.note_trouble(Some(format!("partitions: {error}")));
-            core.partitions_due.store(true, Ordering::Release);
-            look_again = LOOK_AROUND;
-        }
-        keep_short(core);
-        let mut turn = core.keep_queue.lock();
-        let is_wanted = core.log.wants_keep.load(Ordering::Acquire) && !core.quiet.is_quiet();
-        let is_idle = !core.is_closed() && !is_wanted;
-        if is_idle {
-            let is_due = core.partitions_due.load(Ordering::Acquire);
-            let pause = if is_due { look_again } else { LOOK_AROUND };
-            core.keep_wake.wait_for(&mut turn, pause);
-        }
-    }
-}
-
-/// Does what keeps the local log short and is due, unless requests are about to wait for the disk.
-pub(crate) fn keep_short(core: &Core) {
-    let _round = core.keep_round.lock();
-    if core.quiet.is_quiet() {
-        return;
-    }
-    let checkpoint_bytes = limits::CHECKPOINT_BYTES.min(core.config.segment_bytes * 16);
-    if core.log.wants_keep.swap(false, Ordering::AcqRel)
-        && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
-    {
-        tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");
-        core.note_trouble(Some(format!("local log: {error}")));
-    }
-    if let Err(error) = core.log.ease(core.volume, core.epoch) {
-        tracing::warn!(volume = %core.volume, %error, "cannot give space back");
     }
 }

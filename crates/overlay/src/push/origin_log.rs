@@ -51,7 +51,7 @@ pub const LOG_OBJECT_SIZE_MAX: u64 = (LOG_OBJECT_HEADER_LEN + limits::LOG_OBJECT
 const MAGIC: &[u8; 8] = b"ACSTVLOG";
 const FLAG_SEAL: u32 = 1;
 const FLAG_MORE: u32 = 2;
-const FLAG_ASIDE: u32 = 4;
+const FLAG_PREEMPTING: u32 = 4;
 const RECORD_LEN: usize = 32;
 const KIND_DATA: u8 = 1;
 const KIND_LZ4: u8 = 2;
@@ -96,7 +96,7 @@ pub struct LogObjectInfo {
     /// The batch goes on in the next object, and counts only when its last one is there.
     pub has_more: bool,
     /// A batch of its own between the objects of another one; they have no sector in common.
-    pub is_aside: bool,
+    pub is_preempting: bool,
     /// Number of records.
     pub record_count: u32,
     /// The local log that the batch was made from.
@@ -132,14 +132,14 @@ pub fn log_object_info(bytes: &[u8]) -> Result<LogObjectInfo, LogObjectError> {
         sequence: u64_at(header, 40),
         is_seal: flags & FLAG_SEAL != 0,
         has_more: flags & FLAG_MORE != 0,
-        is_aside: flags & FLAG_ASIDE != 0,
+        is_preempting: flags & FLAG_PREEMPTING != 0,
         record_count: u32_at(header, 36),
         log_id: array_at(header, 48),
         through: u64_at(header, 64),
         created_ms: u64_at(header, 72),
         body_bytes: u64_at(header, 80),
     };
-    if flags & !(FLAG_SEAL | FLAG_MORE | FLAG_ASIDE) != 0
+    if flags & !(FLAG_SEAL | FLAG_MORE | FLAG_PREEMPTING) != 0
         || info.record_count > limits::LOG_OBJECT_RECORDS_MAX
         || info.body_bytes > LOG_OBJECT_SIZE_MAX
     {
@@ -231,7 +231,7 @@ impl ObjectBody {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(info.is_seal, FLAG_SEAL)
             | flag(info.has_more, FLAG_MORE)
-            | flag(info.is_aside, FLAG_ASIDE);
+            | flag(info.is_preempting, FLAG_PREEMPTING);
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VOLUME_LOG_VERSION.to_le_bytes());
         header[12..16].copy_from_slice(&flags.to_le_bytes());
@@ -367,7 +367,7 @@ mod tests {
             sequence: 0x0102_0304_0506_0708,
             is_seal: false,
             has_more: true,
-            is_aside: false,
+            is_preempting: false,
             record_count: 0,
             log_id: [0xa5; 16],
             through: 77,
@@ -444,10 +444,10 @@ mod tests {
 
     #[test]
     fn flags_round_trip() {
-        for (is_seal, has_more, is_aside) in
+        for (is_seal, has_more, is_preempting) in
             [(true, false, false), (false, true, true), (false, false, true)]
         {
-            let flags = LogObjectInfo { is_seal, has_more, is_aside, ..info() };
+            let flags = LogObjectInfo { is_seal, has_more, is_preempting, ..info() };
             assert_eq!(log_object_info(&join(&ObjectBody::default().finish(&flags))), Ok(flags));
         }
     }

@@ -5,7 +5,6 @@
 //! nothing more, the local log is synced, and no checkpoint is written behind the last push: who opens
 //! the log again scans what follows the one before.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::core::Core;
@@ -27,36 +26,15 @@ struct Quiet<'a>(&'a Core);
 impl Quiet<'_> {
     /// Blocks until compaction has ended what it is at.
     fn begin(core: &Core) -> Quiet<'_> {
-        core.quiet.begin();
-        drop(core.keep_round.lock());
-        drop(core.log.keep_turn.lock());
+        core.compaction.begin_quiet(&core.log);
         Quiet(core)
     }
 }
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        self.0.hold_back.converge(None);
-        self.0.quiet.end();
-        self.0.keep_wake.notify_all();
-    }
-}
-
-/// Count of the callers for which compaction begins nothing that takes long.
-#[derive(Debug, Default)]
-pub(crate) struct QuietCount(AtomicU32);
-
-impl QuietCount {
-    fn begin(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn end(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+        self.0.load.hold_back.converge(None);
+        self.0.compaction.end_quiet();
     }
 }
 
@@ -69,7 +47,7 @@ impl Volume {
     pub fn prepare_release(&self) -> Result<Release<'_>, OverlayError> {
         let core = &*self.core;
         // Whatever comes of it, writers are held back no longer.
-        core.push_ahead().inspect_err(|_| core.hold_back.converge(None))?;
+        core.push_ahead().inspect_err(|_| core.load.hold_back.converge(None))?;
         let quiet = Quiet::begin(core);
         // What was written while compaction ended.
         core.push_ahead()?;
@@ -104,7 +82,7 @@ impl Release<'_> {
                 Ok(point)
             }
             Err(error) => {
-                volume.core.hold_back.converge(None);
+                volume.core.load.hold_back.converge(None);
                 volume.thaw();
                 Err(error)
             }

@@ -96,14 +96,14 @@ pub(crate) fn info_at(
 pub(crate) struct OpenBatches {
     /// The last object is a SEAL.
     pub is_sealed: bool,
-    /// The last object is one of a batch aside that goes on.
-    pub is_aside: bool,
+    /// The last object is one of a preempting batch that goes on.
+    pub is_preempting: bool,
     /// Slots of the batch that goes on.
     pub main: BTreeSet<u64>,
 }
 
-/// Looks from `end` (exclusive) back for batches that do not end before it. A batch aside has no
-/// gap, so this reads the objects of the batch that goes on and those aside of it, and one more.
+/// Looks from `end` (exclusive) back for batches that do not end before it. A preempting batch has
+/// no gap, so this reads the objects of the batch that goes on, those that preempt it, and one more.
 pub(crate) fn open_batches(
     sink: &dyn OriginSink,
     volume: DiskId,
@@ -116,9 +116,9 @@ pub(crate) fn open_batches(
         let info = info_at(sink, volume, epoch, slot)?;
         if slot + 1 == end {
             open.is_sealed = info.is_seal;
-            open.is_aside = info.is_aside && info.has_more;
+            open.is_preempting = info.is_preempting && info.has_more;
         }
-        match (info.is_aside, info.has_more) {
+        match (info.is_preempting, info.has_more) {
             (false, false) => break,
             (false, true) => drop(open.main.insert(slot)),
             (true, _) => {}
@@ -142,7 +142,7 @@ fn seal_object(volume: DiskId, epoch: u32, slot: u64) -> Vec<Bytes> {
         sequence: slot,
         is_seal: true,
         has_more: false,
-        is_aside: false,
+        is_preempting: false,
         record_count: 0,
         log_id: [0; 16],
         through: 0,

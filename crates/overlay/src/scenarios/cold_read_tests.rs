@@ -18,10 +18,10 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::core::Core;
+use crate::core::requests::Change;
 use crate::log::{LocalLog, LogConfig};
 use crate::regions::RegionMap;
 use crate::regions::durability::{Durability, DurabilityClass};
-use crate::requests::Change;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::segments::disk::{HostDirectory, LogDisk, LogFile};

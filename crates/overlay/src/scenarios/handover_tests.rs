@@ -231,15 +231,15 @@ fn guest_that_outruns_the_origin_is_held_back_for_the_release() {
     )
     .unwrap();
     let now = std::time::Instant::now();
-    source.core.hold_back.begin(now);
-    source.core.hold_back.end(now + std::time::Duration::from_secs(1), Some(1 << 20));
-    source.core.hold_back.converge(Some(now + std::time::Duration::from_secs(3600)));
+    source.core.load.hold_back.begin(now);
+    source.core.load.hold_back.end(now + std::time::Duration::from_secs(1), Some(1 << 20));
+    source.core.load.hold_back.converge(Some(now + std::time::Duration::from_secs(3600)));
     source.core.look_at_load();
     assert!(!source.status().held_back_per_mib.is_zero());
     let done = source.write(0, content(1), false);
     assert!(matches!(done, crate::Done::Applied(_)), "in the log at once, answered later");
     assert_eq!(source.core.read_bytes(0, BLOCK).unwrap(), content(1));
-    source.core.hold_back.converge(None);
+    source.core.load.hold_back.converge(None);
     source.core.look_at_load();
     assert!(source.status().held_back_per_mib.is_zero());
     assert!(matches!(source.write(0, content(2), false), crate::Done::Now(Ok(()))));

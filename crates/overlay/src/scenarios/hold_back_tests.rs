@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tokio::runtime::Runtime;
 
 use crate::core::Core;
+use crate::core::requests::Change;
 use crate::push::Wanted;
 use crate::regions::durability::{Durability, DurabilityClass};
-use crate::requests::Change;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::volume::open_core;
@@ -62,18 +62,18 @@ fn guest_that_outruns_the_origin_is_held_back() {
     let runtime = Runtime::new().unwrap();
     let core = open(&runtime);
     assert!(!(0..4).any(|number| write(&core, number)), "nothing is known of the origin");
-    assert_eq!(core.hold_back.rate(), None);
+    assert_eq!(core.load.hold_back.rate(), None);
     let asked = Wanted { asked: 1, ..Wanted::default() };
     while core.log.map.read().dirty_sectors() > 0 {
         core.push_one(asked).unwrap();
     }
     assert_eq!(core.pusher.lock().sent_bytes, 4 * MIB);
-    assert!(core.hold_back.rate().is_some());
+    assert!(core.load.hold_back.rate().is_some());
 
     // A minute of the origin's time is a minute: at most 60 MiB until then.
     let held = (0..64).position(|number| write(&core, number)).expect("somebody is held back");
     assert!(held >= 30, "not for the first half of that: {held}");
-    assert!(!core.hold_back.per_mib().is_zero());
+    assert!(!core.load.hold_back.per_mib().is_zero());
 
     // What is there is sent in large objects, without waiting for its share of the time.
     let before = core.pusher.lock().stored_objects;
@@ -84,7 +84,7 @@ fn guest_that_outruns_the_origin_is_held_back() {
     let objects = core.pusher.lock().stored_objects - before;
     assert!(objects <= held as u64 / 4, "{objects} objects for {held} MiB");
     core.look_at_load();
-    assert!(core.hold_back.per_mib().is_zero(), "nothing is left to be late");
+    assert!(core.load.hold_back.per_mib().is_zero(), "nothing is left to be late");
     assert!(!write(&core, 0));
 }
 
@@ -94,15 +94,15 @@ fn writers_are_let_go_when_the_origin_hangs() {
     let runtime = Runtime::new().unwrap();
     let core = open(&runtime);
     let now = Instant::now();
-    core.hold_back.begin(now);
-    core.hold_back.end(now + Duration::from_secs(60), Some(MIB));
-    core.hold_back.converge(Some(now + Duration::from_secs(3600)));
+    core.load.hold_back.begin(now);
+    core.load.hold_back.end(now + Duration::from_secs(60), Some(MIB));
+    core.load.hold_back.converge(Some(now + Duration::from_secs(3600)));
     core.look_at_load();
     let data = Bytes::from(vec![1; MIB as usize]);
     let Done::Applied(held) = core.write(Change::Data(0, data), false) else {
         panic!("a MiB takes two minutes");
     };
-    core.hold_back.begin(now.checked_sub(Duration::from_secs(11)).unwrap());
+    core.load.hold_back.begin(now.checked_sub(Duration::from_secs(11)).unwrap());
     let limited = async { tokio::time::timeout(Duration::from_secs(60), held).await };
     runtime.block_on(limited).expect("it is let go").unwrap();
 }

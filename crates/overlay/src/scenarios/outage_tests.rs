@@ -240,7 +240,7 @@ fn map_is_bounded_by_waiting_for_a_fold() {
     let host = Host::new();
     let slow = Durability { period_s: 3600.0, ..Durability::default() };
     let volume = host.open(slow, None);
-    volume.core.extents_max.store(16, Ordering::Relaxed);
+    volume.core.load.set_extents_max(16);
     let write = |number: u64| volume.write(number * 8192, Bytes::from(vec![3; 512]), false);
     for number in 0..16 {
         assert!(matches!(write(number), Done::Now(Ok(()))));
@@ -264,7 +264,7 @@ fn map_of_what_never_travels_is_bounded_by_its_room() {
     let host = Host::new();
     let none = Durability { default: DurabilityClass::None, ..Durability::default() };
     let volume = host.open(none, None);
-    volume.core.extents_max.store(4, Ordering::Relaxed);
+    volume.core.load.set_extents_max(4);
     let write = |number: u64| volume.write(number * 8192, Bytes::from(vec![3; 512]), false);
     for number in 0..4 {
         assert!(matches!(write(number), Done::Now(Ok(()))));

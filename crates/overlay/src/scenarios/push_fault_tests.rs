@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::runtime::Runtime;
 
 use crate::core::Core;
+use crate::core::requests::Change;
 use crate::fold::{FoldHow, fold};
 use crate::push::{PushError, Wanted};
 use crate::regions::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::requests::Change;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::segments::extent_map::Place;

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use tokio::runtime::Runtime;
 
 use crate::core::Core;
+use crate::core::requests::Change;
 use crate::push::Wanted;
 use crate::push::origin_log::{log_key, log_object_info};
 use crate::regions::RegionMap;
 use crate::regions::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::requests::Change;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::volume::open_core;
@@ -115,7 +115,7 @@ impl Host {
     fn stored(&self) -> Vec<(bool, bool)> {
         let infos = (FIRST..).map_while(|slot| self.origin.object(&log_key(VOLUME, 1, slot)));
         let infos = infos.map(|object| log_object_info(&object).unwrap());
-        infos.filter(|info| !info.is_seal).map(|info| (info.is_aside, info.has_more)).collect()
+        infos.filter(|info| !info.is_seal).map(|info| (info.is_preempting, info.has_more)).collect()
     }
 
     /// First byte of each place, as the next owner finds it.
@@ -234,7 +234,7 @@ fn batch_of_the_process_before_is_not_ended_by_another_one() {
 }
 
 #[test]
-fn batch_aside_of_the_process_before_is_ended_first() {
+fn preempting_batch_of_the_process_before_is_ended_first() {
     let mut host = Host::new();
     host.write_back(3, 1);
     host.step(Host::due(WRITE_BACK));
@@ -247,7 +247,7 @@ fn batch_aside_of_the_process_before_is_ended_first() {
     host.write_back(1, 7);
     host.core.push_all().unwrap();
     let stored = host.stored();
-    assert!(stored[1..].iter().all(|(is_aside, _)| *is_aside));
+    assert!(stored[1..].iter().all(|(is_preempting, _)| *is_preempting));
     assert_eq!(stored.last(), Some(&ASIDE));
     assert_eq!(host.elsewhere(&[THROUGH, THROUGH + 3 * 4096, 0, 4096]), [2, 2, 7, 1]);
 }
@@ -260,7 +260,7 @@ fn moment_that_is_asked_for_is_one_of_all_groups() {
     drop(host.write(THROUGH, 2));
     host.write_back(1, 3);
     host.core.push_all().unwrap();
-    assert_eq!(host.stored().iter().filter(|(is_aside, _)| *is_aside).count(), 0);
+    assert_eq!(host.stored().iter().filter(|(is_preempting, _)| *is_preempting).count(), 0);
     assert_eq!(host.elsewhere(&[THROUGH, 0, 4096]), [2, 3, 1]);
 }
 
@@ -455,11 +455,11 @@ fn write_through_overtakes_a_push_of_everything() {
     let waiter = sink.waiters.lock().pop().expect("somebody wrote through");
     runtime.block_on(waiter).unwrap();
     let infos = (FIRST..).map_while(|slot| sink.origin.object(&log_key(VOLUME, 1, slot)));
-    let asides = infos.map(|object| log_object_info(&object).unwrap().is_aside);
-    let asides: Vec<bool> = asides.collect();
-    assert!(asides.len() > 12, "{asides:?}");
-    assert!(asides[..4].contains(&true), "it waited for the rest: {asides:?}");
-    let (last, main) = (asides.len() as u64 + FIRST - 1, core.pusher.lock().is_settled());
+    let preempting = infos.map(|object| log_object_info(&object).unwrap().is_preempting);
+    let preempting: Vec<bool> = preempting.collect();
+    assert!(preempting.len() > 12, "{preempting:?}");
+    assert!(preempting[..4].contains(&true), "it waited for the rest: {preempting:?}");
+    let (last, main) = (preempting.len() as u64 + FIRST - 1, core.pusher.lock().is_settled());
     assert!(main);
     let range = LogRange { volume: VOLUME, epoch: 1, first: FIRST, last };
     let disk = MemoryDisk::new(1 << 30);
@@ -473,11 +473,11 @@ fn new_waiter_has_an_origin_that_failed_tried_again() {
     let host = Host::new();
     let long = Instant::now() + Duration::from_secs(600);
     std::thread::scope(|scope| {
-        let arrivals = host.core.arrivals();
+        let arrivals = host.core.queue.arrivals();
         let earliest = Instant::now() + Duration::from_millis(50);
         let core = &host.core;
         let waiting = scope.spawn(move || {
-            core.wait_for_retry(arrivals, earliest, long);
+            core.queue.wait_for_retry(&core.life, arrivals, earliest, long);
             Instant::now()
         });
         drop(host.write(THROUGH, 1));
@@ -485,8 +485,8 @@ fn new_waiter_has_an_origin_that_failed_tried_again() {
         assert!(ended >= earliest && ended < long);
     });
     // Nobody new: only time helps, however many wake it up.
-    let (arrivals, now) = (host.core.arrivals(), Instant::now());
-    host.core.wait_for_retry(arrivals, now, now + Duration::from_millis(30));
+    let (arrivals, now) = (host.core.queue.arrivals(), Instant::now());
+    host.core.queue.wait_for_retry(&host.core.life, arrivals, now, now + Duration::from_millis(30));
     assert!(now.elapsed() >= Duration::from_millis(30));
 }
 

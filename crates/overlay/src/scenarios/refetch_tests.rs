@@ -7,10 +7,10 @@ use acstor_testkit::Fault;
 use acstor_types::ChunkSize;
 use bytes::Bytes;
 
-use crate::core::Base;
+use crate::base::Base;
+use crate::core::requests::Change;
 use crate::fold::{FoldHow, Folded, fold};
 use crate::regions::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::requests::Change;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::{MemoryBase, MemoryOrigin};
 use crate::scenarios::push_fault_tests::{ASKED, FIRST, Host, PLACES, VOLUME, opening};
@@ -281,7 +281,7 @@ fn what_may_be_private_is_compared_or_waits() {
     host.damage(PLACES[1]);
     host.damage(PLACES[4]);
     assert_eq!(host.read(), [Some(1), None, Some(3), Some(4), Some(5)]);
-    host.core.apply_regions(&durability, &[], host.core.table_writes());
+    host.core.apply_regions(&durability, &[], host.core.regions.table_writes());
     assert_eq!(host.read(), [Some(1), Some(7), Some(3), Some(4), Some(5)]);
 }
 

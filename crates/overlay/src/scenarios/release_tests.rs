@@ -10,13 +10,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
+use crate::compaction::compact;
 use crate::regions::durability::{Durability, DurabilityClass, RegionSpec};
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::scenarios::volume_tests::until;
 use crate::segments::disk::LogDisk;
 use crate::segments::extent_map::Place;
-use crate::volume_threads::keep_short;
 use crate::{
     BlockDevice, Done, LogRange, Opening, OriginSink, OverlayError, SinkError, Volume,
     VolumeConfig, VolumeState,
@@ -283,7 +283,7 @@ fn compaction_begins_nothing_while_a_release_is_at_hand() {
     for round in 0..SEGMENT * 20 / BLOCK as u64 {
         host.write(&volume, 0, round as u8);
     }
-    keep_short(&volume.core);
+    compact(&volume.core);
     assert_eq!(host.disk.faults.calls("rename"), before);
     drop(release);
     until("a checkpoint that was due", || host.disk.faults.calls("rename") > before);

@@ -1,11 +1,11 @@
 //! Pushes after a restart: dirty content of a process that opens a log again.
 
 use crate::Opening;
+use crate::compaction::compact;
 use crate::push::origin_log::log_prefix;
 use crate::regions::durability::{Durability, DurabilityClass};
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::push_fault_tests::{FIRST, Host, PLACES, VOLUME, open, opening};
-use crate::volume_threads::keep_short;
 
 impl Host {
     fn dirty_sectors(&self) -> u64 {
@@ -19,7 +19,7 @@ impl Host {
     /// What the threads of a volume do.
     fn push_and_keep(&self) {
         assert_eq!(self.push(), 0);
-        keep_short(&self.core);
+        compact(&self.core);
     }
 }
 
@@ -82,7 +82,7 @@ fn content_whose_class_has_changed_is_dirty_after_a_kill() {
     let core = open(&runtime, &disk, &origin, Opening { durability: stays, ..travels() });
     core.log.write(0, &[7; 512]).unwrap();
     core.log.checkpoint(VOLUME, 1).unwrap();
-    core.apply_regions(&travels().durability, &[], core.table_writes());
+    core.apply_regions(&travels().durability, &[], core.regions.table_writes());
     assert_eq!(core.log.map.read().dirty_sectors(), 1);
     drop(core);
     let core = open(&runtime, &disk.after_kill(), &origin, travels());

@@ -19,12 +19,12 @@ use rand_chacha::ChaCha8Rng;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::core::Core;
+use crate::core::requests::Change;
 use crate::fold::{FoldHow, fold};
 use crate::push::origin_log::{log_key, log_object_info};
 use crate::push::replay::read_ranges;
 use crate::push::{PushError, Wanted};
 use crate::regions::durability::{Durability, DurabilityClass, RegionSpec};
-use crate::requests::Change;
 use crate::scenarios::log_crash::seeds;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::{MemoryBase, MemoryOrigin};
@@ -350,7 +350,7 @@ impl Run {
         }
         if self.rng.random_bool(0.8) {
             let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
-            self.core.base.store(Some(Arc::new(crate::core::Base(Arc::new(base)))));
+            self.core.base.store(Some(Arc::new(crate::base::Base(Arc::new(base)))));
             self.core.refetch.folded(&folded.until, VOLUME);
             folded.drop_from(&self.core);
             self.kept = self.record.clone();

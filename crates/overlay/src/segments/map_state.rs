@@ -27,7 +27,7 @@ pub(crate) enum Stream {
     /// One after the other.
     Main,
     /// Between the objects of another one.
-    Aside,
+    Preempting,
 }
 
 /// Cut on its way to the origin: the state of the disk at one sequence number.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::core::requests::append_error;
 use crate::core::{Core, undelivered_text};
 use crate::log::AppendError;
 use crate::push::Pusher;
 use crate::regions::RegionMap;
 use crate::regions::durability::DurabilityClass;
-use crate::requests::append_error;
 use crate::segments::flusher::closed;
 use crate::{DeviceError, DeviceErrorKind, DeviceFuture};
 
@@ -29,13 +29,6 @@ pub(crate) enum Awaited {
     Write { start: u64, end: u64, to_origin: bool },
     /// Everything that travels.
     All,
-}
-
-#[derive(Default)]
-pub(crate) struct PushQueue {
-    pub waiters: Vec<PushWaiter>,
-    /// How many there have been.
-    pub arrivals: u64,
 }
 
 impl Awaited {
@@ -75,7 +68,7 @@ impl Core {
             queue.waiters.push(PushWaiter { what, groups, through, sender });
             queue.arrivals += 1;
         }
-        self.wake.notify_all();
+        self.queue.wake();
         let wait = Arc::clone(&self.origin_wait);
         Box::pin(async move { wait.answer(receiver).await })
     }
@@ -138,7 +131,7 @@ impl Core {
         for waiter in waiters {
             drop(waiter.sender.send(Err(error.clone())));
         }
-        self.wake.notify_all();
+        self.queue.wake();
     }
 
     /// Fails once the local log has: nothing that is not durable here may leave, and nothing will be.

@@ -20,12 +20,12 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::base::{BaseError, copy_pieces, read_base};
 use crate::core::Core;
 use crate::fold::LogPosition;
 use crate::push::origin_log::{LogObject, LogRecord, log_key, log_prefix, sequence_of};
 use crate::push::replay::LogRange;
 use crate::push::seal::{object_at, open_batches};
-use crate::requests::{BaseError, copy_pieces, read_base};
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::map_state::MapState;
 use crate::segments::range_set::RangeSet;
@@ -277,7 +277,7 @@ impl Core {
 
     /// Whether a range that seems to be on the origin may be one that never leaves this host.
     fn may_be_private(&self) -> bool {
-        self.are_partitions_unknown() && self.durability.lock().has_none()
+        self.are_partitions_unknown() && self.regions.has_none()
     }
 
     /// Returns what the origin has of some extents, one after the other.

@@ -1,9 +1,9 @@
 //! Order in which parts of a volume are pushed, and the callers that wait for each.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::core::Core;
+use crate::push::origin_log_size::LogSize;
 use crate::push::{PushError, Wanted};
 use crate::regions::RegionMap;
 use crate::regions::durability::DurabilityClass;
@@ -15,10 +15,6 @@ const ROUNDS_AHEAD: u32 = 4;
 const ROUNDS_BEFORE_RELEASE: u32 = 16;
 /// Bytes that a release may have to push, requests waiting for it: 34 ms at 1 Gbit/s.
 const RELEASE_BYTES: u64 = 4 << 20;
-/// Bytes of the log that the next owner may have to read before it serves.
-const REPLAY_BYTES: u64 = 8 << 20;
-/// Objects of the log that the next owner may have to read before it serves.
-const REPLAY_OBJECTS: u64 = 128;
 /// Attempts in a row at one object, and the pause after the first of them, which doubles.
 const ATTEMPTS_MAX: u32 = 4;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
@@ -28,7 +24,7 @@ const CONVERGE_TIME: Duration = Duration::from_secs(60);
 impl Core {
     /// What must be pushed now, and when to look again.
     pub(crate) fn wanted(&self, now: Instant) -> (Wanted, Option<Instant>) {
-        let asked = self.asked();
+        let asked = self.queue.requested();
         let map = self.log.map.read();
         let mut due = 0;
         let mut next = None;
@@ -36,7 +32,7 @@ impl Core {
             if let Some(oldest) = map.dirty[number].oldest {
                 // What is left of a write that nobody waits for any more goes at once, too.
                 let after = match group.class {
-                    DurabilityClass::WriteBack if !self.hold_back.is_holding() => {
+                    DurabilityClass::WriteBack if !self.load.hold_back.is_holding() => {
                         self.cadence.cut_after(group.period)
                     }
                     _ => Duration::ZERO,
@@ -52,16 +48,6 @@ impl Core {
         (Wanted { asked, due, ..Wanted::default() }, next)
     }
 
-    /// Bits of the groups that somebody waits for.
-    fn asked(&self) -> u32 {
-        self.queue.lock().waiters.iter().fold(0, |groups, waiter| groups | waiter.groups)
-    }
-
-    /// How many have waited for the origin so far.
-    pub(crate) fn arrivals(&self) -> u64 {
-        self.queue.lock().arrivals
-    }
-
     /// Pushes one object of what is wanted or under way; returns its bytes if nobody waits for it.
     pub(crate) fn push_one(&self, wanted: Wanted) -> Result<u64, PushError> {
         if self.are_partitions_unknown() {
@@ -71,16 +57,15 @@ impl Core {
         let mut pusher = self.pusher.lock();
         let before = (pusher.stored_bytes, pusher.stored_objects);
         let sent = pusher.sent_bytes;
-        let wanted = Wanted { is_hurried: self.hold_back.is_holding(), ..wanted };
-        self.hold_back.begin(Instant::now());
+        let wanted = Wanted { is_hurried: self.load.hold_back.is_holding(), ..wanted };
+        self.load.hold_back.begin(Instant::now());
         let result = pusher.step(&self.log, wanted);
         let taken = result.is_ok().then(|| pusher.sent_bytes - sent);
-        self.hold_back.end(Instant::now(), taken);
+        self.load.hold_back.end(Instant::now(), taken);
         let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
-        self.origin_log_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.origin_log_objects.fetch_add(objects, Ordering::Relaxed);
+        self.origin_log.add(LogSize { bytes, objects });
         self.note_pushed(&pusher);
-        if self.hold_back.is_holding() || bytes > 0 {
+        if self.load.hold_back.is_holding() || bytes > 0 {
             self.look_at_load();
         }
         if bytes > 0 {
@@ -92,8 +77,7 @@ impl Core {
         drop(pusher);
         if bytes > 0 && self.log.is_push_untold(Instant::now()) {
             // The next process may be killed soon, too.
-            drop(self.keep_queue.lock());
-            self.keep_wake.notify_all();
+            self.compaction.wake();
         }
         result
     }
@@ -124,7 +108,7 @@ impl Core {
                 break;
             }
             if round > 0 {
-                self.hold_back.converge(Some(Instant::now() + CONVERGE_TIME));
+                self.load.hold_back.converge(Some(Instant::now() + CONVERGE_TIME));
                 self.look_at_load();
             }
             self.push_until(self.log.appended(), RegionMap::pushed_groups, false)?;
@@ -137,12 +121,6 @@ impl Core {
     pub(crate) fn bytes_to_push(&self) -> u64 {
         let pusher = self.pusher.lock();
         pusher.left_bytes() + self.log.map.read().uncut_bytes()
-    }
-
-    /// Whether another host would read for more than a moment what lies over the manifest.
-    pub(crate) fn is_origin_log_long(&self) -> bool {
-        self.origin_log_bytes.load(Ordering::Relaxed) > REPLAY_BYTES
-            || self.origin_log_objects.load(Ordering::Relaxed) > REPLAY_OBJECTS
     }
 
     /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
@@ -159,7 +137,7 @@ impl Core {
 
     /// Returns whether a moment of all groups would be so large that somebody has to wait for it.
     fn is_much_left(&self) -> bool {
-        self.has_write_through.load(Ordering::Acquire)
+        self.regions.has_write_through()
             && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
     }
 
@@ -190,7 +168,7 @@ impl Core {
             };
             if !is_whole {
                 // They overtake, and are not to wait for the push thread's turn.
-                asked |= self.asked();
+                asked |= self.queue.requested();
             }
             match self.push_one(Wanted { asked, is_whole, ..Wanted::default() }) {
                 Ok(_) => {}
@@ -202,7 +180,8 @@ impl Core {
                     if failures == ATTEMPTS_MAX - 1 {
                         return Err(self.push_failed(error));
                     }
-                    self.wait_for_close(Instant::now() + ATTEMPT_PAUSE * 2_u32.pow(failures));
+                    let until = Instant::now() + ATTEMPT_PAUSE * 2_u32.pow(failures);
+                    self.queue.wait_for_close(&self.life, until);
                     failures += 1;
                 }
             }
@@ -236,65 +215,6 @@ impl Core {
                 OverlayError::Unavailable(why)
             }
         }
-    }
-
-    /// Waits for partitions to be known, the volume to be closed, or `until`.
-    pub(crate) fn wait_for_partitions(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        while !self.is_closed()
-            && self.are_partitions_unknown()
-            && !self.wake.wait_until(&mut queue, until).timed_out()
-        {}
-    }
-
-    /// Waits until something is to be pushed, the volume is closed, or `until`.
-    pub(crate) fn wait_for_push(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        if queue.waiters.is_empty() && !self.is_closed() {
-            self.wake.wait_until(&mut queue, until);
-        }
-    }
-
-    /// Waits until the origin is to be tried again: `until`, or from `earliest` on when somebody
-    /// waits who did not when there had been `arrivals`; or for the volume to be closed.
-    pub(crate) fn wait_for_retry(&self, arrivals: u64, earliest: Instant, until: Instant) {
-        let mut queue = self.queue.lock();
-        while !self.is_closed() {
-            let until = if queue.arrivals == arrivals { until } else { until.min(earliest) };
-            if Instant::now() >= until || self.wake.wait_until(&mut queue, until).timed_out() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until a fold goes on.
-    ///
-    /// # Errors
-    /// [`OverlayError::Unavailable`] when the fold is to be given up, or the volume is closed.
-    pub(crate) fn wait_for_fold(&self, until: Instant) -> Result<(), OverlayError> {
-        let mut queue = self.queue.lock();
-        loop {
-            if self.is_closed() || self.is_fold_unwanted.load(Ordering::Acquire) {
-                return Err(OverlayError::Unavailable("the fold was given up".to_owned()));
-            }
-            if Instant::now() >= until {
-                return Ok(());
-            }
-            self.wake.wait_until(&mut queue, until);
-        }
-    }
-
-    /// Has a fold that is under way given up, or no longer.
-    pub(crate) fn set_fold_unwanted(&self, is_unwanted: bool) {
-        let _queue = self.queue.lock();
-        self.is_fold_unwanted.store(is_unwanted, Ordering::Release);
-        self.wake.notify_all();
-    }
-
-    /// Waits for the volume to be closed, or `until`.
-    pub(crate) fn wait_for_close(&self, until: Instant) {
-        let mut queue = self.queue.lock();
-        while !self.is_closed() && !self.wake.wait_until(&mut queue, until).timed_out() {}
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use acstor_readpath::{ExtentKind, ReadError, Segment as BaseSegment, limits as base_limits};
+use acstor_readpath::Segment as BaseSegment;
 use bytes::Bytes;
 
-use crate::core::{Base, Core};
+use crate::base::{BaseError, base_extent, copy_pieces, read_base, try_base};
+use crate::core::Core;
+use crate::core::refetch::Refetched;
 use crate::log::AppendError;
-use crate::push::refetch::Refetched;
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::range_set::RangeSet;
 use crate::segments::record::SECTOR;
@@ -56,27 +57,6 @@ pub(crate) struct Whole {
     pub pieces: Vec<Piece>,
     /// Sectors whose content is older than what was written: only this host had that.
     pub older: RangeSet,
-}
-
-/// Failure of a read from the base.
-pub(crate) enum BaseError {
-    /// No source answered in time: another attempt may find one.
-    Late(DeviceError),
-    Failed(DeviceError),
-}
-
-impl BaseError {
-    fn into_device(self) -> DeviceError {
-        match self {
-            BaseError::Late(error) | BaseError::Failed(error) => error,
-        }
-    }
-}
-
-impl From<DeviceError> for BaseError {
-    fn from(error: DeviceError) -> BaseError {
-        BaseError::Failed(error)
-    }
 }
 
 impl Core {
@@ -303,7 +283,7 @@ impl Core {
 
     fn append(&self, change: &Change) -> Result<u64, AppendError> {
         // Zeros take no room, and may give some back.
-        if self.is_map_full() && matches!(change, Change::Data(..)) {
+        if self.load.is_map_full() && matches!(change, Change::Data(..)) {
             return Err(AppendError::TooManyExtents);
         }
         match change {
@@ -321,9 +301,9 @@ impl Core {
     ) -> Option<crate::DeviceFuture<()>> {
         let (offset, len) = change.range();
         if self.log.wants_keep.load(Ordering::Relaxed) {
-            self.keep_wake.notify_all();
+            self.compaction.nudge();
         }
-        if self.has_partitions.load(Ordering::Relaxed) && self.is_in_table(offset, offset + len) {
+        if self.regions.has_partitions() && self.regions.table.is_in(offset, offset + len) {
             self.partitions_unknown();
         }
         let (start, end) = (offset / SECTOR, (offset + len) / SECTOR);
@@ -344,7 +324,7 @@ impl Core {
         let mut rooms = 0;
         let mut waiter = None;
         loop {
-            let mut thawed = std::pin::pin!(self.thawed.notified());
+            let mut thawed = std::pin::pin!(self.freezes.thawed());
             thawed.as_mut().enable();
             self.check_writable()?;
             match self.append(&change) {
@@ -453,73 +433,6 @@ fn push_gap(parts: &mut Vec<Part>, start: u64, end: u64) {
     }
 }
 
-/// Returns the part of a gap that the base covers, in steps that it answers.
-fn base_steps(
-    base: Option<&Base>,
-    offset: u64,
-    len: usize,
-) -> impl Iterator<Item = (u64, usize)> + use<> {
-    let covered = covered(base, offset, len);
-    let step = base_limits::READ_LEN_MAX;
-    (0..covered.div_ceil(step)).map(move |number| {
-        let at = number * step;
-        (offset + at as u64, step.min(covered - at))
-    })
-}
-
-/// Bytes of a gap that are inside the base.
-fn covered(base: Option<&Base>, offset: u64, len: usize) -> usize {
-    let size = base.map_or(0, |base| base.0.size_bytes());
-    size.saturating_sub(offset).min(len as u64) as usize
-}
-
-/// Appends the zeros of a gap that is past the base.
-fn pad(pieces: &mut Vec<Piece>, base: Option<&Base>, offset: u64, len: usize) {
-    let rest = len - covered(base, offset, len);
-    if rest > 0 {
-        pieces.push(Piece::Base(BaseSegment::Zeros(rest)));
-    }
-}
-
-/// Appends a gap's content when it is at hand.
-fn try_base(
-    base: Option<&Base>,
-    offset: u64,
-    len: usize,
-    pieces: &mut Vec<Piece>,
-) -> Result<bool, DeviceError> {
-    for (offset, len) in base_steps(base, offset, len) {
-        let Some(base) = base else { continue };
-        match base.0.try_read(offset, len).map_err(read_error)? {
-            acstor_readpath::TryRead::Ready(segments) => {
-                pieces.extend(segments.into_iter().map(Piece::Base));
-            }
-            acstor_readpath::TryRead::WouldWait => return Ok(false),
-        }
-    }
-    pad(pieces, base, offset, len);
-    Ok(true)
-}
-
-/// Returns a gap's content from wherever the base has it.
-pub(crate) async fn read_base(
-    base: Option<&Base>,
-    offset: u64,
-    len: usize,
-) -> Result<Vec<Piece>, BaseError> {
-    let mut pieces = Vec::new();
-    for (offset, len) in base_steps(base, offset, len) {
-        let Some(base) = base else { continue };
-        let segments = base.0.read(offset, len).await.map_err(|error| match error {
-            ReadError::Deadline(_) => BaseError::Late(read_error(error)),
-            _ => BaseError::Failed(read_error(error)),
-        })?;
-        pieces.extend(segments.into_iter().map(Piece::Base));
-    }
-    pad(&mut pieces, base, offset, len);
-    Ok(pieces)
-}
-
 fn copy_whole(
     read: Result<Whole, DeviceError>,
     len: usize,
@@ -529,59 +442,6 @@ fn copy_whole(
         Err(error) => (Err(error), RangeSet::default()),
     };
     copy_pieces(pieces, len).map(|bytes| (bytes, older))
-}
-
-pub(crate) fn copy_pieces(
-    pieces: Result<Vec<Piece>, DeviceError>,
-    len: usize,
-) -> Result<Vec<u8>, OverlayError> {
-    let mut bytes = vec![0; len];
-    let mut at = 0;
-    for piece in pieces.map_err(|error| OverlayError::Unavailable(error.message))? {
-        let target = &mut bytes[at..at + piece.len()];
-        at += piece.len();
-        let copied = match piece {
-            Piece::Log(piece) => piece.read_at(0, target),
-            Piece::Base(BaseSegment::Zeros(_)) => Ok(()),
-            Piece::Base(BaseSegment::Bytes(bytes)) => {
-                target.copy_from_slice(&bytes);
-                Ok(())
-            }
-            Piece::Base(BaseSegment::Mapped { chunk, start, .. }) => chunk.read_at(start, target),
-        };
-        copied.map_err(|error| OverlayError::io("read the disk", error))?;
-    }
-    Ok(bytes)
-}
-
-fn base_extent(base: Option<&Base>, offset: u64, end: u64) -> DeviceExtent {
-    let hole = |end: u64| DeviceExtent {
-        len: end - offset,
-        is_hole: true,
-        is_zero: true,
-        is_dirty: false,
-    };
-    // Whole sectors only: the last one of a base may be partly past its end.
-    let round = |at: u64| at.next_multiple_of(SECTOR).min(end);
-    let Some(base) = base.filter(|base| base.0.size_bytes() > offset) else { return hole(end) };
-    match base.0.next_extent(offset, ExtentKind::Data) {
-        None => hole(end),
-        Some(data) if data > offset => hole((data / SECTOR * SECTOR).clamp(offset + SECTOR, end)),
-        Some(_) => {
-            let data_end = base.0.next_extent(offset, ExtentKind::Hole).unwrap_or(end);
-            let data_end = round(data_end).max(offset + SECTOR);
-            DeviceExtent {
-                len: data_end.min(end) - offset,
-                is_hole: false,
-                is_zero: false,
-                is_dirty: false,
-            }
-        }
-    }
-}
-
-fn read_error(error: ReadError) -> DeviceError {
-    DeviceError::new(DeviceErrorKind::Io, error.to_string())
 }
 
 pub(crate) fn append_error(error: &AppendError) -> DeviceError {

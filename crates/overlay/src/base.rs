@@ -1,0 +1,149 @@
+//! The manifest under the overlay: reads of gaps, zeros past its end.
+
+use std::sync::Arc;
+
+use acstor_readpath::{BlockView, ExtentKind, ReadError, Segment as BaseSegment, limits};
+
+use crate::segments::record::SECTOR;
+use crate::{DeviceError, DeviceErrorKind, DeviceExtent, OverlayError, Piece};
+
+/// The manifest under the overlay.
+pub(crate) struct Base(pub Arc<dyn BlockView>);
+
+/// Why the base did not answer.
+pub(crate) enum BaseError {
+    /// No source answered in time: another attempt may find one.
+    Late(DeviceError),
+    Failed(DeviceError),
+}
+
+impl BaseError {
+    pub(crate) fn into_device(self) -> DeviceError {
+        match self {
+            BaseError::Late(error) | BaseError::Failed(error) => error,
+        }
+    }
+}
+
+impl From<DeviceError> for BaseError {
+    fn from(error: DeviceError) -> BaseError {
+        BaseError::Failed(error)
+    }
+}
+
+/// Returns the part of a gap that the base covers, in steps that it answers.
+fn base_steps(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+) -> impl Iterator<Item = (u64, usize)> + use<> {
+    let covered = covered(base, offset, len);
+    let step = limits::READ_LEN_MAX;
+    (0..covered.div_ceil(step)).map(move |number| {
+        let at = number * step;
+        (offset + at as u64, step.min(covered - at))
+    })
+}
+
+/// Bytes of a gap that are inside the base.
+fn covered(base: Option<&Base>, offset: u64, len: usize) -> usize {
+    let size = base.map_or(0, |base| base.0.size_bytes());
+    size.saturating_sub(offset).min(len as u64) as usize
+}
+
+/// Appends the zeros of a gap that is past the base.
+fn pad(pieces: &mut Vec<Piece>, base: Option<&Base>, offset: u64, len: usize) {
+    let rest = len - covered(base, offset, len);
+    if rest > 0 {
+        pieces.push(Piece::Base(BaseSegment::Zeros(rest)));
+    }
+}
+
+/// Appends a gap's content when it is at hand.
+pub(crate) fn try_base(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+    pieces: &mut Vec<Piece>,
+) -> Result<bool, DeviceError> {
+    for (offset, len) in base_steps(base, offset, len) {
+        let Some(base) = base else { continue };
+        match base.0.try_read(offset, len).map_err(read_error)? {
+            acstor_readpath::TryRead::Ready(segments) => {
+                pieces.extend(segments.into_iter().map(Piece::Base));
+            }
+            acstor_readpath::TryRead::WouldWait => return Ok(false),
+        }
+    }
+    pad(pieces, base, offset, len);
+    Ok(true)
+}
+
+/// Returns a gap's content from wherever the base has it.
+pub(crate) async fn read_base(
+    base: Option<&Base>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<Piece>, BaseError> {
+    let mut pieces = Vec::new();
+    for (offset, len) in base_steps(base, offset, len) {
+        let Some(base) = base else { continue };
+        let segments = base.0.read(offset, len).await.map_err(|error| match error {
+            ReadError::Deadline(_) => BaseError::Late(read_error(error)),
+            _ => BaseError::Failed(read_error(error)),
+        })?;
+        pieces.extend(segments.into_iter().map(Piece::Base));
+    }
+    pad(&mut pieces, base, offset, len);
+    Ok(pieces)
+}
+
+/// Copies the pieces of a read to memory; blocks while the disk is read.
+pub(crate) fn copy_pieces(
+    pieces: Result<Vec<Piece>, DeviceError>,
+    len: usize,
+) -> Result<Vec<u8>, OverlayError> {
+    let mut bytes = vec![0; len];
+    let mut at = 0;
+    for piece in pieces.map_err(|error| OverlayError::Unavailable(error.message))? {
+        let target = &mut bytes[at..at + piece.len()];
+        at += piece.len();
+        let copied = match piece {
+            Piece::Log(piece) => piece.read_at(0, target),
+            Piece::Base(segment) => segment.read_to(target),
+        };
+        copied.map_err(|error| OverlayError::io("read the disk", error))?;
+    }
+    Ok(bytes)
+}
+
+/// Returns the extent of the base that begins at `offset`, up to `end`.
+pub(crate) fn base_extent(base: Option<&Base>, offset: u64, end: u64) -> DeviceExtent {
+    let hole = |end: u64| DeviceExtent {
+        len: end - offset,
+        is_hole: true,
+        is_zero: true,
+        is_dirty: false,
+    };
+    // Whole sectors only: the last one of a base may be partly past its end.
+    let round = |at: u64| at.next_multiple_of(SECTOR).min(end);
+    let Some(base) = base.filter(|base| base.0.size_bytes() > offset) else { return hole(end) };
+    match base.0.next_extent(offset, ExtentKind::Data) {
+        None => hole(end),
+        Some(data) if data > offset => hole((data / SECTOR * SECTOR).clamp(offset + SECTOR, end)),
+        Some(_) => {
+            let data_end = base.0.next_extent(offset, ExtentKind::Hole).unwrap_or(end);
+            let data_end = round(data_end).max(offset + SECTOR);
+            DeviceExtent {
+                len: data_end.min(end) - offset,
+                is_hole: false,
+                is_zero: false,
+                is_dirty: false,
+            }
+        }
+    }
+}
+
+fn read_error(error: ReadError) -> DeviceError {
+    DeviceError::new(DeviceErrorKind::Io, error.to_string())
+}
