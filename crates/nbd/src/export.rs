@@ -5,7 +5,7 @@ use std::sync::Arc;
 use acstor_overlay::{BlockDevice, SECTOR_BYTES};
 
 use crate::config::PAYLOAD_MAX;
-use crate::orphans::Orphans;
+use crate::late_responses::LateResponses;
 use crate::protocol::constants::{
     FLAG_BLOCK_STATUS_PAYLOAD, FLAG_CAN_MULTI_CONN, FLAG_HAS_FLAGS, FLAG_READ_ONLY,
     FLAG_SEND_CACHE, FLAG_SEND_DF, FLAG_SEND_FAST_ZERO, FLAG_SEND_FLUSH, FLAG_SEND_FUA,
@@ -26,7 +26,7 @@ pub struct Export {
     is_read_only: bool,
     meter: RateMeter,
     /// Of all servers of it, one after the other: what the one before cut off may still be under way.
-    orphans: Arc<Orphans>,
+    late_responses: Arc<LateResponses>,
 }
 
 impl Export {
@@ -50,7 +50,7 @@ impl Export {
             device,
             is_read_only: false,
             meter: RateMeter::default(),
-            orphans: Orphans::new(),
+            late_responses: LateResponses::new(),
         })
     }
 
@@ -106,8 +106,8 @@ impl Export {
         &self.meter
     }
 
-    pub(crate) fn orphans(&self) -> &Arc<Orphans> {
-        &self.orphans
+    pub(crate) fn late_responses(&self) -> &Arc<LateResponses> {
+        &self.late_responses
     }
 
     /// Minimum and preferred block and longest payload, bytes.

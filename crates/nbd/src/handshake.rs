@@ -68,7 +68,7 @@ impl Handshake {
                 Step::Begin(answer) => {
                     // A write of a client that is gone may still be under way; one that it repeats
                     // here must not be overtaken by it.
-                    self.shared.export.orphans().none_left().await;
+                    self.shared.export.late_responses().none_left().await;
                     self.send(&answer).await?;
                     self.advance(ConnectionEvent::Chosen)?;
                     return Ok(Agreed {

@@ -147,8 +147,8 @@ impl NbdServer {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
         let all_answered = self.shared.connections.dismiss(timeout).await;
-        let orphans = self.shared.export.orphans();
-        let quiet = tokio::time::timeout(timeout, orphans.none_left()).await.is_ok();
+        let late = self.shared.export.late_responses();
+        let quiet = tokio::time::timeout(timeout, late.none_left()).await.is_ok();
         all_answered && quiet
     }
 }

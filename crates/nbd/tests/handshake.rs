@@ -274,7 +274,7 @@ fn test_connections_beyond_the_limit_are_closed_at_once() {
     assert_eq!(first.read(0, 512).errno, 0);
     drop(second);
     fixture.until("there is room", || fixture.server().stats().connections_open == 1);
-    fixture.until("it is off the roster", || {
+    fixture.until("it is out of the registry", || {
         let mut stream = fixture.connect();
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).is_ok()

@@ -104,7 +104,7 @@ fn test_next_connection_begins_when_the_last_ones_writes_are_over() {
     fixture.until("the write waits", || fixture.device.waiting.load(Ordering::Acquire) == 1);
     drop(first);
     fixture.until("the connection is gone", || fixture.server().clients() == 0);
-    assert!(fixture.borrowed() > 0, "the orphan holds its memory");
+    assert!(fixture.borrowed() > 0, "the late response holds its memory");
     let mut second = fixture.client();
     assert_begins_after_the_write(&fixture, &mut second);
     drop(second);

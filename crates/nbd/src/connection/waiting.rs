@@ -107,10 +107,10 @@ impl Drop for Waiting {
             return;
         }
         let mut tasks = std::mem::take(&mut self.tasks);
-        let orphan = self.shared.export.orphans().adopt();
+        let late = self.shared.export.late_responses().begin();
         self.shared.handle.spawn(async move {
             while tasks.join_next().await.is_some() {}
-            drop(orphan);
+            drop(late);
         });
     }
 }

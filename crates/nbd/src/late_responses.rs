@@ -2,25 +2,25 @@
 //!
 //! A client whose connection broke connects again and repeats what was not answered. A write of the
 //! old connection that is still under way must not take effect after a newer one of the new
-//! connection, so the new one begins when no orphan is left.
+//! connection, so the new one begins when no late response is due.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Count of an export's requests whose connection has ended.
+/// The late responses of an export: of requests whose connection has ended.
 #[derive(Debug)]
-pub(crate) struct Orphans(watch::Sender<usize>);
+pub(crate) struct LateResponses(watch::Sender<usize>);
 
-impl Orphans {
-    pub(crate) fn new() -> Arc<Orphans> {
-        Arc::new(Orphans(watch::Sender::new(0)))
+impl LateResponses {
+    pub(crate) fn new() -> Arc<LateResponses> {
+        Arc::new(LateResponses(watch::Sender::new(0)))
     }
 
     /// Counts an ended connection with requests under way, as long as the result lives.
-    pub(crate) fn adopt(self: &Arc<Orphans>) -> Orphan {
+    pub(crate) fn begin(self: &Arc<LateResponses>) -> LateConnection {
         self.0.send_modify(|count| *count += 1);
-        Orphan(Arc::clone(self))
+        LateConnection(Arc::clone(self))
     }
 
     /// Waits until there are none.
@@ -32,9 +32,9 @@ impl Orphans {
 
 /// An ended connection with requests under way.
 #[derive(Debug)]
-pub(crate) struct Orphan(Arc<Orphans>);
+pub(crate) struct LateConnection(Arc<LateResponses>);
 
-impl Drop for Orphan {
+impl Drop for LateConnection {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
