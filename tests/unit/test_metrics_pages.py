@@ -4,7 +4,7 @@ import re
 
 from testbed.fixtures.documents import ROOT, SOURCE
 
-CODE = ROOT / "crates" / "pyext" / "src" / "host" / "metrics.rs"
+CODE = ROOT / "crates" / "host" / "src" / "metrics.rs"
 ADMIN = SOURCE / "admin"
 
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use acstor_readpath::{OriginSource, PreloadWish, ReadPathError};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
@@ -14,10 +15,9 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value;
 
 use crate::errors::{raise, raise_stale};
-use crate::host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use crate::log_channel::LogChannel;
 use crate::python_origin::PythonOrigin;
-use crate::settings::Settings;
+use crate::settings;
 use crate::volumes;
 
 /// Longest wait that a caller may ask for.
@@ -79,7 +79,7 @@ fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
 impl DataPlane {
     #[new]
     fn new(config: &Bound<'_, PyAny>, origin: Option<Py<PyAny>>) -> PyResult<DataPlane> {
-        let settings = Settings::from_mapping(config)?;
+        let settings = settings::from_mapping(config)?;
         LogChannel::installed()
             .set_directives(&settings.log_directives)
             .map_err(|error| PyValueError::new_err(format!("log_directives: {error}")))?;

@@ -4,7 +4,6 @@
 
 mod data_plane;
 mod errors;
-mod host;
 mod log_channel;
 mod mounts;
 mod python_origin;

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_host::{Host, HostError};
 use acstor_overlay::{OriginSink, PushPoint, Sealed};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind, PackId};
 use pyo3::exceptions::PyValueError;
@@ -14,7 +15,6 @@ use pyo3::types::{PyAny, PyBytes, PyDict};
 use serde::de::DeserializeOwned;
 
 use crate::errors::raise;
-use crate::host::{Host, HostError};
 use crate::python_sink::PythonSink;
 
 /// Reads a Python value by way of JSON, which is all that it may consist of.

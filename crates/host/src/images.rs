@@ -24,7 +24,7 @@ pub(super) struct Attached {
 
 /// Result of detaching an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Withdrawal {
+pub enum Withdrawal {
     /// Nobody has it open; it is gone.
     Removed,
     /// It is open; reads go on.
@@ -44,7 +44,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`] when the manifest is invalid or other content is attached under its id.
-    pub(crate) fn attach_image(
+    pub fn attach_image(
         &self,
         path: &Path,
         hidden: bool,
@@ -91,7 +91,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::NotAttached`].
-    pub(crate) fn detach_image(&self, disk: DiskId) -> Result<Withdrawal, HostError> {
+    pub fn detach_image(&self, disk: DiskId) -> Result<Withdrawal, HostError> {
         // The kernel may take as long as a read-ahead to let go: nobody who only looks waits for it.
         let _one_at_a_time = self.parts.image_changes.lock();
         if !self.is_attached(disk) {
@@ -120,7 +120,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::NotAttached`].
-    pub(crate) fn pin_image(
+    pub fn pin_image(
         &self,
         disk: DiskId,
         head_bytes: u64,
@@ -136,7 +136,7 @@ impl Host {
     }
 
     /// Returns every attached image, in the order of ids.
-    pub(crate) fn list_images(&self) -> Vec<Value> {
+    pub fn list_images(&self) -> Vec<Value> {
         let images = self.parts.images.lock();
         let mut disks: Vec<_> = images.iter().collect();
         disks.sort_by_key(|(disk, _)| **disk);
@@ -168,7 +168,7 @@ impl Host {
     }
 
     /// Images whose manifest was found damaged when it was needed.
-    pub(crate) fn damaged_images(&self) -> Vec<DiskId> {
+    pub fn damaged_images(&self) -> Vec<DiskId> {
         let images = self.parts.images.lock();
         let is_damaged = |disk: &DiskId| {
             matches!(self.parts.read_path.manifest_state(disk), Ok(ManifestState::Damaged))

@@ -11,10 +11,10 @@
 use bytes::Bytes;
 
 /// Bytes at the beginning of a volume that are read this way.
-pub(crate) const HEAD_BYTES: u64 = 4096;
+pub const HEAD_BYTES: u64 = 4096;
 
 /// A number of looks at the owner's content: of those that were begun, the later the higher.
-pub(crate) type Look = u64;
+pub type Look = u64;
 
 /// Reads of the first sectors that wait, and what is known for them.
 #[derive(Debug, Default)]

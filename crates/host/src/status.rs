@@ -15,7 +15,7 @@ const PEERS_MAX: usize = 64;
 
 impl Host {
     /// Returns a snapshot.
-    pub(crate) fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         let parts = &self.parts;
         let store = parts.store.stats();
         let chunk_bytes = parts.chunk_size.bytes() as u64;
@@ -108,13 +108,13 @@ impl Host {
     }
 
     /// Sketches the chunk store: `smallest` as numbers.
-    pub(crate) fn store_sketch(&self, count: usize) -> Value {
+    pub fn store_sketch(&self, count: usize) -> Value {
         let sketch = self.parts.store.sketch(count);
         json!({"count": sketch.count, "smallest": sketch.smallest})
     }
 
     /// Describes the ring in use; `None` before the first.
-    pub(crate) fn ring_info(&self) -> Option<Value> {
+    pub fn ring_info(&self) -> Option<Value> {
         let ring = self.parts.rings.load_full().current.clone()?;
         let hosts: Vec<Value> = ring
             .hosts()

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::switched_device::SwitchedDevice;
+use super::failover_device::FailoverDevice;
 use super::{Host, HostError};
 
 /// Longest wait for requests under way when clients are disconnected.
@@ -23,7 +23,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Specification that a volume is opened with; the dictionary `VolumeSpec` of
 /// `acstor.dataplane.volumes.runtime`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct VolumeSpec {
+pub struct VolumeSpec {
     directory: PathBuf,
     epoch: u32,
     next: u64,
@@ -48,7 +48,7 @@ struct LogRangeSpec {
 
 /// An open volume.
 pub(super) struct OpenVolume {
-    pub(super) device: SwitchedDevice,
+    pub(super) device: FailoverDevice,
     pub(super) export: Arc<Export>,
     pub(super) server: Mutex<Option<NbdServer>>,
     /// Absent while another host owns the volume.
@@ -111,12 +111,12 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeOpen`], or [`HostError::Nbd`] for a size that no disk has.
-    pub(crate) fn volume_follow(&self, volume: DiskId, size_bytes: u64) -> Result<(), HostError> {
+    pub fn volume_follow(&self, volume: DiskId, size_bytes: u64) -> Result<(), HostError> {
         let mut volumes = self.parts.volumes.write();
         if volumes.contains_key(&volume) {
             return Err(HostError::VolumeOpen(volume));
         }
-        let device = SwitchedDevice::standby(size_bytes);
+        let device = FailoverDevice::standby(size_bytes);
         let export = Arc::new(Export::new(&volume.to_string(), Arc::new(device.clone()))?);
         let (server, owned) = (Mutex::default(), Mutex::default());
         volumes.insert(volume, Arc::new(OpenVolume { device, export, server, owned }));
@@ -127,7 +127,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`]; a volume that was not known before is not then.
-    pub(crate) fn volume_open(
+    pub fn volume_open(
         &self,
         volume: DiskId,
         spec: &VolumeSpec,
@@ -199,7 +199,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`].
-    pub(crate) fn volume_serve(
+    pub fn volume_serve(
         &self,
         volume: DiskId,
         listener: UnixListener,
@@ -218,7 +218,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeInUse`] while clients are connected, without `force`.
-    pub(crate) fn volume_unserve(&self, volume: DiskId, force: bool) -> Result<(), HostError> {
+    pub fn volume_unserve(&self, volume: DiskId, force: bool) -> Result<(), HostError> {
         let open = self.volume(volume)?;
         let clients = open.clients();
         if clients > 0 && !force {
@@ -242,7 +242,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`], [`HostError::VolumeNotOwned`].
-    pub(crate) fn volume_release(&self, volume: DiskId) -> Result<PushPoint, HostError> {
+    pub fn volume_release(&self, volume: DiskId) -> Result<PushPoint, HostError> {
         let open = self.volume(volume)?;
         let owned = open.owned().ok_or(HostError::VolumeNotOwned(volume))?;
         // Requests go on while most of it is pushed.
@@ -267,12 +267,12 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`], [`HostError::VolumeNotOwned`].
-    pub(crate) fn volume_push_ahead(&self, volume: DiskId) -> Result<bool, HostError> {
+    pub fn volume_push_ahead(&self, volume: DiskId) -> Result<bool, HostError> {
         Ok(self.owned_volume(volume)?.overlay.push_ahead()?)
     }
 
     /// Forgets a volume; its local log stays.
-    pub(crate) fn volume_close(&self, volume: DiskId) {
+    pub fn volume_close(&self, volume: DiskId) {
         let Some(open) = self.parts.volumes.write().remove(&volume) else { return };
         self.stop_serving(&open);
         open.device.fence("the volume is closed");
@@ -290,7 +290,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_fence(&self, volume: DiskId, why: &str) -> Result<(), HostError> {
+    pub fn volume_fence(&self, volume: DiskId, why: &str) -> Result<(), HostError> {
         let open = self.volume(volume)?;
         if let Some(owned) = open.owned() {
             owned.overlay.fence(why);
@@ -300,7 +300,7 @@ impl Host {
     }
 
     /// Ids of the open volumes, ordered.
-    pub(crate) fn volume_list(&self) -> Vec<String> {
+    pub fn volume_list(&self) -> Vec<String> {
         let mut ids: Vec<DiskId> = self.parts.volumes.read().keys().copied().collect();
         ids.sort();
         ids.iter().map(DiskId::to_string).collect()
@@ -310,7 +310,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_status(&self, volume: DiskId) -> Result<Value, HostError> {
+    pub fn volume_status(&self, volume: DiskId) -> Result<Value, HostError> {
         let open = self.volume(volume)?;
         let limits = open.export.limits();
         let mut value = json!({
@@ -365,7 +365,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`].
-    pub(crate) fn volume_push(&self, volume: DiskId) -> Result<PushPoint, HostError> {
+    pub fn volume_push(&self, volume: DiskId) -> Result<PushPoint, HostError> {
         Ok(self.owned_volume(volume)?.overlay.push_now()?)
     }
 
@@ -373,7 +373,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`].
-    pub(crate) fn volume_freeze(&self, volume: DiskId, timeout: Duration) -> Result<(), HostError> {
+    pub fn volume_freeze(&self, volume: DiskId, timeout: Duration) -> Result<(), HostError> {
         Ok(self.owned_volume(volume)?.overlay.freeze(timeout)?)
     }
 
@@ -381,7 +381,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_thaw(&self, volume: DiskId) -> Result<(), HostError> {
+    pub fn volume_thaw(&self, volume: DiskId) -> Result<(), HostError> {
         self.owned_volume(volume)?.overlay.thaw();
         Ok(())
     }
@@ -390,7 +390,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`].
-    pub(crate) fn volume_resize(&self, volume: DiskId, size_bytes: u64) -> Result<(), HostError> {
+    pub fn volume_resize(&self, volume: DiskId, size_bytes: u64) -> Result<(), HostError> {
         let (open, owned) = (self.volume(volume)?, self.owned_volume(volume)?);
         if owned.overlay.status().size_bytes == size_bytes {
             return Ok(());
@@ -409,11 +409,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`].
-    pub(crate) fn volume_set_durability(
-        &self,
-        volume: DiskId,
-        value: &Value,
-    ) -> Result<(), HostError> {
+    pub fn volume_set_durability(&self, volume: DiskId, value: &Value) -> Result<(), HostError> {
         let owned = self.owned_volume(volume)?;
         owned.overlay.set_durability(&durability(value)?)?;
         *owned.durability.lock() = value.clone();
@@ -424,7 +420,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_set_limits(
+    pub fn volume_set_limits(
         &self,
         volume: DiskId,
         iops: u64,
@@ -439,7 +435,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`] when it cannot be attached; nothing is changed then.
-    pub(crate) fn volume_set_base(&self, volume: DiskId, path: &Path) -> Result<(), HostError> {
+    pub fn volume_set_base(&self, volume: DiskId, path: &Path) -> Result<(), HostError> {
         let owned = self.owned_volume(volume)?;
         let base = self.attach_base(path)?;
         let digest = base.manifest.digest();

@@ -46,14 +46,14 @@ struct Shared {
 
 /// A disk whose overlay can be put in place and taken away.
 #[derive(Clone)]
-pub(super) struct SwitchedDevice {
+pub(super) struct FailoverDevice {
     shared: Arc<Shared>,
 }
 
-impl SwitchedDevice {
+impl FailoverDevice {
     /// A disk of `size_bytes` whose overlay is to come.
-    pub(super) fn standby(size_bytes: u64) -> SwitchedDevice {
-        SwitchedDevice {
+    pub(super) fn standby(size_bytes: u64) -> FailoverDevice {
+        FailoverDevice {
             shared: Arc::new(Shared {
                 mode: RwLock::new(Mode::Standby(None)),
                 changed: Notify::new(),
@@ -209,7 +209,7 @@ fn fenced(why: &str) -> DeviceError {
     DeviceError::new(DeviceErrorKind::Fenced, why)
 }
 
-impl BlockDevice for SwitchedDevice {
+impl BlockDevice for FailoverDevice {
     fn size_bytes(&self) -> u64 {
         match &*self.shared.mode.read() {
             Mode::Active(device) => device.size_bytes(),
@@ -355,13 +355,13 @@ mod tests {
         }
     }
 
-    fn write(device: &SwitchedDevice) -> impl Future<Output = Result<(), DeviceError>> + use<> {
+    fn write(device: &FailoverDevice) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         device.write(0, Bytes::from_static(&[1; 512]), false).outcome()
     }
 
     #[tokio::test]
     async fn test_requests_wait_for_the_overlay_and_say_so() {
-        let device = SwitchedDevice::standby(4096);
+        let device = FailoverDevice::standby(4096);
         assert_eq!(device.size_bytes(), 4096);
         assert!(!device.is_wanted());
         let waiting = tokio::spawn(write(&device));
@@ -385,11 +385,11 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), Ok(()));
     }
 
-    fn read(device: &SwitchedDevice) -> tokio::task::JoinHandle<Result<Vec<Piece>, DeviceError>> {
+    fn read(device: &FailoverDevice) -> tokio::task::JoinHandle<Result<Vec<Piece>, DeviceError>> {
         tokio::spawn(device.read(0, 512))
     }
 
-    async fn head_wanted(device: &SwitchedDevice) -> Look {
+    async fn head_wanted(device: &FailoverDevice) -> Look {
         loop {
             match device.begin_head() {
                 Some(look) => return look,
@@ -401,7 +401,7 @@ mod tests {
     /// QEMU's first read at the destination of a migration takes the volume from nobody.
     #[tokio::test]
     async fn test_first_sectors_are_read_without_asking_for_the_overlay() {
-        let device = SwitchedDevice::standby(8192);
+        let device = FailoverDevice::standby(8192);
         let reading = read(&device);
         let look = head_wanted(&device).await;
         let later = read(&device);
@@ -429,7 +429,7 @@ mod tests {
     /// Whatever is read or written beyond the first sectors asks for the overlay, and that answers all.
     #[tokio::test]
     async fn test_overlay_answers_reads_of_the_first_sectors_that_wait() {
-        let device = SwitchedDevice::standby(8192);
+        let device = FailoverDevice::standby(8192);
         let reading = read(&device);
         head_wanted(&device).await;
         let waiting = tokio::spawn(write(&device));
@@ -445,7 +445,7 @@ mod tests {
 
     #[tokio::test]
     async fn test_fenced_disk_answers_nothing() {
-        let device = SwitchedDevice::standby(4096);
+        let device = FailoverDevice::standby(4096);
         let waiting = tokio::spawn(write(&device));
         while !device.is_wanted() {
             tokio::task::yield_now().await;
@@ -461,7 +461,7 @@ mod tests {
     /// A hand-over of hours: an owner with much to push, or an origin that is away.
     #[tokio::test(start_paused = true)]
     async fn test_wait_for_an_overlay_ends_by_no_clock() {
-        let device = SwitchedDevice::standby(4096);
+        let device = FailoverDevice::standby(4096);
         let waiting = tokio::spawn(write(&device));
         tokio::time::sleep(std::time::Duration::from_secs(86_400)).await;
         assert!(!waiting.is_finished());
@@ -473,12 +473,12 @@ mod tests {
     /// What a guest has written is durable when a flush is answered, wherever a hand-over is.
     #[tokio::test]
     async fn test_flush_while_the_overlay_is_given_back_is_one() {
-        let device = SwitchedDevice::standby(4096);
+        let device = FailoverDevice::standby(4096);
         let overlay =
             Arc::new(Answering { flushes: Some(Flushes::default()), ..Answering::default() });
         device.activate(overlay.clone());
         device.stand_by();
-        let flush = |device: &SwitchedDevice| tokio::spawn(device.flush().outcome());
+        let flush = |device: &FailoverDevice| tokio::spawn(device.flush().outcome());
         let broken = || DeviceError::new(DeviceErrorKind::Io, "closed");
         let flushing = flush(&device);
         let asked = overlay.flush_asked().await;

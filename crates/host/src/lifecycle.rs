@@ -23,7 +23,7 @@ use super::metrics::PartsCollector;
 use super::pulse::Pulse;
 use super::volume_metrics::VolumesCollector;
 use super::{Host, HostError, HostState, Parts, Serving};
-use crate::settings::Settings;
+use crate::Settings;
 
 /// Time above the read path's own deadline after which the front end gives a read up.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ const RECENT_BYTES_MIN: usize = 16 << 20;
 
 /// The descriptor of the file system's connection.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub enum Connection {
     /// Of the process before, which has answered INIT.
     TakenOver(OwnedFd),
     /// Mounted for this process.
@@ -50,7 +50,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`] that names the setting or the file.
-    pub(crate) fn open(
+    pub fn open(
         settings: Settings,
         origin: Option<Arc<dyn OriginSource>>,
     ) -> Result<Host, HostError> {
@@ -126,7 +126,7 @@ impl Host {
     /// # Errors
     /// [`HostError::Stale`] when `connection` is no longer connected, any other when binding or
     /// starting fails; the data plane is then stopped.
-    pub(crate) fn start(
+    pub fn start(
         &self,
         connection: Connection,
         listener: Option<TcpListener>,
@@ -187,7 +187,7 @@ impl Host {
 
     /// Stops everything within about `timeout`; later calls do nothing. What is mounted then stays
     /// for the next process.
-    pub(crate) fn stop(&self, timeout: Duration) {
+    pub fn stop(&self, timeout: Duration) {
         if self.enter(HostState::Stopped).is_err() {
             return;
         }
@@ -235,7 +235,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::State`] unless it runs.
-    pub(crate) fn descriptors(&self) -> Result<(i32, i32), HostError> {
+    pub fn descriptors(&self) -> Result<(i32, i32), HostError> {
         let serving = self.parts.serving.lock();
         match (&serving.fuse_fd, &serving.peer_listener) {
             (Some(fuse), Some(listener)) => {
@@ -249,7 +249,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::State`] unless it runs.
-    pub(crate) fn peer_address(&self) -> Result<String, HostError> {
+    pub fn peer_address(&self) -> Result<String, HostError> {
         let serving = self.parts.serving.lock();
         let listener = serving.peer_listener.as_ref().ok_or(HostError::State("not running"))?;
         let port = listener.local_addr()?.port();

@@ -19,7 +19,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_begin_head(&self, volume: DiskId) -> Result<Option<Look>, HostError> {
+    pub fn volume_begin_head(&self, volume: DiskId) -> Result<Option<Look>, HostError> {
         Ok(self.volume(volume)?.device.begin_head())
     }
 
@@ -27,7 +27,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_answer_head(
+    pub fn volume_answer_head(
         &self,
         volume: DiskId,
         look: Look,
@@ -41,7 +41,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`].
-    pub(crate) fn volume_give_up_head(&self, volume: DiskId) -> Result<(), HostError> {
+    pub fn volume_give_up_head(&self, volume: DiskId) -> Result<(), HostError> {
         self.volume(volume)?.device.give_up_head();
         Ok(())
     }
@@ -51,7 +51,7 @@ impl Host {
     /// # Errors
     /// [`HostError::VolumeNotOpen`], [`HostError::VolumeNotOwned`]; [`HostError::System`] when it
     /// cannot be read, or not in time.
-    pub(crate) fn volume_read_head(&self, volume: DiskId) -> Result<Vec<u8>, HostError> {
+    pub fn volume_read_head(&self, volume: DiskId) -> Result<Vec<u8>, HostError> {
         let overlay = self.owned_volume(volume)?.overlay.clone();
         let len = overlay.size_bytes().min(HEAD_BYTES) as usize;
         let reading = async { tokio::time::timeout(READ_TIMEOUT, overlay.read(0, len)).await };

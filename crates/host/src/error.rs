@@ -13,25 +13,54 @@ use acstor_types::{DiskId, ErrorKind, ManifestError};
 
 /// Error of the data plane in a request of its host process.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HostError {
+pub enum HostError {
     /// A setting has a value that this build does not know.
     #[error("{name} = {value:?} is not possible: {allowed}")]
-    Setting { name: &'static str, value: String, allowed: &'static str },
+    Setting {
+        /// Name of the setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is possible.
+        allowed: &'static str,
+    },
     /// A call that the present state does not allow.
     #[error("the data plane is {0}; make a new one")]
     State(&'static str),
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
-    File { path: PathBuf, source: std::io::Error },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: std::io::Error,
+    },
     /// A file has more bytes than anything of its kind.
     #[error("{} has more than {max} bytes", path.display())]
-    TooLong { path: PathBuf, max: u64 },
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Most bytes.
+        max: u64,
+    },
     /// An argument has a value that this build does not know.
     #[error("{name} = {value:?} is not possible: {allowed}")]
-    Argument { name: &'static str, value: String, allowed: &'static str },
+    Argument {
+        /// Name of the argument.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is possible.
+        allowed: &'static str,
+    },
     /// The listening socket could not be made.
     #[error("cannot listen on {address}: {source}; is the port taken, is the address this host's?")]
-    Listen { address: String, source: std::io::Error },
+    Listen {
+        /// The address, `ip:port`.
+        address: String,
+        /// What failed.
+        source: std::io::Error,
+    },
     /// A passed descriptor is no longer connected.
     #[error("{0}")]
     Stale(#[source] FuseError),
@@ -40,10 +69,20 @@ pub(crate) enum HostError {
     NotAttached(DiskId),
     /// A manifest file that holds no valid manifest.
     #[error("{}: {source}", path.display())]
-    Manifest { path: PathBuf, source: ManifestError },
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: ManifestError,
+    },
     /// A manifest file that cannot be offered.
     #[error("{}: {fault}", path.display())]
-    ManifestFault { path: PathBuf, fault: ManifestFault },
+    ManifestFault {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: ManifestFault,
+    },
     /// No volume of that id is open.
     #[error("volume {0} is not open")]
     VolumeNotOpen(DiskId),
@@ -55,31 +94,44 @@ pub(crate) enum HostError {
     VolumeNotOwned(DiskId),
     /// A volume that is in use shall not be served any more.
     #[error("volume {volume} is in use: {clients} NBD clients are connected")]
-    VolumeInUse { volume: DiskId, clients: usize },
+    VolumeInUse {
+        /// The volume.
+        volume: DiskId,
+        /// Clients that are connected.
+        clients: usize,
+    },
+    /// A volume's overlay.
     #[error(transparent)]
     Overlay(#[from] OverlayError),
+    /// The NBD server.
     #[error(transparent)]
     Nbd(#[from] NbdError),
+    /// The chunk store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The ring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// The peer protocol.
     #[error(transparent)]
     Peer(#[from] PeerError),
+    /// The read path.
     #[error(transparent)]
     ReadPath(#[from] ReadPathError),
+    /// The FUSE server.
     #[error(transparent)]
     Fuse(#[from] FuseError),
     /// The system refused threads or descriptors.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    /// A fault of this program.
     #[error("internal error: {0}")]
     Internal(&'static str),
 }
 
 impl HostError {
     /// What a caller can do about it.
-    pub(crate) fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             HostError::Setting { .. }
             | HostError::State(_)

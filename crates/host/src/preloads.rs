@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Host, HostError, bounded_file};
 
 /// What a caller's word means.
-pub(crate) fn parse_what(what: &str) -> Result<PreloadWhat, HostError> {
+pub fn parse_what(what: &str) -> Result<PreloadWhat, HostError> {
     PreloadWhat::parse(what).ok_or_else(|| HostError::Argument {
         name: "what",
         value: what.to_owned(),
@@ -23,7 +23,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
-    pub(crate) fn working_set(&self, disk: DiskId) -> Result<WorkingSet, HostError> {
+    pub fn working_set(&self, disk: DiskId) -> Result<WorkingSet, HostError> {
         Ok(self.parts.read_path.working_set(&disk)?)
     }
 
@@ -31,7 +31,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`]; what was set before stays.
-    pub(crate) fn set_working_set(&self, disk: DiskId, path: &Path) -> Result<(), HostError> {
+    pub fn set_working_set(&self, disk: DiskId, path: &Path) -> Result<(), HostError> {
         let len = self.parts.read_path.bitmap_len(&disk)?;
         // One byte more, so that a file that is too long is told by its wrong length.
         let bitmap = bounded_file::read(path, len + 1)?;
@@ -39,7 +39,7 @@ impl Host {
     }
 
     /// How much of each working set is here.
-    pub(crate) fn coverage(&self) -> Vec<Value> {
+    pub fn coverage(&self) -> Vec<Value> {
         let covered = self.parts.read_path.coverage();
         covered
             .into_iter()
@@ -57,16 +57,12 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
-    pub(crate) fn preload_start(
-        &self,
-        disk: DiskId,
-        wish: PreloadWish,
-    ) -> Result<Value, HostError> {
+    pub fn preload_start(&self, disk: DiskId, wish: PreloadWish) -> Result<Value, HostError> {
         Ok(describe(&self.parts.read_path.preload_start(&disk, wish)?))
     }
 
     /// The newest preload of each image that had one.
-    pub(crate) fn preload_status(&self) -> Vec<Value> {
+    pub fn preload_status(&self) -> Vec<Value> {
         self.parts.read_path.preload_status().iter().map(describe).collect()
     }
 
@@ -74,7 +70,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
-    pub(crate) fn preload_stop(&self, disk: DiskId) -> Result<(), HostError> {
+    pub fn preload_stop(&self, disk: DiskId) -> Result<(), HostError> {
         Ok(self.parts.read_path.preload_stop(&disk)?)
     }
 
@@ -82,11 +78,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
-    pub(crate) fn preload_estimate(
-        &self,
-        disk: DiskId,
-        what: PreloadWhat,
-    ) -> Result<Value, HostError> {
+    pub fn preload_estimate(&self, disk: DiskId, what: PreloadWhat) -> Result<Value, HostError> {
         let estimate = self.parts.read_path.preload_estimate(&disk, what)?;
         Ok(json!({
             "total_bytes": estimate.total_bytes,

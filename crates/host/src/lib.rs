@@ -1,18 +1,20 @@
-//! One host's data plane: chunk store, read path, peers and front end, wired together.
+//! One host's data plane: chunk store, read path, peers and front ends, wired together.
 //!
-//! Nothing here knows Python; `data_plane.rs` is the thin class around it.
+//! A [`Host`] opens the store, serves images and volumes, and answers peers, from its start to its stop.
+//! Nothing here knows Python: the extension module's class is a thin one around it.
 
 mod bases;
 mod bounded_file;
 mod error;
+mod failover_device;
 mod head_reads;
 mod images;
 mod lifecycle;
 mod metrics;
 mod preloads;
 mod pulse;
+mod settings;
 mod status;
-mod switched_device;
 mod volume_folds;
 mod volume_heads;
 mod volume_metrics;
@@ -31,14 +33,13 @@ use acstor_types::{ChunkSize, DiskId};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
-pub(crate) use error::HostError;
-pub(crate) use images::Withdrawal;
-pub(crate) use lifecycle::Connection;
-pub(crate) use preloads::parse_what;
+pub use error::HostError;
+pub use images::Withdrawal;
+pub use lifecycle::Connection;
+pub use preloads::parse_what;
 use pulse::Pulse;
-pub(crate) use volumes::VolumeSpec;
-
-use crate::settings::Settings;
+pub use settings::Settings;
+pub use volumes::VolumeSpec;
 
 /// State of a data plane; it only moves down this list, and from anywhere to the end.
 ///
@@ -47,7 +48,7 @@ use crate::settings::Settings;
 ///    `---------------stop-----------------^
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostState {
+pub enum HostState {
     /// The store is open; images and the ring may be given; nothing is served.
     Created,
     /// FUSE requests and peers are being served.
@@ -58,7 +59,7 @@ pub(crate) enum HostState {
 
 impl HostState {
     /// Returns whether `next` may follow.
-    pub(crate) fn may_become(self, next: HostState) -> bool {
+    pub fn may_become(self, next: HostState) -> bool {
         matches!(
             (self, next),
             (HostState::Created, HostState::Running)
@@ -80,7 +81,7 @@ struct Serving {
 }
 
 /// The parts that exist from the opening on.
-pub(crate) struct Parts {
+pub struct Parts {
     settings: Settings,
     chunk_size: ChunkSize,
     store: ChunkStore,
@@ -108,7 +109,7 @@ pub(crate) struct Parts {
 }
 
 /// A data plane. Dropping it stops everything without unmounting.
-pub(crate) struct Host {
+pub struct Host {
     parts: Arc<Parts>,
     registry: Registry,
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
@@ -135,7 +136,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`]; the ring in use stays.
-    pub(crate) fn set_ring(&self, path: &std::path::Path) -> Result<(), HostError> {
+    pub fn set_ring(&self, path: &std::path::Path) -> Result<(), HostError> {
         let bytes = bounded_file::read(path, acstor_ring::limits::RING_LEN_MAX as u64)?;
         let ring = Ring::decode(&bytes)?;
         // Else the names of an older ring could come after those of a newer one.
@@ -154,7 +155,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Setting`] above 255 hops.
-    pub(crate) fn set_distance_threshold(&self, hops: Option<u32>) -> Result<(), HostError> {
+    pub fn set_distance_threshold(&self, hops: Option<u32>) -> Result<(), HostError> {
         if let Some(hops) = hops.filter(|hops| *hops > u8::MAX.into()) {
             return Err(HostError::Setting {
                 name: "distance threshold",
@@ -168,13 +169,13 @@ impl Host {
     }
 
     /// Refuses or takes requests of peers; reads of guests go on.
-    pub(crate) fn set_drain(&self, on: bool) {
+    pub fn set_drain(&self, on: bool) {
         self.parts.is_draining.store(on, std::sync::atomic::Ordering::Release);
         self.parts.read_path.set_drain(on);
     }
 
     /// Returns every metric in the Prometheus text format.
-    pub(crate) fn metrics_text(&self) -> Result<String, HostError> {
+    pub fn metrics_text(&self) -> Result<String, HostError> {
         self.parts.read_path.refresh_gauges();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
@@ -183,7 +184,7 @@ impl Host {
     }
 
     /// The read path, for its ledgers.
-    pub(crate) fn read_path(&self) -> &ReadPath {
+    pub fn read_path(&self) -> &ReadPath {
         &self.parts.read_path
     }
 }

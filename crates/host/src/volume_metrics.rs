@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn test_page_describes_every_metric() {
-        let page = include_str!("../../../../doc/source/admin/metrics-volumes.rst");
+        let page = include_str!("../../../doc/source/admin/metrics-volumes.rst");
         let described: BTreeSet<&str> = page
             .split("``")
             .skip(1)

@@ -9,14 +9,14 @@ use bytes::Bytes;
 
 use super::{Host, HostError};
 
-/// Result of a fold, as a caller needs it to install it.
-pub(crate) struct FoldMade {
+/// What a caller needs of a fold to install it.
+pub struct FoldMade {
     /// The manifest's bytes.
-    pub(crate) content: Bytes,
+    pub content: Bytes,
     /// Name of the manifest.
-    pub(crate) digest: Digest,
+    pub digest: Digest,
     /// The last log object that it holds.
-    pub(crate) until: LogPosition,
+    pub until: LogPosition,
 }
 
 impl Host {
@@ -24,7 +24,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`] when the origin does not answer.
-    pub(crate) fn volume_seal(
+    pub fn volume_seal(
         &self,
         volume: DiskId,
         epoch: u32,
@@ -39,7 +39,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::Overlay`]; the fold is given up then.
-    pub(crate) fn volume_fold(
+    pub fn volume_fold(
         &self,
         volume: DiskId,
         spread: Duration,
@@ -64,7 +64,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::VolumeNotOpen`], [`HostError::VolumeNotOwned`].
-    pub(crate) fn volume_set_fold_unwanted(
+    pub fn volume_set_fold_unwanted(
         &self,
         volume: DiskId,
         is_unwanted: bool,

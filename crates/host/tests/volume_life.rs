@@ -1,0 +1,170 @@
+//! A data plane without Python: its life, and a volume that comes, is handed over and comes back.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use acstor_host::{Host, HostError, Settings, VolumeSpec};
+use acstor_overlay::{OriginSink, SinkError};
+use acstor_types::{DiskId, ErrorKind};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::json;
+
+const VOLUME_BYTES: u64 = 1 << 20;
+
+/// An origin's log objects in memory.
+#[derive(Default)]
+struct MemorySink(Mutex<BTreeMap<String, Bytes>>);
+
+impl OriginSink for MemorySink {
+    fn put_if_absent(&self, key: &str, parts: &[Bytes]) -> Result<bool, SinkError> {
+        let mut objects = self.0.lock();
+        let is_new = !objects.contains_key(key);
+        if is_new {
+            objects.insert(key.to_owned(), Bytes::from(parts.concat()));
+        }
+        Ok(is_new)
+    }
+
+    fn get(&self, key: &str, _size_max: u64) -> Result<Option<Bytes>, SinkError> {
+        Ok(self.0.lock().get(key).cloned())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>, SinkError> {
+        let objects = self.0.lock();
+        Ok(objects.keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    }
+}
+
+fn settings(directory: &Path) -> Settings {
+    Settings {
+        host: "host-1".into(),
+        version: "0".into(),
+        state_path: directory.join("state"),
+        origin_posix_root: Some(directory.join("origin")),
+        store_path: directory.join("store"),
+        store_capacity_bytes: 64 << 20,
+        store_eviction: "s3fifo".into(),
+        store_copies_max: 4,
+        chunk_size: 65_536,
+        mount_point: directory.join("mount"),
+        fuse_threads: 2,
+        runtime_threads: 2,
+        origin_threads: 2,
+        read_ahead_kb: 1024,
+        allow_other: false,
+        image_group: None,
+        read_deadline_ms: 30_000,
+        origin_deadline_ms: 10_000,
+        peer_deadline_ms: 2_000,
+        placement: "digest".into(),
+        placement_span_chunks: 16,
+        keep: "second-touch".into(),
+        load_aware: true,
+        slow_fetch_ms: 50,
+        compress_slow: false,
+        hedge_enabled: true,
+        hedge_min_ms: 5,
+        prefetch_max_bytes: 8 << 20,
+        boot_window_ms: 60_000,
+        hint_preload_bytes_per_s: 0,
+        peer_inflight_max: 64,
+        distance_threshold: None,
+        peer_listen_address: "127.0.0.1".into(),
+        peer_listen_port: 0,
+        peer_advertise_address: "127.0.0.1".into(),
+        peer_members_only: false,
+        tls_enabled: false,
+        tls_ca_file: "/nowhere".into(),
+        tls_cert_file: "/nowhere".into(),
+        tls_key_file: "/nowhere".into(),
+        tls_crl_file: None,
+        peer_connect_timeout_ms: 1_000,
+        peer_idle_timeout_ms: 60_000,
+        peer_connections_max: 64,
+        peer_requests_inflight_max: 64,
+        peer_bytes_inflight_max: 64 << 20,
+        volumes_quota_bytes: 8 << 20,
+        volumes_segment_bytes: 1 << 20,
+        volumes_fold_bytes: 1 << 30,
+        volumes_fold_objects: 1 << 20,
+        volumes_push_bytes_per_s: 0,
+        volumes_io_timeout_ms: 0,
+        log_directives: "info".into(),
+    }
+}
+
+fn spec(directory: &Path, epoch: u32, next: u64) -> VolumeSpec {
+    serde_json::from_value(json!({
+        "directory": directory.join(format!("log-{epoch}")),
+        "epoch": epoch,
+        "next": next,
+        "size_bytes": VOLUME_BYTES,
+        "manifest_path": null,
+        "logs": [],
+        "durability": {"default": "write-back", "period_s": 60},
+        "iops": 500,
+        "bytes_per_s": 0,
+        "reserve_bytes": 0,
+        "adopts": null,
+    }))
+    .unwrap()
+}
+
+fn state(host: &Host, volume: DiskId) -> String {
+    host.volume_status(volume).unwrap()["state"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn test_volume_comes_is_handed_over_and_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
+    let missing = host.volume_status(volume).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+
+    host.volume_follow(volume, VOLUME_BYTES).unwrap();
+    assert_eq!(state(&host, volume), "standby");
+    assert_eq!(host.volume_push(volume).unwrap_err().kind(), ErrorKind::Fenced);
+
+    host.volume_open(volume, &spec(directory.path(), 1, 1), sink.clone()).unwrap();
+    assert_eq!(state(&host, volume), "open");
+    assert_eq!(host.volume_status(volume).unwrap()["iops"], 500);
+    let again = host.volume_open(volume, &spec(directory.path(), 1, 1), sink.clone());
+    assert!(matches!(again, Err(HostError::VolumeOpen(_))));
+
+    let point = host.volume_release(volume).unwrap();
+    assert_eq!(state(&host, volume), "standby");
+    let next = point.sequence + 1;
+    host.volume_open(volume, &spec(directory.path(), 2, next), sink).unwrap();
+    assert_eq!(host.volume_status(volume).unwrap()["epoch"], 2);
+
+    host.volume_fence(volume, "a test says so").unwrap();
+    assert_eq!(state(&host, volume), "fenced");
+    host.volume_close(volume);
+    assert!(host.volume_list().is_empty());
+}
+
+#[test]
+fn test_stopped_data_plane_is_stopped_for_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    assert_eq!(host.status()["state"], "created");
+    assert!(host.metrics_text().unwrap().contains("acstor_"));
+    host.stop(Duration::from_secs(1));
+    host.stop(Duration::from_secs(1));
+    assert_eq!(host.status()["state"], "stopped");
+}
+
+#[test]
+fn test_setting_that_this_build_does_not_know_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let unknown = Settings { keep: "sometimes".into(), ..settings(directory.path()) };
+    let error = Host::open(unknown, None).map(drop).unwrap_err();
+    assert!(matches!(error, HostError::Setting { name: "keep", .. }), "{error}");
+    assert!(!directory.path().join("store").exists(), "nothing was made");
+}
