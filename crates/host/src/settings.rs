@@ -1,4 +1,4 @@
-//! What a data plane is told when it is made. Units are in the names.
+//! Settings of a data plane. Units are in the names.
 
 /// Calls a macro with every setting as `name: type,`, so that whoever reads them from elsewhere leaves
 /// none out.

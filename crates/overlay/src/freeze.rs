@@ -1,4 +1,4 @@
-//! Which freeze of a volume is in force, and who waits for its end. That writes are frozen is a part of
+//! Freeze of a volume that is in force, and those who wait for its end. That writes are frozen is a part of
 //! the log's head: an append looks there.
 
 use std::sync::atomic::{AtomicU64, Ordering};

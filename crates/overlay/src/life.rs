@@ -1,4 +1,4 @@
-//! Whether a volume is open, fenced or closed.
+//! Life of a volume: open, fenced or closed.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

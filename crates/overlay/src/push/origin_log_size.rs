@@ -1,8 +1,8 @@
-//! How much lies in the origin over the manifest.
+//! Size of the log that lies in the origin over the manifest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the next owner may have to read of the log before it serves.
+/// Part of the log that the next owner may have to read before it serves.
 const REPLAY_BYTES: u64 = 8 << 20;
 /// Objects of the log that it may have to read.
 const REPLAY_OBJECTS: u64 = 128;

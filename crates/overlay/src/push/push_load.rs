@@ -1,4 +1,4 @@
-//! How much there is to push, and what that means for those who write.
+//! Load of the push: what there is to push, and what that means for writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
