@@ -1,0 +1,233 @@
+//! How hosts behave, as settings.
+
+/// A value of a rule that is given as a number.
+trait Setting {
+    fn of_number(number: f64) -> Self;
+}
+
+impl Setting for f64 {
+    fn of_number(number: f64) -> f64 {
+        number
+    }
+}
+
+impl Setting for u32 {
+    fn of_number(number: f64) -> u32 {
+        number as u32
+    }
+}
+
+impl Setting for bool {
+    fn of_number(number: f64) -> bool {
+        number != 0.0
+    }
+}
+
+/// When a chunk that a peer owns is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// At its owner only.
+    Never,
+    /// The second time that it came.
+    SecondTouch,
+    /// Always.
+    Always,
+}
+
+impl Setting for Keep {
+    fn of_number(number: f64) -> Keep {
+        match number as u32 {
+            0 => Keep::Never,
+            1 => Keep::SecondTouch,
+            _ => Keep::Always,
+        }
+    }
+}
+
+/// When peers are asked to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compress {
+    /// Never.
+    Never,
+    /// Where the asking host's link or the peer's is full.
+    WhereSlow,
+    /// Always.
+    Always,
+}
+
+impl Setting for Compress {
+    fn of_number(number: f64) -> Compress {
+        match number as u32 {
+            0 => Compress::Never,
+            1 => Compress::WhereSlow,
+            _ => Compress::Always,
+        }
+    }
+}
+
+/// What leaves a store that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The oldest chunk.
+    Fifo,
+    /// What S3-FIFO says.
+    S3Fifo,
+}
+
+impl Setting for Eviction {
+    fn of_number(number: f64) -> Eviction {
+        if number == 0.0 { Eviction::Fifo } else { Eviction::S3Fifo }
+    }
+}
+
+macro_rules! rules {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)*) => {
+        /// How hosts behave: the read path's settings, in seconds and bytes.
+        #[derive(Clone, Debug)]
+        pub struct Rules {
+            $($(#[doc = $doc])+ pub $name: $kind,)*
+        }
+
+        impl Rules {
+            /// Names of the rules.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// Takes each rule from a function that knows it by its name, as a number.
+            pub fn read<E>(
+                mut number_of: impl FnMut(&'static str) -> Result<f64, E>,
+            ) -> Result<Rules, E> {
+                Ok(Rules { $($name: Setting::of_number(number_of(stringify!($name))?),)* })
+            }
+        }
+    };
+}
+
+rules! {
+    /// Of a chunk.
+    chunk_bytes: f64,
+    /// Bytes on the wire per byte of a chunk.
+    wire_share: f64,
+    /// How long rates hold at most; 0: until the next event, which is exact.
+    quantum: f64,
+    /// Share of a link's chunks that goes to who asked first; the rest is shared fairly.
+    in_order: f64,
+    /// Of a read that needs no network.
+    local_latency: f64,
+    /// Before a peer's answer begins.
+    peer_latency: f64,
+    /// Before the origin's answer begins.
+    origin_latency: f64,
+    /// Of a connection to a peer.
+    connect_timeout: f64,
+    /// Of a fetch from a peer.
+    peer_deadline: f64,
+    /// Of a fetch from the origin.
+    origin_deadline: f64,
+    /// Of a read; a round of sources is repeated until then.
+    read_deadline: f64,
+    /// Whether hosts have a chunk store at all; otherwise each read goes to the origin as it is.
+    is_cached: bool,
+    /// Whether hosts ask each other.
+    uses_peers: bool,
+    /// When a chunk of a peer is kept.
+    keep: Keep,
+    /// What leaves a store that is full.
+    eviction: Eviction,
+    /// Copies of a chunk in the pool beyond which cold ones leave first; 0: they are not counted.
+    copies_max: u32,
+    /// Chunks obtained last that a host has whether it keeps them or not.
+    recent_chunks: u32,
+    /// Peers of a round.
+    candidates_max: u32,
+    /// Rings before the one in use whose owners are asked.
+    previous_rings: u32,
+    /// Whether a second source is asked beside one that is late.
+    hedge_enabled: bool,
+    /// Before a hedge, at least.
+    hedge_min: f64,
+    /// Before a hedge, at most.
+    hedge_max: f64,
+    /// Hedges per fetch from a peer.
+    hedge_share: f64,
+    /// Hedges in a row.
+    hedge_tokens_max: f64,
+    /// Whether a hedge goes to the origin rather than to the next in line.
+    hedge_to_origin: bool,
+    /// Whether a peer of whom too little is known is taken to be as fast as the others.
+    hedge_prior: bool,
+    /// Whether loaded peers are passed over, and hedges bounded by what the origin takes.
+    load_aware: bool,
+    /// A fetch is late when it takes so many times what the origin takes.
+    hedge_origin_factor: f64,
+    /// A peer is slow when it takes so many times what the origin takes, and slack.
+    loaded_ratio: f64,
+    /// A peer stands out when it takes so many times the median of the host's peers, and slack.
+    stands_out: f64,
+    /// For how long a peer that stands out must have been slow to count as loaded.
+    loaded_after: f64,
+    /// And so many samples in a row that found it slow.
+    loaded_looks: u32,
+    /// After which a slow peer counts as loaded whether it stands out or not, and others may read
+    /// the origin in its place.
+    loaded_lasting: f64,
+    /// Good samples in a row that end such a load; one ends what has not lasted so long.
+    recovered_looks: u32,
+    /// Within which a peer must have answered to be an alternate source.
+    stand_in_age: f64,
+    /// Least of what a fetch may take longer than typical.
+    slack_min: f64,
+    /// Most of what a fetch may take longer than typical.
+    slack_max: f64,
+    /// Between two probes of a loaded peer.
+    probe_interval: f64,
+    /// 0, or: the origin takes the place of loaded peers only while it answers within so many
+    /// times what it takes at best.
+    origin_calm_ratio: f64,
+    /// Whether a host that finds all its sources slow takes its own link for full.
+    own_link: bool,
+    /// Least of what a source must exceed for that.
+    own_slow_min: f64,
+    /// Most of what a source must exceed for that.
+    own_slow_max: f64,
+    /// When peers are asked to compress.
+    compress: Compress,
+    /// What is left of a chunk that is sent compressed, on average.
+    compress_ratio: f64,
+    /// What compressing and decompressing take together.
+    compress_latency: f64,
+    /// Chunks of slow peers that a host keeps in a row.
+    keep_slow_max: f64,
+    /// And per second.
+    keep_slow_rate: f64,
+    /// Whether a host that is asked for what is not its own asks the owner that it knows.
+    passes_on: bool,
+    /// Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP).
+    is_elastic: bool,
+    /// Between two reports of a host.
+    report_interval: f64,
+    /// Part of it by which a report may come early.
+    report_jitter: f64,
+    /// Between two samples of all hosts' traffic.
+    sample_interval: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_by_their_names() {
+        let rules = Rules::read(|name| match name {
+            "keep" => Ok(1.0),
+            "load_aware" => Ok(1.0),
+            "candidates_max" => Ok(2.0),
+            _ => Ok::<_, ()>(0.5),
+        })
+        .unwrap();
+        assert_eq!((rules.keep, rules.candidates_max), (Keep::SecondTouch, 2));
+        assert!(rules.load_aware);
+        assert_eq!(rules.read_deadline, 0.5);
+        let refused = Rules::read(|name| if name == "keep" { Err(name) } else { Ok(0.0) });
+        assert_eq!(refused.unwrap_err(), "keep");
+    }
+}

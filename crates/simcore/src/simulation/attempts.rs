@@ -1,0 +1,351 @@
+//! The sources that a flight asks, one after the other or beside each other.
+
+use super::flights::{Hedging, RUNNING_MAX};
+use super::{Event, Simulation, Ticket};
+
+/// A connection that takes as long to fail was silence (`PeerHealth::unreachable`).
+const UNREACHABLE_AFTER: f64 = 0.3;
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A peer that comes before this host in line.
+    #[default]
+    Peer,
+    /// The owner in a ring before, which is asked for what it holds only.
+    Previous,
+    Origin,
+    /// A peer that is asked for what it holds only; what it gives counts as a peer's.
+    Alternate,
+    /// A loaded peer that is asked beside all others, to see how long it takes now.
+    Probe,
+}
+
+impl Kind {
+    /// The tier of what came from it; 0 is the host's own.
+    fn tier(self) -> usize {
+        match self {
+            Kind::Peer | Kind::Alternate | Kind::Probe => 1,
+            Kind::Previous => 2,
+            Kind::Origin => 3,
+        }
+    }
+}
+
+/// A source that a flight asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Attempt {
+    version: u32,
+    flight: u32,
+    source: u32,
+    kind: Kind,
+    is_hedge: bool,
+    is_packed: bool,
+    started: f64,
+    hedge_at: f64,
+    until: f64,
+    /// Where in the list of those that have not ended it is.
+    live_at: u32,
+}
+
+impl Simulation {
+    pub(super) fn ticket(&self, attempt: u32) -> Ticket {
+        Ticket { number: attempt, version: self.attempts[attempt as usize].version }
+    }
+
+    pub(super) fn is_current(&self, ticket: Ticket) -> bool {
+        self.attempts[ticket.number as usize].version == ticket.version
+    }
+
+    pub(super) fn start_attempt(
+        &mut self,
+        flight: u32,
+        source: u32,
+        kind: Kind,
+        is_hedge: bool,
+        now: f64,
+    ) {
+        let number = self.free_attempts.pop().unwrap_or_else(|| {
+            self.attempts.push(Attempt::default());
+            self.attempts.len() as u32 - 1
+        });
+        let of = &mut self.flights[flight as usize];
+        let host = of.host;
+        if kind == Kind::Probe {
+            of.attempts[RUNNING_MAX] = Some(number);
+        } else {
+            let free = of.attempts[..RUNNING_MAX].iter_mut().find(|one| one.is_none());
+            if let Some(place) = free {
+                *place = Some(number);
+            }
+            of.running += 1;
+        }
+        let live_at = self.live.len() as u32;
+        self.live.push(number);
+        self.choice.begin(number, host, source, now);
+        let is_peer = kind != Kind::Origin;
+        let is_packed = is_peer && self.choice.asks_packed(&self.rules, host, source, now);
+        let hedge_at = now + self.choice.hedge_delay(&self.rules, number, now);
+        let mut latency = self.rules.origin_latency;
+        let mut deadline = self.rules.origin_deadline;
+        if is_peer {
+            deadline = self.peer_deadline(flight, host, now);
+            let fetches = if kind == Kind::Probe { 0.0 } else { 1.0 };
+            self.choice.earn_hedges(&self.rules, host, fetches);
+            self.totals.peer_fetches += 1;
+            latency = self.rules.peer_latency;
+            if is_packed {
+                latency += self.rules.compress_latency;
+            }
+            if !self.is_alive[source as usize] {
+                latency = self.choice.silence(&self.rules, number, &mut self.random, now);
+            }
+        }
+        let version = self.attempts[number as usize].version;
+        self.attempts[number as usize] = Attempt {
+            version,
+            flight,
+            source,
+            kind,
+            is_hedge,
+            is_packed,
+            started: now,
+            hedge_at,
+            until: now + deadline,
+            live_at,
+        };
+        self.events.push(now + latency, Event::Answer(Ticket { number, version }));
+    }
+
+    /// How long a peer may take.
+    fn peer_deadline(&mut self, flight: u32, host: u32, now: f64) -> f64 {
+        if self.rules.load_aware && self.choice.is_own_link_slow(&self.rules, host, now) {
+            // A fetch that is given up is a chunk that crosses the full link twice.
+            let started = self.flights[flight as usize].started;
+            return (started + self.rules.read_deadline - now) / 2.0;
+        }
+        self.rules.peer_deadline
+    }
+
+    /// Lets a source begin to answer; returns whether it can send at once.
+    pub(super) fn answer(&mut self, number: u32, now: f64) -> bool {
+        let Attempt { source, kind, flight, .. } = self.attempts[number as usize];
+        if kind == Kind::Origin {
+            return true;
+        }
+        if !self.is_alive[source as usize] {
+            self.answer_of_dead(number, now);
+            return false;
+        }
+        let content = self.flights[flight as usize].content;
+        if self.is_local(source, content) {
+            self.stores.touch(source, content);
+            return true;
+        }
+        if matches!(kind, Kind::Previous | Kind::Alternate) {
+            self.fail(number, now, false, false);
+            return false;
+        }
+        let own = match self.flight_of[self.cell(source, content)] {
+            None => self.new_flight(source, content, self.rules.chunk_bytes, now),
+            Some(own) => {
+                if self.asks_only_peers(own) {
+                    // It might wait for us in its turn: the origin is asked at once.
+                    self.flights[own as usize].skip_to_origin();
+                    self.ask_next(own, now, false);
+                }
+                own
+            }
+        };
+        self.await_by_attempt(own, number);
+        false
+    }
+
+    fn answer_of_dead(&mut self, number: u32, now: f64) {
+        let wait = self.choice.silence(&self.rules, number, &mut self.random, now);
+        if wait > 0.0 {
+            // It was asked before it died.
+            self.events.push(now + wait, Event::Answer(self.ticket(number)));
+            return;
+        }
+        let attempt = self.attempts[number as usize];
+        if attempt.kind != Kind::Probe && now - attempt.started >= UNREACHABLE_AFTER {
+            self.choice.note_silence(&self.rules, number, now);
+        }
+        self.fail(number, now, true, false);
+    }
+
+    fn asks_only_peers(&self, flight: u32) -> bool {
+        let flight = &self.flights[flight as usize];
+        let mut running = flight.attempts[..RUNNING_MAX].iter().flatten().peekable();
+        let is_running = running.peek().is_some();
+        let is_peer = |attempt: &u32| {
+            matches!(self.attempts[*attempt as usize].kind, Kind::Peer | Kind::Alternate)
+        };
+        is_running && running.all(is_peer) && flight.has_next()
+    }
+
+    pub(super) fn start_transfer(&mut self, number: u32, now: f64, end: f64) {
+        let attempt = self.attempts[number as usize];
+        let flight = &self.flights[attempt.flight as usize];
+        let packed = if attempt.is_packed { self.rules.compress_ratio } else { 1.0 };
+        let bytes = flight.bytes * packed * self.rules.wire_share;
+        let ends = (attempt.source, flight.host);
+        self.network.start(number, ends, bytes, attempt.started, now);
+        self.queue_finish(number, end);
+    }
+
+    /// Ends an attempt that brought nothing; the next source follows unless another one runs.
+    ///
+    /// `only_origin`: what the source asked has failed, and others would ask the same.
+    pub(super) fn fail(&mut self, number: u32, now: f64, is_failure: bool, only_origin: bool) {
+        let Attempt { flight, kind, .. } = self.attempts[number as usize];
+        if !matches!(kind, Kind::Origin | Kind::Probe) {
+            if is_failure {
+                self.choice.note_failure(number, &mut self.random, now);
+            } else {
+                self.choice.note_alive(number);
+            }
+        }
+        self.choice.note_delay(&self.rules, number, now, false);
+        self.remove_attempt(number, now);
+        if kind == Kind::Probe {
+            return;
+        }
+        let of = &mut self.flights[flight as usize];
+        if only_origin && of.has_next() {
+            of.skip_to_origin();
+        }
+        if of.running == 0 {
+            let ticket = Ticket { number: flight, version: of.version };
+            self.events.push(now, Event::Next(ticket));
+        }
+    }
+
+    /// Takes what an attempt brought: keeps it, and gives it to all who wait.
+    pub(super) fn arrive(&mut self, number: u32, now: f64) {
+        let attempt = self.attempts[number as usize];
+        let is_origin = attempt.kind == Kind::Origin;
+        self.totals.packed += u64::from(attempt.is_packed);
+        self.choice.note_delay(&self.rules, number, now, true);
+        self.choice.note_latency(number, now);
+        let is_slow = self.choice.keeps(&self.rules, number, now);
+        if is_origin {
+            self.count_origin(&attempt);
+        } else {
+            self.choice.note_alive(number);
+        }
+        self.totals.hedges_won += u64::from(attempt.is_hedge);
+        let flight = &self.flights[attempt.flight as usize];
+        if flight.is_wanted {
+            self.totals.tiers[attempt.kind.tier()][flight.host as usize] += flight.bytes;
+        }
+        self.remove_attempt(number, now);
+        for other in self.flights[attempt.flight as usize].attempts.into_iter().flatten() {
+            self.choice.note_delay(&self.rules, other, now, false);
+            self.choice.note_latency(other, now);
+            self.choice.note_overtaken(&self.rules, other, now);
+            self.remove_attempt(other, now);
+        }
+        if self.rules.is_cached {
+            self.keep(attempt.flight, is_slow || attempt.kind.tier() != Kind::Peer.tier());
+        }
+        self.release(attempt.flight, now, true);
+    }
+
+    fn count_origin(&mut self, attempt: &Attempt) {
+        let flight = &self.flights[attempt.flight as usize];
+        self.totals.origin_bytes += flight.bytes;
+        if self.stores.holders(flight.content) == 0 {
+            return;
+        }
+        self.totals.origin_again += flight.bytes;
+        if attempt.is_hedge {
+            self.totals.origin_again_hedge += flight.bytes;
+        } else if flight.is_owner || !flight.is_wanted {
+            self.totals.origin_again_remap += flight.bytes;
+        }
+    }
+
+    /// Forgets an attempt; what is queued for it is void from now on.
+    pub(super) fn remove_attempt(&mut self, number: u32, now: f64) {
+        self.choice.end(number);
+        self.network.stop(number, now);
+        let attempt = &mut self.attempts[number as usize];
+        attempt.version += 1;
+        let (at, flight, kind) = (attempt.live_at, attempt.flight, attempt.kind);
+        self.live.swap_remove(at as usize);
+        if let Some(last) = self.live.get(at as usize) {
+            self.attempts[*last as usize].live_at = at;
+        }
+        let flight = &mut self.flights[flight as usize];
+        if kind != Kind::Probe {
+            flight.running -= 1;
+        }
+        for place in &mut flight.attempts {
+            if *place == Some(number) {
+                *place = None;
+            }
+        }
+        self.free_attempts.push(number);
+    }
+
+    /// Hedges what is late and gives up what is too late.
+    pub(super) fn check_clocks(&mut self, now: f64) {
+        let mut at = 0;
+        while let Some(number) = self.live.get(at).copied() {
+            let attempt = self.attempts[number as usize];
+            if now >= attempt.until {
+                self.totals.timeouts += 1;
+                if !matches!(attempt.kind, Kind::Origin | Kind::Probe) {
+                    self.choice.note_silence(&self.rules, number, now);
+                }
+                self.fail(number, now, true, false);
+                continue; // another one is in its place
+            }
+            let may_hedge = match attempt.kind {
+                Kind::Probe => false,
+                Kind::Origin => self.rules.load_aware,
+                Kind::Peer | Kind::Previous | Kind::Alternate => true,
+            };
+            if self.rules.hedge_enabled && may_hedge && now >= attempt.hedge_at {
+                self.hedge(number, now);
+            }
+            at += 1;
+        }
+    }
+
+    /// Asks a second source beside one that is late, where the budget allows.
+    fn hedge(&mut self, number: u32, now: f64) {
+        let attempt = self.attempts[number as usize];
+        let flight = &self.flights[attempt.flight as usize];
+        let (host, hedging) = (flight.host, flight.hedging);
+        let is_rescue = hedging == Hedging::Rescue;
+        if is_rescue && now - attempt.started < self.rules.hedge_max {
+            return;
+        }
+        if hedging == Hedging::Spent || flight.running != 1 || !flight.has_next() {
+            return;
+        }
+        if self.rules.load_aware && self.choice.is_own_link_slow(&self.rules, host, now) {
+            let deadline = self.flights[attempt.flight as usize].started + self.rules.read_deadline;
+            let left = deadline - attempt.started;
+            let rescue_at = attempt.started + self.choice.rescue_delay(&self.rules, number, left);
+            self.attempts[number as usize].hedge_at = rescue_at;
+            if now < rescue_at {
+                return;
+            }
+        } else if !is_rescue && !self.choice.take_hedge(host) {
+            self.totals.hedges_denied += 1;
+            let next = if self.rules.load_aware { Hedging::Rescue } else { Hedging::Spent };
+            self.flights[attempt.flight as usize].hedging = next;
+            return;
+        }
+        self.flights[attempt.flight as usize].hedging = Hedging::Spent;
+        self.totals.hedges += 1;
+        if self.rules.hedge_to_origin {
+            self.flights[attempt.flight as usize].skip_to_origin();
+        }
+        self.ask_next(attempt.flight, now, true);
+    }
+}
