@@ -25,7 +25,6 @@ from oslo_config import cfg
 from acstor.conf import agent, readpath, store
 from sim.exception import ScenarioError
 from sim.rules import Rules
-from sim.world import NEVER
 
 NON_CACHE, LOCAL_CACHE, STATIC, ACSTOR = APPROACHES = (
     "non-cache",
@@ -39,7 +38,8 @@ KEEP = {"never": 0, "second-touch": 1, "always": 2}
 EVICTION = {"fifo": 0, "s3fifo": 1}
 _NAMED = {"keep": KEEP, "eviction": EVICTION}
 """Rules that a scenario gives by name."""
-_MIB = 1 << 20
+NEVER = 1e9
+"""Seconds; a time that no run reaches."""
 
 
 def _default(group: Any, name: str) -> Any:

@@ -27,11 +27,10 @@ from acstor.policy.load_book import LoadBook, Sample
 from acstor.policy.observation import is_overloaded
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
-from sim import events
+from sim import rings
+from sim._simcore import Simulation
 from sim.onsets import Onsets
-from sim.rings import Rings, ring_hosts
 from sim.topology import Topology, host_name
-from sim.world import World
 
 _MESSAGE_BYTES = 1500
 """Of a report with AMQP's and TCP's headers; without sketch and images it is some 700 bytes."""
@@ -83,10 +82,8 @@ class Control:
 
     def __init__(
         self,
-        world: World,
-        handle: World,
+        simulation: Simulation,
         topology: Topology,
-        rings: Rings,
         ring: Ring,
         settings: PolicySettings,
         timing: Timing,
@@ -94,21 +91,21 @@ class Control:
         operator: Operator,
     ) -> None:
         self._plain_threshold = operator.threshold
-        self._world, self._handle, self._topology, self._rings = world, handle, topology, rings
+        self._simulation, self._topology = simulation, topology
+        count = topology.spec.host_count
         self._ring = ring
         self._timing = timing
         self._random = np.random.default_rng(seed + 77)
-        self._phase = self._random.uniform(0, timing.look_interval, len(world.is_alive))
-        self._hosts = ring_hosts(topology)
+        self._phase = self._random.uniform(0, timing.look_interval, count)
+        self._hosts = rings.ring_hosts(topology)
         self._maker = DecisionMaker(settings, topology=operator.topology)
         self.decision: Decision | None = None
         self._threshold: int | None = None
-        self._pending: dict[int, float] = {}
         self._member_since: float | None = None
         self.lies: Mapping[int, float] = {}
         self._now = 0.0
         # An agent's first figures are those of a whole interval.
-        self._noted = np.full(len(world.is_alive), timing.collection_interval)
+        self._noted = np.full(count, timing.collection_interval)
         self._book = LoadBook(timing.collection_interval, lambda: self._now)
         self._book.watch(
             lambda load: is_overloaded(load, settings), settings.successive, self._hear_overload
@@ -117,7 +114,7 @@ class Control:
         self._due = timing.collection_interval
         self._relieved: dict[int, float] = {}
         """Hosts, and the overload of which they were relieved."""
-        self._onsets = Onsets(world, settings, topology.spec.host_rate)
+        self._onsets = Onsets(simulation, settings, topology.spec.host_rate)
         self._is_overload_heard = False
         self.log = ControlLog()
 
@@ -127,12 +124,14 @@ class Control:
     def listen(self, now: float) -> None:
         """Note what agents have told, in its order."""
         self._onsets.look(now)
-        world, link = self._world, self._topology.spec.host_rate
-        new = np.flatnonzero(world.report_time > self._noted)
-        for host in new[np.argsort(world.report_time[new], kind="stable")]:
-            told = float(world.report_time[host])
+        link = self._topology.spec.host_rate
+        times, rates = (np.frombuffer(one) for one in self._simulation.reports())
+        rates = rates.reshape(-1, 4)
+        new = np.flatnonzero(times > self._noted)
+        for host in new[np.argsort(times[new], kind="stable")]:
+            told = float(times[host])
             self._noted[host] = self._now = told
-            received, sent, moved_in, moved_out = (float(rate) for rate in world.report_rate[host])
+            received, sent, moved_in, moved_out = (float(rate) for rate in rates[host])
             if int(host) in self.lies:
                 received = sent = self.lies[int(host)]
             self._book.note(
@@ -194,7 +193,7 @@ class Control:
 
     def members_changed(self, now: float) -> None:
         """Publish a ring of the hosts that are left."""
-        names = {host_name(int(host)) for host in np.flatnonzero(self._world.is_alive)}
+        names = {host_name(int(host)) for host in np.flatnonzero(self._simulation.is_alive())}
         self._hosts = [host for host in self._hosts if host.name in names]
         self.publish(now, {"at": now, "reason": "members"})
 
@@ -216,12 +215,10 @@ class Control:
         self._threshold = threshold
         record["ring_moved_share"], record["least_moved_share"] = moved, least
         published, follows = self._times(now)
-        self._pending = {slot: until for slot, until in self._pending.items() if until > now}
         hops = self._plain_threshold if threshold is None else threshold
-        slot = self._rings.install(self._ring, hops, set(self._pending))
-        for host in np.flatnonzero(self._world.is_alive):
-            events.push(self._handle, float(follows[host]), events.APPLY, int(host), slot)
-        self._pending[slot] = published + 2 * self._timing.look_interval
+        slot = rings.install(self._simulation, self._topology, self._ring, hops)
+        followers = np.flatnonzero(self._simulation.is_alive())
+        self._simulation.follow_ring(slot, followers.tolist(), follows[followers].tolist())
         record["published"] = published
         record["followed"] = float(follows.max())
 

@@ -1,6 +1,6 @@
 """What the simulator refuses."""
 
-from acstor.exception import ExhaustedError, InvalidError
+from acstor.exception import InvalidError
 
 
 class ScenarioError(InvalidError):
@@ -9,9 +9,3 @@ class ScenarioError(InvalidError):
     default_hint = (
         "python -m sim list names the scenarios; their format is in doc/source/contributor"
     )
-
-
-class CapacityError(ExhaustedError):
-    """A run outgrew the tables that were made for it."""
-
-    default_hint = "this is a fault of the simulator: report it with the scenario"

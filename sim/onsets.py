@@ -7,13 +7,21 @@ while it is so on average since then: the sum of what is above the limit less wh
 because one machine's reads pause for a moment, and a begin that was none is forgotten.
 """
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from acstor.policy.settings import PolicySettings
-from sim.world import World
 
 Floats = NDArray[np.float64]
+
+
+class Counting(Protocol):
+    """Knows what hosts have carried: a :class:`sim._simcore.Simulation`."""
+
+    def counters(self) -> dict[str, bytes]:
+        """Return amounts by host and name."""
 
 
 class Onsets:
@@ -22,13 +30,13 @@ class Onsets:
     :param link: bytes per second each way, of every host.
     """
 
-    def __init__(self, world: World, settings: PolicySettings, link: float) -> None:
-        self._world = world
+    def __init__(self, simulation: Counting, settings: PolicySettings, link: float) -> None:
+        self._simulation = simulation
         self._limit = settings.overload * link
         self._extra_min = settings.overload_extra_min * link
         self._seen, self._at = self._counters(), 0.0
-        self._above = np.zeros((2, len(world.is_alive)))
-        self.since = np.full((2, len(world.is_alive)), np.inf)
+        self._above = np.zeros(self._seen.shape[1:])
+        self.since = np.full(self._seen.shape[1:], np.inf)
         """Received and sent, by host; infinite: not overloaded."""
 
     def look(self, now: float) -> None:
@@ -54,7 +62,8 @@ class Onsets:
 
     def _counters(self) -> Floats:
         """Return (extra or all, received or sent, host), bytes since the start."""
-        world, hosts = self._world, len(self._world.is_alive)
-        extra = np.stack([world.extra_in, world.extra_out])
-        moved = np.stack([world.moved_in[:hosts], world.moved_out[:hosts]])
+        counters = self._simulation.counters()
+        carried = {name: np.frombuffer(amounts) for name, amounts in counters.items()}
+        extra = np.stack([carried["extra_in"], carried["extra_out"]])
+        moved = np.stack([carried["moved_in"], carried["moved_out"]])
         return np.stack([extra, extra + moved])

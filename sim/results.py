@@ -6,32 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.flights import BROKEN, ENDED
 from sim.run import MEGABYTE, Run
 from sim.traffic import cv_of
-from sim.world import (
-    BYPASSES,
-    EVENTS,
-    FAILED,
-    HEDGES,
-    HEDGES_DENIED,
-    HEDGES_WON,
-    ORIGIN_AGAIN,
-    ORIGIN_AGAIN_HEDGE,
-    ORIGIN_AGAIN_REMAP,
-    ORIGIN_BYTES,
-    PACKED,
-    PASSED_OVER,
-    PEER_FETCHES,
-    REFILLS,
-    REMAP_MISSES,
-    SAMPLE_COUNT,
-    SLOW_LINKS,
-    TIMEOUTS,
-)
 
 CV_SERIES_MAX = 2000
 DISCARDED = 5
+_AMOUNTS = ("origin_again", "origin_again_hedge", "origin_again_remap")
+_COUNTS = (
+    "remap_misses", "hedges", "hedges_denied", "hedges_won", "peer_fetches", "passed_over",
+    "bypasses", "packed", "slow_links", "timeouts", "read_errors", "events", "refills",
+)  # fmt: skip
 
 
 def summarise(run: Run, elapsed: float) -> dict[str, Any]:
@@ -42,13 +26,13 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
     in 10^6 bytes; ``generations``; ``relief_intervals``; ``extra_cv``, ``extra_mean_mb_s`` as the
     traffic wanted; ``cv_series``: (second, CV of the hosts' traffic).
     """
-    world = run.world
-    ended = world.machine_state == ENDED
-    times = (world.machine_ended - world.machine_started)[ended]
-    until = float(world.clock[0])
+    machines = {name: np.frombuffer(one) for name, one in run.simulation.machines().items()}
+    ended = machines["is_ended"] > 0
+    times = (machines["ended"] - machines["started"])[ended]
+    until = run.simulation.now
     active = max(1e-9, until - run.boot_at)
-    wanted = run.extra.host_traffic(len(world.is_alive)) if len(run.extra.rate) else np.zeros(1)
-    totals = world.totals
+    wanted = run.extra.host_traffic(run.host_count) if len(run.extra.rate) else np.zeros(1)
+    totals = run.simulation.totals()
     result: dict[str, Any] = {
         "scenario": run.case.scenario,
         "variant": run.case.variant,
@@ -60,34 +44,21 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
         "boot_p99_s": _number(np.percentile(times, 99) if len(times) else np.nan),
         "boot_mean_but_5_s": _number(mean_but_slowest(times)),
         "ended": int(ended.sum()),
-        "failed": int((world.machine_state == BROKEN).sum()),
-        "waited_mean_s": float(world.machine_waited.mean()) if len(ended) else 0.0,
-        "throughput_mb_s": float(world.machine_served.sum() / active / MEGABYTE),
-        "origin_mb": totals[ORIGIN_BYTES] / MEGABYTE,
-        "origin_again_mb": totals[ORIGIN_AGAIN] / MEGABYTE,
-        "origin_again_hedge_mb": totals[ORIGIN_AGAIN_HEDGE] / MEGABYTE,
-        "origin_again_remap_mb": totals[ORIGIN_AGAIN_REMAP] / MEGABYTE,
-        "remap_misses": int(totals[REMAP_MISSES]),
-        "hedges": int(totals[HEDGES]),
-        "hedges_denied": int(totals[HEDGES_DENIED]),
-        "hedges_won": int(totals[HEDGES_WON]),
-        "peer_fetches": int(totals[PEER_FETCHES]),
-        "passed_over": int(totals[PASSED_OVER]),
-        "bypasses": int(totals[BYPASSES]),
-        "packed": int(totals[PACKED]),
-        "slow_links": int(totals[SLOW_LINKS]),
-        "timeouts": int(totals[TIMEOUTS]),
-        "read_errors": int(totals[FAILED]),
+        "failed": int(machines["is_broken"].sum()),
+        "waited_mean_s": float(machines["waited"].mean()) if len(ended) else 0.0,
+        "throughput_mb_s": float(machines["served"].sum() / active / MEGABYTE),
+        **{f"{name}_mb": totals[name] / MEGABYTE for name in _AMOUNTS},
+        "origin_mb": totals["origin_bytes"] / MEGABYTE,
+        **{name: int(totals[name]) for name in _COUNTS},
         "extra_cv": cv_of(wanted),
         "extra_mean_mb_s": float(wanted.mean() / MEGABYTE),
         "simulated_s": until,
         "elapsed_s": elapsed,
-        "events": int(totals[EVENTS]),
-        "refills": int(totals[REFILLS]),
         "cv_series": cv_series(run),
     }
-    for tier, name in enumerate(("local", "peer", "previous_owner", "origin")):
-        result[f"tier_{name}_mb"] = float(world.tier[tier].sum() / MEGABYTE)
+    tiers = run.simulation.tiers()
+    for name, tier in zip(("local", "peer", "previous_owner", "origin"), tiers, strict=True):
+        result[f"tier_{name}_mb"] = float(np.frombuffer(tier).sum() / MEGABYTE)
     result["total_cv"] = mean_cv(result["cv_series"], run.boot_at)
     result |= control_results(run)
     return result
@@ -108,13 +79,9 @@ def _number(value: float) -> float | None:
 
 def cv_series(run: Run) -> list[tuple[float, float]]:
     """Return the CV of what hosts sent and received in each sample interval (Figure 10)."""
-    world = run.world
-    count = int(world.cursor[SAMPLE_COUNT])
-    series = []
-    for index in range(1, min(count, CV_SERIES_MAX)):
-        moved = world.sampled[index] - world.sampled[index - 1]
-        series.append((float(world.sample_time[index]), cv_of(moved)))
-    return series
+    times, carried = (np.frombuffer(one) for one in run.simulation.samples())
+    moved = np.diff(carried.reshape(len(times), -1), axis=0)[: CV_SERIES_MAX - 1]
+    return [(float(at), cv_of(row)) for at, row in zip(times[1:], moved, strict=False)]
 
 
 def mean_cv(series: list[tuple[float, float]], since: float) -> float | None:
@@ -144,7 +111,7 @@ def control_results(run: Run) -> dict[str, Any]:
         "weight_max": None,
         "threshold": None,
         "ring_bytes": log.ring_bytes,
-        "control_bytes_s": run.control.bytes_per_host_and_second(float(run.world.clock[0])),
+        "control_bytes_s": run.control.bytes_per_host_and_second(run.simulation.now),
         "decide_s": log.decide_seconds,
         "collections": len(log.decisions),
     }

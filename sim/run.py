@@ -10,27 +10,16 @@ import numpy as np
 
 from acstor.native import build_ring, recommended_vnode_count
 from acstor.policy.settings import PolicySettings
-from sim import (
-    approaches,
-    events,
-    kernel,
-    mixes,
-    programs,
-    rings,
-    scenario,
-    stores,
-    topology,
-    traffic,
-)  # fmt: skip
+from sim import approaches, mixes, programs, rings, scenario, topology, traffic
+from sim._simcore import Simulation
 from sim.approaches import ACSTOR, DISTANCE_THRESHOLD, STATIC
 from sim.control import Control, ControlLog, Operator, Timing, declared
-from sim.exception import CapacityError, ScenarioError
+from sim.exception import ScenarioError
 from sim.programs import ImageLayout, Programs
 from sim.rules import Rules
 from sim.scenario import Case
 from sim.topology import Topology, TreeSpec
 from sim.traffic import ExtraFlows
-from sim.world import DIRTY, ERROR, SAMPLE_COUNT, Sizes, World, handle, make
 from testbed import boot_trace
 
 MEGABYTE = 1e6
@@ -38,8 +27,8 @@ _MIB = 1 << 20
 Progress = Callable[[float], None]
 _LISTEN_STEP = 0.25
 """Seconds after which a report is noted at the latest."""
-_LOST_RATE = 1e-2
-"""Bytes per second below which a link is that of a host that has left."""
+_WALK_INTERVAL = 20.0
+"""Seconds over which the hosts' first walks of their stores are spread."""
 
 
 @dataclasses.dataclass
@@ -51,19 +40,20 @@ class Run:
     rules: Rules
     programs: Programs
     extra: ExtraFlows
-    world: World
-    handle: World
-    control: Control | None
+    simulation: Simulation
     boot_at: float
-    paths: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """Of the extra flows."""
-    inelastic: list[int] = dataclasses.field(default_factory=list)
+    control: Control | None = None
     level: float = math.nan
     """By what the extra traffic is multiplied now."""
 
+    @property
+    def host_count(self) -> int:
+        """Return the number of hosts, those that have left included."""
+        return self.topology.spec.host_count
+
 
 def prepare(case: Case) -> Run:
-    """Make the world of a case.
+    """Make the data centre of a case.
 
     :raises ScenarioError: when the case cannot be.
     """
@@ -79,34 +69,26 @@ def prepare(case: Case) -> Run:
         )
     rules = rules._replace(in_order=in_order)
     work = _programs(case, rules)
-    machines = tables["machines"]
-    count = spec.host_count * int(machines["per_host"])
-    placed = np.arange(count) % spec.host_count
+    placed = np.arange(spec.host_count * int(tables["machines"]["per_host"])) % spec.host_count
     extra = _extra(case, spec, placed)
-    thresholds = case.approach in (STATIC, ACSTOR) and network.depth > 1
-    sizes = Sizes(
-        hosts=spec.host_count, machines=count, extra=len(extra.rate),
-        contents=work.content_count, places=len(work.oids), links=len(network.capacity),
-        path=network.path_length_max, flights=max(4096, 24 * count),
-        groups=rings.group_count(network, thresholds),
-        samples=int(tables["timing"]["end"] / rules.sample_interval) + 2,
-        capacity=int(machines["capacity_chunks"]),
-    )  # fmt: skip
-    world = make(sizes, network, work, extra, case.seed)
-    for flow in range(len(extra.rate)):
-        world.path_length[flow] = topology.write_path(
-            world.switch, world.up, world.down, world.special, int(extra.source[flow]),
-            int(extra.target[flow]), world.path[flow],
-        )  # fmt: skip
-    bound = handle(world)
-    run = Run(case, network, rules, work, extra, world, bound, None, tables["timing"]["boot_at"])
-    _split_extra(run)
+    simulation = Simulation(
+        rules=rules._asdict(),
+        tree=network.tree,
+        extra=extra,
+        inelastic=_inelastic(case, extra),
+        left_share=float(tables["traffic"]["left_share"]),
+        programs=work,
+        capacity_chunks=int(tables["machines"]["capacity_chunks"]),
+        samples_max=int(tables["timing"]["end"] / rules.sample_interval) + 2,
+        seed=case.seed,
+    )
+    run = Run(case, network, rules, work, extra, simulation, tables["timing"]["boot_at"])
     _place_machines(run, placed)
     if rules.uses_peers:
         _make_rings(run)
-    if machines["warm"]:
+    if tables["machines"]["warm"]:
         _warm(run)
-    set_extra(run, _level(case, extra, 0.0))
+    set_extra(run, _level(case, 0.0))
     _start_clocks(run)
     return run
 
@@ -142,33 +124,23 @@ def _extra(case: Case, spec: TreeSpec, placed: np.ndarray) -> ExtraFlows:
     )
 
 
-def _split_extra(run: Run) -> None:
-    """Choose the flows without congestion control: those go past the links' sharing."""
-    world, count = run.world, len(run.extra.rate)
-    share = float(run.case.tables["traffic"]["udp_share"])
-    random = np.random.default_rng(run.case.seed + 5)
-    run.paths = [world.path[flow, : world.path_length[flow]].copy() for flow in range(count)]
+def _inelastic(case: Case, extra: ExtraFlows) -> list[int]:
+    """Return the flows without congestion control: those go past the links' sharing."""
+    share = float(case.tables["traffic"]["udp_share"])
+    random = np.random.default_rng(case.seed + 5)
     # Every n-th of the flows by size, so that the share holds of the bytes as well.
-    order = np.argsort(run.extra.rate, kind="stable")
+    order = np.argsort(extra.rate, kind="stable")
     offset = float(random.random())
-    picks = np.floor((np.arange(count) + 1 + offset) * share)
+    picks = np.floor((np.arange(len(order)) + 1 + offset) * share)
     chosen = order[np.diff(picks, prepend=np.floor(offset * share)) > 0]
-    run.inelastic = [int(flow) for flow in chosen]
-    world.path_length[run.inelastic] = 0
+    return [int(flow) for flow in chosen]
 
 
 def _place_machines(run: Run, placed: np.ndarray) -> None:
-    world, count = run.world, len(run.programs.first_op) - 1
     random = np.random.default_rng(run.case.seed + 1)
-    chosen = random.integers(0, count, len(placed))
-    world.machine_host[:] = placed
-    world.machine_program[:] = chosen
-    world.machine_op[:] = run.programs.first_op[chosen]
+    chosen = random.integers(0, len(run.programs.first_op) - 1, len(placed))
     starts = run.boot_at + random.uniform(0, run.case.tables["machines"]["stagger"], len(placed))
-    world.machine_started[:] = starts
-    for machine, start in enumerate(starts):
-        first = float(start + run.programs.think[world.machine_op[machine]])
-        events.push(run.handle, first, events.OP, machine, 0)
+    run.simulation.place_machines(placed.tolist(), chosen.tolist(), starts.tolist())
 
 
 def _make_rings(run: Run) -> None:
@@ -176,9 +148,8 @@ def _make_rings(run: Run) -> None:
     hosts = rings.ring_hosts(run.topology)
     vnodes = max(defaults.vnodes, recommended_vnode_count(len(hosts)))
     ring = build_ring(hosts, vnodes, run.case.seed)
-    installer = rings.Rings(run.world, run.topology, run.programs)
     threshold = _plain_threshold(run.case)
-    run.world.host_slot[:] = installer.install(ring, threshold, set())
+    run.simulation.use_ring(rings.install(run.simulation, run.topology, ring, threshold))
     if run.case.approach == ACSTOR:
         timing = Timing(
             run.rules.report_interval,
@@ -188,7 +159,7 @@ def _make_rings(run: Run) -> None:
         )  # fmt: skip
         settings = PolicySettings(**run.case.tables["policy"])
         run.control = Control(
-            run.world, run.handle, run.topology, installer, ring, settings, timing, run.case.seed,
+            run.simulation, run.topology, ring, settings, timing, run.case.seed,
             _operator(run, threshold),
         )  # fmt: skip
 
@@ -210,27 +181,22 @@ def _plain_threshold(case: Case) -> int | None:
 
 def _warm(run: Run) -> None:
     """Fill the stores as long use leaves them: the pool with all, a local cache with a part."""
-    world, contents = run.world, run.programs.content_count
+    contents = run.programs.content_count
     random = np.random.default_rng(run.case.seed + 2)
     capacity = int(run.case.tables["machines"]["capacity_chunks"]) or contents
     if not run.rules.is_cached:
         return
     if run.rules.uses_peers:
-        owners = world.line[world.host_slot[0], world.group[world.host_slot[0], 0], :, 0]
-        owned = owners[run.programs.placement]
-        for host in range(len(world.is_alive)):
-            _fill(run, host, np.flatnonzero(owned == host)[:capacity])
+        owned: list[list[int]] = [[] for _ in range(run.host_count)]
+        for content in range(contents):
+            owned[run.simulation.line(0, content)[0]].append(content)
     else:
-        for host in range(len(world.is_alive)):
-            _fill(run, host, random.permutation(contents)[:capacity])
+        owned = [random.permutation(contents).tolist() for _ in range(run.host_count)]
+    for host, chosen in enumerate(owned):
+        run.simulation.recover(host, chosen[:capacity])
 
 
-def _fill(run: Run, host: int, chosen: np.ndarray) -> None:
-    for content in chosen:
-        stores.recover(run.handle, host, int(content))
-
-
-def _level(case: Case, extra: ExtraFlows, now: float) -> float:
+def _level(case: Case, now: float) -> float:
     """Return by what the extra traffic is multiplied at a time."""
     table = case.tables["traffic"]
     if table["pattern"] == "steady":
@@ -242,35 +208,19 @@ def _level(case: Case, extra: ExtraFlows, now: float) -> float:
 
 def set_extra(run: Run, factor: float) -> None:
     """Let the extra traffic want so many times what it wanted at first."""
-    world, run.level = run.world, factor
-    count = len(run.extra.rate)
-    world.cap[:count] = run.extra.rate * factor
-    # What is not elastic goes first; what is left, a small share at least, is for all others.
-    used = np.zeros(len(world.capacity))
-    for flow in run.inelastic:
-        path = run.paths[flow]
-        used[path] += world.cap[flow]
-    for flow in run.inelastic:
-        path = run.paths[flow]
-        over = (used[path] / np.maximum(world.nominal[path], 1e-9)).max() if len(path) else 1.0
-        world.cap[flow] /= max(1.0, over)
-    world.extra_order[:] = np.argsort(world.cap[:count], kind="stable")
-    is_up = world.capacity > _LOST_RATE
-    least = float(run.case.tables["traffic"]["left_share"]) * world.nominal
-    world.capacity[is_up] = np.maximum(world.nominal - used, least)[is_up]
-    world.cursor[DIRTY] = 1
+    run.level = factor
+    run.simulation.set_extra(factor)
 
 
 def _start_clocks(run: Run) -> None:
     random = np.random.default_rng(run.case.seed + 3)
-    phases = random.uniform(0, run.rules.report_interval, len(run.world.is_alive))
+    phases = random.uniform(0, run.rules.report_interval, run.host_count)
     if run.control is not None:
-        for host, phase in enumerate(phases):
-            events.push(run.handle, float(phase), events.REPORT, host, 0)
-    if run.world.is_bounded and run.rules.uses_peers and run.rules.copies_max:
-        for host, start in enumerate(random.uniform(0, stores.WALK_INTERVAL, len(phases))):
-            events.push(run.handle, float(start), events.WALK, host, 0)
-    events.push(run.handle, 0.0, events.SAMPLE, 0, 0)
+        run.simulation.start_reports(phases.tolist())
+    if run.rules.uses_peers and run.rules.copies_max:
+        starts = random.uniform(0, _WALK_INTERVAL, run.host_count)
+        run.simulation.start_walks(starts.tolist())
+    run.simulation.start_samples()
 
 
 def _stops(run: Run) -> list[float]:
@@ -295,28 +245,23 @@ _GONE_AFTER = 15.0
 
 
 def finish(run: Run, progress: Progress | None = None) -> dict[str, Any]:
-    """Run to the end and return the results, plain JSON types.
-
-    :raises CapacityError: when a table is full.
-    """
+    """Run to the end and return the results, plain JSON types."""
     started = time.perf_counter()
     faults = run.case.tables["faults"]
     random = np.random.default_rng(run.case.seed + 4)
-    hosts = len(run.world.is_alive)
+    hosts, simulation = run.host_count, run.simulation
     if faults["liars"] and run.control is not None:
         liars = random.permutation(hosts)[: round(faults["liars"] * hosts)]
         run.control.lies = {int(host): float(faults["lie"]) for host in liars}
     leaving = random.permutation(hosts)[: round(faults["leave_share"] * hosts)]
-    ends_early = not run.programs.is_loop and len(run.world.machine_host) > 0
+    ends_early = not run.programs.is_loop and simulation.unfinished > 0
     for stop in _stops(run):
-        kernel.advance(run.handle, run.rules, stop)
-        if run.world.cursor[ERROR]:
-            raise CapacityError(f"{run.case.scenario}: table {run.world.cursor[ERROR]} is full")
+        simulation.advance(stop)
         _at(run, stop, leaving)
         if progress is not None:
             progress(stop)
         settled = stop >= run.boot_at + float(run.case.tables["timing"]["settle"])
-        if ends_early and settled and kernel.unfinished(run.handle) == 0:
+        if ends_early and settled and simulation.unfinished == 0:
             break
     from sim.results import summarise
 
@@ -325,15 +270,15 @@ def finish(run: Run, progress: Progress | None = None) -> dict[str, Any]:
 
 def _at(run: Run, now: float, leaving: np.ndarray) -> None:
     faults = run.case.tables["faults"]
-    level = _level(run.case, run.extra, now)
+    level = _level(run.case, now)
     if level != run.level:
         set_extra(run, level)
     if faults["leave_share"] and now == faults["leave_at"]:
         for host in leaving:
-            kernel.leave(run.handle, int(host))
+            run.simulation.leave(int(host))
         gone = np.isin(run.extra.source, leaving) | np.isin(run.extra.target, leaving)
         run.extra.rate[gone] = 0.0
-        set_extra(run, _level(run.case, run.extra, now))
+        set_extra(run, _level(run.case, now))
     if run.control is None:
         return
     if faults["leave_share"] and now == faults["leave_at"] + _GONE_AFTER:
@@ -348,4 +293,4 @@ def run_case(case: Case, progress: Progress | None = None) -> dict[str, Any]:
     return finish(prepare(case), progress)
 
 
-__all__ = ["ControlLog", "Run", "SAMPLE_COUNT", "finish", "prepare", "run_case", "set_extra"]
+__all__ = ["ControlLog", "Run", "finish", "prepare", "run_case", "set_extra"]

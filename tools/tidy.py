@@ -38,7 +38,6 @@ FLAT_FOLDERS = {
     "bench/acstor": "one program, the evaluation",
     "crates/overlay/src/scenarios": "a file for each scenario",
     "crates/overlay/src/segments": "one concern, the log of a volume on a disk",
-    "sim": "one program, the simulator",
     "tests/probe": "a file for each program that is probed",
     "tests/unit/dataplane": "a file for each module of acstor/dataplane",
 }

@@ -107,4 +107,4 @@ def test_build_needs_nothing_of_the_simulator() -> None:
         [sys.executable, "-c", code, str(ROOT / "doc" / "ext"), str(ROOT)],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert not {"numba", "rich", "acstor._dataplane"} & set(run.stdout.split())
+    assert not {"sim._simcore", "rich", "acstor._dataplane"} & set(run.stdout.split())

@@ -8,9 +8,8 @@ import pytest
 from acstor.native import build_ring
 from sim import rings, topology
 from sim.exception import ScenarioError
-from sim.run import prepare, run_case
+from sim.run import Run, prepare, run_case
 from sim.topology import host_name
-from sim.world import LINE
 from tests.unit.sim.small_runs import case
 
 
@@ -20,15 +19,14 @@ def test_line_is_that_of_the_ring(threshold: int | None) -> None:
         case("acstor", network__fanout=[2, 3, 4], network__rates=["1gbit"] * 3)
     )  # fmt: skip
     ring = build_ring(rings.ring_hosts(run.topology), 4096, 3)
-    installer = rings.Rings(run.world, run.topology, run.programs)
-    slot = installer.install(ring, threshold, set())
+    run.simulation.use_ring(rings.install(run.simulation, run.topology, ring, threshold))
     random = np.random.default_rng(1)
     for _ in range(200):
         host = int(random.integers(24))
-        place = int(random.integers(len(run.programs.oids)))
-        names, _ = ring.candidates(int(run.programs.oids[place]), host_name(host), threshold, LINE)
-        line = run.world.line[slot, run.world.group[slot, host], place]
-        assert [host_name(int(one)) for one in line if one >= 0] == names
+        content = int(random.integers(run.programs.content_count))
+        oid = int(run.programs.oids[run.programs.placement[content]])
+        names, _ = ring.candidates(oid, host_name(host), threshold, 4)
+        assert [host_name(one) for one in run.simulation.line(host, content)] == names
 
 
 def test_positions_are_the_trees() -> None:
@@ -41,20 +39,21 @@ def test_positions_are_the_trees() -> None:
 def test_threshold_that_leaves_every_host_alone_is_refused() -> None:
     run = prepare(case("acstor", network__fanout=[2, 4], network__rates=["1gbit"] * 2))
     ring = build_ring(rings.ring_hosts(run.topology), 4096, 3)
-    installer = rings.Rings(run.world, run.topology, run.programs)
     with pytest.raises(ScenarioError, match="admits no peer"):
-        installer.install(ring, 1, set())
+        rings.install(run.simulation, run.topology, ring, 1)
 
 
 def test_plain_threshold_holds_until_a_decision_says_another() -> None:
     fields: dict[str, Any] = {"network__fanout": [2, 2, 2], "network__rates": ["1gbit"] * 3}
     run = prepare(case("acstor", readpath__distance_threshold=3, **fields))
-    rack = {0, 1}
-    line = run.world.line[run.world.host_slot[0], run.world.group[run.world.host_slot[0], 0]]
-    assert set(line[line >= 0]) == rack
-    everybody = prepare(case("acstor", **fields))
-    slot = everybody.world.host_slot[0]
-    assert set(everybody.world.line[slot, everybody.world.group[slot, 0]].ravel()) - {-1} > rack
+    assert asked(run) == {0, 1}, "those of its rack"
+    assert asked(prepare(case("acstor", **fields))) > {0, 1}
+
+
+def asked(run: Run) -> set[int]:
+    """Return whom host 0 asks for anything."""
+    contents = range(run.programs.content_count)
+    return {host for content in contents for host in run.simulation.line(0, content)}
 
 
 @pytest.mark.parametrize(("declared", "threshold"), [("uplinks", None), ("capacities", 3)])

@@ -1,9 +1,11 @@
 """Whole runs: what must come out of them whatever the traffic."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from sim import kernel, programs
+from sim import programs
 from sim.approaches import APPROACHES
 from sim.run import finish, prepare, run_case
 from testbed import boot_trace
@@ -78,10 +80,10 @@ def test_quantum_changes_little() -> None:
 
 def test_links_are_never_overfull_on_average() -> None:
     run = prepare(case("static-collaborative", machines__per_host=6))
-    kernel.advance(run.handle, run.rules, 0.5)
-    world = run.world
-    assert (world.moved_out[:4] <= 0.5 * 1.25e8 * 1.02).all()
-    assert (world.moved_in[:4] <= 0.5 * 1.25e8 * 1.02).all()
+    run.simulation.advance(0.5)
+    for direction in ("moved_in", "moved_out"):
+        moved = np.frombuffer(run.simulation.counters()[direction])
+        assert (moved <= 0.5 * 1.25e8 * 1.02).all()
 
 
 def test_dead_hosts_are_gone_round() -> None:
@@ -114,8 +116,7 @@ def test_after_a_remap_the_pool_is_asked_and_not_the_origin() -> None:
 def test_full_store_keeps_the_newest() -> None:
     run = prepare(case("local-cache", machines__capacity_chunks=64))
     finish(run)
-    assert (run.world.has.sum(axis=1) == 64).all()
-    assert (run.world.holders == run.world.has.sum(axis=0)).all()
+    assert run.simulation.held() == [64] * 4
 
 
 def test_warm_pool_reads_nothing_from_the_origin() -> None:
@@ -142,7 +143,42 @@ def test_extra_traffic_gets_what_it_wants_while_nothing_else_moves() -> None:
              traffic__udp_share=0.5, timing__end=30.0)
     )  # fmt: skip
     finish(run)
-    carried = (run.world.extra_in + run.world.extra_out) / 30.0
+    counters = {name: np.frombuffer(one) for name, one in run.simulation.counters().items()}
+    carried = (counters["extra_in"] + counters["extra_out"]) / 30.0
     assert np.allclose(carried, run.extra.host_traffic(4), rtol=1e-6)
-    reported = run.world.report_rate[:, :2].sum(axis=1)
+    _, rates = run.simulation.reports()
+    reported = np.frombuffer(rates).reshape(4, 4)[:, :2].sum(axis=1)
     assert np.allclose(reported, run.extra.host_traffic(4), rtol=0.01)
+
+
+def test_nothing_crosses_a_full_link_twice_and_packed_half_of_it_does() -> None:
+    def slowest(approach: str, **changes: Any) -> dict[str, Any]:
+        # Three hosts of eight are full in both directions: 1 % of their links is left.
+        return run_case(
+            case(approach, network__fanout=[8], machines__per_host=1, traffic__mean=93.75,
+                 traffic__cv=1.29, traffic__left_share=0.01, **changes)
+        )  # fmt: skip
+
+    local = slowest("local-cache")
+    plain = slowest("acstor", readpath__load_aware=True, readpath__compress=0)
+    packed = slowest("acstor", readpath__load_aware=True)
+    # A full host is an owner as well here: what it reads for others crosses its link, too.
+    assert plain["boot_p99_s"] <= 1.2 * local["boot_p99_s"]
+    assert packed["boot_p99_s"] <= 0.75 * plain["boot_p99_s"]
+    assert packed["packed"] > 0
+    assert plain["packed"] == 0
+
+
+def test_copies_of_the_hosts_that_read_do_not_push_out_what_the_pool_has() -> None:
+    """With the oldest leaving they do: the pool's chunks came before all copies of them."""
+    again = {}
+    for eviction in ("s3fifo", "fifo"):
+        result = run_case(
+            case(
+                "acstor", network__fanout=[8], machines__per_host=5, machines__image_mib=16,
+                machines__workload="web-server", machines__capacity_chunks=48,
+                machines__warm=True, timing__end=20.0, readpath__eviction=eviction,
+            )
+        )  # fmt: skip
+        again[eviction] = float(result["origin_again_mb"]) + float(result["origin_mb"])
+    assert again["s3fifo"] < 0.4 * again["fifo"]
