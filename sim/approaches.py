@@ -50,11 +50,6 @@ def _default(group: Any, name: str) -> Any:
     return conf[group.GROUP][name]
 
 
-def has_option(name: str) -> bool:
-    """Return whether ``[readpath]`` has an option."""
-    return any(option.dest == name for option in readpath.OPTIONS)
-
-
 @dataclasses.dataclass(frozen=True)
 class Placement:
     """How chunks are placed and looked up."""
@@ -81,7 +76,6 @@ def placement_defaults() -> Placement:
 
 def acstor_rules() -> Rules:
     """Return the rules of a host with a default configuration."""
-    slow_fetch = float(_default(readpath, "slow_fetch")) if has_option("slow_fetch") else 0.005
     return Rules(
         chunk_bytes=65536.0,
         wire_share=1.05,
@@ -106,50 +100,22 @@ def acstor_rules() -> Rules:
         hedge_min=_default(readpath, "hedge_min"),
         hedge_max=1.0,
         hedge_share=0.05,
-        hedge_tokens_max=16.0,
-        hedge_to_origin=False,
-        hedge_prior=False,
         load_aware=_default(readpath, "load_aware"),
-        hedge_origin_factor=4.0,
-        loaded_ratio=1.25,
-        stands_out=4.0,
-        loaded_looks=4,
-        recovered_looks=4,
-        stand_in_age=10.0,
-        probe_interval=1.0,
-        origin_calm_ratio=2.0,
+        slow_fetch=_default(readpath, "slow_fetch"),
         own_link=True,
-        compress=int(_default(readpath, "compress_slow")) if has_option("compress_slow") else 1,
+        compress=int(_default(readpath, "compress_slow")),
         compress_ratio=0.464,  # of what the trace reads, LZ4
         compress_latency=1.8e-4,
-        keep_slow_max=1024.0,
-        keep_slow_rate=64.0,
-        passes_on=False,
         is_elastic=True,
         report_interval=_default(agent, "state_interval"),
         report_jitter=0.1,
         sample_interval=1.0,
-        **_bounds(slow_fetch),
     )
-
-
-def _bounds(slow_fetch: float) -> dict[str, float]:
-    """Return what ``[readpath] slow_fetch`` scales: the time of a chunk over a full link."""
-    return {
-        "loaded_after": max(0.3, 60.0 * slow_fetch),
-        "loaded_lasting": max(1.0, 200.0 * slow_fetch),
-        "slack_min": 0.2 * slow_fetch,
-        "slack_max": slow_fetch,
-        "own_slow_min": 0.4 * slow_fetch,
-        "own_slow_max": slow_fetch,
-    }
 
 
 def _by_option(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes with those options that are no rule themselves put as the rules they set."""
     found = {name: value for name, value in changes.items() if name != DISTANCE_THRESHOLD}
-    if "slow_fetch" in found:
-        found = _bounds(float(found.pop("slow_fetch"))) | found
     if "compress_slow" in found:
         found = {"compress": int(bool(found.pop("compress_slow")))} | found
     return found
@@ -172,7 +138,7 @@ def rules_of(approach: str, changes: Mapping[str, Any]) -> Rules:
     """Return the rules of an approach with a scenario's changes.
 
     :param changes: fields of :class:`sim.rules.Rules`, ``keep`` and ``eviction`` by name, or the
-        options ``slow_fetch``, ``compress_slow`` and ``distance_threshold``.
+        options ``compress_slow`` and ``distance_threshold``.
     :raises ScenarioError: for an unknown approach or field, or a value that is none.
     """
     if approach not in _CHANGES:

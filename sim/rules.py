@@ -1,4 +1,7 @@
-"""How hosts behave, as settings that compiled code is given."""
+"""How hosts behave, as settings that the compiled core is given.
+
+What the choice of sources has no setting for is a constant of ``crates/selection`` (``limits.rs``).
+"""
 
 from typing import NamedTuple
 
@@ -34,41 +37,13 @@ class Rules(NamedTuple):
     hedge_min: float
     hedge_max: float
     hedge_share: float
-    hedge_tokens_max: float
-    hedge_to_origin: bool
-    """Whether a hedge goes to the origin rather than to the next in line."""
-    hedge_prior: bool
-    """Whether a peer of whom too little is known is taken to be as fast as the others."""
     load_aware: bool
     """Whether loaded peers are passed over, and hedges bounded by what the origin takes."""
-    hedge_origin_factor: float
-    loaded_ratio: float
-    stands_out: float
-    """A peer stands out when it takes so many times the median of the host's peers, and slack."""
-    loaded_after: float
-    """Seconds for which a peer that stands out must have been slow to count as loaded."""
-    loaded_looks: int
-    """And so many looks in a row that found it slow."""
-    loaded_lasting: float
-    """Seconds after which a slow peer counts as loaded whether it stands out or not, and others
-    may read the origin in its place."""
-    recovered_looks: int
-    """Good looks in a row that end such a load; one ends what has not lasted so long."""
-    stand_in_age: float
-    """Only a peer that has answered within so many seconds is asked for what it holds in place of
-    one that is loaded for a moment."""
-    slack_min: float
-    slack_max: float
-    probe_interval: float
-    origin_calm_ratio: float
-    """0, or: the origin takes the place of loaded peers only while it answers within so many times
-    what it takes at best."""
+    slow_fetch: float
+    """What a chunk takes over a link that is full."""
     own_link: bool
     """Whether a host that finds all its sources slow takes its own link for full: it then fetches
     nothing twice and keeps everything."""
-    own_slow_min: float
-    own_slow_max: float
-    """Twice a source's usual time within these bounds is what it must exceed for that."""
     compress: int
     """Whether peers are asked to compress: 0 never, 1 where this host's link or theirs is full,
     2 always."""
@@ -76,10 +51,6 @@ class Rules(NamedTuple):
     """What is left of a chunk that is sent compressed, on average."""
     compress_latency: float
     """Seconds that compressing and decompressing take together."""
-    keep_slow_max: float
-    keep_slow_rate: float
-    passes_on: bool
-    """Whether a host that is asked for what is not its own asks the owner that it knows."""
     is_elastic: bool
     """Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP)."""
     report_interval: float

@@ -72,7 +72,7 @@ CRATE_ARROWS = {
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
     "pyext": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
-    "simcore": {"types", "ring", "store"},
+    "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }
 KNOW_PYO3 = ("pyext", "simext")

@@ -6,10 +6,11 @@
 //! bytes, rates bytes per second; hosts are numbered from 0, the origin is the number after the
 //! last host.
 //!
-//! The ring and the eviction policies are the data plane's own code. Nothing here does I/O, reads
+//! The ring, the eviction policies and the choice of sources are the data plane's own code. Nothing here does I/O, reads
 //! a clock or starts a thread; equal inputs give equal runs.
 
 mod choice;
+mod connections;
 mod events;
 mod fairness;
 mod lines;

@@ -147,60 +147,20 @@ rules! {
     hedge_min: f64,
     /// Before a hedge, at most.
     hedge_max: f64,
-    /// Hedges per fetch from a peer.
+    /// Hedges per fetch from a peer, in full hundredths.
     hedge_share: f64,
-    /// Hedges in a row.
-    hedge_tokens_max: f64,
-    /// Whether a hedge goes to the origin rather than to the next in line.
-    hedge_to_origin: bool,
-    /// Whether a peer of whom too little is known is taken to be as fast as the others.
-    hedge_prior: bool,
-    /// Whether loaded peers are passed over, and hedges bounded by what the origin takes.
+    /// Whether overloaded peers are passed over, and hedges bounded by what the origin takes.
     load_aware: bool,
-    /// A fetch is late when it takes so many times what the origin takes.
-    hedge_origin_factor: f64,
-    /// A peer is slow when it takes so many times what the origin takes, and slack.
-    loaded_ratio: f64,
-    /// A peer stands out when it takes so many times the median of the host's peers, and slack.
-    stands_out: f64,
-    /// For how long a peer that stands out must have been slow to count as loaded.
-    loaded_after: f64,
-    /// And so many samples in a row that found it slow.
-    loaded_looks: u32,
-    /// After which a slow peer counts as loaded whether it stands out or not, and others may read
-    /// the origin in its place.
-    loaded_lasting: f64,
-    /// Good samples in a row that end such a load; one ends what has not lasted so long.
-    recovered_looks: u32,
-    /// Within which a peer must have answered to be an alternate source.
-    stand_in_age: f64,
-    /// Least of what a fetch may take longer than typical.
-    slack_min: f64,
-    /// Most of what a fetch may take longer than typical.
-    slack_max: f64,
-    /// Between two probes of a loaded peer.
-    probe_interval: f64,
-    /// 0, or: the origin takes the place of loaded peers only while it answers within so many
-    /// times what it takes at best.
-    origin_calm_ratio: f64,
+    /// What a chunk takes over a link that is full.
+    slow_fetch: f64,
     /// Whether a host that finds all its sources slow takes its own link for full.
     own_link: bool,
-    /// Least of what a source must exceed for that.
-    own_slow_min: f64,
-    /// Most of what a source must exceed for that.
-    own_slow_max: f64,
     /// When peers are asked to compress.
     compress: Compress,
     /// What is left of a chunk that is sent compressed, on average.
     compress_ratio: f64,
     /// What compressing and decompressing take together.
     compress_latency: f64,
-    /// Chunks of slow peers that a host keeps in a row.
-    keep_slow_max: f64,
-    /// And per second.
-    keep_slow_rate: f64,
-    /// Whether a host that is asked for what is not its own asks the owner that it knows.
-    passes_on: bool,
     /// Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP).
     is_elastic: bool,
     /// Between two reports of a host.

@@ -226,3 +226,108 @@ impl Bounded {
         self.content_of[slot as usize] = content;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use acstor_ring::{Host, RingBuilder};
+
+    use super::*;
+    use crate::tree::{Shape, Tree};
+
+    const HOSTS: u32 = 4;
+    const ROOM: u32 = 40;
+
+    /// A full store of each of four hosts, with the same chunks, and lines over them.
+    fn full(eviction: Eviction) -> (Stores, Lines) {
+        let contents = 2 * ROOM;
+        let mut stores = Stores::new(HOSTS, contents as usize, ROOM, eviction);
+        for host in 0..HOSTS {
+            (0..ROOM).for_each(|content| stores.put(host, content));
+        }
+        let oids: Vec<u64> = (0..contents).map(prefix_of).collect();
+        let mut lines = Lines::new(HOSTS, (0..contents).collect(), &oids);
+        let names: Vec<String> = (0..HOSTS).map(|host| format!("h{host}")).collect();
+        let hosts = names.iter().map(|name| Host::new(name, "10.0.0.1:1", 100));
+        let ring = RingBuilder::new(7).vnodes(256).generation(1).hosts(hosts).build().unwrap();
+        let shape = Shape {
+            fanout: vec![HOSTS],
+            rates: vec![1.0],
+            root_rate: None,
+            origin_rate: 1.0,
+            storage_rate: None,
+        };
+        let slot = lines.install(&ring, None, &Tree::new(&shape).unwrap(), &names).unwrap();
+        (0..HOSTS).for_each(|host| lines.apply(host, slot));
+        (stores, lines)
+    }
+
+    fn rules(copies_max: u32) -> Rules {
+        Rules::read(|name| {
+            Ok::<_, ()>(match name {
+                "copies_max" => f64::from(copies_max),
+                "candidates_max" => 2.0,
+                "previous_rings" => 4.0,
+                _ => 0.0,
+            })
+        })
+        .unwrap()
+    }
+
+    fn keepers(stores: &Stores, content: u32) -> Vec<u32> {
+        (0..HOSTS).filter(|host| stores.keeps(*host, content)).collect()
+    }
+
+    #[test]
+    fn copies_beyond_the_threshold_leave_first_and_never_the_last() {
+        for copies_max in [1, 2] {
+            let (mut stores, lines) = full(Eviction::S3Fifo);
+            for host in 0..HOSTS {
+                stores.walk(&rules(copies_max), &lines, &[true; 4], host);
+            }
+            for content in 0..ROOM {
+                let kept = keepers(&stores, content);
+                assert_eq!(kept.len() as u32, copies_max);
+                assert!(kept.contains(&lines.line(0, content)[0].unwrap()), "its owner");
+            }
+            stores.put(0, ROOM);
+            assert_eq!(stores.held()[0], ROOM);
+            let gone: Vec<u32> = (0..ROOM).filter(|content| !stores.has(0, *content)).collect();
+            assert_eq!(gone.len(), 1);
+            assert_eq!(keepers(&stores, gone[0]).len() as u32, copies_max, "one that is spare");
+            assert_eq!(stores.holders(gone[0]), HOSTS - 1);
+        }
+    }
+
+    #[test]
+    fn chunks_in_use_and_those_of_a_store_with_room_are_let_alone() {
+        let (mut stores, lines) = full(Eviction::S3Fifo);
+        for host in 0..HOSTS {
+            (0..ROOM).for_each(|content| stores.touch(host, content));
+            stores.walk(&rules(1), &lines, &[true; 4], host);
+        }
+        assert!((0..ROOM).all(|content| keepers(&stores, content).len() as u32 == HOSTS));
+        let mut roomy = Stores::new(HOSTS, 2 * ROOM as usize, 2 * ROOM, Eviction::S3Fifo);
+        for host in 0..HOSTS {
+            (0..ROOM).for_each(|content| roomy.put(host, content));
+            roomy.walk(&rules(1), &lines, &[true; 4], host);
+        }
+        assert!((0..ROOM).all(|content| keepers(&roomy, content).len() as u32 == HOSTS));
+    }
+
+    #[test]
+    fn dead_hosts_keep_nothing() {
+        let (mut stores, lines) = full(Eviction::S3Fifo);
+        stores.walk(&rules(1), &lines, &[false, true, false, false], 1);
+        assert!((0..ROOM).all(|content| keepers(&stores, content).contains(&1)));
+    }
+
+    #[test]
+    fn oldest_leaves_whatever_its_use() {
+        let (mut stores, _) = full(Eviction::Fifo);
+        (0..9).for_each(|_| stores.touch(0, 0));
+        stores.put(0, ROOM);
+        assert!(!stores.has(0, 0) && stores.has(0, 1) && stores.has(0, ROOM));
+        stores.clear(0);
+        assert_eq!(stores.held(), [0, ROOM, ROOM, ROOM]);
+    }
+}

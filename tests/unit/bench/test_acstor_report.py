@@ -220,7 +220,7 @@ def test_simulator_takes_the_conditions_of_a_storm(approach: str, tmp_path: path
     rules = approaches.rules_of(approach, case.tables["readpath"])
     assert rules.report_interval == 4.0
     if approach == "acstor":
-        assert (rules.own_slow_max, rules.loaded_lasting) == (0.125, 25.0)
+        assert rules.slow_fetch == 0.125
 
 
 @pytest.mark.parametrize("change", [{"hosts": 1}, {"cv": -0.1}, {"udp_share": 2}, {"reads": 0}])

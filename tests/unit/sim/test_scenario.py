@@ -75,24 +75,12 @@ def test_defaults_are_those_of_the_configuration() -> None:
     assert static.keep == approaches.KEEP["never"]
 
 
-def test_options_that_are_no_rule_set_those_that_they_scale() -> None:
+def test_options_are_taken_as_rules() -> None:
     rules = approaches.rules_of("acstor", {"slow_fetch": 0.05, "compress_slow": False})
-    assert (rules.slack_max, rules.own_slow_max) == (0.05, 0.05)
-    assert rules.own_slow_min == pytest.approx(0.02)
+    assert rules.slow_fetch == 0.05
     assert rules.compress == 0
-    assert approaches.rules_of("acstor", {"slow_fetch": 0.05, "slack_max": 0.01}).slack_max == 0.01
+    assert approaches.rules_of("acstor", {}).slow_fetch == 0.005
     assert approaches.rules_of("static-collaborative", {}).compress == 0
-
-
-@pytest.mark.parametrize(("slow_fetch", "factor"), [(0.001, 1), (0.005, 1), (0.125, 25)])
-def test_peers_are_slow_for_longer_over_slow_links_and_never_shorter(
-    slow_fetch: float, factor: int
-) -> None:
-    rules = approaches.rules_of("acstor", {"slow_fetch": slow_fetch})
-    assert rules.loaded_after == pytest.approx(0.3 * factor)
-    assert rules.loaded_lasting == pytest.approx(1.0 * factor)
-    changed = approaches.rules_of("acstor", {"slow_fetch": slow_fetch, "loaded_after": 0.0})
-    assert changed.loaded_after == 0.0
 
 
 def test_only_acstors_stores_are_those_of_the_configuration() -> None:

@@ -2,9 +2,7 @@
 
 use super::flights::{Hedging, RUNNING_MAX};
 use super::{Event, Simulation, Ticket};
-
-/// A connection that takes as long to fail was silence (`PeerHealth::unreachable`).
-const UNREACHABLE_AFTER: f64 = 0.3;
+use crate::choice::Failure;
 
 /// What a source is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +59,8 @@ impl Simulation {
         &mut self,
         flight: u32,
         source: u32,
-        kind: Kind,
-        is_hedge: bool,
+        (kind, is_hedge): (Kind, bool),
+        deadline: f64,
         now: f64,
     ) {
         let number = self.free_attempts.pop().unwrap_or_else(|| {
@@ -80,26 +78,27 @@ impl Simulation {
             }
             of.running += 1;
         }
+        let reader_deadline = of.started + self.rules.read_deadline;
         let live_at = self.live.len() as u32;
         self.live.push(number);
-        self.choice.begin(number, host, source, now);
-        let is_peer = kind != Kind::Origin;
-        let is_packed = is_peer && self.choice.asks_packed(&self.rules, host, source, now);
-        let hedge_at = now + self.choice.hedge_delay(&self.rules, number, now);
         let mut latency = self.rules.origin_latency;
-        let mut deadline = self.rules.origin_deadline;
-        if is_peer {
-            deadline = self.peer_deadline(flight, host, now);
-            let fetches = if kind == Kind::Probe { 0.0 } else { 1.0 };
-            self.choice.earn_hedges(&self.rules, host, fetches);
+        let mut is_packed = false;
+        if kind != Kind::Origin {
+            if kind != Kind::Probe {
+                self.choice.earn_hedge(host);
+            }
+            is_packed = self.choice.asks_packed(&self.rules, host, source, now);
             self.totals.peer_fetches += 1;
             latency = self.rules.peer_latency;
             if is_packed {
                 latency += self.rules.compress_latency;
             }
-            if !self.is_alive[source as usize] {
-                latency = self.choice.silence(&self.rules, number, &mut self.random, now);
-            }
+        }
+        self.choice.begin(number, host, source, now);
+        let allowed = reader_deadline - now;
+        let hedge_at = now + self.choice.hedge_after(&self.rules, number, false, allowed, now);
+        if kind != Kind::Origin && !self.is_alive[source as usize] {
+            latency = self.choice.silence(&self.rules, number, &mut self.random, now);
         }
         let version = self.attempts[number as usize].version;
         self.attempts[number as usize] = Attempt {
@@ -117,14 +116,14 @@ impl Simulation {
         self.events.push(now + latency, Event::Answer(Ticket { number, version }));
     }
 
-    /// How long a peer may take.
-    fn peer_deadline(&mut self, flight: u32, host: u32, now: f64) -> f64 {
-        if self.rules.load_aware && self.choice.is_own_link_slow(&self.rules, host, now) {
-            // A fetch that is given up is a chunk that crosses the full link twice.
-            let started = self.flights[flight as usize].started;
-            return (started + self.rules.read_deadline - now) / 2.0;
+    /// How long a source may take.
+    pub(super) fn deadline_of(&mut self, flight: u32, kind: Kind, now: f64) -> f64 {
+        if kind == Kind::Origin {
+            return self.rules.origin_deadline;
         }
-        self.rules.peer_deadline
+        let flight = &self.flights[flight as usize];
+        let left = (flight.started + self.rules.read_deadline - now).max(0.0);
+        self.choice.peer_deadline(&self.rules, flight.host, left, now)
     }
 
     /// Lets a source begin to answer; returns whether it can send at once.
@@ -143,7 +142,7 @@ impl Simulation {
             return true;
         }
         if matches!(kind, Kind::Previous | Kind::Alternate) {
-            self.fail(number, now, false, false);
+            self.fail(number, Failure::Refused, now);
             return false;
         }
         let own = match self.flight_of[self.cell(source, content)] {
@@ -151,8 +150,7 @@ impl Simulation {
             Some(own) => {
                 if self.asks_only_peers(own) {
                     // It might wait for us in its turn: the origin is asked at once.
-                    self.flights[own as usize].skip_to_origin();
-                    self.ask_next(own, now, false);
+                    self.ask_origin(own, now);
                 }
                 own
             }
@@ -168,11 +166,15 @@ impl Simulation {
             self.events.push(now + wait, Event::Answer(self.ticket(number)));
             return;
         }
-        let attempt = self.attempts[number as usize];
-        if attempt.kind != Kind::Probe && now - attempt.started >= UNREACHABLE_AFTER {
-            self.choice.note_silence(&self.rules, number, now);
+        self.fail(number, Failure::Unreachable, now);
+    }
+
+    /// Asks the origin beside the peers that are being asked, if it was not asked yet.
+    fn ask_origin(&mut self, flight: u32, now: f64) {
+        if let Some(origin) = self.flights[flight as usize].take_origin() {
+            let deadline = self.rules.origin_deadline;
+            self.start_attempt(flight, origin, (Kind::Origin, false), deadline, now);
         }
-        self.fail(number, now, true, false);
     }
 
     fn asks_only_peers(&self, flight: u32) -> bool {
@@ -182,7 +184,7 @@ impl Simulation {
         let is_peer = |attempt: &u32| {
             matches!(self.attempts[*attempt as usize].kind, Kind::Peer | Kind::Alternate)
         };
-        is_running && running.all(is_peer) && flight.has_next()
+        is_running && running.all(is_peer)
     }
 
     pub(super) fn start_transfer(&mut self, number: u32, now: f64, end: f64) {
@@ -196,44 +198,44 @@ impl Simulation {
     }
 
     /// Ends an attempt that brought nothing; the next source follows unless another one runs.
-    ///
-    /// `only_origin`: what the source asked has failed, and others would ask the same.
-    pub(super) fn fail(&mut self, number: u32, now: f64, is_failure: bool, only_origin: bool) {
-        let Attempt { flight, kind, .. } = self.attempts[number as usize];
-        if !matches!(kind, Kind::Origin | Kind::Probe) {
-            if is_failure {
-                self.choice.note_failure(number, &mut self.random, now);
-            } else {
-                self.choice.note_alive(number);
-            }
-        }
-        self.choice.note_delay(&self.rules, number, now, false);
-        self.remove_attempt(number, now);
+    pub(super) fn fail(&mut self, number: u32, failure: Failure, now: f64) {
+        let Attempt { flight, kind, started, until, .. } = self.attempts[number as usize];
         if kind == Kind::Probe {
+            self.choice.dropped(number, now);
+            self.remove_attempt(number, now);
             return;
         }
-        let of = &mut self.flights[flight as usize];
-        if only_origin && of.has_next() {
-            of.skip_to_origin();
-        }
+        let (allowed, random) = (until - started, &mut self.random);
+        self.choice.failed(&self.rules, number, failure, allowed, random, now);
+        self.remove_attempt(number, now);
+        let of = &self.flights[flight as usize];
         if of.running == 0 {
             let ticket = Ticket { number: flight, version: of.version };
             self.events.push(now, Event::Next(ticket));
         }
     }
 
+    /// Leaves out the peers of a flight of which an attempt has ended: it was refused since the
+    /// source's own flight failed, and others would ask the same origin.
+    pub(super) fn skip_peers_of(&mut self, number: u32) {
+        let Attempt { flight, kind, .. } = self.attempts[number as usize];
+        if kind != Kind::Probe {
+            self.flights[flight as usize].keep_only_origin();
+        }
+    }
+
     /// Takes what an attempt brought: keeps it, and gives it to all who wait.
     pub(super) fn arrive(&mut self, number: u32, now: f64) {
         let attempt = self.attempts[number as usize];
-        let is_origin = attempt.kind == Kind::Origin;
+        if attempt.kind == Kind::Probe {
+            self.choice.answered_probe(number, now);
+            self.remove_attempt(number, now);
+            return;
+        }
         self.totals.packed += u64::from(attempt.is_packed);
-        self.choice.note_delay(&self.rules, number, now, true);
-        self.choice.note_latency(number, now);
-        let is_slow = self.choice.keeps(&self.rules, number, now);
-        if is_origin {
+        let is_slow = self.choice.answered(&self.rules, number, now);
+        if attempt.kind == Kind::Origin {
             self.count_origin(&attempt);
-        } else {
-            self.choice.note_alive(number);
         }
         self.totals.hedges_won += u64::from(attempt.is_hedge);
         let flight = &self.flights[attempt.flight as usize];
@@ -242,9 +244,10 @@ impl Simulation {
         }
         self.remove_attempt(number, now);
         for other in self.flights[attempt.flight as usize].attempts.into_iter().flatten() {
-            self.choice.note_delay(&self.rules, other, now, false);
-            self.choice.note_latency(other, now);
-            self.choice.note_overtaken(&self.rules, other, now);
+            if self.attempts[other as usize].kind == Kind::Probe {
+                continue; // it ends with the flight
+            }
+            self.choice.overtaken(other, now);
             self.remove_attempt(other, now);
         }
         if self.rules.is_cached {
@@ -269,7 +272,6 @@ impl Simulation {
 
     /// Forgets an attempt; what is queued for it is void from now on.
     pub(super) fn remove_attempt(&mut self, number: u32, now: f64) {
-        self.choice.end(number);
         self.network.stop(number, now);
         let attempt = &mut self.attempts[number as usize];
         attempt.version += 1;
@@ -297,18 +299,11 @@ impl Simulation {
             let attempt = self.attempts[number as usize];
             if now >= attempt.until {
                 self.totals.timeouts += 1;
-                if !matches!(attempt.kind, Kind::Origin | Kind::Probe) {
-                    self.choice.note_silence(&self.rules, number, now);
-                }
-                self.fail(number, now, true, false);
+                self.fail(number, Failure::TimedOut, now);
                 continue; // another one is in its place
             }
-            let may_hedge = match attempt.kind {
-                Kind::Probe => false,
-                Kind::Origin => self.rules.load_aware,
-                Kind::Peer | Kind::Previous | Kind::Alternate => true,
-            };
-            if self.rules.hedge_enabled && may_hedge && now >= attempt.hedge_at {
+            let may_hedge = self.rules.hedge_enabled && attempt.kind != Kind::Probe;
+            if may_hedge && now >= attempt.hedge_at {
                 self.hedge(number, now);
             }
             at += 1;
@@ -320,32 +315,25 @@ impl Simulation {
         let attempt = self.attempts[number as usize];
         let flight = &self.flights[attempt.flight as usize];
         let (host, hedging) = (flight.host, flight.hedging);
-        let is_rescue = hedging == Hedging::Rescue;
-        if is_rescue && now - attempt.started < self.rules.hedge_max {
-            return;
-        }
         if hedging == Hedging::Spent || flight.running != 1 || !flight.has_next() {
             return;
         }
-        if self.rules.load_aware && self.choice.is_own_link_slow(&self.rules, host, now) {
-            let deadline = self.flights[attempt.flight as usize].started + self.rules.read_deadline;
-            let left = deadline - attempt.started;
-            let rescue_at = attempt.started + self.choice.rescue_delay(&self.rules, number, left);
-            self.attempts[number as usize].hedge_at = rescue_at;
-            if now < rescue_at {
+        let allowed = flight.started + self.rules.read_deadline - attempt.started;
+        let is_own_link_slow = self.choice.is_own_link_slow(&self.rules, host, now);
+        let is_rescue = is_own_link_slow || hedging == Hedging::Rescue;
+        if is_rescue {
+            let wait = self.choice.hedge_after(&self.rules, number, true, allowed, now);
+            self.attempts[number as usize].hedge_at = attempt.started + wait;
+            if now < attempt.started + wait {
                 return;
             }
-        } else if !is_rescue && !self.choice.take_hedge(host) {
+        } else if !self.choice.take_hedge(host, now) {
             self.totals.hedges_denied += 1;
-            let next = if self.rules.load_aware { Hedging::Rescue } else { Hedging::Spent };
-            self.flights[attempt.flight as usize].hedging = next;
+            self.flights[attempt.flight as usize].hedging = Hedging::Rescue;
             return;
         }
         self.flights[attempt.flight as usize].hedging = Hedging::Spent;
         self.totals.hedges += 1;
-        if self.rules.hedge_to_origin {
-            self.flights[attempt.flight as usize].skip_to_origin();
-        }
         self.ask_next(attempt.flight, now, true);
     }
 }

@@ -5,8 +5,11 @@
 //! on to nobody but the owner before. Not modelled: prefetch, preloads, bounds on what is in
 //! flight, the origin's thread pool.
 
+use acstor_selection::limits;
+
 use super::attempts::Kind;
 use super::{Event, Simulation, Ticket};
+use crate::choice::Order;
 use crate::lines::{LINE, Line};
 use crate::rules::Keep;
 
@@ -53,6 +56,8 @@ pub(super) struct Flight {
     plan: Option<Vec<(u32, Kind)>>,
     /// How many of them were asked or left out.
     next: usize,
+    /// Whether the round reads the origin in the place of peers.
+    has_origin_leave: bool,
     pub(super) running: u32,
     /// The probe is the last.
     pub(super) attempts: [Option<u32>; RUNNING_MAX + 1],
@@ -64,12 +69,20 @@ impl Flight {
         self.plan.as_ref().is_some_and(|plan| self.next < plan.len())
     }
 
-    /// Goes on with the origin, if it was not asked yet.
-    pub(super) fn skip_to_origin(&mut self) {
-        let plan = self.plan.iter().flatten().enumerate();
-        let mut left = plan.skip(self.next).filter(|(_, (_, kind))| *kind == Kind::Origin);
-        if let Some((at, _)) = left.next() {
-            self.next = at;
+    /// Takes the origin out of those who are still to be asked, if it is one.
+    pub(super) fn take_origin(&mut self) -> Option<u32> {
+        let next = self.next;
+        let plan = self.plan.as_mut()?;
+        let at = plan.iter().skip(next).position(|(_, kind)| *kind == Kind::Origin)?;
+        Some(plan.remove(next + at).0)
+    }
+
+    /// Leaves out all that are still to be asked but the origin.
+    pub(super) fn keep_only_origin(&mut self) {
+        let origin = self.take_origin();
+        if let Some(plan) = &mut self.plan {
+            plan.truncate(self.next);
+            plan.extend(origin.map(|origin| (origin, Kind::Origin)));
         }
     }
 }
@@ -127,15 +140,17 @@ impl Simulation {
         }
         let host = self.flights[number as usize].host;
         while let Some((source, kind)) = self.take_planned(number) {
-            if kind != Kind::Origin && !self.choice.admit(&self.rules, host, source, now) {
+            let deadline = self.deadline_of(number, kind, now);
+            if kind != Kind::Origin && !self.choice.admit(host, source, deadline, now) {
                 continue;
             }
-            self.start_attempt(number, source, kind, is_hedge, now);
+            self.start_attempt(number, source, (kind, is_hedge), deadline, now);
             let flight = &mut self.flights[number as usize];
             if let Some(probe) = flight.probe.take()
                 && flight.attempts[RUNNING_MAX].is_none()
             {
-                self.start_attempt(number, probe, Kind::Probe, false, now);
+                let deadline = self.rules.peer_deadline;
+                self.start_attempt(number, probe, (Kind::Probe, false), deadline, now);
             }
             return;
         }
@@ -149,6 +164,8 @@ impl Simulation {
             let wait = BACKOFF_MAX.min(BACKOFF_MIN * f64::from(1_u32 << flight.round.min(10)));
             flight.round += 1;
             flight.plan = None;
+            self.give_leave_back(number);
+            let flight = &self.flights[number as usize];
             let ticket = Ticket { number, version: flight.version };
             self.events.push(now + wait, Event::Next(ticket));
         }
@@ -176,10 +193,8 @@ impl Simulation {
                 self.add_previous(&mut plan, host, content);
                 plan.push((origin, Kind::Origin));
             } else if is_wanted {
-                probe = self.add_peers(&mut plan, host, line);
+                probe = self.add_peers(&mut plan, number, line);
             } else {
-                let owner = line[0].filter(|_| self.rules.passes_on);
-                plan.extend(owner.map(|owner| (owner, Kind::Previous)));
                 plan.push((origin, Kind::Origin));
             }
         } else {
@@ -194,10 +209,14 @@ impl Simulation {
 
     /// Adds the peers before this host and the origin, in the order that their loads leave; returns
     /// who is to be probed.
-    fn add_peers(&mut self, plan: &mut Vec<(u32, Kind)>, host: u32, line: Line) -> Option<u32> {
+    fn add_peers(&mut self, plan: &mut Vec<(u32, Kind)>, flight: u32, line: Line) -> Option<u32> {
+        let host = self.flights[flight as usize].host;
         let before = line.iter().take(self.rules.candidates_max as usize).map_while(|one| *one);
         let peers: Vec<u32> = before.take_while(|one| *one != host).collect();
-        let order = self.choice.order(&self.rules, host, &peers, self.clock);
+        let mut order = self.choice.order(&self.rules, host, &peers, &mut self.random, self.clock);
+        if order.wants_origin() && !self.takes_leave(flight) {
+            order = Order { is_own_link_slow: order.is_own_link_slow, ..Order::default() };
+        }
         self.totals.slow_links += u64::from(order.is_own_link_slow);
         self.totals.bypasses += u64::from(order.is_bypass);
         if order.is_origin_trial {
@@ -214,6 +233,22 @@ impl Simulation {
         plan.extend(passed.map(|(_, peer)| (*peer, Kind::Peer)));
         self.totals.passed_over += u64::from(order.passed.count_ones());
         order.probe.map(|at| peers[at])
+    }
+
+    /// Asks for leave to read the origin in the place of peers.
+    fn takes_leave(&mut self, flight: u32) -> bool {
+        let flight = &mut self.flights[flight as usize];
+        let leaves = &mut self.origin_leaves[flight.host as usize];
+        let may = (*leaves as usize) < limits::ORIGIN_READS_MAX;
+        *leaves += u32::from(may);
+        flight.has_origin_leave = may;
+        may
+    }
+
+    fn give_leave_back(&mut self, flight: u32) {
+        let flight = &mut self.flights[flight as usize];
+        let had = std::mem::take(&mut flight.has_origin_leave);
+        self.origin_leaves[flight.host as usize] -= u32::from(had);
     }
 
     fn add_previous(&self, plan: &mut Vec<(u32, Kind)>, host: u32, content: u32) {
@@ -249,6 +284,7 @@ impl Simulation {
     /// Ends a flight and tells all who wait for it.
     pub(super) fn release(&mut self, number: u32, now: f64, is_obtained: bool) {
         if let Some(probe) = self.flights[number as usize].attempts[RUNNING_MAX] {
+            self.choice.dropped(probe, now);
             self.remove_attempt(probe, now);
         }
         let mut waiters = std::mem::take(&mut self.flights[number as usize].waiters);
@@ -262,6 +298,7 @@ impl Simulation {
                 Waiter::Attempt(_) => {}
             }
         }
+        self.give_leave_back(number);
         let flight = &mut self.flights[number as usize];
         flight.waiters = waiters;
         flight.version += 1;

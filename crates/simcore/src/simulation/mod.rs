@@ -11,9 +11,12 @@ mod flights;
 mod machines;
 mod outcome;
 
+#[cfg(test)]
+mod tests;
+
 use acstor_ring::Ring;
 
-use crate::choice::Choice;
+use crate::choice::{Choice, Failure};
 use crate::events::Queue;
 use crate::lines::{Lines, UnknownHostError};
 use crate::network::{ExtraTraffic, Network};
@@ -86,6 +89,8 @@ pub struct Simulation {
     flight_of: Vec<Option<u32>>,
     attempts: Vec<Attempt>,
     free_attempts: Vec<u32>,
+    /// By host: rounds that read the origin in the place of peers.
+    origin_leaves: Vec<u32>,
     /// Attempts that have not ended.
     live: Vec<u32>,
     reporters: Vec<Reporter>,
@@ -118,7 +123,7 @@ impl Simulation {
             network: Network::new(tree, extra),
             stores: Stores::new(hosts, contents, capacity, rules.eviction),
             lines: Lines::new(hosts, programs.placement.clone(), &programs.oids),
-            choice: Choice::new(hosts),
+            choice: Choice::new(&rules, hosts),
             programs,
             machines: Vec::new(),
             is_alive: vec![true; hosts as usize],
@@ -130,6 +135,7 @@ impl Simulation {
             flight_of: vec![None; cells],
             attempts: Vec::new(),
             free_attempts: Vec::new(),
+            origin_leaves: vec![0; hosts as usize],
             live: Vec::new(),
             reporters: vec![Reporter::default(); hosts as usize],
             samples: Samples::default(),
@@ -307,7 +313,8 @@ impl Simulation {
                 self.start_transfer(ticket.number, now, end);
             }
             Event::Refused(ticket) if self.is_current(ticket) => {
-                self.fail(ticket.number, now, false, true);
+                self.fail(ticket.number, Failure::Refused, now);
+                self.skip_peers_of(ticket.number);
             }
             Event::Finish(ticket) if self.is_current(ticket) => self.arrive(ticket.number, now),
             Event::Answer(_) | Event::Ready(_) | Event::Refused(_) | Event::Finish(_) => {}

@@ -1,0 +1,262 @@
+//! Small runs.
+
+use acstor_ring::{Host, RingBuilder};
+
+use super::*;
+use crate::MachineState;
+use crate::tree::Shape;
+
+const LINK: f64 = 1e8;
+const CHUNK: f64 = 65536.0;
+const ORIGIN_LATENCY: f64 = 1e-3;
+/// Whose turn is last; it owns nothing that is read.
+const READER: u32 = 0;
+
+/// A star of hosts with machines that read some contents one after the other.
+struct Star {
+    hosts: u32,
+    contents: u32,
+    /// Host of each machine; all start at once.
+    machines: Vec<u32>,
+    /// Rules that are not the common ones.
+    rules: Vec<(&'static str, f64)>,
+    extra: ExtraTraffic,
+    capacity: u32,
+}
+
+impl Star {
+    fn new(hosts: u32, contents: u32, machines: &[u32]) -> Star {
+        let (machines, extra) = (machines.to_vec(), ExtraTraffic::default());
+        Star { hosts, contents, machines, rules: Vec::new(), extra, capacity: 0 }
+    }
+
+    fn with(mut self, rules: &[(&'static str, f64)]) -> Star {
+        self.rules.extend_from_slice(rules);
+        self
+    }
+
+    fn rule(&self, name: &str) -> f64 {
+        let given = self.rules.iter().rev().find(|(known, _)| *known == name);
+        given.map(|(_, number)| *number).unwrap_or(match name {
+            "chunk_bytes" => CHUNK,
+            "local_latency" => 1e-4,
+            "peer_latency" => 3e-4,
+            "origin_latency" => ORIGIN_LATENCY,
+            "slow_fetch" => 0.005,
+            "hedge_min" => 0.02,
+            "hedge_share" => 0.05,
+            "wire_share" | "connect_timeout" | "hedge_max" | "sample_interval" => 1.0,
+            "is_cached" | "uses_peers" | "keep" | "hedge_enabled" | "load_aware" => 1.0,
+            "own_link" | "is_elastic" | "compress_ratio" => 1.0,
+            "peer_deadline" | "candidates_max" => 2.0,
+            "previous_rings" => 4.0,
+            "origin_deadline" | "report_interval" => 10.0,
+            "read_deadline" => 30.0,
+            "recent_chunks" => 256.0,
+            _ => 0.0,
+        })
+    }
+
+    fn make(self) -> Simulation {
+        let shape = Shape {
+            fanout: vec![self.hosts],
+            rates: vec![LINK],
+            root_rate: None,
+            origin_rate: LINK,
+            storage_rate: None,
+        };
+        let contents = self.contents;
+        let programs = Programs {
+            first_operation: vec![0, contents],
+            think: vec![0.0; contents as usize],
+            served: vec![CHUNK; contents as usize],
+            first_access: (0..=contents).collect(),
+            content: (0..contents).collect(),
+            length: vec![CHUNK as u32; contents as usize],
+            placement: (0..contents).collect(),
+            oids: (0..contents).map(|one| u64::from(one) << 56).collect(),
+            is_loop: false,
+        };
+        let rules = Rules::read(|name| Ok::<_, ()>(self.rule(name))).unwrap();
+        let tree = Tree::new(&shape).unwrap();
+        let mut made = Simulation::new(rules, tree, self.extra, programs, self.capacity, 100, 1);
+        let slot = made.install_ring(&ring(1, self.hosts, 1), None, &names(self.hosts)).unwrap();
+        made.use_ring(slot);
+        let count = self.machines.len();
+        made.place_machines(&self.machines, &vec![0; count], &vec![0.0; count]);
+        made.set_extra(1.0);
+        made
+    }
+}
+
+fn names(hosts: u32) -> Vec<String> {
+    (0..hosts).map(|host| format!("h{host}")).collect()
+}
+
+/// A ring in which the hosts from `first` on own everything.
+fn ring(generation: u64, hosts: u32, first: u32) -> Ring {
+    let hosts = names(hosts)
+        .into_iter()
+        .zip(0..)
+        .map(|(name, host)| Host::new(name, "10.0.0.1:1", if host < first { 0 } else { 100 }));
+    RingBuilder::new(7).vnodes(256).generation(generation).hosts(hosts).build().unwrap()
+}
+
+fn ended(made: &Simulation) -> Vec<f64> {
+    made.machines().ended
+}
+
+#[test]
+fn equal_inputs_give_equal_runs() {
+    let run = || {
+        let mut made = Star::new(6, 60, &[0, 1, 2, 3, 4, 5]).with(&[("quantum", 0.002)]).make();
+        made.start_reports(&[0.1; 6]);
+        made.start_samples();
+        made.advance(20.0);
+        let Machines { ended, waited, .. } = made.machines();
+        (ended, waited, format!("{:?}", made.totals()), made.reports().rates)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn chunk_takes_the_time_of_its_bytes_and_of_a_round_trip() {
+    let mut made = Star::new(2, 1, &[READER]).with(&[("uses_peers", 0.0)]).make();
+    made.advance(1.0);
+    let expected = ORIGIN_LATENCY + CHUNK / LINK;
+    assert!((ended(&made)[0] - expected).abs() < 1e-9, "{:?}", ended(&made));
+    assert_eq!(made.counters().moved_in[0], CHUNK);
+}
+
+#[test]
+fn two_that_want_a_chunk_of_one_link_share_it() {
+    let mut made = Star::new(2, 1, &[0, 1]).with(&[("uses_peers", 0.0)]).make();
+    made.advance(1.0);
+    let expected = ORIGIN_LATENCY + 2.0 * CHUNK / LINK;
+    assert!(ended(&made).iter().all(|end| (end - expected).abs() < 1e-9));
+}
+
+#[test]
+fn each_chunk_leaves_the_origin_once() {
+    let mut made = Star::new(6, 40, &[0, 1, 2, 3, 4, 5]).make();
+    made.advance(30.0);
+    assert_eq!(made.unfinished(), 0);
+    assert_eq!(made.totals().origin_bytes, 40.0 * CHUNK);
+    assert_eq!(made.totals().origin_again, 0.0);
+    assert_eq!(made.totals().read_errors, 0);
+}
+
+#[test]
+fn chunk_of_a_peer_is_kept_the_second_time() {
+    let mut made = Star::new(4, 20, &[READER]).with(&[("recent_chunks", 1.0)]).make();
+    made.advance(10.0);
+    assert_eq!(made.held().iter().sum::<u32>(), 20, "by its owners");
+    assert_eq!(made.held()[READER as usize], 0);
+    made.place_machines(&[READER], &[0], &[10.0]);
+    made.advance(20.0);
+    assert_eq!(made.held()[READER as usize], 20);
+    made.place_machines(&[READER], &[0], &[20.0]);
+    made.advance(30.0);
+    assert_eq!(made.totals().tiers[0][READER as usize], 20.0 * CHUNK, "from its own store");
+}
+
+#[test]
+fn owner_after_a_remap_asks_the_one_before() {
+    let mut made = Star::new(4, 20, &[READER]).make();
+    made.advance(10.0);
+    let next = made.install_ring(&ring(2, 4, 3), None, &names(4)).unwrap();
+    (0..4).for_each(|host| made.follow_ring(host, next, 10.5));
+    made.place_machines(&[3], &[0], &[11.0]);
+    made.advance(20.0);
+    let totals = made.totals();
+    assert_eq!(totals.origin_bytes, 20.0 * CHUNK, "nothing is read again");
+    assert!(totals.tiers[2][3] > 0.0 && totals.remap_misses > 0);
+}
+
+#[test]
+fn dead_owners_are_gone_round() {
+    let mut made = Star::new(4, 20, &[READER, 2]).make();
+    made.leave(1);
+    made.leave(2);
+    made.advance(60.0);
+    assert!(ended(&made)[0] < 30.0);
+    assert_eq!(made.machines().state, [MachineState::Ended, MachineState::Broken]);
+    assert_eq!(made.totals().read_errors, 0);
+    assert!(made.is_alive() == [true, false, false, true]);
+}
+
+/// Extra traffic that leaves next to nothing of the link that host 1 sends over.
+fn full_link() -> ExtraTraffic {
+    ExtraTraffic {
+        source: vec![1],
+        target: vec![2],
+        rate: vec![LINK],
+        inelastic: vec![0],
+        left_share: 1e-4,
+    }
+}
+
+/// A reader whose only owner has a full link.
+fn behind_a_full_link(rules: &[(&'static str, f64)]) -> Simulation {
+    let mut star =
+        Star::new(3, 1, &[READER]).with(&[("candidates_max", 1.0), ("quantum", 0.002)]).with(rules);
+    star.extra = full_link();
+    let mut made = star.make();
+    let slot = made.install_ring(&ring(3, 2, 1), None, &names(2)).unwrap();
+    made.use_ring(slot);
+    made
+}
+
+#[test]
+fn late_fetch_is_hedged_by_the_origin() {
+    let mut made = behind_a_full_link(&[]);
+    made.advance(5.0);
+    let totals = made.totals();
+    assert_eq!((totals.hedges, totals.hedges_won, totals.timeouts), (1, 1, 0));
+    assert!((1.0..1.1).contains(&ended(&made)[0]), "after hedge_max: {:?}", ended(&made));
+    assert_eq!(totals.origin_again_hedge, CHUNK, "the owner has it");
+}
+
+#[test]
+fn fetch_is_given_up_at_its_deadline_and_the_next_source_is_asked() {
+    let mut made = behind_a_full_link(&[("hedge_enabled", 0.0)]);
+    made.advance(5.0);
+    let totals = made.totals();
+    assert_eq!((totals.hedges, totals.timeouts), (0, 1));
+    assert!((2.0..2.1).contains(&ended(&made)[0]), "after peer_deadline: {:?}", ended(&made));
+}
+
+#[test]
+fn read_fails_when_nobody_serves_it_in_time() {
+    let rules = [("uses_peers", 0.0), ("origin_deadline", 1e-4), ("read_deadline", 0.5)];
+    let mut made = Star::new(2, 1, &[READER]).with(&rules).make();
+    made.advance(5.0);
+    assert_eq!(made.machines().state, [MachineState::Broken]);
+    assert_eq!(made.totals().read_errors, 1);
+    assert!(made.totals().timeouts > 1, "it was repeated");
+}
+
+#[test]
+fn full_store_holds_no_more_than_it_can() {
+    let mut star = Star::new(2, 30, &[READER]).with(&[("uses_peers", 0.0)]);
+    star.capacity = 8;
+    let mut made = star.make();
+    made.advance(10.0);
+    assert_eq!(made.held(), [8, 0]);
+}
+
+#[test]
+fn reports_tell_the_rates_of_extra_traffic() {
+    let mut star = Star::new(3, 1, &[]);
+    star.extra = ExtraTraffic { inelastic: Vec::new(), rate: vec![1e6], ..full_link() };
+    let mut made = star.make();
+    made.start_reports(&[1.0; 3]);
+    made.start_samples();
+    made.advance(30.0);
+    let Reports { at, rates } = made.reports();
+    assert!(at.iter().all(|at| *at > 20.0));
+    assert_eq!([rates[4], rates[5], rates[8], rates[9]], [0.0, 1e6, 1e6, 0.0]);
+    let Samples { at, carried } = made.samples();
+    assert_eq!(at.len(), 30, "one a second");
+    assert_eq!(carried.len(), 30 * 3);
+}
