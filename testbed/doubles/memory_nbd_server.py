@@ -1,6 +1,6 @@
 """An NBD server over a unix socket with its export in memory, and what can go wrong with one.
 
-Source: the NBD protocol document, as for :mod:`acstor.drivers.brick.nbd_connection`.
+Source: the NBD protocol document, as for :mod:`acstor.nbd_connection`.
 """
 
 import contextlib
