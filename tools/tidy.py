@@ -71,7 +71,8 @@ CRATE_ARROWS = {
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
-    "pyext": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
+    "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
+    "pyext": {"types", "ring", "readpath", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }

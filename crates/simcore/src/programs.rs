@@ -1,4 +1,4 @@
-//! What machines do with their disks.
+//! Programs of machines: what each does with its disk.
 
 /// All programs of a run. An operation waits, then reads some chunks at once, and ends when it has
 /// them all.

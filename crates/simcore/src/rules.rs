@@ -1,4 +1,4 @@
-//! How hosts behave, as settings.
+//! Settings of the behaviour of hosts.
 
 /// A value of a rule that is given as a number.
 trait Setting {

@@ -1,4 +1,4 @@
-"""What a member that has nothing to do asks of the coordination back-end."""
+"""Requests of an idle member to the coordination back-end."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-//! What agents report and what came of a run.
+//! Reports of agents, and the result of a run.
 
 use super::{Event, Simulation};
 use crate::network::Carried;
