@@ -20,6 +20,7 @@ use crate::ahead::ledger::Ledger;
 use crate::fetch::flight::FlightTable;
 use crate::fetch::sources::Sources;
 use crate::keeping::ghost::GhostTable;
+use crate::keeping::host_chunks::HostChunks;
 use crate::keeping::inserter::Inserter;
 use crate::keeping::pins::PinTable;
 use crate::keeping::recent::RecentCache;
@@ -33,6 +34,7 @@ use crate::steering::Steering;
 use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
 use crate::view::disk_view::DiskView;
+use crate::view::manifest_loads::ManifestLoads;
 use crate::view::manifest_source::ManifestSource;
 use crate::view::offered_view::OfferedView;
 use crate::view::waiting_reads::WaitingReads;
@@ -137,17 +139,21 @@ impl ReadPath {
             metrics.clone(),
         );
         let sources = Sources {
-            store_reader: StoreReader::new(
-                seams.store.clone(),
-                metrics.clone(),
-                config.store_late_after,
-                clock.clone(),
-                runtime.clone(),
-            ),
-            store: seams.store,
-            recent: RecentCache::new(config.recent_bytes),
-            inserter,
-            ghosts: GhostTable::new(limits::GHOST_ENTRIES),
+            chunks: HostChunks {
+                reader: StoreReader::new(
+                    seams.store.clone(),
+                    metrics.clone(),
+                    config.store_late_after,
+                    clock.clone(),
+                    runtime.clone(),
+                ),
+                store: seams.store,
+                recent: RecentCache::new(config.recent_bytes),
+                inserter,
+                ghosts: GhostTable::new(limits::GHOST_ENTRIES),
+                keep: config.keep,
+                metrics: metrics.clone(),
+            },
             peers: seams.peers,
             steering: Arc::new(steering),
             origin: OriginPool::new(queue, runtime.clone()),
@@ -155,10 +161,7 @@ impl ReadPath {
             metrics,
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
-            manifest_permits: Arc::new(Semaphore::new(limits::MANIFEST_READS_MAX)),
-            manifest_permits_of_others: Arc::new(Semaphore::new(
-                limits::MANIFEST_READS_OF_OTHERS_MAX,
-            )),
+            manifest_loads: ManifestLoads::default(),
             runtime,
             is_draining: AtomicBool::new(false),
             waiting_reads: WaitingReads::default(),
@@ -232,7 +235,7 @@ impl ReadPath {
         header: &ManifestHeader,
         make: impl FnOnce() -> Attachment,
     ) -> Result<Entered, ReadPathError> {
-        let (ours, theirs) = (self.sources.store.chunk_size(), header.chunk_size);
+        let (ours, theirs) = (self.sources.chunks.store.chunk_size(), header.chunk_size);
         let id = header.disk_id;
         if ours != theirs {
             let (ours, theirs) = (ours.as_u32(), theirs.as_u32());
@@ -404,17 +407,17 @@ impl ReadPath {
     pub fn refresh_gauges(&self) {
         let sources = &self.sources;
         let gauges = &sources.metrics.gauges;
-        let usage = sources.store.usage();
+        let usage = sources.chunks.store.usage();
         let queue = sources.origin.queue();
         let as_gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         gauges.flights.set(sources.flights.len() as i64);
         gauges.peers_penalised.set(sources.steering.peers.open() as i64);
         gauges.origin_up.set(i64::from(queue.health.is_up()));
         gauges.origin_queue_chunks.set(queue.depth() as i64);
-        gauges.store_up.set(i64::from(sources.store_reader.is_answering()));
+        gauges.store_up.set(i64::from(sources.chunks.reader.is_answering()));
         gauges.serves_inflight.set(self.serves_inflight.load(Ordering::Relaxed) as i64);
-        gauges.insert_queue_bytes.set(sources.inserter.bytes() as i64);
-        gauges.recent_bytes.set(sources.recent.bytes() as i64);
+        gauges.insert_queue_bytes.set(sources.chunks.inserter.bytes() as i64);
+        gauges.recent_bytes.set(sources.chunks.recent.bytes() as i64);
         gauges.store_capacity_bytes.set(as_gauge(usage.capacity_bytes));
         gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
@@ -436,7 +439,7 @@ impl ReadPath {
     /// Waits until every chunk obtained so far is in the chunk store or refused by it, at most
     /// `timeout`; returns whether that is so. Blocks.
     pub fn flush_inserts(&self, timeout: Duration) -> bool {
-        self.sources.inserter.flush(timeout)
+        self.sources.chunks.inserter.flush(timeout)
     }
 
     /// Stops: reads that wait for the origin fail, chunks that wait to be kept are written within
@@ -444,10 +447,10 @@ impl ReadPath {
     pub fn stop(&self, timeout: Duration) {
         self.stop_preloads();
         self.sources.origin.queue().stop();
-        self.sources.inserter.stop();
-        self.sources.store_reader.stop(timeout.max(limits::END_WAIT));
+        self.sources.chunks.inserter.stop();
+        self.sources.chunks.reader.stop(timeout.max(limits::END_WAIT));
         // It ends at once where nothing waits, unless the disk hangs: then it is left behind.
-        let has_ended = self.sources.inserter.wait_ended(timeout.max(limits::END_WAIT));
+        let has_ended = self.sources.chunks.inserter.wait_ended(timeout.max(limits::END_WAIT));
         if let (true, Some(thread)) = (has_ended, self.inserter_thread.lock().take())
             && thread.join().is_err()
         {

@@ -5,6 +5,7 @@ pub(crate) mod deduplication;
 pub(crate) mod disk;
 pub(crate) mod disk_view;
 pub(crate) mod extents;
+pub(crate) mod manifest_loads;
 pub(crate) mod manifest_source;
 pub(crate) mod offered_view;
 pub(crate) mod waiting_reads;

@@ -92,11 +92,12 @@ limits! {
     /// first. The quarter is for the peer's own part of the way. Chosen.
     OVERLOAD_ORIGIN_RATIO: f64 = 1.25, "ratio";
     /// Times the median of this host's peers from which on a peer stands out. A full link of one's own
-    /// makes all of them slow, and so does a storm. Measured with the even storm of
-    /// `crates/readpath/src/scenarios/loading/even_storm.rs`: the origin gives 317 chunks instead of 300.
+    /// makes all of them slow, and so does a storm. Chosen; with it the origin gives 317 instead of 300
+    /// chunks in the even storm of the read path's page.
     STANDS_OUT_RATIO: f64 = 4.0, "ratio";
     /// Time for which the samples of a peer that stands out are slow before it counts as overloaded. A
-    /// queueing burst of a boot storm is over sooner: some 200 ms for 32 hosts at one owner at 1 Gbit/s.
+    /// queueing burst of a boot storm is over sooner: 32 hosts that ask one owner for a span of 16 chunks
+    /// keep its link of 1 Gbit/s busy for 0.27 s.
     TRANSIENT_AFTER: Duration = Duration::from_millis(300), "time";
     /// Times `slow_fetch` that `TRANSIENT_AFTER` lasts at least: over slow links queueing bursts last
     /// longer. It equals `TRANSIENT_AFTER` at the default of `slow_fetch`.

@@ -9,49 +9,56 @@ use crate::fetch::outcome::Prefetch;
 use crate::fetch::sources::{Sources, Want};
 use crate::view::disk::Disk;
 
-impl Sources {
+/// The fetches ahead of one host's readers: its sources, within their permits.
+pub(crate) struct Prefetcher<'a>(pub(crate) &'a Arc<Sources>);
+
+impl Prefetcher<'_> {
     /// Carries out what a read means for the prefetch.
-    pub(crate) fn follow(self: &Arc<Self>, disk: &Arc<Disk>, update: StreamUpdate) {
+    pub(crate) fn follow(&self, disk: &Arc<Disk>, update: StreamUpdate) {
         if update.used > 0 {
-            self.metrics.prefetch(Prefetch::Used, update.used);
+            self.0.metrics.prefetch(Prefetch::Used, update.used);
         }
         self.give_up(&update.wasted);
         if let Some((stream, range)) = update.order {
-            let (sources, disk) = (self.clone(), disk.clone());
+            let (sources, disk) = (self.0.clone(), disk.clone());
             // Not on the front end's thread: the answer goes out first.
-            self.runtime.spawn(async move { sources.prefetch(&disk, stream, range) });
+            self.0
+                .runtime
+                .spawn(async move { Prefetcher(&sources).prefetch(&disk, stream, range) });
         }
     }
 
-    fn prefetch(self: &Arc<Self>, disk: &Arc<Disk>, stream: u64, range: Range<u64>) {
+    fn prefetch(&self, disk: &Arc<Disk>, stream: u64, range: Range<u64>) {
         let mut issued: Vec<(u64, Weak<Flight>)> = Vec::new();
         let wants = range.map_while(|index| {
             (index < disk.manifest.chunk_count()).then(|| disk.want(index)).map(|w| (index, w))
         });
         for (index, want) in wants {
-            let Some(want) = want.filter(|want| !self.is_here(&want.digest)) else { continue };
+            let Some(want) = want.filter(|want| !self.0.chunks.is_here(&want.digest)) else {
+                continue;
+            };
             match self.prefetch_chunk(disk, &want) {
                 Some(flight) => issued.push((index, Arc::downgrade(&flight))),
                 None => {
-                    self.metrics.prefetch(Prefetch::Denied, 1);
+                    self.0.metrics.prefetch(Prefetch::Denied, 1);
                     break;
                 }
             }
         }
         if !issued.is_empty() {
-            self.metrics.prefetch(Prefetch::Issued, issued.len());
+            self.0.metrics.prefetch(Prefetch::Issued, issued.len());
             let late = disk.streams.issued(stream, issued);
             self.give_up(&late);
         }
     }
 
     /// Starts to obtain a chunk ahead; `None` where as many are under way as may be.
-    fn prefetch_chunk(self: &Arc<Self>, disk: &Arc<Disk>, want: &Want) -> Option<Arc<Flight>> {
-        let permit = self.prefetch_permits.clone().try_acquire_owned().ok()?;
-        let deadline = self.clock.now() + self.config.origin_deadline;
-        let flight = self.obtain(disk, want, Side::Prefetch, deadline);
+    fn prefetch_chunk(&self, disk: &Arc<Disk>, want: &Want) -> Option<Arc<Flight>> {
+        let permit = self.0.prefetch_permits.clone().try_acquire_owned().ok()?;
+        let deadline = self.0.clock.now() + self.0.config.origin_deadline;
+        let flight = self.0.obtain(disk, want, Side::Prefetch, deadline);
         let watched = flight.clone();
-        self.runtime.spawn(async move {
+        self.0.runtime.spawn(async move {
             let _ = watched.wait(deadline).await;
             drop(permit);
         });
@@ -62,7 +69,7 @@ impl Sources {
         if flights.is_empty() {
             return;
         }
-        self.metrics.prefetch(Prefetch::Wasted, flights.len());
+        self.0.metrics.prefetch(Prefetch::Wasted, flights.len());
         for flight in flights.iter().filter_map(Weak::upgrade) {
             flight.cancel_prefetch();
         }

@@ -47,7 +47,7 @@ impl ReadPath {
     /// How much of each working set that was set this host holds, in the order of ids. Touches no
     /// chunk.
     pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {
-        let store = &*self.sources.store;
+        let store = &*self.sources.chunks.store;
         let mut found: Vec<(DiskId, Coverage)> = self
             .attached()
             .iter()

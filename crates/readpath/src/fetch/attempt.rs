@@ -167,7 +167,7 @@ impl Sources {
         if self.steering.keeps(peer) {
             // Lest it be fetched from there a second time.
             self.metrics.kept_slow();
-            self.insert(want.digest, bytes.clone());
+            self.chunks.insert(want.digest, bytes.clone());
         }
         Ok(Obtained { bytes, tier, peer: Some(peer.name.clone()) })
     }

@@ -60,7 +60,7 @@ impl Sources {
         flight.add_place(disk, want.index);
         let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
         // The chunk may have come between the caller's look and the boarding.
-        if let Some((bytes, tier)) = self.local_bytes(&want.digest) {
+        if let Some((bytes, tier)) = self.chunks.local_bytes(&want.digest) {
             self.flights.finish(&flight, Ok(Obtained { bytes, tier, peer: None }));
             return flight;
         }
@@ -133,7 +133,7 @@ impl Sources {
             let round = match self.round(flight, &want, side, round_plan, first.take()).await {
                 Ok(obtained) => {
                     // Kept before the flight ends: whoever misses it then finds the chunk.
-                    self.keep(want.digest, &obtained, flight.wishes().side);
+                    self.chunks.note_obtained(want.digest, &obtained, flight.wishes().side);
                     self.flights.finish(flight, Ok(obtained));
                     return;
                 }
@@ -174,7 +174,7 @@ impl Sources {
 
     /// The chunk, where it has come another way since it was looked for: late, or for somebody else.
     fn look_again(&self, flight: &Flight) -> Option<Obtained> {
-        let (bytes, tier) = self.local_bytes(&flight.digest)?;
+        let (bytes, tier) = self.chunks.local_bytes(&flight.digest)?;
         Some(Obtained { bytes, tier, peer: None })
     }
 
@@ -198,7 +198,7 @@ impl Sources {
                 }
             }
             let now = self.clock.now();
-            if now >= flight.wishes().deadline || self.is_local(&flight.digest) {
+            if now >= flight.wishes().deadline || self.chunks.is_local(&flight.digest) {
                 return;
             }
             if is_free

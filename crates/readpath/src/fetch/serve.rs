@@ -75,10 +75,10 @@ impl ReadPath {
         let Some(_entered) = InFlight::enter(&self.serves_inflight, max) else {
             return Err((PeerStatus::Overloaded, Serve::Overloaded));
         };
-        if request.chunk_size != sources.store.chunk_size() {
+        if request.chunk_size != sources.chunks.store.chunk_size() {
             return Err((PeerStatus::Invalid, Serve::Invalid));
         }
-        if let Some((bytes, tier)) = sources.read_local(&request.digest).await {
+        if let Some((bytes, tier)) = sources.chunks.read_local(&request.digest).await {
             let served = if tier == Tier::Store { Serve::Store } else { Serve::Recent };
             return Ok((bytes, served));
         }
@@ -111,7 +111,7 @@ impl ReadPath {
             return None;
         }
         let attachment = self.attachment(&request.disk_id)?;
-        let load = self.sources.load(&attachment, Side::Peer);
+        let load = self.sources.manifest_loads.load(&self.sources, &attachment, Side::Peer);
         let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
         let want = disk.want(request.chunk_index)?;
         (want.digest == request.digest).then_some((disk, want))

@@ -16,9 +16,9 @@ impl ReadPath {
     ///
     /// `bytes` must be what `digest` names.
     pub fn keep(&self, digest: Digest, bytes: Bytes) {
-        if !self.sources.inserter.push(digest, bytes.clone()) {
-            self.sources.inserter.flush(ROOM_TIMEOUT);
-            self.sources.insert(digest, bytes);
+        if !self.sources.chunks.inserter.push(digest, bytes.clone()) {
+            self.sources.chunks.inserter.flush(ROOM_TIMEOUT);
+            self.sources.chunks.insert(digest, bytes);
         }
     }
 }

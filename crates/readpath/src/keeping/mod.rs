@@ -1,6 +1,7 @@
 //! The chunk store of this host: what is kept, pinned and read in the background.
 
 pub(crate) mod ghost;
+pub(crate) mod host_chunks;
 pub(crate) mod inserter;
 pub(crate) mod kept_chunks;
 pub(crate) mod pins;

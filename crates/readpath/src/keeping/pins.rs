@@ -91,7 +91,7 @@ impl ReadPath {
         pinned.retain(|digest| {
             let is_kept = keep.contains(digest);
             if !is_kept {
-                self.sources.store.unpin(digest);
+                self.sources.chunks.store.unpin(digest);
             }
             is_kept
         });
@@ -102,7 +102,7 @@ impl ReadPath {
 
     /// Bytes pinned for a disk, by preloads too.
     pub fn pinned_bytes(&self, disk_id: &DiskId) -> u64 {
-        let chunk = self.sources.store.chunk_size().bytes() as u64;
+        let chunk = self.sources.chunks.store.chunk_size().bytes() as u64;
         let pins = self.pins.lock();
         let preloaded = self.preload_pins.lock();
         let empty = HashSet::new();
@@ -120,9 +120,9 @@ impl ReadPath {
         if pins.get(disk_id).is_some_and(|pinned| pinned.contains(digest)) {
             return Ok(None);
         }
-        self.sources.store.pin(digest)?;
+        self.sources.chunks.store.pin(digest)?;
         pins.entry(*disk_id).or_default().insert(*digest);
-        let (table, store) = (self.preload_pins.clone(), self.sources.store.clone());
+        let (table, store) = (self.preload_pins.clone(), self.sources.chunks.store.clone());
         Ok(Some(Pinned { table, store, disk: *disk_id, digest: *digest, is_kept: false }))
     }
 
@@ -130,7 +130,7 @@ impl ReadPath {
     pub(crate) fn unpin_preloaded(&self, disk_id: &DiskId) {
         let pinned = self.preload_pins.lock().remove(disk_id);
         for digest in pinned.iter().flatten() {
-            self.sources.store.unpin(digest);
+            self.sources.chunks.store.unpin(digest);
         }
     }
 
@@ -150,7 +150,7 @@ impl ReadPath {
                 report.missing_bytes += len;
                 continue;
             }
-            let is_held = sources.store.contains(&want.digest);
+            let is_held = sources.chunks.store.contains(&want.digest);
             let flight = (!is_held).then(|| sources.obtain(disk, want, Side::Guest, deadline));
             flights.push((*want, flight));
         }
@@ -184,9 +184,9 @@ impl ReadPath {
             chunks.iter().map(|(digest, bytes)| (*digest, bytes.len() as u64)).collect();
         let sources: Arc<Sources> = self.sources.clone();
         let written = self.sources.runtime.spawn_blocking(move || {
-            let outcomes = sources.store.insert_many(&chunks)?;
+            let outcomes = sources.chunks.store.insert_many(&chunks)?;
             // Pinned is what the disk has, and nobody else may look for long.
-            sources.store.finish_writeback()?;
+            sources.chunks.store.finish_writeback()?;
             Ok::<_, LocalError>(outcomes)
         });
         let written = written.await;
@@ -216,7 +216,7 @@ impl ReadPath {
         if pins.get(disk_id).is_some_and(|pinned| pinned.contains(digest)) {
             return true;
         }
-        match self.sources.store.pin(digest) {
+        match self.sources.chunks.store.pin(digest) {
             Ok(()) => {
                 pins.entry(*disk_id).or_default().insert(*digest);
                 true
@@ -232,7 +232,7 @@ impl ReadPath {
     fn unpin_digest(&self, disk_id: &DiskId, digest: &Digest) {
         let mut pins = self.pins.lock();
         if pins.get_mut(disk_id).is_some_and(|pinned| pinned.remove(digest)) {
-            self.sources.store.unpin(digest);
+            self.sources.chunks.store.unpin(digest);
         }
     }
 }

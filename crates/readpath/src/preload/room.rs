@@ -52,7 +52,7 @@ impl ReadPath {
 
     /// Looks at every wanted chunk: not for a thread that must not wait.
     fn survey(&self, disk: &Disk, wanted: &WantedChunks) -> Survey {
-        let store = &self.sources.store;
+        let store = &self.sources.chunks.store;
         let pinned = self.pinned_digests(&disk.id());
         let (mut missing, mut present) = (Vec::new(), Vec::new());
         let (mut unpinned, mut evictable_wanted) = (0_u64, 0_u64);
@@ -106,7 +106,7 @@ impl ReadPath {
         }
         for digest in &survey.present {
             if !wish.pin {
-                self.sources.store.favor(digest);
+                self.sources.chunks.store.favor(digest);
             } else if let Some(pin) = self.pin_preloaded(&job.disk, digest)? {
                 pin.keep();
             }

@@ -43,13 +43,15 @@ impl ReadPath {
         let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
         job.begin();
         // The manifest stays in memory until the preload ends.
-        let disk = match self.sources.load(&attachment, Side::Preload).await {
-            Ok(view) => view.disk.clone(),
-            Err(error) => {
-                let failure = PreloadFailure::Manifest(error);
-                return self.end_preload(&job, PreloadState::Failed, Some(failure));
-            }
-        };
+        let disk =
+            match self.sources.manifest_loads.load(&self.sources, &attachment, Side::Preload).await
+            {
+                Ok(view) => view.disk.clone(),
+                Err(error) => {
+                    let failure = PreloadFailure::Manifest(error);
+                    return self.end_preload(&job, PreloadState::Failed, Some(failure));
+                }
+            };
         let limit = RateLimit::default();
         let mut run =
             Run { path: self.clone(), disk, job: job.clone(), limit, chunks: JoinSet::new() };
@@ -94,7 +96,7 @@ impl Run {
 
     /// Brings the chunks of ascending `indexes`, batch by batch.
     async fn bring(&mut self, indexes: &[u32]) -> Result<(), PreloadFailure> {
-        let chunk = self.path.sources.store.chunk_size().bytes();
+        let chunk = self.path.sources.chunks.store.chunk_size().bytes();
         let in_flight_max = (limits::PRELOAD_WINDOW_BYTES / chunk).max(1);
         let mut left = indexes;
         while !left.is_empty() {
@@ -123,7 +125,7 @@ impl Run {
         let mut wants = Vec::with_capacity(batch.len());
         for index in batch {
             let Some(want) = self.disk.want(u64::from(*index)) else { continue };
-            if self.path.sources.store.contains(&want.digest) {
+            if self.path.sources.chunks.store.contains(&want.digest) {
                 found(&self.path.sources, &self.job, &want);
             } else {
                 wants.push((*index, want));
@@ -290,7 +292,7 @@ impl Chunk {
         }
         match self.pin.take() {
             Some(pin) => pin.keep(),
-            None => self.sources.store.favor(&digest),
+            None => self.sources.chunks.store.favor(&digest),
         }
         let metrics = &self.sources.metrics.preload;
         if matches!(obtained.tier, Tier::Store | Tier::Recent) {
@@ -306,7 +308,7 @@ impl Chunk {
 
     async fn write(&mut self, digest: Digest, bytes: &Bytes) -> Result<(), PreloadFailure> {
         loop {
-            let outcome = match self.sources.inserter.watch(digest, bytes.clone()) {
+            let outcome = match self.sources.chunks.inserter.watch(digest, bytes.clone()) {
                 Ok(outcome) => outcome,
                 Err(NotQueued::Full) => {
                     sleep(limits::PRELOAD_INSERT_PAUSE).await;

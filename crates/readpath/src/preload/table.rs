@@ -182,7 +182,7 @@ impl ReadPath {
         if jobs.get(disk_id).is_some_and(|entry| !entry.job.state().has_ended()) {
             return PreloadHint::Busy;
         }
-        let coverage = working_set.coverage(&*self.sources.store);
+        let coverage = working_set.coverage(&*self.sources.chunks.store);
         if coverage.present_chunks >= coverage.wanted_chunks {
             return PreloadHint::Complete;
         }

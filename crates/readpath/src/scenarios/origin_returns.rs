@@ -97,7 +97,7 @@ async fn test_waiting_read_finds_what_came_to_this_host_meanwhile() {
     let read = tokio::spawn(host.view(&image).read(0, CHUNK));
     tokio::time::sleep(5 * SECOND).await;
     let chunk = bytes::Bytes::copy_from_slice(&image.content[..CHUNK]);
-    host.path.sources.insert(image.digest(0), chunk);
+    host.path.sources.chunks.insert(image.digest(0), chunk);
     let came = Instant::now();
     let segments = read.await.unwrap().unwrap();
     super::world::check(&image, 0, CHUNK, &segments);

@@ -208,7 +208,7 @@ async fn test_host_that_stood_still_finds_its_disk_answering() {
     host.store.set_hung(true);
     let late = "acstor_store_reads_total{outcome=\"late\"}";
     let digest = image.digest(0);
-    let reading = host.path.sources.store_reader.start(&digest, 0..CHUNK).unwrap();
+    let reading = host.path.sources.chunks.reader.start(&digest, 0..CHUNK).unwrap();
     let waiting = tokio::spawn(reading.wait());
     sleep(MILLI).await;
     advance(100 * SECOND).await;

@@ -51,7 +51,7 @@ impl ReadPath {
         let mut walk = Walk::default();
         loop {
             tokio::time::sleep(limits::DEDUPLICATION_INTERVAL).await;
-            let usage = self.sources.store.usage();
+            let usage = self.sources.chunks.store.usage();
             let is_full =
                 usage.used_bytes * 100 >= usage.capacity_bytes * limits::DEDUPLICATION_FILL_PERCENT;
             if is_full && !self.is_draining() {
@@ -63,7 +63,7 @@ impl ReadPath {
     /// Whether this host has a chunk in its store and means to go on keeping it.
     pub(crate) fn keeps(&self, digest: &Digest) -> bool {
         let is_offered = self.offered.lock().contains(digest);
-        !is_offered && !self.is_draining() && self.sources.store.keeps(digest)
+        !is_offered && !self.is_draining() && self.sources.chunks.store.keeps(digest)
     }
 
     /// Looks at the next cold chunks, however full the store is.
@@ -72,15 +72,15 @@ impl ReadPath {
         let mut cursor = walk.cursor;
         // Reads records and looks through manifests: not among the tasks that answer reads.
         let found = tokio::task::spawn_blocking(move || {
-            let cold = path.sources.store.coldest(&mut cursor, limits::DEDUPLICATION_CHUNKS);
+            let cold = path.sources.chunks.store.coldest(&mut cursor, limits::DEDUPLICATION_CHUNKS);
             let places = path.places(&cold);
             (cursor, cold, places)
         });
         let Ok((cursor, cold, places)) = found.await else { return };
         walk.cursor = cursor;
         walk.seen += limits::DEDUPLICATION_CHUNKS as u64;
-        let usage = self.sources.store.usage();
-        let chunk = self.sources.store.chunk_size().bytes() as u64;
+        let usage = self.sources.chunks.store.usage();
+        let chunk = self.sources.chunks.store.chunk_size().bytes() as u64;
         let depth = usage.capacity_bytes / chunk * limits::DEDUPLICATION_DEPTH_PERCENT / 100;
         if walk.cursor.is_at_cold_end() || walk.seen >= depth {
             *walk = Walk::default();
@@ -146,7 +146,7 @@ impl ReadPath {
             let is_enough =
                 copies.get(digest).copied().unwrap_or(0) >= self.sources.config.copies_max;
             if is_enough {
-                self.sources.store.demote(digest);
+                self.sources.chunks.store.demote(digest);
             }
             let outcome = if is_enough { Deduplication::Demoted } else { Deduplication::TooFew };
             self.sources.metrics.deduplicated(outcome, 1);

@@ -10,8 +10,10 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::ahead::ledger::ChunkNote;
+use crate::ahead::prefetch::Prefetcher;
 use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
-use crate::fetch::sources::{AtHost, Sources, Want};
+use crate::fetch::sources::{Sources, Want};
+use crate::keeping::host_chunks::AtHost;
 use crate::keeping::store_reader::Reading;
 use crate::view::attachment::DiskRecords;
 use crate::view::disk::{Disk, Piece};
@@ -86,7 +88,7 @@ fn push(segments: &mut Vec<Segment>, segment: Segment) {
 impl DiskView {
     fn at_hand(&self, piece: &Piece) -> AtHand {
         let Some(want) = self.disk.want(piece.index) else { return AtHand::Zero };
-        match self.sources.find_here(&want.digest, piece.start, piece.len) {
+        match self.sources.chunks.find_here(&want.digest, piece.start, piece.len) {
             AtHost::Memory(chunk, tier) => AtHand::Memory(chunk, tier),
             AtHost::Disk(part) => AtHand::Disk(want, part),
             AtHost::Absent => AtHand::Missing(want),
@@ -119,11 +121,11 @@ impl DiskView {
         let mut waiting = None;
         if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
             let update = self.disk.streams.note_miss(offset, len);
-            self.sources.follow(&self.disk, update);
+            Prefetcher(&self.sources).follow(&self.disk, update);
             waiting = Some(self.sources.waiting_reads.enter());
         } else if is_on_disk {
             let update = self.disk.streams.note_hit(offset, len);
-            self.sources.follow(&self.disk, update);
+            Prefetcher(&self.sources).follow(&self.disk, update);
         }
         let result = self.collect(offset, len, slots, begin, deadline).await;
         drop(waiting);
@@ -173,7 +175,7 @@ impl DiskView {
 
     fn read_or_obtain(&self, want: Want, part: Range<usize>, deadline: RunInstant) -> Slot {
         let first = part.start;
-        match self.sources.store_reader.start(&want.digest, part) {
+        match self.sources.chunks.reader.start(&want.digest, part) {
             Some(reading) => Slot::Reading(reading, want, first),
             None => self.obtain(&want, deadline),
         }
@@ -221,7 +223,7 @@ impl DiskView {
         tally.count(&self.sources, len);
         self.note_hits(offset, len, begin, &[(piece, Tier::Store)]);
         let update = self.disk.streams.note_hit(offset, len);
-        self.sources.follow(&self.disk, update);
+        Prefetcher(&self.sources).follow(&self.disk, update);
     }
 
     async fn collect(
@@ -337,7 +339,7 @@ impl BlockView for DiskView {
             self.note_hits(offset, len, begin, &tiers);
         }
         let update = self.disk.streams.note_hit(offset, len);
-        self.sources.follow(&self.disk, update);
+        Prefetcher(&self.sources).follow(&self.disk, update);
         Ok(TryRead::Ready(segments))
     }
 
@@ -358,7 +360,7 @@ impl BlockView for DiskView {
             view.note_from_disk(offset, len, piece, begin);
             done(Some(vec![segment]));
         };
-        self.sources.store_reader.start_then(&digest, part, Box::new(then));
+        self.sources.chunks.reader.start_then(&digest, part, Box::new(then));
     }
 
     fn opened(&self) {
@@ -372,7 +374,7 @@ impl BlockView for DiskView {
     fn cached_bytes(&self) -> u64 {
         let (bytes, is_due) = self.disk.cached_bytes();
         if is_due {
-            let (disk, store) = (self.disk.clone(), self.sources.store.clone());
+            let (disk, store) = (self.disk.clone(), self.sources.chunks.store.clone());
             self.sources.runtime.spawn_blocking(move || disk.count_cached_bytes(&*store));
         }
         bytes

@@ -6,59 +6,13 @@ use crate::fetch::flight::Side;
 use crate::fetch::sources::Sources;
 use crate::view::PrepareFuture;
 use crate::view::attachment::Attachment;
-use crate::view::disk_view::{DiskView, note_opened};
+use crate::view::disk_view::note_opened;
 use crate::{BlockView, ExtentKind, ReadDone, ReadError, ReadFuture, TryRead};
 
 /// Reads one attached disk, whose manifest is brought into memory when it is needed.
 pub(crate) struct OfferedView {
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) sources: Arc<Sources>,
-}
-
-impl Sources {
-    /// The disk with its manifest in memory, where it stays for a while. No thread of the runtime waits
-    /// for the local disk.
-    ///
-    /// Whoever waits for a manifest that is being read holds no permit of the others'. All but guests
-    /// have a part of the permits only, and wait for it before a guest could wait for them.
-    ///
-    /// # Errors
-    /// [`ReadError::Manifest`], [`ReadError::Stopped`].
-    ///
-    /// # Cancel safety
-    /// A manifest that is being read is read to the end, for whoever needs it next.
-    pub(crate) async fn load(
-        self: &Arc<Self>,
-        attachment: &Arc<Attachment>,
-        side: Side,
-    ) -> Result<Arc<DiskView>, ReadError> {
-        if let Some(view) = attachment.at_hand() {
-            return Ok(view);
-        }
-        let share = match side {
-            Side::Guest => None,
-            Side::Peer | Side::Preload | Side::Prefetch => {
-                let turn = attachment.turn_of_others.clone().lock_owned().await;
-                if let Some(view) = attachment.at_hand() {
-                    return Ok(view);
-                }
-                let permit = self.manifest_permits_of_others.clone().acquire_owned().await;
-                Some((turn, permit.map_err(|_| ReadError::Stopped)?))
-            }
-        };
-        let turn = attachment.turn.clone().lock_owned().await;
-        if let Some(view) = attachment.at_hand() {
-            return Ok(view);
-        }
-        let permit = self.manifest_permits.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| ReadError::Stopped)?;
-        let (sources, attachment) = (self.clone(), attachment.clone());
-        let read = self.runtime.spawn_blocking(move || {
-            let _held = (share, turn, permit);
-            attachment.load(&sources)
-        });
-        read.await.unwrap_or(Err(ReadError::Stopped))
-    }
 }
 
 impl BlockView for OfferedView {
@@ -75,7 +29,9 @@ impl BlockView for OfferedView {
             return None;
         }
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
-        Some(Box::pin(async move { sources.load(&attachment, Side::Guest).await.map(drop) }))
+        Some(Box::pin(async move {
+            sources.manifest_loads.load(&sources, &attachment, Side::Guest).await.map(drop)
+        }))
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
@@ -87,9 +43,14 @@ impl BlockView for OfferedView {
 
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
-        Box::pin(
-            async move { sources.load(&attachment, Side::Guest).await?.read(offset, len).await },
-        )
+        Box::pin(async move {
+            sources
+                .manifest_loads
+                .load(&sources, &attachment, Side::Guest)
+                .await?
+                .read(offset, len)
+                .await
+        })
     }
 
     fn start_read(&self, offset: u64, len: usize, done: ReadDone) {

@@ -1,0 +1,124 @@
+//! The chunks of this host: in its store, on the way there, or obtained a moment ago.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use acstor_types::Digest;
+use bytes::Bytes;
+
+use crate::fetch::flight::{Obtained, Side};
+use crate::keeping::ghost::GhostTable;
+use crate::keeping::inserter::Inserter;
+use crate::keeping::recent::RecentCache;
+use crate::keeping::store_reader::StoreReader;
+use crate::observe::metrics::Metrics;
+use crate::{Keep, LocalChunk, LocalLook, LocalStore, Tier};
+
+/// Where a chunk is on this host, as far as that is known without I/O.
+pub(crate) enum AtHost {
+    Memory(LocalChunk, Tier),
+    /// On the disk of the chunk store only; so much of it is to be read.
+    Disk(Range<usize>),
+    Absent,
+}
+
+/// Where this host looks for a chunk first, and keeps what it obtained.
+pub(crate) struct HostChunks {
+    pub(crate) store: Arc<dyn LocalStore>,
+    pub(crate) reader: StoreReader,
+    pub(crate) recent: RecentCache,
+    pub(crate) inserter: Arc<Inserter>,
+    pub(crate) ghosts: GhostTable,
+    /// Whether it keeps what it fetched from a peer.
+    pub(crate) keep: Keep,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl HostChunks {
+    /// Looks for a chunk of which `len` bytes from `start` on are wanted; no I/O.
+    ///
+    /// Asks the store first: a hit takes no other lock.
+    pub(crate) fn find_here(&self, digest: &Digest, start: usize, len: usize) -> AtHost {
+        let look = self.store.look(digest, start, len);
+        if let LocalLook::Memory(chunk) = look {
+            return AtHost::Memory(chunk, Tier::Store);
+        }
+        match self.inserter.get(digest).or_else(|| self.recent.get(digest)) {
+            Some(bytes) => AtHost::Memory(LocalChunk::Bytes(bytes), Tier::Recent),
+            None => match look {
+                LocalLook::Disk(part) => AtHost::Disk(part),
+                _ => AtHost::Absent,
+            },
+        }
+    }
+
+    /// Returns a chunk that is in this host's memory, and from where; no I/O.
+    pub(crate) fn local_bytes(&self, digest: &Digest) -> Option<(Bytes, Tier)> {
+        let AtHost::Memory(chunk, tier) =
+            self.find_here(digest, 0, self.store.chunk_size().bytes())
+        else {
+            return None;
+        };
+        match chunk {
+            LocalChunk::Bytes(bytes) | LocalChunk::Part(bytes) => Some((bytes, tier)),
+            // Its pages may have left memory since.
+            LocalChunk::Mapped(guard) => Some((guard.try_copy(0, guard.len())?, tier)),
+        }
+    }
+
+    /// Returns a chunk that is on this host, and from where; waits for the disk, but not long.
+    pub(crate) async fn read_local(&self, digest: &Digest) -> Option<(Bytes, Tier)> {
+        if let Some(found) = self.local_bytes(digest) {
+            return Some(found);
+        }
+        if !self.store.contains(digest) {
+            return None;
+        }
+        let bytes = self.reader.start(digest, 0..self.store.chunk_size().bytes())?.wait().await?;
+        Some((bytes, Tier::Store))
+    }
+
+    /// Whether [`HostChunks::local_bytes`] would give a chunk; no I/O.
+    pub(crate) fn is_local(&self, digest: &Digest) -> bool {
+        let len = self.store.chunk_size().bytes();
+        matches!(self.find_here(digest, 0, len), AtHost::Memory(..))
+    }
+
+    /// Whether a chunk is on this host, in memory or on the disk, without touching it; no I/O.
+    pub(crate) fn is_here(&self, digest: &Digest) -> bool {
+        self.store.contains(digest)
+            || self.recent.contains(digest)
+            || self.inserter.get(digest).is_some()
+    }
+
+    /// Keeps a chunk that was obtained for `side`: for a moment in memory, and in the store where
+    /// this host is to have it.
+    pub(crate) fn note_obtained(&self, digest: Digest, obtained: &Obtained, side: Side) {
+        if side == Side::Preload {
+            // Nobody reads it soon, and the preload itself sees to it that it is kept.
+            let _ = self.inserter.push(digest, obtained.bytes.clone());
+            return;
+        }
+        self.recent.insert(digest, obtained.bytes.clone());
+        let is_kept = match obtained.tier {
+            // Whatever cost a read of the origin, or moved here with the ring, is kept.
+            Tier::Origin | Tier::PreviousOwner => true,
+            Tier::Peer => match self.keep {
+                Keep::Never => false,
+                Keep::SecondTouch => self.ghosts.touch(digest),
+                Keep::Always => true,
+            },
+            Tier::Zero | Tier::Recent | Tier::Store => false,
+        };
+        if is_kept {
+            self.insert(digest, obtained.bytes.clone());
+        }
+    }
+
+    /// Queues a verified chunk for the store.
+    pub(crate) fn insert(&self, digest: Digest, bytes: Bytes) {
+        if !self.inserter.push(digest, bytes) {
+            self.metrics.insert_dropped();
+        }
+    }
+}
