@@ -76,7 +76,9 @@ CRATE_ARROWS = {
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }
-KNOW_PYO3 = ("pyext", "simext")
+PURE_CRATES = {"selection"}
+"""Crates of decisions only: no dependency, no clock, nothing that waits or reaches outside."""
+IMPURE = re.compile(r"\bInstant\b|\bSystemTime\b|\bstd::(env|fs|io|net|process|sync|thread)\b")
 PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
     | {"path_walk", "untrusted_json"},
@@ -272,6 +274,20 @@ def check_crate_arrows(name: str, path: pathlib.Path) -> Iterator[str]:
         yield f"{name}: only {' and '.join(KNOW_PYO3)} know PyO3"
 
 
+def check_pure_crates(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about clocks, locks and I/O in crates that have none."""
+    house, _, rest = name.removeprefix("crates/").partition("/")
+    if not name.startswith("crates/") or house not in PURE_CRATES:
+        return
+    if rest == "Cargo.toml" and "[dependencies]" in path.read_text():
+        yield f"{name}: a pure crate has no dependencies"
+    if rest.startswith("src/") and path.suffix == ".rs":
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = IMPURE.search(line)
+            if found:
+                yield f"{name}:{number}: {found[0]} in a pure crate"
+
+
 def check_format_pages() -> Iterator[str]:
     """Yield findings about formats without a page or a golden file."""
     pages = ROOT / "doc/source/reference/formats"
@@ -299,6 +315,7 @@ def main() -> int:
             check_package_arrows,
             check_json,
             check_crate_arrows,
+            check_pure_crates,
         ):
             findings.extend(check(name, path))
     for finding in findings:

@@ -95,3 +95,24 @@ def test_exceptions_have_a_reason_and_are_needed(rules: types.ModuleType) -> Non
         assert (ROOT / name).read_text().count("\n") > rules.FILE_LINES_MAX
     found = {line.partition(":")[0] for line in rules.flat_folders(names, exceptions={})}
     assert found == set(rules.FLAT_FOLDERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("crates/selection/src/a.rs", "use std::time::Instant;\n", "Instant"),
+        ("crates/selection/src/a.rs", "\nuse std::sync::Mutex;\n", "std::sync"),
+        ("crates/selection/src/a.rs", "use std::time::Duration;\n", ""),
+        ("crates/selection/tests/a.rs", "std::fs::read(path)\n", ""),
+        ("crates/readpath/src/a.rs", "use std::time::Instant;\n", ""),
+        ("crates/selection/Cargo.toml", "[dependencies]\nrand = 1\n", "dependencies"),
+        ("crates/selection/Cargo.toml", "[dev-dependencies]\nrand = 1\n", ""),
+    ],
+)
+def test_impurity_is_found(
+    rules: types.ModuleType, name: str, text: str, expected: str, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / name.rpartition("/")[2]
+    path.write_text(text)
+    found = findings(rules.check_pure_crates, name, path)
+    assert [expected in line for line in found] == ([True] if expected else [])

@@ -67,7 +67,7 @@ pub struct ReadPathConfig {
     /// Hosts that should rather have a chunk, and have it, from which on this host makes its copy the
     /// first to leave; 0: never.
     pub copies_max: usize,
-    /// Whether loaded peers are passed over.
+    /// Whether overloaded peers are passed over.
     pub load_aware: bool,
     /// What a chunk takes at least over a link that is full: some ten times what it takes over one that
     /// is not.

@@ -45,7 +45,7 @@ outcomes! {
 }
 
 outcomes! {
-    /// Who was asked in place of a loaded peer ("held": the next in line, for what it holds); or the
+    /// Who was asked in place of an overloaded peer ("held": the next in line, for what it holds); or the
     /// origin by a host whose own link is slow, to learn how it does.
     Bypass { Held = "held", Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
 }

@@ -29,9 +29,9 @@ pub const PEER_SKIPS: &str = "acstor_peer_skips";
 pub const PEERS_PENALISED: &str = "acstor_peers_penalised";
 /// Hedges, by outcome.
 pub const HEDGES: &str = "acstor_hedges";
-/// Chunks whose owner is loaded, by who was asked in its place.
+/// Chunks whose owner is overloaded, by who was asked in its place.
 pub const BYPASSES: &str = "acstor_bypasses";
-/// Fetches from loaded peers to see whether they still are.
+/// Fetches from overloaded peers to see whether they still are.
 pub const PEER_PROBES: &str = "acstor_peer_probes";
 /// Chunks kept because the peer that sent them is slow.
 pub const PEER_SLOW_KEPT: &str = "acstor_peer_slow_kept";

@@ -191,7 +191,7 @@ async fn test_long_boot_from_loaded_owners_is_as_fast_as_with_a_cache_of_ones_ow
 
 /// What a storm looks like to its hosts: all want a chunk at once, whose owner is slow for that moment.
 #[tokio::test(start_paused = true)]
-async fn test_convoy_before_an_owner_makes_no_read_of_the_origin_beyond_the_cold_one() {
+async fn test_queueing_burst_before_an_owner_makes_no_read_of_the_origin_beyond_the_cold_one() {
     let (world, image) = world(&adaptive(), u8::MAX, &[]);
     let mut wanted = 0;
     for step in 0..100u64 {

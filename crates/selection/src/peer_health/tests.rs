@@ -136,3 +136,10 @@ fn test_silence_is_nearly_all_of_the_time_and_not_what_a_deadline_cut_short() {
     assert_eq!(peer_time(false, HOUR, TRIAL), TRIAL);
     assert_eq!(peer_time(true, HOUR, TRIAL), HOUR / 2);
 }
+
+/// A simulation holds one for each pair of hosts that met.
+#[test]
+fn test_size_lets_a_simulation_hold_a_million() {
+    let bytes = size_of::<PeerHealth>();
+    assert!(bytes <= 448, "{bytes}");
+}
