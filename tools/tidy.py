@@ -76,6 +76,7 @@ CRATE_ARROWS = {
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }
+KNOW_PYO3 = ("pyext", "simext")
 PURE_CRATES = {"selection"}
 """Crates of decisions only: no dependency, no clock, nothing that waits or reaches outside."""
 IMPURE = re.compile(r"\bInstant\b|\bSystemTime\b|\bstd::(env|fs|io|net|process|sync|thread)\b")
