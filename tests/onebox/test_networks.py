@@ -16,7 +16,8 @@ from testbed.onebox.control_plane import NETWORK
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
-GROUP = "echoing"
+GROUP = "answering"
+WORD = "checksummed"
 TIMEOUT = 60.0
 
 
@@ -88,7 +89,10 @@ def test_servers_get_addresses_and_reach_each_other_as_their_group_says(
     assert shown["addresses"] == {NETWORK: [addresses[0]]}
     assert [each["name"] for each in shown["security_groups"]] == [GROUP]
     assert not asking.reaches(addresses[1])
-    rule = typed(box, "security", "group", "rule", "create", "--protocol", "icmp", GROUP)
+    rule = typed(box, "security", "group", "rule", "create", "--protocol", "any", GROUP)
     wait_for("the rule lets in", lambda: asking.reaches(addresses[1]), TIMEOUT)
+    servers[1][1].listen()
+    asking.send(addresses[1], WORD)
+    assert servers[1][1].received() == WORD
     api.delete_security_group_rule(rule["id"])
     wait_for("nothing is let in again", lambda: not asking.reaches(addresses[1]), TIMEOUT)

@@ -43,7 +43,9 @@ def test_agents_of_switches_differ_in_their_host_only() -> None:
 
 def test_switches_need_no_module_of_the_kernel() -> None:
     """Where bridges are made, and where Neutron's agent and Nova look for them."""
-    assert "datapath_type=netdev" in networking.switch("eth1")[-1]
+    switch = networking.switch("eth1")[-1]
+    assert "datapath_type=netdev" in switch
+    assert "userspace-tso-enable=true" in switch
     agent = networking.neutron_agent(VENV, "compute1")["ovs"]
     assert agent["datapath_type"] == "netdev"
     nova = compute_host("compute1")["os_vif_ovs"]
