@@ -4,7 +4,7 @@
 //! What is here carries the simulation's events to it and its decisions back, as `crates/readpath`
 //! does (`steering.rs`, `attempt.rs`, `round.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use acstor_selection::{
@@ -73,7 +73,10 @@ struct Peer {
 struct Host {
     selector: Selector,
     hedges: TokenBucket,
-    peers: BTreeMap<u32, Peer>,
+    /// Side by side: the overview of all is taken 50 times a second.
+    peers: Vec<Peer>,
+    /// Where each peer is.
+    places: HashMap<u32, usize>,
 }
 
 /// What all hosts know of their sources.
@@ -104,23 +107,27 @@ impl Host {
         Host {
             selector: Selector::new(config),
             hedges: TokenBucket::for_hedges((rules.hedge_share * 100.0).round() as u32),
-            peers: BTreeMap::new(),
+            peers: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
     /// What is known of a peer, and the selector that judges it.
     fn peer(&mut self, peer: u32) -> (&mut Peer, &mut Selector) {
-        let times = self.selector.times();
-        let new = || Peer { health: PeerHealth::new(times), connection: Connection::default() };
-        (self.peers.entry(peer).or_insert_with(new), &mut self.selector)
+        let place = *self.places.entry(peer).or_insert(self.peers.len());
+        if place == self.peers.len() {
+            let health = PeerHealth::new(self.selector.times());
+            self.peers.push(Peer { health, connection: Connection::default() });
+        }
+        (&mut self.peers[place], &mut self.selector)
     }
 
     /// How all sources do together.
     fn overview(&mut self, rules: &Rules, now: Moment) -> Overview {
         let mut view = self.selector.overview(now).unwrap_or_else(|| {
             let slow_fetch = self.selector.config().slow_fetch;
-            let peers = self.peers.values();
-            let readings = peers.map(|peer| peer.health.delay().reading(slow_fetch, now));
+            let readings =
+                self.peers.iter().map(|peer| peer.health.delay().reading(slow_fetch, now));
             self.selector.refresh(readings, now)
         });
         view.is_own_link_slow &= rules.own_link;
@@ -349,7 +356,8 @@ impl Choice {
         let (host, now) = (&mut self.hosts[under_way.host as usize], moment(now));
         let view = rules.load_aware.then(|| host.overview(rules, now));
         let case = HedgeCase { view: view.as_ref(), is_rescue, allowed: duration(allowed) };
-        let health = under_way.peer.and_then(|peer| host.peers.get(&peer)).map(|peer| &peer.health);
+        let place = under_way.peer.and_then(|peer| host.places.get(&peer));
+        let health = place.map(|place| &host.peers[*place].health);
         host.selector.hedge_after(health, case, now).as_secs_f64()
     }
 }
