@@ -88,8 +88,7 @@ PACKAGE_FLOORS = (
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "scheduler"},
     {"agent", "dataplane"},
-    {"cli"},
-    {"checks"},
+    {"checks", "cli"},
     {"cmd"},
 )
 """Packages and modules of acstor/, from the bottom: each imports from below only."""

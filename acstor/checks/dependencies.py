@@ -7,8 +7,10 @@ from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception, identity, version
 from acstor.checks.verdict import failure, failure_of, success, warning
-from acstor.cli import deployment
-from acstor.cluster import membership  # noqa: F401 - see below
+from acstor.cluster import (
+    member_list,
+    membership,  # noqa: F401 - see below
+)
 from acstor.cluster.member import Member
 from acstor.conf import loading
 from acstor.rpc import transport
@@ -25,7 +27,7 @@ _TOPIC = "acstor-status"
 def check_coordination(conf: cfg.ConfigOpts) -> Result:
     """Check that the backend of membership and locks is reachable, and that hosts can share it."""
     try:
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
     except exception.AcstorError as error:
         return failure_of(error)
     if not loading.is_written(conf, "coordination", "backend_url"):
@@ -39,7 +41,7 @@ def check_coordination(conf: cfg.ConfigOpts) -> Result:
 def check_agents(conf: cfg.ConfigOpts) -> Result:
     """Check that the agents of all hosts are of the installed release."""
     try:
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
     except exception.AcstorError as error:
         return failure_of(error)
     installed = version.release()

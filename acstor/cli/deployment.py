@@ -1,14 +1,12 @@
-"""Deployment as the commands read it: its members and its ring."""
+"""Deployment as the commands read it: its origin and its ring."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.cluster.member import Member
 from acstor.cluster.ring.published_ring import PublishedRing, read_ring
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
@@ -25,34 +23,6 @@ def configuration(app: Any) -> cfg.ConfigOpts:
     """
     conf: cfg.ConfigOpts = app.conf  # cliff's type of a command's app is its base class
     return conf
-
-
-def list_members(conf: cfg.ConfigOpts) -> dict[str, Member]:
-    """Return the hosts that are alive, by name, without becoming one.
-
-    :raises UnavailableError: when the coordination backend cannot be reached.
-    """
-    # A good part of the time that any command takes to start.
-    import tooz
-
-    from acstor.cluster.membership import CoordinationSettings, open_coordinator, read_members
-
-    settings = CoordinationSettings(
-        conf.coordination.backend_url,
-        conf.coordination.group,
-        conf.coordination.heartbeat_interval,
-        conf.coordination.member_timeout,
-    )
-    coordinator = open_coordinator(settings, f"acstor-cli-{conf.host}-{os.getpid()}")
-    try:
-        return read_members(coordinator, settings.group)
-    except (tooz.ToozError, OSError) as error:
-        raise exception.UnavailableError(
-            f"the members cannot be read: {error}", hint="check [coordination] backend_url"
-        ) from error
-    finally:
-        with contextlib.suppress(Exception):
-            coordinator.stop()
 
 
 @contextlib.contextmanager

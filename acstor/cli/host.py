@@ -19,6 +19,7 @@ from acstor.agent.reconcilers.desired_host import (
 from acstor.cli import deployment, forgetting, host_traffic, metrics_tls
 from acstor.cli.columns import Disk, Latencies, Rate, Share, Size
 from acstor.cli.host_traffic import HostTraffic
+from acstor.cluster import member_list
 from acstor.cluster.member import Member
 from acstor.cluster.ring.departure import remove_host
 from acstor.control.client import AdminClient
@@ -82,7 +83,7 @@ class ListHosts(lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the table."""
         conf = deployment.configuration(self.app)
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         in_ring = _ring_hosts(conf)
         asked = {}
         if parsed_args.long:
@@ -134,7 +135,7 @@ class ShowHost(show.ShowOne):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         """Return the fields."""
         conf, name = deployment.configuration(self.app), parsed_args.name
-        member = deployment.list_members(conf).get(name)
+        member = member_list.list_members(conf).get(name)
         in_ring = _ring_hosts(conf)
         host = in_ring.get(name)
         if member is None and host is None:
@@ -190,14 +191,14 @@ class _ChangeDesiredState(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write the desired state."""
         conf, name = deployment.configuration(self.app), parsed_args.name
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         if name not in members and name not in _ring_hosts(conf):
             raise _unknown(name)
         with deployment.opened_origin(conf) as origin:
             write_desired_state(origin, name, self.desired)
 
         def is_done() -> bool:
-            member = deployment.list_members(conf).get(name)
+            member = member_list.list_members(conf).get(name)
             return member is not None and member.is_draining == self.desired.is_drained
 
         if parsed_args.wait and not _wait(is_done, parsed_args.wait):
@@ -244,7 +245,7 @@ class ForgetHost(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove its refs."""
         conf, name = deployment.configuration(self.app), parsed_args.name
-        if name in deployment.list_members(conf):
+        if name in member_list.list_members(conf):
             raise exception.InvalidError(
                 f"host {name} is alive",
                 hint="stop acstor-agent there for good, then wait for [coordination] "

@@ -13,6 +13,7 @@ from cliff import lister
 from acstor import exception
 from acstor.cli import deployment, preload_view
 from acstor.cli.columns import Share, Size
+from acstor.cluster import member_list
 from acstor.cluster.member import Member
 from acstor.conf.types import KIB, ByteSize
 from acstor.control.protocol import PRELOAD_RATE_MAX, PreloadWhat
@@ -168,7 +169,7 @@ class PreloadImage(lister.Lister):
         )
         transport.require(conf)
         _check_image(conf, request)
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         hosts = _hosts(conf, parsed_args, members, default_all=False)
         with _agents(conf, conf.preload.call_timeout) as agents:
             verdicts = many_hosts.ask(agents, request, hosts, members)
@@ -245,7 +246,7 @@ class _Told(lister.Lister):
         """
         conf = deployment.configuration(self.app)
         transport.require(conf)
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         hosts = _hosts(conf, parsed_args, members, default_all=True)
         with _agents(conf, conf.preload.call_timeout) as agents:
             answers = agents.call_all(hosts, method, dict.fromkeys(hosts, arguments))

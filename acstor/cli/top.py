@@ -11,6 +11,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.cli import deployment, metrics_tls, samples
 from acstor.cli.samples import Rates, Sample
+from acstor.cluster import member_list
 
 _MEMBERS_INTERVAL = 5.0
 
@@ -46,7 +47,7 @@ class Top(lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return one interval as a table."""
         conf = deployment.configuration(self.app)
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         if not members:
             raise exception.NotFoundError(
                 "no host is alive", hint="start acstor-agent on the hosts"
@@ -72,13 +73,13 @@ class Top(lister.Lister):
         from acstor.cli import top_view
 
         tls = metrics_tls.client_context(conf)
-        members = deployment.list_members(conf)
+        members = member_list.list_members(conf)
         listed_at = time.monotonic()
         before: dict[str, Sample] = {}
         with Live(console=Console(file=sys.stdout), screen=True, auto_refresh=False) as live:
             while True:
                 if time.monotonic() - listed_at > _MEMBERS_INTERVAL:
-                    members, listed_at = deployment.list_members(conf), time.monotonic()
+                    members, listed_at = member_list.list_members(conf), time.monotonic()
                 after = samples.fetch_all(members.values(), tls)
                 shown = [
                     samples.rates(name, before.get(name), after[name]) for name in sorted(after)
