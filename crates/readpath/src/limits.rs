@@ -23,6 +23,13 @@ pub const MANIFEST_READS_OF_OTHERS_MAX: usize = 2;
 pub const MANIFEST_FAILURES_MAX: u32 = 3;
 /// Disks of which a peer's shares are remembered; those that none uses are forgotten beyond.
 pub const DISK_SHARES_MAX: usize = 64;
+/// Divisor of a peer's permits that gives the part which one disk never has: a quarter, so that fetches of a
+/// disk that hang leave some to the others.
+pub const DISK_SHARE_LEFT_DIVISOR: usize = 4;
+/// Divisor of a peer's permits that gives those of preloads: half, so that guests find permits free.
+pub const PRELOAD_PERMITS_DIVISOR: usize = 2;
+/// Divisor of a peer's permits that gives those which prefetches leave free: half, as for preloads.
+pub const PREFETCH_PERMITS_DIVISOR: usize = 2;
 /// Most hosts whose health is remembered.
 pub const PEERS_TRACKED_MAX: usize = 16_384;
 /// Most chunks that wait for a thread of the origin pool; more are refused as overload.

@@ -21,6 +21,8 @@
 mod choice;
 mod hedging;
 mod load;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

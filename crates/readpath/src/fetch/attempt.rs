@@ -120,7 +120,8 @@ impl Sources {
     ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
         let permits = peer.permits.clone();
         if side == Side::Prefetch {
-            let is_free = permits.available_permits() > self.config.peer_inflight_max / 2;
+            let left_free = self.config.peer_inflight_max / crate::limits::PREFETCH_PERMITS_DIVISOR;
+            let is_free = permits.available_permits() > left_free;
             return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
         }
         let share = peer.disk_share(want.disk);

@@ -20,7 +20,7 @@ pub(crate) struct Peer {
     pub(crate) name: Arc<str>,
     /// Fetches under way; one permit each.
     pub(crate) permits: Arc<Semaphore>,
-    /// Preloads take one of these first: half as many, so that guests find permits free.
+    /// Preloads take one of these first, of which there are fewer.
     pub(crate) preload_permits: Arc<Semaphore>,
     shares: DiskShares,
     health: Mutex<PeerHealth>,
@@ -36,7 +36,8 @@ struct DiskShares {
 
 impl DiskShares {
     fn new(inflight_max: usize) -> DiskShares {
-        let of_each = (inflight_max - inflight_max / 4).max(1);
+        let left = inflight_max / limits::DISK_SHARE_LEFT_DIVISOR;
+        let of_each = (inflight_max - left).max(1);
         DiskShares { of_each, by_disk: Mutex::default() }
     }
 
@@ -51,10 +52,11 @@ impl DiskShares {
 
 impl Peer {
     fn new(name: &str, inflight_max: usize, times: OverloadTimes) -> Peer {
+        let preload_max = inflight_max / limits::PRELOAD_PERMITS_DIVISOR;
         Peer {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
-            preload_permits: Arc::new(Semaphore::new((inflight_max / 2).max(1))),
+            preload_permits: Arc::new(Semaphore::new(preload_max.max(1))),
             shares: DiskShares::new(inflight_max),
             health: Mutex::new(PeerHealth::new(times)),
         }
