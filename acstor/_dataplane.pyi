@@ -225,20 +225,20 @@ class DataPlane:
     def metrics_text(self) -> str:
         """Return all metrics in the Prometheus text format, names beginning ``acstor_``."""
 
-    def ledger_start(self, disk_id: str, capacity: int) -> None:
-        """Record the next ``capacity`` chunk reads of an image; restarts a running ledger."""
+    def trace_start(self, disk_id: str, capacity: int) -> None:
+        """Record the next ``capacity`` chunk reads of an image; restarts a running trace."""
 
-    def ledger_get(self, disk_id: str) -> str:
-        """Return the ledger as JSON lines, oldest first.
+    def trace_get(self, disk_id: str) -> str:
+        """Return the trace as JSON lines, oldest first.
 
-        ``kind`` ``chunk``: ``at_us`` (since ledger_start), ``chunk``, ``offset``, ``length``,
+        ``kind`` ``chunk``: ``at_us`` (since trace_start), ``chunk``, ``offset``, ``length``,
         ``tier``, ``wait_us``, ``source`` (who sent it, else null). ``kind`` ``read``: ``at_us``,
         ``offset``, ``length``, ``think_us``, ``wait_us``. ``kind`` ``lost``: ``records``, how many
         older ones did not fit.
         """
 
-    def ledger_stop(self, disk_id: str) -> None:
-        """Stop recording and forget the ledger; nothing happens when there is none."""
+    def trace_stop(self, disk_id: str) -> None:
+        """Stop recording and forget the trace; nothing happens when there is none."""
 
     def working_set(self, disk_id: str) -> dict[str, object]:
         """Return which chunks guests read while the image booted, since the process started.

@@ -50,14 +50,14 @@ __all__ = [
     "scan_file",
     "seal_volume_log",
     "set_read_ahead",
-    "translated",
+    "map_errors",
     "unmount_images",
     "unsound_chunks",
 ]
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def map_errors(what: str) -> Iterator[None]:
     """Turn a :class:`DataPlaneError` of the body into the error of its kind.
 
     :param what: what was being done, on what; begins the message.

@@ -12,7 +12,7 @@ from acstor import exception
 from acstor.control.protocol import PreloadWhat
 from acstor.preload.admission import Estimate
 from acstor.preload.request import PreloadRequest, checked_id, checked_image, checked_what
-from acstor.rpc.agent_server import PRELOAD_VERSION, answered, make_target
+from acstor.rpc.agent_server import PRELOAD_VERSION, as_response, make_target
 
 
 class Preloads(Protocol):
@@ -44,7 +44,7 @@ class PreloadEndpoint:
             what = checked_what(arguments.get("what"))
             return dataclasses.asdict(self._preloads.estimate(image, what))
 
-        return answered(self._host, act)
+        return as_response(self._host, act)
 
     def preload_start(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """AdmittedPreload a preload, or refuse to."""
@@ -54,7 +54,7 @@ class PreloadEndpoint:
             admission_id = checked_id(fields.pop("id", None))
             return self._preloads.admit(admission_id, PreloadRequest.from_arguments(fields))
 
-        return answered(self._host, act)
+        return as_response(self._host, act)
 
     def preload_status(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """Say how far the preloads are."""
@@ -64,7 +64,7 @@ class PreloadEndpoint:
             image = arguments.get("image")
             return self._preloads.status(None if image is None else checked_image(image))
 
-        return answered(self._host, act)
+        return as_response(self._host, act)
 
     def preload_stop(self, context: dict[str, Any], **arguments: object) -> dict[str, object]:
         """Stop a preload."""
@@ -77,7 +77,7 @@ class PreloadEndpoint:
                 None if admission_id is None else checked_id(admission_id),
             )
 
-        return answered(self._host, act)
+        return as_response(self._host, act)
 
 
 def _refuse_unknown(arguments: Mapping[str, object], known: set[str]) -> None:

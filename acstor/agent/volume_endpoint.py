@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from acstor import exception
 from acstor.control.operations import BY_MESSAGE, Operation
 from acstor.control.parameters import ParameterError
-from acstor.rpc.agent_server import FREEZE_VERSION, answered, make_target
+from acstor.rpc.agent_server import FREEZE_VERSION, as_response, make_target
 
 ANSWER_MARGIN = 5.0
 """Seconds that the data plane gets beyond what an operation itself may take."""
@@ -57,4 +57,4 @@ class VolumeEndpoint:
                 **{name: value for name, value in values.items() if name in arguments},
             )
 
-        return answered(self._host, act)
+        return as_response(self._host, act)

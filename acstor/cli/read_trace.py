@@ -63,7 +63,7 @@ class StartTrace(_OfImage):
             type=int,
             default=_TRACE_CAPACITY,
             metavar="RECORDS",
-            help=f"records to keep, at most {protocol.LEDGER_ENTRIES_MAX} (default: %(default)s)",
+            help=f"records to keep, at most {protocol.TRACE_ENTRIES_MAX} (default: %(default)s)",
         )
         return parser
 

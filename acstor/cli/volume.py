@@ -131,7 +131,7 @@ class SettleVolume(show.ShowOne):
         repository = repository_access.open_repository(conf)
 
         def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
-            with native.translated(f"sealing epoch {epoch} of volume {volume}"):
+            with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
                 end = native.seal_volume_log(volume, epoch, first, repository.origin)
             assert end["seal"] is not None
             return end["last"], end["seal"]

@@ -131,8 +131,8 @@ _COUNT = Parameter(
 )
 _CAPACITY = Parameter(
     "capacity",
-    parameters.is_int(1, protocol.LEDGER_ENTRIES_MAX),
-    f"1 to {protocol.LEDGER_ENTRIES_MAX}",
+    parameters.is_int(1, protocol.TRACE_ENTRIES_MAX),
+    f"1 to {protocol.TRACE_ENTRIES_MAX}",
 )
 _PRELOAD_RATE = Parameter(
     "rate_bytes_per_s",
@@ -178,7 +178,7 @@ _ASIDE = Parameter(
     "a name of volume.list_aside",
 )
 
-_LEDGER = "ledger of {image}"
+_TRACE = "trace of {image}"
 _PRELOAD = "preload of {image}"
 
 _ADMIN_AND_CONTROL = frozenset({Door.ADMIN, Door.CONTROL})
@@ -220,9 +220,9 @@ OPERATIONS: tuple[Operation, ...] = (
     _placement("placement.threshold", "set_distance_threshold", _HOPS),
     _runtime("store.sketch", "store_sketch", "sketch of the store", _COUNT, answer=as_sketch),
     _host("metrics", "metrics_text"),
-    _runtime("ledger.start", "ledger_start", _LEDGER, _IMAGE, _CAPACITY, answer=as_done),
-    _runtime("ledger.get", "ledger_get", _LEDGER, _IMAGE, timeout=60.0),
-    _runtime("ledger.stop", "ledger_stop", _LEDGER, _IMAGE, answer=as_done),
+    _runtime("ledger.start", "trace_start", _TRACE, _IMAGE, _CAPACITY, answer=as_done),
+    _runtime("ledger.get", "trace_get", _TRACE, _IMAGE, timeout=60.0),
+    _runtime("ledger.stop", "trace_stop", _TRACE, _IMAGE, answer=as_done),
     _runtime(
         "workingset.read", "working_set", "working set of {image}", _IMAGE, answer=as_working_set
     ),

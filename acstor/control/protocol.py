@@ -22,8 +22,8 @@ RESPONSE_DEADLINE = 10.0
 """Seconds that the client may take to read a response."""
 IDLE_TIMEOUT = 60.0
 """Seconds after which a silent connection is closed."""
-LEDGER_ENTRIES_MAX = 200_000
-"""Most reads that a ledger records: some 30 MB of JSON."""
+TRACE_ENTRIES_MAX = 200_000
+"""Most reads that a trace records: some 30 MB of JSON."""
 PIN_TIMEOUT_MAX = 600.0
 """Longest time that one pin request may take, seconds."""
 PIN_BYTES_MAX = 1 << 40

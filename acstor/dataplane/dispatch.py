@@ -8,7 +8,7 @@ from acstor.control import protocol
 from acstor.control.operations import OPERATIONS, Door, Operation, Target
 from acstor.control.parameters import ParameterError
 from acstor.control.server import Method
-from acstor.native import DataPlane, translated
+from acstor.native import DataPlane, map_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _of_target(method: Callable[..., object]) -> Action:
 
 def _of_runtime(operation: Operation, runtime: Callable[[], DataPlane]) -> Action:
     def action(arguments: Mapping[str, Any]) -> object:
-        with translated(operation.subject.format(**arguments)):
+        with map_errors(operation.subject.format(**arguments)):
             found: object = getattr(runtime(), operation.method)(*arguments.values())
         if operation.is_logged:
             LOG.info("%s: %s", operation.name, dict(arguments))

@@ -25,7 +25,7 @@ from acstor.dataplane.volumes.logs import drain
 from acstor.dataplane.volumes.service import VolumeService
 from acstor.mounting import mount_point
 from acstor.mounting.mounter import Mounter
-from acstor.native import DataPlane, StaleDescriptorError, translated
+from acstor.native import DataPlane, StaleDescriptorError, map_errors
 from acstor.origin.base import Origin
 from acstor.supervision.supervisor import Supervisor
 
@@ -221,7 +221,7 @@ class DataPlaneHost:
         fuse_fd = self._inherited.take_fuse()
         if fuse_fd is not None:
             try:
-                with translated("taking over the file system"):
+                with map_errors("taking over the file system"):
                     self._run(runtime, fuse_fd, is_new=False)
             except exception.UnavailableError as error:
                 if not isinstance(error.__cause__, StaleDescriptorError):
@@ -237,7 +237,7 @@ class DataPlaneHost:
         if mount_point.is_mounted(self._settings["mount_point"]):
             self._mounter.detach()
         fuse_fd = self._mounter.mount()
-        with translated("starting the data plane"):
+        with map_errors("starting the data plane"):
             self._run(runtime, fuse_fd, is_new=True)
         return False
 
@@ -282,7 +282,7 @@ class DataPlaneHost:
         self._runtime = runtime
 
     def _restored_runtime(self) -> DataPlane:
-        with translated("setting up the data plane"):
+        with map_errors("setting up the data plane"):
             runtime = self._make_runtime(self._settings, self._origin.reader)
         self._placement.restore(runtime)
         self._restored.attach(runtime)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.restored_images import RestoredImages
 from acstor.mounting import mount_point
-from acstor.native import DataPlane, translated
+from acstor.native import DataPlane, map_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Images:
         """Attach the image of a manifest file and keep it for restarts."""
         mount_point.refuse_within(manifest_path, self._mounted_at)
         with self._lock, self._attachments.arriving(manifest_path) as arrived:
-            with translated(f"attaching {manifest_path}"):
+            with map_errors(f"attaching {manifest_path}"):
                 image = self._runtime().attach_image(arrived)
             self._attachments.keep_image(str(image["id"]), arrived, str(image["manifest"]))
             self._restored.settled(str(image["id"]))
@@ -60,7 +60,7 @@ class Images:
                 # Guests may have it open: it is attached without a name when that works.
                 self._attachments.hide_image(disk_id)
                 return "hidden"
-            with translated(f"detaching {disk_id}"):
+            with map_errors(f"detaching {disk_id}"):
                 state = self._runtime().detach_image(disk_id)
             if state == "removed":
                 self._attachments.forget_image(disk_id)
@@ -73,6 +73,6 @@ class Images:
         """Use the working set in a file from now on and keep it for restarts."""
         mount_point.refuse_within(path, self._mounted_at)
         with self._lock, self._attachments.arriving(path) as arrived:
-            with translated(f"working set {path} of {disk_id}"):
+            with map_errors(f"working set {path} of {disk_id}"):
                 self._runtime().set_working_set(disk_id, arrived)
             self._attachments.keep_working_set(disk_id, arrived)

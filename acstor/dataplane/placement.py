@@ -7,7 +7,7 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.dataplane.attachments import Attachments
 from acstor.mounting import mount_point
-from acstor.native import DataPlane, translated
+from acstor.native import DataPlane, map_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Placement:
         """Use the ring in a file from now on and keep it for restarts."""
         mount_point.refuse_within(path, self._mounted_at)
         with self._lock, self._attachments.arriving(path) as arrived:
-            with translated(f"ring {path}"):
+            with map_errors(f"ring {path}"):
                 ring = self._runtime().set_ring(arrived)
             self._attachments.keep_ring(arrived)
         LOG.info("using ring generation %s", ring.get("generation"))
@@ -46,7 +46,7 @@ class Placement:
     def set_distance_threshold(self, hops: int | None) -> dict[str, object]:
         """Ask no host from so many hops on, also after restarts; None: as configured."""
         with self._lock:
-            with translated("distance threshold"):
+            with map_errors("distance threshold"):
                 self._runtime().set_distance_threshold(hops)
             self._attachments.keep_distance_threshold(hops)
         in_use = self._runtime().status().get("distance_threshold")
@@ -55,13 +55,13 @@ class Placement:
 
     def restore(self, runtime: DataPlane) -> None:
         """Give a new runtime what the process before had."""
-        with translated("restoring"):
+        with map_errors("restoring"):
             runtime.set_distance_threshold(self._attachments.distance_threshold())
         ring_path = self._attachments.ring_path()
         if ring_path is None:
             return
         try:
-            with translated("restoring"):
+            with map_errors("restoring"):
                 runtime.set_ring(ring_path)
         except exception.AcstorError as error:
             LOG.error("the kept ring is not usable (%s); the agent brings the next", error)

@@ -14,7 +14,7 @@ from acstor import exception
 from acstor.backoff import BackOff
 from acstor.dataplane.attachments import AttachedImage, Attachments
 from acstor.exception import ErrorKind
-from acstor.native import DataPlane, digest, translated
+from acstor.native import DataPlane, digest, map_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class RestoredImages:
             self._left_in_place.discard(disk_id)
             LOG.error("image %s is put aside, its manifest is damaged", disk_id)
         try:
-            with translated(f"withdrawing {disk_id}"):
+            with map_errors(f"withdrawing {disk_id}"):
                 runtime.detach_image(disk_id)
         except exception.AcstorError as error:
             LOG.error("image %s: %s", disk_id, error)
@@ -149,7 +149,7 @@ class RestoredImages:
 
     def _attach_one(self, runtime: DataPlane, image: AttachedImage) -> None:
         try:
-            with translated("restoring"):
+            with map_errors("restoring"):
                 attached = runtime.attach_image(
                     image.manifest_path, hidden=image.is_hidden, digest=image.digest
                 )
@@ -174,7 +174,7 @@ class RestoredImages:
 
     def _restore_working_set(self, runtime: DataPlane, disk_id: str, path: str) -> None:
         try:
-            with translated(f"working set of {disk_id}"):
+            with map_errors(f"working set of {disk_id}"):
                 runtime.set_working_set(disk_id, path)
         except exception.AcstorError as error:
             if error.kind in _FINAL:

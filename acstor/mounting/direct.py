@@ -40,18 +40,18 @@ class DirectMounter:
             raise exception.UnavailableError(
                 f"{path} cannot be made: {error.strerror}", hint="make the directory, as root's"
             ) from error
-        with native.translated("mounting"):
+        with native.map_errors("mounting"):
             return native.mount_images(path, self._options.allow_other, self._options.read_ahead_kb)
 
     def set_read_ahead(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""
-        with native.translated("setting the read-ahead"):
+        with native.map_errors("setting the read-ahead"):
             native.set_read_ahead(self._options.mount_point, self._options.read_ahead_kb)
 
     def unmount(self) -> None:
         """See :class:`acstor.mounting.mounter.Mounter`."""
         path = self._options.mount_point
-        with native.translated("unmounting"):
+        with native.map_errors("unmounting"):
             outcome = native.unmount_images(path, self._options.unmount_grace)
         if outcome == "aborted":
             LOG.warning("%s was in use when it was unmounted: those who did get errors", path)

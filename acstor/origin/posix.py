@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from acstor import exception
 from acstor.origin import base, keys, posix_conversion, posix_refs, posix_reserve, posix_write
 from acstor.origin.mounts import find_mount
-from acstor.origin.posix_errors import from_os_error, translated
+from acstor.origin.posix_errors import from_os_error, map_errors
 from acstor.origin.posix_former_refs import (
     ASIDE,
     ConvertedError,
@@ -48,7 +48,7 @@ class PosixOrigin(base.Origin):
     def __init__(self, root: str) -> None:
         """Open the origin in ``root``."""
         self._root = os.path.abspath(root)
-        with translated(f"looking for the origin's directory {self._root}"):
+        with map_errors(f"looking for the origin's directory {self._root}"):
             is_directory = is_folder(self._root)
         if not is_directory:
             raise exception.InvalidError(
@@ -132,7 +132,7 @@ class PosixOrigin(base.Origin):
     def delete(self, key: str) -> bool:
         """Delete an object."""
         path = self._object_path(key)
-        with translated(f"deleting {key}"):
+        with map_errors(f"deleting {key}"):
             is_deleted = False
             with (
                 contextlib.suppress(FileNotFoundError),
@@ -150,7 +150,7 @@ class PosixOrigin(base.Origin):
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
         keys.validate_ref_name(name)
-        with translated(f"reading ref {name}"):
+        with map_errors(f"reading ref {name}"):
             try:
                 return self._refs().get(name)
             except ConvertedError:
@@ -159,7 +159,7 @@ class PosixOrigin(base.Origin):
     def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
         """Return the ref's present state; the content is not read where it is the same one."""
         keys.validate_ref_name(name)
-        with translated(f"looking at ref {name}"):
+        with map_errors(f"looking at ref {name}"):
             try:
                 return self._refs().refresh(name, known)
             except ConvertedError:
@@ -204,7 +204,7 @@ class PosixOrigin(base.Origin):
 
     def space(self) -> base.Space:
         """Return the room of the file system, without what it keeps for root."""
-        with translated(f"asking for the room of {self._root}"):
+        with map_errors(f"asking for the room of {self._root}"):
             found = os.statvfs(self._root)
         used = found.f_blocks - found.f_bfree
         unit = found.f_frsize
@@ -217,7 +217,7 @@ class PosixOrigin(base.Origin):
     def sweep(self) -> int:
         """Remove temporary files that are older than a day; make what the reserve lacks."""
         removed = 0
-        with translated("removing leftovers"), self.freeing():
+        with map_errors("removing leftovers"), self.freeing():
             for entry in self._tree.temporaries_older_than(TEMPORARY_AGE_SECONDS):
                 if entry.is_dir(follow_symlinks=False):
                     removed += self._tree.remove_temporary_folder(entry.path)
@@ -230,7 +230,7 @@ class PosixOrigin(base.Origin):
 
     def convert_refs(self) -> bool:
         """Have the refs in the layout that needs no locks."""
-        with translated("converting the refs"), self.freeing():
+        with map_errors("converting the refs"), self.freeing():
             return posix_conversion.convert(self._tree, self._former_refs)
 
     @property
@@ -243,7 +243,7 @@ class PosixOrigin(base.Origin):
 
         :raises UnavailableError: when it cannot be told which that is.
         """
-        with translated(f"looking for the refs of {self._root}"):
+        with map_errors(f"looking for the refs of {self._root}"):
             if self._has_present_layout():
                 return self._present_refs
             missing = self._missing_refs()
@@ -287,8 +287,8 @@ class PosixOrigin(base.Origin):
 
     @contextlib.contextmanager
     def _absence_checked(self, what: str) -> Iterator[None]:
-        """As ``translated``; what is absent is so only where the origin is there."""
-        with translated(what):
+        """As ``map_errors``; what is absent is so only where the origin is there."""
+        with map_errors(what):
             try:
                 yield
             except FileNotFoundError:
@@ -297,9 +297,9 @@ class PosixOrigin(base.Origin):
 
     @contextlib.contextmanager
     def _existing_folders(self, what: str) -> Iterator[None]:
-        """As ``translated``; that a folder is not there is no answer to a writer."""
+        """As ``map_errors``; that a folder is not there is no answer to a writer."""
         try:
-            with translated(what):
+            with map_errors(what):
                 yield
         except exception.NotFoundError as error:
             self._tree.forget_folders()

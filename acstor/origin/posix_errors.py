@@ -55,7 +55,7 @@ def from_os_error(error: OSError, what: str) -> exception.AcstorError:
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def map_errors(what: str) -> Iterator[None]:
     """Turn an ``OSError`` of the body into an error of :mod:`acstor.exception`."""
     try:
         yield

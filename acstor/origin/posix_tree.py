@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import base, posix_write
-from acstor.origin.posix_errors import translated
+from acstor.origin.posix_errors import map_errors
 from acstor.origin.posix_presence import is_folder, is_there
 from acstor.origin.posix_reserve import Reserve, freeing
 
@@ -56,7 +56,7 @@ class PosixTree:
         """
         # As it was before the look: another thread may make the folder just after it.
         was_seen = self._was_seen
-        with translated(f"looking for the origin's directory {self.root}"):
+        with map_errors(f"looking for the origin's directory {self.root}"):
             if is_folder(self.path(TEMPORARY)):
                 self._was_seen = True
                 return
@@ -260,7 +260,7 @@ class PosixTree:
 
         :raises UnavailableError: when the whole tree is gone.
         """
-        with translated(f"listing {path}"):
+        with map_errors(f"listing {path}"):
             try:
                 with os.scandir(path) as entries:
                     return [

@@ -65,7 +65,7 @@ class PackCache:
                     if pack not in wanted:
                         stale_size += record_end - end
                     elif pack not in added:
-                        with native.translated(f"reading {self._path}"):
+                        with native.map_errors(f"reading {self._path}"):
                             index.add_pack(pack, salt, digests)
                         added.add(pack)
                     digests.release()

@@ -44,7 +44,7 @@ def read_digests(origin: base.Origin, pack: bytes) -> PackDigests:
     :raises UnsupportedError: when a newer release wrote it.
     """
     key = layout.pack_key(pack.hex())
-    with native.translated(f"reading {key}"):
+    with native.map_errors(f"reading {key}"):
         header = origin.get_range(key, 0, HEADER_SIZE)
         chunk_size, chunk_count, salt = native.parse_pack_header(header)
         digests = origin.get_range(

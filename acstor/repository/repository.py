@@ -259,7 +259,7 @@ class Repository:
         content = self.origin.get(layout.manifest_key(digest), MANIFEST_SIZE_MAX)
         if native.digest(content).hex() != digest:
             raise exception.CorruptError(f"manifest {digest} is damaged in the origin")
-        with native.translated(f"reading manifest {digest}"):
+        with native.map_errors(f"reading manifest {digest}"):
             return native.Manifest.parse(content)
 
     def remove_image(self, image_id: str, expected: str | None = None) -> Image:

@@ -79,7 +79,7 @@ def make_target(version: str) -> Any:
     return oslo_messaging.Target(namespace=NAMESPACE, version=version)
 
 
-def answered(host: str, method: Callable[[], object]) -> dict[str, object]:
+def as_response(host: str, method: Callable[[], object]) -> dict[str, object]:
     """Return the answer to a call: what ``method`` returns, or the error that it raises.
 
     Errors travel as values, so that they arrive as what they are whatever the broker's client

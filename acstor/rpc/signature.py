@@ -16,7 +16,7 @@ from typing import Any
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.rpc.agent_server import answered
+from acstor.rpc.agent_server import as_response
 
 SIGNATURE_VERSION = 1
 """Raised when what is signed changes; a signature of another version is refused."""
@@ -168,7 +168,7 @@ class SignedEndpoint:
             try:
                 self._verifier.check(context, name, arguments)
             except exception.AcstorError as error:
-                return answered(self._host, _raising(error))
+                return as_response(self._host, _raising(error))
             return method(context, **arguments)
 
         return guarded

@@ -13,7 +13,7 @@ from testbed.host_processes import Configuration, HostProcesses
 from testbed.network import Namespace
 from testbed.testbed import Testbed
 
-LEDGER_READS_MAX = 200_000
+TRACE_READS_MAX = 200_000
 STATIC_VNODES = 4096
 
 _TIERS = {
@@ -67,14 +67,14 @@ class Collaborative(base.Approach):
         self._give_ring_and_image()
         for processes in self.hosts.values():
             processes.wait_ready(self.repository.image_id, len(self.hosts))
-        self._start_ledgers()
+        self._start_traces()
 
     def take_over(self) -> None:
         """Go on with the processes of a run that was left up."""
         self._make_hosts()
         for processes in self.hosts.values():
             processes.wait_serving()
-        self._start_ledgers()
+        self._start_traces()
 
     def _make_hosts(self) -> None:
         for host in self.testbed.hosts:
@@ -82,10 +82,10 @@ class Collaborative(base.Approach):
                 self.testbed, host, self.name, self.repository.url, self._options
             )
 
-    def _start_ledgers(self) -> None:
+    def _start_traces(self) -> None:
         for processes in self.hosts.values():
             processes.admin.call(
-                "ledger.start", image=self.repository.image_id, capacity=LEDGER_READS_MAX
+                "ledger.start", image=self.repository.image_id, capacity=TRACE_READS_MAX
             )
         # What attaching and pinning read is not the guests'; it leaves the origin all the same.
         self._tiers_before = {name: host_tiers(host) for name, host in self.hosts.items()}
@@ -99,7 +99,7 @@ class Collaborative(base.Approach):
         return BackingDisk(str(self.hosts[host.name].disk(self.repository.image_id)))
 
     def measure(self) -> None:
-        """Read the counters and ledgers of all data planes."""
+        """Read the counters and traces of all data planes."""
         chunk_size = 1
         touched: set[int] = set()
         origin_bytes = 0
@@ -169,10 +169,10 @@ class StaticCollaborative(Collaborative):
             processes.admin.call("ring.set", path=str(ring_path))
 
 
-def chunks_read(ledger: str) -> set[int]:
-    """Return the indexes of the chunks that a ledger's reads touched and that are not zero."""
+def chunks_read(trace: str) -> set[int]:
+    """Return the indexes of the chunks that a trace's reads touched and that are not zero."""
     touched = set()
-    for line in ledger.splitlines():
+    for line in trace.splitlines():
         record = json.loads(line)
         if record["kind"] == "chunk" and record["tier"] != "zero":
             touched.add(int(record["chunk"]))

@@ -180,16 +180,16 @@ class MemoryRuntime(MemoryVolumes):
     def metrics_text(self) -> str:
         return f"# TYPE acstor_images gauge\nacstor_images {len(self.images)}\n"
 
-    def ledger_start(self, disk_id: str, capacity: int) -> None:
-        self.images[disk_id]["ledger"] = capacity
+    def trace_start(self, disk_id: str, capacity: int) -> None:
+        self.images[disk_id]["trace"] = capacity
 
-    def ledger_get(self, disk_id: str) -> str:
-        if "ledger" not in self.images.get(disk_id, {}):
-            raise failure("not_found", f"no ledger of {disk_id}")
+    def trace_get(self, disk_id: str) -> str:
+        if "trace" not in self.images.get(disk_id, {}):
+            raise failure("not_found", f"no trace of {disk_id}")
         return '{"at_us":0,"chunk":0}\n'
 
-    def ledger_stop(self, disk_id: str) -> None:
-        self.images.get(disk_id, {}).pop("ledger", None)
+    def trace_stop(self, disk_id: str) -> None:
+        self.images.get(disk_id, {}).pop("trace", None)
 
     def working_set(self, disk_id: str) -> dict[str, object]:
         return self.preloads.working_set(disk_id)

@@ -67,7 +67,7 @@ def test_peer_lies_is_found_out(cloud: Cloud) -> None:
     with CheckedReader(first.file(image), image.content, seed=5) as reader:
         reader.wait_reads(200)
     assert reader.errors == []
-    assert first.metric("acstor_peer_fetches", outcome="lie") > 0
+    assert first.metric("acstor_peer_fetches", outcome="corrupt") > 0
 
 
 def corrupt_slots(host: Host) -> None:

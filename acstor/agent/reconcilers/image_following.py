@@ -282,7 +282,7 @@ class ImageFollower:
         content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)
         if native.digest(content).hex() != manifest:
             raise exception.CorruptError(f"manifest {manifest} is damaged in the origin")
-        with native.translated(f"manifest {manifest}"):
+        with native.map_errors(f"manifest {manifest}"):
             disk_id = native.Manifest.parse(content).disk_id
         if disk_id != image_id:
             raise exception.CorruptError(f"the record names a manifest of {disk_id}")

@@ -25,7 +25,7 @@ from acstor.dataplane.volumes.lifecycle import VolumeLifecycle
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.owner import Look
 from acstor.dataplane.volumes.states import LocalVolumeEvent
-from acstor.native import translated
+from acstor.native import map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -190,7 +190,7 @@ class VolumeHandover(VolumeLifecycle):
                 return
             kept = self._kept(volume)
             if local.released is None:
-                with translated(f"giving volume {volume} back"):
+                with map_errors(f"giving volume {volume} back"):
                     last = self._runtime().volume_release(volume)
                 local.released = last["epoch"], last["sequence"]
             try:
@@ -293,7 +293,7 @@ class VolumeHandover(VolumeLifecycle):
         :raises AcstorError: when the origin does not take it.
         """
         volume = local.volume
-        with translated(f"pushing volume {volume} ahead"):
+        with map_errors(f"pushing volume {volume} ahead"):
             is_log_long = self._runtime().volume_push_ahead(volume)
         started_at = time.monotonic()
         if not is_log_long or (not is_asked and started_at < local.fold_ahead_at):

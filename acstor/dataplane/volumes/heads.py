@@ -18,7 +18,7 @@ from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.handover import VolumeHandover
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.native import translated
+from acstor.native import map_errors
 from acstor.repository.volumes.heads import Head
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class VolumeHeads(VolumeHandover):
             self._owner.answer_head(volume, Head(asked.nonce, self._owner.host))
         if local.head_ready != asked.nonce:
             return True
-        with translated(f"reading the first sectors of volume {volume}"):
+        with map_errors(f"reading the first sectors of volume {volume}"):
             content = self._runtime().volume_read_head(volume)
         self._owner.answer_head(volume, Head(asked.nonce, self._owner.host, kept.epoch, content))
         return True
@@ -83,12 +83,12 @@ class VolumeHeads(VolumeHandover):
         :raises AcstorError: when the volume was closed meanwhile.
         """
         local = self._known(volume)
-        with translated(f"volume {volume}"):
+        with map_errors(f"volume {volume}"):
             look = self._runtime().volume_begin_head(volume)
         if look is None:
             return True
         content = self._head(local, wait)
-        with translated(f"volume {volume}"):
+        with map_errors(f"volume {volume}"):
             if content is None:
                 LOG.info("volume %s is asked for: nobody reads its first sectors for us", volume)
                 self._runtime().volume_give_up_head(volume)

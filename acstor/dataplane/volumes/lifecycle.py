@@ -24,7 +24,7 @@ from acstor.dataplane.volumes.owner import Look, Sealed, TakeOver, limits_of
 from acstor.dataplane.volumes.runtime import VolumeSpec
 from acstor.dataplane.volumes.settings import VolumeSettings
 from acstor.dataplane.volumes.states import LocalVolumeEvent
-from acstor.native import translated
+from acstor.native import map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -125,7 +125,7 @@ class VolumeLifecycle(VolumeSettings):
 
     def _follow(self, local: LocalVolume, size_bytes: int) -> None:
         """Serve clients that wait until this host owns the volume."""
-        with translated(f"following volume {local.volume}"):
+        with map_errors(f"following volume {local.volume}"):
             self._runtime().volume_follow(local.volume, size_bytes)
         local.is_in_runtime = True
         self._serve(local, LocalVolumeEvent.FOLLOWED)
@@ -212,7 +212,7 @@ class VolumeLifecycle(VolumeSettings):
             LOG.warning("volume %s: its record does not say so: %s", volume, error)
 
     def _seal(self, volume: str, epoch: int, first: int) -> Sealed:
-        with translated(f"sealing epoch {epoch} of volume {volume}"):
+        with map_errors(f"sealing epoch {epoch} of volume {volume}"):
             end = self._runtime().volume_seal(volume, epoch, first, self._owner.log_origin)
         return Sealed(end["last"], end["seal"])
 
@@ -234,7 +234,7 @@ class VolumeLifecycle(VolumeSettings):
             reserve_bytes=self._files.reserve_bytes(),
             adopts=kept.adopts,
         )
-        with translated(f"opening volume {local.volume}"):
+        with map_errors(f"opening volume {local.volume}"):
             self._runtime().volume_open(local.volume, spec, self._owner.log_origin)
             local.is_in_runtime = True
             if kept.wanted_durability is not None:
@@ -246,7 +246,7 @@ class VolumeLifecycle(VolumeSettings):
     def _serve(self, local: LocalVolume, event: LocalVolumeEvent) -> None:
         listener = self._listener(local)
         self._files.begin_serving(local.volume)
-        with translated(f"serving volume {local.volume}"):
+        with map_errors(f"serving volume {local.volume}"):
             token = self._sockets.token(local.volume)
             self._runtime().volume_serve(local.volume, os.dup(listener.fileno()), token)
         local.error = None
@@ -355,7 +355,7 @@ class VolumeLifecycle(VolumeSettings):
         if local.state is not _S.FENCED:
             self._serve(local, LocalVolumeEvent.SERVED)
             return
-        with translated(f"serving volume {local.volume}"):
+        with map_errors(f"serving volume {local.volume}"):
             # To answer EIO: a client that finds nobody would wait and try again for long.
             listener, token = self._listener(local), self._sockets.token(local.volume)
             self._runtime().volume_serve(local.volume, os.dup(listener.fileno()), token)
@@ -389,7 +389,7 @@ class VolumeLifecycle(VolumeSettings):
 
     def _fence(self, local: LocalVolume) -> None:
         why = f"another host owns volume {local.volume} now"
-        with translated(f"volume {local.volume}"):
+        with map_errors(f"volume {local.volume}"):
             self._runtime().volume_fence(local.volume, why)
         local.error = why
         local.move(LocalVolumeEvent.FENCED)
@@ -480,7 +480,7 @@ class VolumeLifecycle(VolumeSettings):
     def _leave(self, local: LocalVolume, force: bool) -> None:
         """Serve nobody any more, and own the volume no more."""
         runtime = self._runtime()
-        with translated(f"closing volume {local.volume}"):
+        with map_errors(f"closing volume {local.volume}"):
             if local.state is _S.FROZEN:
                 runtime.volume_thaw(local.volume)
             if local.is_in_runtime:
@@ -505,7 +505,7 @@ class VolumeLifecycle(VolumeSettings):
         """
         if local.released is None:
             self._start_anew(local)
-            with translated(f"giving volume {local.volume} back"):
+            with map_errors(f"giving volume {local.volume} back"):
                 last = self._runtime().volume_release(local.volume)
             local.released = last["epoch"], last["sequence"]
         # Before the record says so: a process that is killed in between finds what it may remove.
@@ -537,7 +537,7 @@ class VolumeLifecycle(VolumeSettings):
             "an unknown number of" if dirty_bytes is None else dirty_bytes,
         )
         if local.is_in_runtime:
-            with translated(f"closing volume {local.volume}"):
+            with map_errors(f"closing volume {local.volume}"):
                 self._runtime().volume_unserve(local.volume, True)
         self._drop_from_runtime(local)
         if dirty_bytes == 0 and self._files.find_clean(local.volume) is None:
@@ -568,7 +568,7 @@ class VolumeLifecycle(VolumeSettings):
     def _drop_from_runtime(self, local: LocalVolume) -> None:
         if local.is_in_runtime:
             local.is_in_runtime = False
-            with translated(f"closing volume {local.volume}"):
+            with map_errors(f"closing volume {local.volume}"):
                 self._runtime().volume_close(local.volume)
 
 

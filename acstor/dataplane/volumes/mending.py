@@ -19,7 +19,7 @@ from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.owner import Look
 from acstor.dataplane.volumes.table import VolumeTable
-from acstor.native import translated
+from acstor.native import map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -121,7 +121,7 @@ class VolumeMending(VolumeTable):
                 kept = self._mended(kept, record)
                 path = self._files.manifest_path(kept)
                 assert path is not None
-                with translated(f"mending volume {local.volume}"):
+                with map_errors(f"mending volume {local.volume}"):
                     self._runtime().volume_set_base(local.volume, path)
             return kept
 

@@ -15,7 +15,7 @@ from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import VolumeMending
 from acstor.dataplane.volumes.owner import limits_of
-from acstor.native import translated
+from acstor.native import map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -32,21 +32,21 @@ class VolumeSettings(VolumeMending):
     def resize(self, volume: str, size_bytes: int) -> None:
         """Grow a volume; clients are disconnected once idle and find the new size."""
         local = self._in_runtime(volume)
-        with local.lock, translated(f"resizing volume {volume}"):
+        with local.lock, map_errors(f"resizing volume {volume}"):
             self._runtime().volume_resize(volume, size_bytes)
             self._change(local, size_bytes=size_bytes)
 
     def set_durability(self, volume: str, durability: Mapping[str, Any]) -> None:
         """Change when writes are on the origin."""
         local = self._in_runtime(volume)
-        with local.lock, translated(f"durability of volume {volume}"):
+        with local.lock, map_errors(f"durability of volume {volume}"):
             self._runtime().volume_set_durability(volume, durability)
             self._change(local, durability=durability)
 
     def set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None:
         """Change the limits of a volume's requests; 0: none."""
         local = self._in_runtime(volume)
-        with local.lock, translated(f"limits of volume {volume}"):
+        with local.lock, map_errors(f"limits of volume {volume}"):
             self._runtime().volume_set_limits(volume, iops, bytes_per_s)
             self._change(local, iops=iops, bytes_per_s=bytes_per_s)
 

@@ -16,7 +16,7 @@ from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.owner import VolumeOwner
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.take_overs import TakeOvers
-from acstor.native import DataPlane, translated
+from acstor.native import DataPlane, map_errors
 from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class VolumeTable:
         if not local.is_in_runtime:
             return {}
         try:
-            with translated(f"volume {local.volume}"):
+            with map_errors(f"volume {local.volume}"):
                 return self._runtime().volume_status(local.volume)
         except exception.NotFoundError:
             return {}  # closed this moment
@@ -205,7 +205,7 @@ class VolumeTable:
                 # Not owned, or closed this moment: nothing of it is folded.
                 with (
                     contextlib.suppress(exception.AcstorError),
-                    translated(f"volume {local.volume}"),
+                    map_errors(f"volume {local.volume}"),
                 ):
                     self._runtime().volume_set_fold_unwanted(local.volume, local.fold_unwanted > 0)
 

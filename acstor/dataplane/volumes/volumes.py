@@ -17,7 +17,7 @@ from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.volumes_aside import VolumesAside
 from acstor.dataplane.volumes.states import LocalVolumeEvent
-from acstor.native import translated
+from acstor.native import map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -58,7 +58,7 @@ class Volumes(VolumesAside):
         volume, epoch = local.volume, self._kept(local.volume).epoch
         for _ in range(_PUSH_ATTEMPTS_MAX):
             before = self._owner.owned_record(volume, epoch)
-            with translated(f"pushing volume {volume}"):
+            with map_errors(f"pushing volume {volume}"):
                 pushed = self._runtime().volume_push(local.volume)
             record = self._owner.owned_record(volume, epoch)
             # A fold that is installed meanwhile may have read what was written after this push:
@@ -87,7 +87,7 @@ class Volumes(VolumesAside):
         def push(local: LocalVolume) -> None:
             volume = local.volume
             try:
-                with translated(f"the last push of volume {volume}"):
+                with map_errors(f"the last push of volume {volume}"):
                     self._runtime().volume_freeze(volume, timeout_s)
                     self._runtime().volume_push(volume)
                 left.discard(volume)
@@ -117,7 +117,7 @@ class Volumes(VolumesAside):
         :param holder: on whose behalf; writes go on when none holds them any more.
         """
         local = self._in_runtime(volume)
-        with local.lock, translated(f"freezing volume {volume}"):
+        with local.lock, map_errors(f"freezing volume {volume}"):
             self._require(local, _S.SERVING, _S.FROZEN)
             if local.state is _S.SERVING:
                 local.freezes.clear()  # the process before, or an owner before, may have had them
@@ -130,7 +130,7 @@ class Volumes(VolumesAside):
         :param holder: as it was given to :meth:`freeze`.
         """
         local = self._in_runtime(volume)
-        with local.lock, translated(f"thawing volume {volume}"):
+        with local.lock, map_errors(f"thawing volume {volume}"):
             self._require(local, _S.SERVING, _S.FROZEN)
             was_held, remaining_s = local.let_go(holder or _NOBODY)
             if local.state is _S.FROZEN and remaining_s > 0:
@@ -174,7 +174,7 @@ class Volumes(VolumesAside):
         kept = self._mend_in_fold_turn(local)
         epoch = kept.epoch
         record = self._owner.owned_record(volume, epoch)
-        with translated(f"folding volume {volume}"):
+        with map_errors(f"folding volume {volume}"):
             folded = self._runtime().volume_fold(
                 volume,
                 functools.partial(self._owner.announce_fold, volume, epoch),
@@ -186,7 +186,7 @@ class Volumes(VolumesAside):
         digest = folded["manifest"]
         self._prepare_fold(local, record, folded)
         record = self._owner.install_fold(volume, epoch, digest, folded["folded"])
-        with local.lock, translated(f"folding volume {volume}"):
+        with local.lock, map_errors(f"folding volume {volume}"):
             # Local records that the manifest holds go from set_base on: it must be here.
             kept = dataclasses.replace(
                 self._kept(volume),

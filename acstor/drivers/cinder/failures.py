@@ -29,7 +29,7 @@ def as_cinder_error(error: exception.AcstorError, what: str) -> Exception:
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
+def map_errors(what: str) -> Iterator[None]:
     """Raise errors of ACStor as errors of Cinder.
 
     :raises VolumeBackendAPIException: when the origin, an agent or a volume's state is in the way.

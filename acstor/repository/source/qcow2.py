@@ -71,7 +71,7 @@ class Qcow2Source(base.ImageSource):
     ) -> native.Scan:
         """Read through all connections at once, then digest."""
         self._read_into(offset, buffer)
-        with native.translated(self.file.path):
+        with native.map_errors(self.file.path):
             return native.scan_buffer(buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:

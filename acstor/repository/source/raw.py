@@ -59,7 +59,7 @@ class RawSource(base.ImageSource):
         os.posix_fadvise(
             self.file.descriptor, offset + READ_AHEAD_SIZE, size, os.POSIX_FADV_WILLNEED
         )
-        with native.translated(self.file.path):
+        with native.map_errors(self.file.path):
             return native.scan_file(self.file.descriptor, offset, size, buffer, chunk_size, scope)
 
     def read(self, offset: int, size: int) -> bytes:

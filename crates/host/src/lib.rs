@@ -183,7 +183,7 @@ impl Host {
         Ok(text)
     }
 
-    /// The read path, for its ledgers.
+    /// The read path, for its traces.
     pub fn read_path(&self) -> &ReadPath {
         &self.parts.read_path
     }

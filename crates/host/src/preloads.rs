@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use acstor_readpath::{PreloadStatus, PreloadWhat, PreloadWish, WorkingSet};
+use acstor_readpath::{PreloadRequest, PreloadStatus, PreloadWhat, WorkingSet};
 use acstor_types::DiskId;
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
-    pub fn preload_start(&self, disk: DiskId, wish: PreloadWish) -> Result<Value, HostError> {
-        Ok(describe(&self.parts.read_path.preload_start(&disk, wish)?))
+    pub fn preload_start(&self, disk: DiskId, request: PreloadRequest) -> Result<Value, HostError> {
+        Ok(describe(&self.parts.read_path.preload_start(&disk, request)?))
     }
 
     /// The newest preload of each image that had one.
@@ -94,15 +94,15 @@ fn describe(status: &PreloadStatus) -> Value {
     let started_at = status.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "image": status.disk.to_string(),
-        "what": status.wish.what.as_str(),
-        "pin": status.wish.pin,
+        "what": status.request.what.as_str(),
+        "pin": status.request.pin,
         "state": status.state.as_str(),
         "is_hint": status.is_hint,
         "total_bytes": status.total_bytes,
         "present_bytes": status.present_bytes,
         "fetched_bytes": status.fetched_bytes,
         "remaining_bytes": status.remaining_bytes,
-        "rate_bytes_per_s": status.wish.rate_bytes_per_s,
+        "rate_bytes_per_s": status.request.rate_bytes_per_s,
         "recent_bytes_per_s": status.recent_bytes_per_s,
         "started_at": started_at.as_secs_f64(),
         "error": status.error,

@@ -193,9 +193,9 @@ impl Handshake {
 
     async fn secure(&mut self, acceptor: TlsAcceptor) -> Result<(), CloseReason> {
         // The stream moves into TLS; a closed pair stands in for it meanwhile.
-        let (stand_in, _) = tokio::net::UnixStream::pair().map_err(|_| CloseReason::Io)?;
-        let stand_in = Stream::Plain(acstor_net::Socket::Unix(stand_in));
-        let Stream::Plain(socket) = std::mem::replace(&mut self.stream, stand_in) else {
+        let (placeholder, _) = tokio::net::UnixStream::pair().map_err(|_| CloseReason::Io)?;
+        let placeholder = Stream::Plain(acstor_net::Socket::Unix(placeholder));
+        let Stream::Plain(socket) = std::mem::replace(&mut self.stream, placeholder) else {
             return Err(CloseReason::TlsFailed);
         };
         match acceptor.accept(socket).await {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
-use acstor_readpath::{OriginSource, PreloadWish, ReadPathError};
+use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -204,19 +204,19 @@ impl DataPlane {
         py.detach(|| self.host.metrics_text()).map_err(exception)
     }
 
-    fn ledger_start(&self, disk_id: &str, capacity: usize) -> PyResult<()> {
+    fn trace_start(&self, disk_id: &str, capacity: usize) -> PyResult<()> {
         let disk = self::disk_id(disk_id)?;
-        self.host.read_path().ledger_start(&disk, capacity).map_err(|e| exception(e.into()))
+        self.host.read_path().trace_start(&disk, capacity).map_err(|e| exception(e.into()))
     }
 
-    fn ledger_get(&self, py: Python<'_>, disk_id: &str) -> PyResult<String> {
+    fn trace_get(&self, py: Python<'_>, disk_id: &str) -> PyResult<String> {
         let disk = self::disk_id(disk_id)?;
-        py.detach(|| self.host.read_path().ledger_get(&disk)).map_err(|e| exception(e.into()))
+        py.detach(|| self.host.read_path().trace_get(&disk)).map_err(|e| exception(e.into()))
     }
 
-    fn ledger_stop(&self, disk_id: &str) -> PyResult<()> {
+    fn trace_stop(&self, disk_id: &str) -> PyResult<()> {
         let disk = self::disk_id(disk_id)?;
-        match self.host.read_path().ledger_stop(&disk) {
+        match self.host.read_path().trace_stop(&disk) {
             Ok(()) | Err(ReadPathError::NotAttached(_)) => Ok(()),
             Err(error) => Err(exception(error.into())),
         }
@@ -252,8 +252,8 @@ impl DataPlane {
     ) -> PyResult<Bound<'py, PyAny>> {
         let disk = self::disk_id(disk_id)?;
         let what = parse_what(what).map_err(exception)?;
-        let wish = PreloadWish { what, rate_bytes_per_s, pin };
-        let job = py.detach(|| self.host.preload_start(disk, wish)).map_err(exception)?;
+        let request = PreloadRequest { what, rate_bytes_per_s, pin };
+        let job = py.detach(|| self.host.preload_start(disk, request)).map_err(exception)?;
         python(py, &job)
     }
 
@@ -407,8 +407,8 @@ impl DataPlane {
         durability: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let volume = disk_id(volume)?;
-        let wish: Value = volumes::from_python("durability", durability)?;
-        py.detach(|| self.host.volume_set_durability(volume, &wish)).map_err(exception)
+        let request: Value = volumes::from_python("durability", durability)?;
+        py.detach(|| self.host.volume_set_durability(volume, &request)).map_err(exception)
     }
 
     fn volume_set_limits(&self, volume: &str, iops: u64, bytes_per_s: u64) -> PyResult<()> {

@@ -37,7 +37,7 @@ pub use observe::counts::{ReadCounts, TierCount};
 pub use observe::metric_names;
 pub use origin::posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
 pub use origin::{OriginError, OriginRange, OriginSource};
-pub use preload::{PreloadEstimate, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
+pub use preload::{PreloadEstimate, PreloadRequest, PreloadState, PreloadStatus, PreloadWhat};
 pub use readpath::{ManifestState, ReadPath, Seams};
 pub use steering::peer_latencies::PeerLatency;
 pub use steering::peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};

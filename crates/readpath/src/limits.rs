@@ -40,8 +40,8 @@ pub const SERVE_INFLIGHT_MAX: usize = 1 << 20;
 pub const STREAMS_PER_DISK: usize = 8;
 /// Digests that the ghost table of `keep = second-touch` remembers.
 pub const GHOST_ENTRIES: usize = 65_536;
-/// Most records of a ledger.
-pub const LEDGER_CAPACITY_MAX: usize = 1 << 22;
+/// Most records of a trace.
+pub const TRACE_CAPACITY_MAX: usize = 1 << 22;
 /// Chunks of a pin that are fetched at a time.
 pub const PIN_WINDOW_CHUNKS: usize = 64;
 /// Times that a source of wrong content is asked again for the same chunk within one read.

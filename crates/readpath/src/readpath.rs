@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::ahead::ledger::Ledger;
+use crate::ahead::read_trace::ReadTrace;
 use crate::fetch::flight::FlightTable;
 use crate::fetch::sources::Sources;
 use crate::keeping::ghost::GhostTable;
@@ -370,13 +370,13 @@ impl ReadPath {
         self.sources.origin.queue().health.is_up()
     }
 
-    /// Starts to record a disk's reads, at most `capacity` records; restarts a running ledger.
+    /// Starts to record a disk's reads, at most `capacity` records; restarts a running trace.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`].
-    pub fn ledger_start(&self, disk_id: &DiskId, capacity: usize) -> Result<(), ReadPathError> {
+    pub fn trace_start(&self, disk_id: &DiskId, capacity: usize) -> Result<(), ReadPathError> {
         let disk = self.attached_disk(disk_id)?;
-        disk.records.ledger.store(Some(Arc::new(Ledger::new(capacity))));
+        disk.records.trace.store(Some(Arc::new(ReadTrace::new(capacity))));
         Ok(())
     }
 
@@ -384,22 +384,18 @@ impl ReadPath {
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`].
-    pub fn ledger_get(&self, disk_id: &DiskId) -> Result<String, ReadPathError> {
+    pub fn trace_get(&self, disk_id: &DiskId) -> Result<String, ReadPathError> {
         let disk = self.attached_disk(disk_id)?;
-        Ok(disk
-            .records
-            .ledger
-            .load_full()
-            .map_or_else(String::new, |ledger| ledger.to_json_lines()))
+        Ok(disk.records.trace.load_full().map_or_else(String::new, |trace| trace.to_json_lines()))
     }
 
     /// Stops recording and forgets the records.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`].
-    pub fn ledger_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
+    pub fn trace_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
         let disk = self.attached_disk(disk_id)?;
-        disk.records.ledger.store(None);
+        disk.records.trace.store(None);
         Ok(())
     }
 

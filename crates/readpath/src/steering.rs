@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ReadPathConfig;
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 use crate::fetch::outcome::{Bypass, PeerSkip};
 use crate::observe::metrics::Metrics;
 use crate::origin::origin_queue::OriginQueue;
@@ -127,20 +127,20 @@ impl Steering {
         self.config.load_aware.then(|| self.overview(selector, now))
     }
 
-    /// Who is asked for the chunk at `oid` on behalf of `side`.
-    pub(crate) fn plan(&self, oid: Oid, side: Side) -> Plan {
+    /// Who is asked for the chunk at `oid` on behalf of `priority`.
+    pub(crate) fn plan(&self, oid: Oid, priority: Priority) -> Plan {
         let mut plan = self.placement.plan(oid, &self.peers);
-        self.steer(&mut plan, side);
+        self.steer(&mut plan, priority);
         plan
     }
 
     /// Moves the overloaded peers of a plan behind the others and the origin.
-    pub(crate) fn steer(&self, plan: &mut Plan, side: Side) {
-        if !self.config.load_aware || plan.peers.is_empty() || side == Side::Peer {
+    pub(crate) fn steer(&self, plan: &mut Plan, priority: Priority) {
+        if !self.config.load_aware || plan.peers.is_empty() || priority == Priority::Peer {
             return;
         }
         let now = self.now();
-        let choice = self.choose(&plan.peers, side == Side::Guest, now);
+        let choice = self.choose(&plan.peers, priority == Priority::Guest, now);
         match choice {
             Choice::InOrder => {}
             Choice::FirstIsWell { passed } => self.pass_over(plan, |at| passed.contains(at)),

@@ -365,9 +365,7 @@ def test_stuck_thread_is_noticed_once_it_lasts(machine: Machine, sign: str) -> N
     assert FUSE in machine.keeper.take(), "the next process has the mount"
 
 
-def test_ledger_and_pins_reach_the_runtime(
-    machine: Machine, manifest: Callable[[str], str]
-) -> None:
+def test_trace_and_pins_reach_the_runtime(machine: Machine, manifest: Callable[[str], str]) -> None:
     machine.host()
     client = machine.client()
     client.call("image.attach", path=manifest(IMAGE))

@@ -71,7 +71,7 @@ def test_damaged_manifest_is_an_error_of_its_kind(position: int) -> None:
     content[position] ^= 0x80
     with (
         pytest.raises((exception.CorruptError, exception.UnsupportedError)),
-        native.translated("reading"),
+        native.map_errors("reading"),
     ):
         native.Manifest.parse(content)
 
@@ -161,5 +161,5 @@ def test_index_finds_what_was_added_until_it_is_forgotten() -> None:
     assert index.forget_pack(packs[150])
     assert not index.forget_pack(packs[150])
     assert index.lookup(native.digest(b"150 7")) is None
-    with pytest.raises(exception.CorruptError), native.translated("adding"):
+    with pytest.raises(exception.CorruptError), native.map_errors("adding"):
         index.add_pack(packs[0], bytes(16), bytes(32))

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
-from acstor.rpc.agent_server import RING_VERSION, VERSION, answered, make_target
+from acstor.rpc.agent_server import RING_VERSION, VERSION, as_response, make_target
 from tests.unit.rpc.conftest import Listen
 
 
@@ -32,14 +32,14 @@ class _Endpoint:
         def refuse() -> object:
             raise exception.ExhaustedError("no room", hint="make some")
 
-        return answered("h1", refuse)
+        return as_response("h1", refuse)
 
     def fail(self, context: dict[str, Any]) -> dict[str, object]:
 
         def fail() -> object:
             raise ValueError("a fault")
 
-        return answered("h1", fail)
+        return as_response("h1", fail)
 
     def babble(self, context: dict[str, Any]) -> object:
         return ["what"]

@@ -13,7 +13,7 @@ from acstor.agent import assembly
 from acstor.conf import loading
 from acstor.rpc import signature, transport
 from acstor.rpc.agent_client import AgentClient
-from acstor.rpc.agent_server import VERSION, answered, make_target
+from acstor.rpc.agent_server import VERSION, as_response, make_target
 from acstor.rpc.signature import CONTEXT_KEY, WINDOW_SECONDS, SignedEndpoint, Signer, Verifier
 from tests.unit.rpc.conftest import Listen
 
@@ -185,7 +185,7 @@ class _Endpoint:
 
     def greet(self, context: dict[str, Any], name: str) -> dict[str, object]:
         self.calls += 1
-        return answered("h1", lambda: f"hello {name}")
+        return as_response("h1", lambda: f"hello {name}")
 
 
 @pytest.mark.parametrize(

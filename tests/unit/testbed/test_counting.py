@@ -1,4 +1,4 @@
-"""Counting: guests' reads, metrics, ledgers, nbdkit's statistics."""
+"""Counting: guests' reads, metrics, traces, nbdkit's statistics."""
 
 import pathlib
 
@@ -58,13 +58,13 @@ def test_metrics_are_parsed_with_labels() -> None:
     ]
 
 
-def test_chunks_of_a_ledger_leave_out_zeros() -> None:
-    ledger = (
+def test_chunks_of_a_trace_leave_out_zeros() -> None:
+    trace = (
         '{"kind":"lost","records":3}\n{"kind":"read","offset":0,"length":512}\n'
         '{"kind":"chunk","chunk":7,"tier":"peer"}\n{"kind":"chunk","chunk":7,"tier":"store"}\n'
         '{"kind":"chunk","chunk":9,"tier":"zero"}\n'
     )
-    assert chunks_read(ledger) == {7}
+    assert chunks_read(trace) == {7}
 
 
 def test_tiers_add_up() -> None:

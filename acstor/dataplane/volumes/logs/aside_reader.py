@@ -12,7 +12,7 @@ from acstor.dataplane.volumes.attachments import SECRET_BYTES
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.logs.aside import LogAside
 from acstor.dataplane.volumes.runtime import VolumeSpec
-from acstor.native import DataPlane, translated
+from acstor.native import DataPlane, map_errors
 from acstor.nbd_connection import NbdConnection
 
 _PIECE = 8 << 20
@@ -64,7 +64,7 @@ def copy(runtime: DataPlane, aside: LogAside, kept: KeptVolume, path: str) -> in
     )
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(open(path, "xb"))
-        with translated(f"reading {aside.path}"):
+        with map_errors(f"reading {aside.path}"):
             runtime.volume_open(volume, spec, NoOrigin())
             stack.callback(runtime.volume_close, volume)
             token = secrets.token_hex(SECRET_BYTES)

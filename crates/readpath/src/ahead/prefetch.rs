@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::ahead::streams::StreamUpdate;
-use crate::fetch::flight::{Flight, Side};
+use crate::fetch::flight::{Flight, Priority};
 use crate::fetch::outcome::Prefetch;
 use crate::fetch::sources::{Sources, Want};
 use crate::view::disk::Disk;
@@ -56,7 +56,7 @@ impl Prefetcher<'_> {
     fn prefetch_chunk(&self, disk: &Arc<Disk>, want: &Want) -> Option<Arc<Flight>> {
         let permit = self.0.prefetch_permits.clone().try_acquire_owned().ok()?;
         let deadline = self.0.clock.now() + self.0.config.origin_deadline;
-        let flight = self.0.obtain(disk, want, Side::Prefetch, deadline);
+        let flight = self.0.obtain(disk, want, Priority::Prefetch, deadline);
         let watched = flight.clone();
         self.0.runtime.spawn(async move {
             let _ = watched.wait(deadline).await;

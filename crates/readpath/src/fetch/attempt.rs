@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::outcome::{OriginRefusal, PeerFetch, PeerSkip};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::{Lane, OriginAnswer, OriginFailure};
@@ -44,18 +44,18 @@ impl Sources {
         candidate: Candidate,
         want: Want,
         (tier, hint): (Tier, u64),
-        (side, flight): (Side, &Flight),
+        (priority, flight): (Priority, &Flight),
         deadline: RunInstant,
     ) -> AttemptResult {
         let mut started = self.clock.now();
         let peer = &candidate.peer;
         let mut background = None;
-        if side == Side::Preload {
+        if priority == Priority::Preload {
             background = self.preload_permit(peer, flight, deadline).await;
             // What it waited behind its like says nothing of the peer.
             started = self.clock.now();
         }
-        let Some(_permits) = self.permits(peer, &want, side, deadline).await else {
+        let Some(_permits) = self.permits(peer, &want, priority, deadline).await else {
             self.metrics.peer_skips(PeerSkip::Busy, 1);
             return Err(AttemptFailure::Next);
         };
@@ -115,11 +115,11 @@ impl Sources {
         &self,
         peer: &Peer,
         want: &Want,
-        side: Side,
+        priority: Priority,
         deadline: RunInstant,
     ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
         let permits = peer.permits.clone();
-        if side == Side::Prefetch {
+        if priority == Priority::Prefetch {
             let left_free = self.config.peer_inflight_max / crate::limits::PREFETCH_PERMITS_DIVISOR;
             let is_free = permits.available_permits() > left_free;
             return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
@@ -156,7 +156,7 @@ impl Sources {
         let peer = &candidate.peer;
         if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
             peer.health().corrupt(self.config.lie_penalty, moment(self.clock.now()));
-            self.metrics.peer_fetch(PeerFetch::Lie);
+            self.metrics.peer_fetch(PeerFetch::Corrupt);
             tracing::error!(
                 peer = &*peer.name, digest = %want.digest,
                 "peer sent wrong content and is not asked for a while: check its disk and memory"
@@ -190,7 +190,7 @@ impl Sources {
             PeerError::Corrupt { .. } => {
                 peer.health().corrupt(self.config.lie_penalty, now);
                 tracing::error!("{error}; it is not asked for a while");
-                (PeerFetch::Lie, AttemptFailure::Next)
+                (PeerFetch::Corrupt, AttemptFailure::Next)
             }
             PeerError::Deadline { .. } => {
                 // A fetch that the read's own deadline cut short says nothing of the peer.

@@ -72,7 +72,7 @@ impl FlightFailure {
 
 /// Who wants a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum Priority {
     /// Nobody yet: the prefetch.
     Prefetch,
     /// A preload. It decides itself whether to try again: one round, behind everybody else.
@@ -83,10 +83,10 @@ pub(crate) enum Side {
     Guest,
 }
 
-impl Side {
+impl Priority {
     /// Whether somebody waits for the chunk this very moment.
     pub(crate) fn is_demand(self) -> bool {
-        self >= Side::Peer
+        self >= Priority::Peer
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) type Outcome = Result<Obtained, FlightFailure>;
 pub(crate) struct Flight {
     pub(crate) digest: Digest,
     clock: RunClock,
-    wishes: Mutex<Wishes>,
+    demand: Mutex<Demand>,
     places: Mutex<Vec<Place>>,
     /// What the source said last, where a deadline that passes should not hide it.
     verdict: Mutex<Option<FlightFailure>>,
@@ -117,10 +117,10 @@ struct Place {
 
 /// What those who wait want; only grows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct Demand {
     /// When the last of them stops waiting.
     pub(crate) deadline: RunInstant,
-    pub(crate) side: Side,
+    pub(crate) priority: Priority,
     /// A peer waits: the origin must be asked now even while another peer is being asked. Two
     /// hosts whose rings disagree would otherwise wait for each other.
     pub(crate) origin_now: bool,
@@ -129,12 +129,17 @@ pub(crate) struct Wishes {
 }
 
 impl Flight {
-    fn new(digest: Digest, clock: RunClock, side: Side, deadline: RunInstant) -> Flight {
-        let wishes = Wishes { deadline, side, origin_now: side == Side::Peer, is_cancelled: false };
+    fn new(digest: Digest, clock: RunClock, priority: Priority, deadline: RunInstant) -> Flight {
+        let demand = Demand {
+            deadline,
+            priority,
+            origin_now: priority == Priority::Peer,
+            is_cancelled: false,
+        };
         Flight {
             digest,
             clock,
-            wishes: Mutex::new(wishes),
+            demand: Mutex::new(demand),
             places: Mutex::default(),
             verdict: Mutex::default(),
             changed: Notify::new(),
@@ -144,25 +149,25 @@ impl Flight {
         }
     }
 
-    fn join(&self, side: Side, deadline: RunInstant) {
-        let mut wishes = self.wishes.lock();
-        wishes.side = wishes.side.max(side);
-        wishes.deadline = wishes.deadline.max(deadline);
-        wishes.origin_now |= side == Side::Peer;
-        wishes.is_cancelled &= side == Side::Prefetch;
-        drop(wishes);
+    fn join(&self, priority: Priority, deadline: RunInstant) {
+        let mut demand = self.demand.lock();
+        demand.priority = demand.priority.max(priority);
+        demand.deadline = demand.deadline.max(deadline);
+        demand.origin_now |= priority == Priority::Peer;
+        demand.is_cancelled &= priority == Priority::Prefetch;
+        drop(demand);
         self.changed.notify_one();
-        if side.is_demand() {
+        if priority.is_demand() {
             self.demanded.notify_waiters();
         }
     }
 
     /// Gives the flight up unless somebody waits for it.
     pub(crate) fn cancel_prefetch(&self) {
-        let mut wishes = self.wishes.lock();
-        if wishes.side == Side::Prefetch {
-            wishes.is_cancelled = true;
-            drop(wishes);
+        let mut demand = self.demand.lock();
+        if demand.priority == Priority::Prefetch {
+            demand.is_cancelled = true;
+            drop(demand);
             self.changed.notify_one();
         }
     }
@@ -194,11 +199,11 @@ impl Flight {
     }
 
     /// What those who wait want now.
-    pub(crate) fn wishes(&self) -> Wishes {
-        *self.wishes.lock()
+    pub(crate) fn demand(&self) -> Demand {
+        *self.demand.lock()
     }
 
-    /// Waits until the wishes may have changed; for the one task that drives the flight.
+    /// Waits until the demand may have changed; for the one task that drives the flight.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -211,7 +216,7 @@ impl Flight {
         let demanded = self.demanded.notified();
         tokio::pin!(demanded);
         demanded.as_mut().enable();
-        if !self.wishes().side.is_demand() {
+        if !self.demand().priority.is_demand() {
             demanded.await;
         }
     }
@@ -244,13 +249,13 @@ impl Flight {
     }
 }
 
-/// What [`FlightTable::board`] found.
+/// What [`FlightTable::join_or_start`] found.
 #[derive(Debug)]
-pub(crate) enum Boarding {
+pub(crate) enum JoinOrStart {
     /// Somebody's effort is under way.
     Joined(Arc<Flight>),
     /// The caller must drive this one.
-    Lead(Arc<Flight>),
+    Leader(Arc<Flight>),
 }
 
 const SHARDS: usize = 16;
@@ -273,15 +278,20 @@ impl FlightTable {
     }
 
     /// Joins the flight of a digest, or starts one.
-    pub(crate) fn board(&self, digest: &Digest, side: Side, deadline: RunInstant) -> Boarding {
+    pub(crate) fn join_or_start(
+        &self,
+        digest: &Digest,
+        priority: Priority,
+        deadline: RunInstant,
+    ) -> JoinOrStart {
         let mut shard = self.shard(digest).lock();
         if let Some(flight) = shard.get(digest) {
-            flight.join(side, deadline);
-            return Boarding::Joined(flight.clone());
+            flight.join(priority, deadline);
+            return JoinOrStart::Joined(flight.clone());
         }
-        let flight = Arc::new(Flight::new(*digest, self.clock.clone(), side, deadline));
+        let flight = Arc::new(Flight::new(*digest, self.clock.clone(), priority, deadline));
         shard.insert(*digest, flight.clone());
-        Boarding::Lead(flight)
+        JoinOrStart::Leader(flight)
     }
 
     /// Ends a flight.
@@ -293,16 +303,16 @@ impl FlightTable {
         flight.done.notify_waiters();
     }
 
-    /// Ends a flight with a failure unless `is_final` says otherwise of the wishes of those who
+    /// Ends a flight with a failure unless `is_final` says otherwise of the demand of those who
     /// wait; nobody can join in between. Returns whether it ended.
     pub(crate) fn finish_if(
         &self,
         flight: &Flight,
         failure: FlightFailure,
-        is_final: impl FnOnce(Wishes) -> bool,
+        is_final: impl FnOnce(Demand) -> bool,
     ) -> bool {
         let mut shard = self.shard(&flight.digest).lock();
-        if !is_final(flight.wishes()) {
+        if !is_final(flight.demand()) {
             return false;
         }
         shard.remove(&flight.digest);
@@ -348,11 +358,16 @@ mod tests {
         let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
         let soon = RunInstant::unmeasured() + Duration::from_secs(1);
-        let Boarding::Lead(lead) = table.board(&digest, Side::Peer, soon) else { panic!() };
+        let JoinOrStart::Leader(lead) = table.join_or_start(&digest, Priority::Peer, soon) else {
+            panic!()
+        };
         let late = soon + Duration::from_secs(5);
-        let Boarding::Joined(joined) = table.board(&digest, Side::Guest, late) else { panic!() };
-        assert_eq!(lead.wishes().deadline, late);
-        assert_eq!(lead.wishes().side, Side::Guest);
+        let JoinOrStart::Joined(joined) = table.join_or_start(&digest, Priority::Guest, late)
+        else {
+            panic!()
+        };
+        assert_eq!(lead.demand().deadline, late);
+        assert_eq!(lead.demand().priority, Priority::Guest);
         table.finish(&lead, Ok(obtained()));
         assert!(lead.wait(soon).await.is_ok());
         assert!(joined.wait(late).await.is_ok());
@@ -364,7 +379,9 @@ mod tests {
         let table = FlightTable::new(RunClock::unmeasured());
         let start = RunInstant::unmeasured();
         let soon = start + Duration::from_secs(1);
-        let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, soon) else {
+        let JoinOrStart::Leader(flight) =
+            table.join_or_start(&Digest::of(b"x"), Priority::Guest, soon)
+        else {
             panic!()
         };
         assert_eq!(flight.wait(soon).await.unwrap_err(), FlightFailure::Deadline);
@@ -376,9 +393,11 @@ mod tests {
         let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
         let soon = RunInstant::unmeasured() + Duration::from_secs(1);
-        let Boarding::Lead(flight) = table.board(&digest, Side::Peer, soon) else { panic!() };
-        table.board(&digest, Side::Guest, soon);
-        let peers_only = |wishes: Wishes| wishes.side != Side::Guest;
+        let JoinOrStart::Leader(flight) = table.join_or_start(&digest, Priority::Peer, soon) else {
+            panic!()
+        };
+        table.join_or_start(&digest, Priority::Guest, soon);
+        let peers_only = |demand: Demand| demand.priority != Priority::Guest;
         assert!(!table.finish_if(&flight, FlightFailure::Unavailable, peers_only));
         assert_eq!(table.len(), 1);
     }
@@ -387,7 +406,9 @@ mod tests {
     async fn test_guard_dropped_flight_fails_instead_of_hanging() {
         let table = Arc::new(FlightTable::new(RunClock::unmeasured()));
         let late = RunInstant::unmeasured() + Duration::from_secs(100);
-        let Boarding::Lead(flight) = table.board(&Digest::of(b"x"), Side::Guest, late) else {
+        let JoinOrStart::Leader(flight) =
+            table.join_or_start(&Digest::of(b"x"), Priority::Guest, late)
+        else {
             panic!()
         };
         drop(FlightGuard { table: table.clone(), flight: flight.clone() });
@@ -399,12 +420,15 @@ mod tests {
         let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
         let soon = RunInstant::unmeasured();
-        let Boarding::Lead(flight) = table.board(&digest, Side::Prefetch, soon) else { panic!() };
+        let JoinOrStart::Leader(flight) = table.join_or_start(&digest, Priority::Prefetch, soon)
+        else {
+            panic!()
+        };
         flight.cancel_prefetch();
-        assert!(flight.wishes().is_cancelled);
-        table.board(&digest, Side::Guest, soon);
-        assert!(!flight.wishes().is_cancelled);
+        assert!(flight.demand().is_cancelled);
+        table.join_or_start(&digest, Priority::Guest, soon);
+        assert!(!flight.demand().is_cancelled);
         flight.cancel_prefetch();
-        assert!(!flight.wishes().is_cancelled);
+        assert!(!flight.demand().is_cancelled);
     }
 }

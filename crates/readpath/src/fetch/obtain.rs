@@ -11,7 +11,7 @@ use acstor_selection::Backoff;
 use acstor_types::{ChunkLocation, Oid};
 use tokio::sync::oneshot;
 
-use crate::fetch::flight::{Boarding, Flight, FlightFailure, FlightGuard, Obtained, Side};
+use crate::fetch::flight::{Flight, FlightFailure, FlightGuard, JoinOrStart, Obtained, Priority};
 use crate::fetch::outcome::{Join, PeerSkip, Retry};
 use crate::fetch::round::RoundFailure;
 use crate::fetch::sources::{Sources, Want};
@@ -21,21 +21,21 @@ use crate::steering::jitter;
 use crate::steering::placement::Plan;
 use crate::view::disk::Disk;
 
-impl Side {
+impl Priority {
     fn join(self) -> Join {
         match self {
-            Side::Prefetch => Join::Prefetch,
-            Side::Preload => Join::Preload,
-            Side::Peer => Join::Peer,
-            Side::Guest => Join::Guest,
+            Priority::Prefetch => Join::Prefetch,
+            Priority::Preload => Join::Preload,
+            Priority::Peer => Join::Peer,
+            Priority::Guest => Join::Guest,
         }
     }
 
     pub(crate) fn lane(self) -> Lane {
         match self {
-            Side::Prefetch => Lane::Prefetch,
-            Side::Preload => Lane::Preload,
-            Side::Peer | Side::Guest => Lane::Demand,
+            Priority::Prefetch => Lane::Prefetch,
+            Priority::Preload => Lane::Preload,
+            Priority::Peer | Priority::Guest => Lane::Demand,
         }
     }
 }
@@ -46,16 +46,16 @@ impl Sources {
         self: &Arc<Self>,
         disk: &Arc<Disk>,
         want: &Want,
-        side: Side,
+        priority: Priority,
         deadline: RunInstant,
     ) -> Arc<Flight> {
-        let flight = match self.flights.board(&want.digest, side, deadline) {
-            Boarding::Joined(flight) => {
+        let flight = match self.flights.join_or_start(&want.digest, priority, deadline) {
+            JoinOrStart::Joined(flight) => {
                 flight.add_place(disk, want.index);
-                self.metrics.joined(side.join());
+                self.metrics.joined(priority.join());
                 return flight;
             }
-            Boarding::Lead(flight) => flight,
+            JoinOrStart::Leader(flight) => flight,
         };
         flight.add_place(disk, want.index);
         let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
@@ -66,14 +66,14 @@ impl Sources {
         }
         self.steering.retry_budget.deposit();
         let oid = self.steering.placement.oid(&disk.manifest, want.index);
-        let mut plan = self.plan(oid, side);
+        let mut plan = self.plan(oid, priority);
         if let Some(peer) = plan.probe.take() {
             self.runtime.spawn(self.clone().probe(peer, *want));
         }
         let recoveries = self.origin.queue().health.recoveries();
         // Asked for here and not in the task, so that the misses of one read are gathered.
-        let first = plan.starts_at_origin().then(|| self.request_origin(want, side.lane()));
-        let (first, plan) = ((first, recoveries), (plan, side));
+        let first = plan.starts_at_origin().then(|| self.request_origin(want, priority.lane()));
+        let (first, plan) = ((first, recoveries), (plan, priority));
         let sources = self.clone();
         let want = *want;
         self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
@@ -88,17 +88,17 @@ impl Sources {
         self.origin.request(want, lane)
     }
 
-    /// Who is asked in one round on behalf of `side`; the origin comes last for all but prefetches.
-    fn plan(&self, oid: Oid, side: Side) -> Plan {
-        let mut plan = self.steering.plan(oid, side);
-        match side {
-            Side::Guest | Side::Preload => {
+    /// Who is asked in one round on behalf of `priority`; the origin comes last for all but prefetches.
+    fn plan(&self, oid: Oid, priority: Priority) -> Plan {
+        let mut plan = self.steering.plan(oid, priority);
+        match priority {
+            Priority::Guest | Priority::Preload => {
                 self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
             }
             // A peer is never sent on to another peer.
-            Side::Peer => plan.peers.clear(),
+            Priority::Peer => plan.peers.clear(),
             // A guess is worth one attempt, and no read of the origin for a chunk of another host.
-            Side::Prefetch => {
+            Priority::Prefetch => {
                 plan.peers.truncate(usize::from(plan.alternate.is_none()));
                 plan.is_origin_left_out = !plan.peers.is_empty() || plan.alternate.is_some();
                 plan.passed.clear();
@@ -112,28 +112,28 @@ impl Sources {
         guard: FlightGuard,
         want: Want,
         oid: Oid,
-        (plan, planned_for): (Plan, Side),
+        (plan, planned_for): (Plan, Priority),
         (first, recoveries): (Option<oneshot::Receiver<OriginAnswer>>, u64),
     ) {
         let flight = &guard.flight;
         let (mut plan, mut first) = (Some((plan, planned_for)), first);
         let mut attempts = Attempts::new(want, recoveries);
         loop {
-            let side = flight.wishes().side;
+            let priority = flight.demand().priority;
             // Somebody with a greater right may have joined since the plan was made.
             let round_plan = match plan.take() {
-                Some((plan, planned_for)) if planned_for == side => plan,
+                Some((plan, planned_for)) if planned_for == priority => plan,
                 Some(_) => {
                     self.origin.promote(&want.digest);
-                    self.plan(oid, side)
+                    self.plan(oid, priority)
                 }
-                None => self.plan(oid, side),
+                None => self.plan(oid, priority),
             };
             let want = attempts.want;
-            let round = match self.round(flight, &want, side, round_plan, first.take()).await {
+            let round = match self.round(flight, &want, priority, round_plan, first.take()).await {
                 Ok(obtained) => {
                     // Kept before the flight ends: whoever misses it then finds the chunk.
-                    self.chunks.note_obtained(want.digest, &obtained, flight.wishes().side);
+                    self.chunks.note_obtained(want.digest, &obtained, flight.demand().priority);
                     self.flights.finish(flight, Ok(obtained));
                     return;
                 }
@@ -144,7 +144,8 @@ impl Sources {
                 return;
             }
             // Whoever joined with a greater right to the chunk gets a full round at once.
-            let goes_on = flight.wishes().side != side || round.failure == FlightFailure::Deadline;
+            let goes_on =
+                flight.demand().priority != priority || round.failure == FlightFailure::Deadline;
             if !goes_on && !attempts.goes_elsewhere(flight) {
                 self.pause(flight, &mut attempts).await;
             }
@@ -163,12 +164,12 @@ impl Sources {
             || (failure == FlightFailure::Corrupt
                 && (attempts.corrupt < limits::CORRUPT_ATTEMPTS_MAX
                     || attempts.goes_elsewhere(flight)));
-        let is_late = now >= flight.wishes().deadline;
+        let is_late = now >= flight.demand().deadline;
         let reported = if is_late { flight.verdict() } else { failure };
-        self.flights.finish_if(flight, reported, |wishes| {
-            let is_late = now >= wishes.deadline;
+        self.flights.finish_if(flight, reported, |demand| {
+            let is_late = now >= demand.deadline;
             let was_extended = failure == FlightFailure::Deadline && !is_late;
-            is_late || wishes.side != Side::Guest || !(may_pass || was_extended)
+            is_late || demand.priority != Priority::Guest || !(may_pass || was_extended)
         })
     }
 
@@ -186,7 +187,7 @@ impl Sources {
         let health = &self.origin.queue().health;
         loop {
             let wait = attempts.next_wait();
-            let deadline = flight.wishes().deadline;
+            let deadline = flight.demand().deadline;
             let mut is_free = !attempts.is_paid;
             tokio::select! {
                 () = self.clock.sleep_until((self.clock.now() + wait).min(deadline)) => {}
@@ -198,7 +199,7 @@ impl Sources {
                 }
             }
             let now = self.clock.now();
-            if now >= flight.wishes().deadline || self.chunks.is_local(&flight.digest) {
+            if now >= flight.demand().deadline || self.chunks.is_local(&flight.digest) {
                 return;
             }
             if is_free

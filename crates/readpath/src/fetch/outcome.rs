@@ -28,7 +28,7 @@ outcomes! {
 outcomes! {
     /// What became of a fetch from a peer.
     PeerFetch {
-        Ok = "ok", Lie = "lie", Refused = "refused", NotFound = "not_found",
+        Ok = "ok", Corrupt = "corrupt", Refused = "refused", NotFound = "not_found",
         Unavailable = "unavailable", Timeout = "timeout", Dead = "dead", Rejected = "rejected",
         Overtaken = "overtaken",
     }
@@ -88,7 +88,7 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of the wish to retry.
+    /// What became of the request to retry.
     Retry { Allowed = "allowed", Denied = "denied", }
 }
 

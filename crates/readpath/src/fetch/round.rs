@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::Tier;
 use crate::fetch::attempt::{AttemptFailure, AttemptResult};
-use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side, Wishes};
+use crate::fetch::flight::{Demand, Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::outcome::{Hedge, PeerFetch, PeerSkip, Remapped};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::OriginAnswer;
@@ -61,7 +61,7 @@ struct Round<'a> {
     sources: &'a Arc<Sources>,
     flight: &'a Arc<Flight>,
     want: &'a Want,
-    side: Side,
+    priority: Priority,
     next: VecDeque<Next>,
     running: Vec<Attempt>,
     first_origin: Option<oneshot::Receiver<OriginAnswer>>,
@@ -94,7 +94,7 @@ impl Sources {
         self: &Arc<Self>,
         flight: &Arc<Flight>,
         want: &Want,
-        side: Side,
+        priority: Priority,
         plan: Plan,
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> Result<Obtained, RoundFailure> {
@@ -107,12 +107,12 @@ impl Sources {
             next.push_back(Next::Origin);
         }
         next.extend(plan.passed.into_iter().map(Next::Peer));
-        let may_hedge = self.config.hedge_enabled && side != Side::Prefetch;
+        let may_hedge = self.config.hedge_enabled && priority != Priority::Prefetch;
         let round = Round {
             sources: self,
             flight,
             want,
-            side,
+            priority,
             next,
             running: Vec::with_capacity(2),
             first_origin: first,
@@ -128,25 +128,25 @@ impl Sources {
 impl Round<'_> {
     async fn run(mut self) -> Result<Obtained, RoundFailure> {
         loop {
-            let wishes = self.flight.wishes();
-            if self.now() >= wishes.deadline {
+            let demand = self.flight.demand();
+            if self.now() >= demand.deadline {
                 return Err(RoundFailure::new(FlightFailure::Deadline));
             }
-            if wishes.is_cancelled {
+            if demand.is_cancelled {
                 return Err(RoundFailure::new(FlightFailure::Unavailable));
             }
-            if !self.side.is_demand() && wishes.side != self.side {
-                self.raise(wishes.side);
+            if !self.priority.is_demand() && demand.priority != self.priority {
+                self.raise(demand.priority);
             }
             if self.running.is_empty() {
                 let Some(next) = self.next.pop_front() else { return Err(self.worst) };
-                self.start(next, &wishes, false);
+                self.start(next, &demand, false);
                 continue;
             }
-            if wishes.origin_now {
-                self.start_origin_beside_peer(&wishes);
+            if demand.origin_now {
+                self.start_origin_beside_peer(&demand);
             }
-            let hedge_at = self.hedge_at(&wishes);
+            let hedge_at = self.hedge_at(&demand);
             let clock = &self.sources.clock;
             tokio::select! {
                 biased;
@@ -156,11 +156,11 @@ impl Round<'_> {
                         return Ok(obtained);
                     }
                 }
-                () = clock.sleep_until(hedge_at.unwrap_or(wishes.deadline)), if hedge_at.is_some() => {
-                    self.start_hedge(&wishes);
+                () = clock.sleep_until(hedge_at.unwrap_or(demand.deadline)), if hedge_at.is_some() => {
+                    self.start_hedge(&demand);
                 }
                 () = self.flight.changed() => {}
-                () = clock.sleep_until(wishes.deadline) => {}
+                () = clock.sleep_until(demand.deadline) => {}
             }
         }
     }
@@ -169,24 +169,24 @@ impl Round<'_> {
         self.sources.clock.now()
     }
 
-    fn start(&mut self, next: Next, wishes: &Wishes, is_hedge: bool) {
+    fn start(&mut self, next: Next, demand: &Demand, is_hedge: bool) {
         let now = self.now();
         let sources = self.sources.clone();
         let want = *self.want;
         let attempt = match next {
             Next::Peer(candidate) => {
-                self.peer_attempt(candidate, (Tier::Peer, self.want.index), wishes, now)
+                self.peer_attempt(candidate, (Tier::Peer, self.want.index), demand, now)
             }
             Next::Alternate(candidate) => {
-                self.peer_attempt(candidate, (Tier::Peer, NO_HINT), wishes, now)
+                self.peer_attempt(candidate, (Tier::Peer, NO_HINT), demand, now)
             }
             // The owner before the remap answers from its store only: it no longer reads for others.
             Next::PreviousOwner(candidate) => {
-                self.peer_attempt(candidate, (Tier::PreviousOwner, NO_HINT), wishes, now)
+                self.peer_attempt(candidate, (Tier::PreviousOwner, NO_HINT), demand, now)
             }
             Next::Origin => {
                 let first = self.first_origin.take();
-                let lane = wishes.side.lane();
+                let lane = demand.priority.lane();
                 Some(Attempt {
                     future: Box::pin(
                         async move { sources.attempt_origin(want, lane, first).await },
@@ -205,22 +205,24 @@ impl Round<'_> {
         &self,
         candidate: Candidate,
         (tier, hint): (Tier, u64),
-        wishes: &Wishes,
+        demand: &Demand,
         now: RunInstant,
     ) -> Option<Attempt> {
-        let left = wishes.deadline.saturating_duration_since(now);
+        let left = demand.deadline.saturating_duration_since(now);
         let is_own_link_slow = self.sources.steering.is_own_link_slow();
         let peer_deadline = peer_time(is_own_link_slow, left, self.sources.config.peer_deadline);
         if !candidate.peer.admit(peer_deadline, now) {
             self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
             return None;
         }
-        let deadline = (now + peer_deadline).min(wishes.deadline);
-        let (sources, want, side) = (self.sources.clone(), *self.want, self.side);
+        let deadline = (now + peer_deadline).min(demand.deadline);
+        let (sources, want, priority) = (self.sources.clone(), *self.want, self.priority);
         let (peer, flight) = (candidate.clone(), self.flight.clone());
         Some(Attempt {
             future: Box::pin(async move {
-                sources.attempt_peer(candidate, want, (tier, hint), (side, &flight), deadline).await
+                sources
+                    .attempt_peer(candidate, want, (tier, hint), (priority, &flight), deadline)
+                    .await
             }),
             peer: Some(peer),
             tier,
@@ -231,9 +233,9 @@ impl Round<'_> {
 
     /// Somebody wants now what was a guess, or waits for what was preloaded: from here on it may be
     /// hedged, by the origin too.
-    fn raise(&mut self, side: Side) {
-        self.side = side;
-        if side.is_demand() {
+    fn raise(&mut self, priority: Priority) {
+        self.priority = priority;
+        if priority.is_demand() {
             self.sources.origin.promote(&self.want.digest);
         }
         if self.sources.config.hedge_enabled {
@@ -245,30 +247,30 @@ impl Round<'_> {
     }
 
     /// A peer waits for this flight, which waits for a peer: ask the origin too.
-    fn start_origin_beside_peer(&mut self, wishes: &Wishes) {
+    fn start_origin_beside_peer(&mut self, demand: &Demand) {
         let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
         let origin = self.next.iter().position(|next| matches!(next, Next::Origin));
         if let (true, Some(position)) = (asks_peer_only, origin) {
             self.next.remove(position);
-            self.start(Next::Origin, wishes, false);
+            self.start(Next::Origin, demand, false);
         }
     }
 
     /// When the source that is being asked counts as late; `None` where no hedge may follow.
-    fn hedge_at(&self, wishes: &Wishes) -> Option<RunInstant> {
+    fn hedge_at(&self, demand: &Demand) -> Option<RunInstant> {
         if self.hedge == HedgeState::Spent || self.next.is_empty() {
             return None;
         }
         let [Attempt { peer, started, .. }] = &self.running[..] else { return None };
         let peer = peer.as_ref().map(|candidate| &*candidate.peer);
         let is_rescue = self.hedge == HedgeState::Rescue;
-        let allowed = wishes.deadline.saturating_duration_since(*started);
+        let allowed = demand.deadline.saturating_duration_since(*started);
         Some(*started + self.sources.steering.hedge_after(peer, is_rescue, allowed))
     }
 
-    fn start_hedge(&mut self, wishes: &Wishes) {
+    fn start_hedge(&mut self, demand: &Demand) {
         let is_own_link_slow = self.sources.steering.is_own_link_slow();
-        if is_own_link_slow && self.hedge_at(wishes).is_some_and(|at| self.now() < at) {
+        if is_own_link_slow && self.hedge_at(demand).is_some_and(|at| self.now() < at) {
             return; // since it was to start
         }
         let is_rescue = is_own_link_slow || self.hedge == HedgeState::Rescue;
@@ -280,7 +282,7 @@ impl Round<'_> {
         self.hedge = HedgeState::Spent;
         while self.running.len() < 2 {
             let Some(next) = self.next.pop_front() else { return };
-            self.start(next, wishes, true);
+            self.start(next, demand, true);
         }
         self.sources.metrics.hedge(if is_rescue { Hedge::Rescued } else { Hedge::Started });
     }

@@ -8,7 +8,7 @@ use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 use crate::fetch::outcome::Serve;
 use crate::fetch::sources::Want;
 use crate::steering::peers::NO_HINT;
@@ -88,7 +88,7 @@ impl ReadPath {
         let (clock, now) = (&sources.clock, sources.clock.now());
         let allowed = clock.from_wall(deadline).saturating_duration_since(now);
         let deadline = now + (allowed - allowed / ANSWER_MARGIN_DIVISOR);
-        let flight = sources.obtain(&disk, &want, Side::Peer, deadline);
+        let flight = sources.obtain(&disk, &want, Priority::Peer, deadline);
         match flight.wait(deadline).await {
             Ok(obtained) => {
                 let served = match obtained.tier {
@@ -111,7 +111,7 @@ impl ReadPath {
             return None;
         }
         let attachment = self.attachment(&request.disk_id)?;
-        let load = self.sources.manifest_loads.load(&self.sources, &attachment, Side::Peer);
+        let load = self.sources.manifest_loads.load(&self.sources, &attachment, Priority::Peer);
         let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
         let want = disk.want(request.chunk_index)?;
         (want.digest == request.digest).then_some((disk, want))

@@ -22,7 +22,7 @@ impl Tier {
     pub const ALL: [Tier; 6] =
         [Tier::Zero, Tier::Recent, Tier::Store, Tier::Peer, Tier::PreviousOwner, Tier::Origin];
 
-    /// The name in metrics and ledgers.
+    /// The name in metrics and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Tier::Zero => "zero",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use acstor_types::Digest;
 use bytes::Bytes;
 
-use crate::fetch::flight::{Obtained, Side};
+use crate::fetch::flight::{Obtained, Priority};
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::inserter::Inserter;
 use crate::keeping::recent::RecentCache;
@@ -91,10 +91,10 @@ impl HostChunks {
             || self.inserter.get(digest).is_some()
     }
 
-    /// Keeps a chunk that was obtained for `side`: for a moment in memory, and in the store where
+    /// Keeps a chunk that was obtained for `priority`: for a moment in memory, and in the store where
     /// this host is to have it.
-    pub(crate) fn note_obtained(&self, digest: Digest, obtained: &Obtained, side: Side) {
-        if side == Side::Preload {
+    pub(crate) fn note_obtained(&self, digest: Digest, obtained: &Obtained, priority: Priority) {
+        if priority == Priority::Preload {
             // Nobody reads it soon, and the preload itself sees to it that it is kept.
             let _ = self.inserter.push(digest, obtained.bytes.clone());
             return;

@@ -9,7 +9,7 @@ use acstor_types::{Digest, DiskId, ErrorKind};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::fetch::flight::{Flight, Side};
+use crate::fetch::flight::{Flight, Priority};
 use crate::fetch::sources::{Sources, Want};
 use crate::view::disk::Disk;
 use crate::{InsertOutcome, LocalError, LocalStore, ReadPath, ReadPathError, limits};
@@ -151,7 +151,7 @@ impl ReadPath {
                 continue;
             }
             let is_held = sources.chunks.store.contains(&want.digest);
-            let flight = (!is_held).then(|| sources.obtain(disk, want, Side::Guest, deadline));
+            let flight = (!is_held).then(|| sources.obtain(disk, want, Priority::Guest, deadline));
             flights.push((*want, flight));
         }
         let mut obtained = Vec::new();

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::recent_rate::RecentRate;
-use super::{PreloadState, PreloadStatus, PreloadWish};
+use super::{PreloadRequest, PreloadState, PreloadStatus};
 
 /// One preload.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) disk: DiskId,
-    wish: PreloadWish,
+    request: PreloadRequest,
     is_hint: AtomicBool,
     rate: AtomicU64,
     pub(crate) rate_changed: Notify,
@@ -66,12 +66,12 @@ pub(crate) struct OriginWait<'a>(&'a Job);
 pub(crate) struct Yield<'a>(&'a Job);
 
 impl Job {
-    pub(crate) fn new(disk: DiskId, wish: PreloadWish, is_hint: bool) -> Job {
+    pub(crate) fn new(disk: DiskId, request: PreloadRequest, is_hint: bool) -> Job {
         Job {
             disk,
-            wish,
+            request,
             is_hint: is_hint.into(),
-            rate: wish.rate_bytes_per_s.into(),
+            rate: request.rate_bytes_per_s.into(),
             rate_changed: Notify::new(),
             started_at: SystemTime::now(),
             progress: Mutex::new(Progress {
@@ -89,8 +89,8 @@ impl Job {
     }
 
     /// What was asked for, with the rate of now.
-    pub(crate) fn wish(&self) -> PreloadWish {
-        PreloadWish { rate_bytes_per_s: self.rate(), ..self.wish }
+    pub(crate) fn request(&self) -> PreloadRequest {
+        PreloadRequest { rate_bytes_per_s: self.rate(), ..self.request }
     }
 
     pub(crate) fn is_hint(&self) -> bool {
@@ -180,7 +180,7 @@ impl Job {
         let has_ended = progress.state.has_ended();
         PreloadStatus {
             disk: self.disk,
-            wish: self.wish(),
+            request: self.request(),
             is_hint: self.is_hint(),
             state: progress.state,
             total_bytes: progress.total,

@@ -47,7 +47,7 @@ impl PreloadWhat {
 
 /// Request for a preload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PreloadWish {
+pub struct PreloadRequest {
     /// What to bring.
     pub what: PreloadWhat,
     /// Most bytes per second; 0: no limit.
@@ -62,7 +62,7 @@ pub struct PreloadStatus {
     /// The disk.
     pub disk: DiskId,
     /// What was asked for, with the rate of now.
-    pub wish: PreloadWish,
+    pub request: PreloadRequest,
     /// Whether somebody touching the image started it.
     pub is_hint: bool,
     /// What it is doing.

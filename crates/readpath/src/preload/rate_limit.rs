@@ -69,13 +69,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::preload::{PreloadWhat, PreloadWish};
+    use crate::preload::{PreloadRequest, PreloadWhat};
 
     const CHUNK: usize = 65_536;
 
     fn job(rate_bytes_per_s: u64) -> Job {
-        let wish = PreloadWish { what: PreloadWhat::Full, rate_bytes_per_s, pin: false };
-        Job::new(DiskId::from_bytes([1; 16]), wish, false)
+        let request = PreloadRequest { what: PreloadWhat::Full, rate_bytes_per_s, pin: false };
+        Job::new(DiskId::from_bytes([1; 16]), request, false)
     }
 
     /// Takes batches for `time`; returns the bytes taken.

@@ -88,11 +88,11 @@ impl ReadPath {
     /// Looks what is missing, checks that there is room for it, and sees to it that what is there
     /// stays. Blocks.
     pub(super) fn prepare(&self, disk: &Disk, job: &Job) -> Result<Survey, PreloadFailure> {
-        let wish = job.wish();
-        if !wish.pin && !job.is_hint() {
+        let request = job.request();
+        if !request.pin && !job.is_hint() {
             self.unpin_preloaded(&job.disk);
         }
-        let survey = self.survey(disk, &*wanted(disk, wish.what)?);
+        let survey = self.survey(disk, &*wanted(disk, request.what)?);
         let PreloadEstimate { missing_bytes: missing, free_bytes: free, .. } = survey.estimate;
         let evictable = survey.estimate.evictable_bytes;
         let room = free + evictable;
@@ -101,11 +101,11 @@ impl ReadPath {
             return Err(PreloadFailure::NoRoom { missing, room, free, evictable });
         }
         let (needed, pinnable) = (survey.unpinned_bytes, survey.estimate.pinnable_bytes);
-        if wish.pin && needed > pinnable {
+        if request.pin && needed > pinnable {
             return Err(PreloadFailure::NoPins { needed, pinnable });
         }
         for digest in &survey.present {
-            if !wish.pin {
+            if !request.pin {
                 self.sources.chunks.store.favor(digest);
             } else if let Some(pin) = self.pin_preloaded(&job.disk, digest)? {
                 pin.keep();

@@ -15,7 +15,7 @@ use super::failure::PreloadFailure;
 use super::rate_limit::{RateLimit, batch_bytes};
 use super::room::Survey;
 use super::{Job, PreloadState};
-use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::outcome::PreloadChunk;
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::inserter::NotQueued;
@@ -43,15 +43,18 @@ impl ReadPath {
         let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
         job.begin();
         // The manifest stays in memory until the preload ends.
-        let disk =
-            match self.sources.manifest_loads.load(&self.sources, &attachment, Side::Preload).await
-            {
-                Ok(view) => view.disk.clone(),
-                Err(error) => {
-                    let failure = PreloadFailure::Manifest(error);
-                    return self.end_preload(&job, PreloadState::Failed, Some(failure));
-                }
-            };
+        let disk = match self
+            .sources
+            .manifest_loads
+            .load(&self.sources, &attachment, Priority::Preload)
+            .await
+        {
+            Ok(view) => view.disk.clone(),
+            Err(error) => {
+                let failure = PreloadFailure::Manifest(error);
+                return self.end_preload(&job, PreloadState::Failed, Some(failure));
+            }
+        };
         let limit = RateLimit::default();
         let mut run =
             Run { path: self.clone(), disk, job: job.clone(), limit, chunks: JoinSet::new() };
@@ -169,12 +172,12 @@ impl Run {
         let sources = &self.path.sources;
         let mut flights = Vec::with_capacity(wants.len());
         for (index, want) in wants {
-            let pin = match self.job.wish().pin {
+            let pin = match self.job.request().pin {
                 true => self.path.pin_preloaded(&self.job.disk, &want.digest)?,
                 false => None,
             };
             let deadline = sources.clock.now() + sources.config.read_deadline;
-            let flight = sources.obtain(&self.disk, want, Side::Preload, deadline);
+            let flight = sources.obtain(&self.disk, want, Priority::Preload, deadline);
             flights.push((*index, flight, deadline, pin));
         }
         for (index, flight, deadline, pin) in flights {
@@ -240,7 +243,7 @@ impl Chunk {
             // Where it is now: it may have moved in the origin.
             let Some(want) = self.disk.want(u64::from(self.index)) else { return Ok(()) };
             deadline = self.sources.clock.now() + self.sources.config.read_deadline;
-            flight = self.sources.obtain(&self.disk, &want, Side::Preload, deadline);
+            flight = self.sources.obtain(&self.disk, &want, Priority::Preload, deadline);
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::failure::PreloadFailure;
-use super::{Job, PreloadState, PreloadStatus, PreloadWhat, PreloadWish};
+use super::{Job, PreloadRequest, PreloadState, PreloadStatus, PreloadWhat};
 use crate::fetch::outcome::{PreloadEnd, PreloadHint};
 use crate::view::attachment::Attachment;
 use crate::{ReadPath, ReadPathError, limits};
@@ -56,10 +56,10 @@ impl ReadPath {
     pub fn preload_start(
         &self,
         disk_id: &DiskId,
-        wish: PreloadWish,
+        request: PreloadRequest,
     ) -> Result<PreloadStatus, ReadPathError> {
         let disk = self.attached_disk(disk_id)?;
-        if wish.what == PreloadWhat::WorkingSet {
+        if request.what == PreloadWhat::WorkingSet {
             if disk.records.working_set.load().is_none() {
                 return Err(ReadPathError::NoWorkingSet(*disk_id));
             }
@@ -71,25 +71,25 @@ impl ReadPath {
         if let Some(Entry { job, task }) = jobs.get(disk_id)
             && !job.state().has_ended()
         {
-            let current = job.wish();
-            if (current.what, current.pin) == (wish.what, wish.pin) {
-                job.set_rate(wish.rate_bytes_per_s);
+            let current = job.request();
+            if (current.what, current.pin) == (request.what, request.pin) {
+                job.set_rate(request.rate_bytes_per_s);
                 job.adopt();
                 return Ok(job.status());
             }
             self.stop_preload(job, task);
         }
-        Ok(self.spawn_preload(&mut jobs, disk, wish, false).status())
+        Ok(self.spawn_preload(&mut jobs, disk, request, false).status())
     }
 
     fn spawn_preload(
         &self,
         jobs: &mut HashMap<DiskId, Entry>,
         disk: Arc<Attachment>,
-        wish: PreloadWish,
+        request: PreloadRequest,
         is_hint: bool,
     ) -> Arc<Job> {
-        let job = Arc::new(Job::new(disk.id(), wish, is_hint));
+        let job = Arc::new(Job::new(disk.id(), request, is_hint));
         let run = self.clone().run_preload(disk, job.clone());
         let task = self.sources.runtime.spawn(run).abort_handle();
         jobs.insert(job.disk, Entry { job: job.clone(), task });
@@ -155,7 +155,7 @@ impl ReadPath {
         });
         let status = job.status();
         tracing::info!(
-            disk = %job.disk, state = ended.as_str(), what = status.wish.what.as_str(),
+            disk = %job.disk, state = ended.as_str(), what = status.request.what.as_str(),
             fetched = status.fetched_bytes, "preload ended"
         );
     }
@@ -187,8 +187,8 @@ impl ReadPath {
             return PreloadHint::Complete;
         }
         let what = PreloadWhat::WorkingSet;
-        let wish = PreloadWish { what, rate_bytes_per_s: rate, pin: false };
-        self.spawn_preload(&mut jobs, disk, wish, true);
+        let request = PreloadRequest { what, rate_bytes_per_s: rate, pin: false };
+        self.spawn_preload(&mut jobs, disk, request, true);
         PreloadHint::Started
     }
 }

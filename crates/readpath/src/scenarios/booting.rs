@@ -6,7 +6,7 @@ use acstor_types::{DiskId, ErrorKind};
 
 use super::image::{CHUNK, Image, Shape};
 use super::world::{World, config};
-use crate::{Coverage, PreloadWhat, PreloadWish, ReadPathConfig, ReadPathError, TryRead};
+use crate::{Coverage, PreloadRequest, PreloadWhat, ReadPathConfig, ReadPathError, TryRead};
 
 const WINDOW: Duration = Duration::from_secs(120);
 
@@ -32,8 +32,8 @@ async fn test_only_reads_of_front_ends_count() {
     // Pins, preloads, peers and prefetches are no boots.
     host.path.pin(&image.id(), 0, 8 * CHUNK as u64, Duration::from_secs(5)).await.unwrap();
     world.host("b").read(&image, 200 * CHUNK as u64, 300 * CHUNK).await.unwrap();
-    let wish = PreloadWish { what: PreloadWhat::Full, rate_bytes_per_s: 0, pin: false };
-    host.path.preload_start(&image.id(), wish).unwrap();
+    let request = PreloadRequest { what: PreloadWhat::Full, rate_bytes_per_s: 0, pin: false };
+    host.path.preload_start(&image.id(), request).unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     world.flush();
     // A hit counts, and so does the end of the disk; nothing past it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::image::{CHUNK, Image, Shape};
-use super::network::PeerMood;
+use super::network::PeerFaultMode;
 use super::world::{World, config, ring};
 use crate::view::deduplication::Walk;
 use crate::{Keep, LocalStore, ReadPathConfig};
@@ -65,7 +65,9 @@ async fn test_what_a_host_wants_for_itself_or_cannot_ask_about_stays() {
     path.set_working_set(&image.id(), &[0xff; CHUNKS / 8]).unwrap();
     for host in ["a", "b"] {
         for peer in HOSTS {
-            world.network.set(peer, if host == "a" { PeerMood::Well } else { PeerMood::Dead });
+            world
+                .network
+                .set(peer, if host == "a" { PeerFaultMode::Well } else { PeerFaultMode::Dead });
         }
         world.host(host).path.deduplicate_some(&mut Walk::default()).await;
         let kept = (0..CHUNKS).filter(|index| world.host(host).path.keeps(&image.digest(*index)));
@@ -155,7 +157,7 @@ proptest! {
             }
             for (host, delay) in HOSTS.iter().zip(delays) {
                 let delay = Duration::from_millis(delay);
-                world.network.set(host, PeerMood::Slow(delay));
+                world.network.set(host, PeerFaultMode::Slow(delay));
             }
             let walks: Vec<_> = world
                 .hosts

@@ -68,7 +68,7 @@ async fn test_small_reads_of_one_chunk_are_one_fetch_even_when_nothing_is_kept()
 #[tokio::test(start_paused = true)]
 async fn test_origin_chunks_of_a_dead_owner_are_kept_by_who_read_them() {
     let (world, image, chunk) = world(Keep::Never);
-    world.network.set("b", super::network::PeerMood::Dead);
+    world.network.set("b", super::network::PeerFaultMode::Dead);
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     world.flush();
     assert_eq!(world.host("a").store.digests().len(), 1);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::image::{CHUNK, Image, Shape};
 use super::link::Link;
-use super::network::PeerMood;
+use super::network::PeerFaultMode;
 use super::world::{World, config};
 use crate::steering::peers::NO_HINT;
 use crate::{Keep, ReadPathConfig};
@@ -197,12 +197,12 @@ async fn test_queueing_burst_before_an_owner_makes_no_read_of_the_origin_beyond_
     for step in 0..100u64 {
         let chunk = step * 37 % 100 * 16;
         let owner = world.owner(&image, chunk);
-        world.network.set(&owner, PeerMood::Slow(Duration::from_millis(step % 4 * 4)));
+        world.network.set(&owner, PeerFaultMode::Slow(Duration::from_millis(step % 4 * 4)));
         for part in 0..4 {
             let reads = HOSTS.iter().map(|host| world.host(host).read_chunk(&image, chunk + part));
             join_all(reads).await.into_iter().for_each(Result::unwrap);
             wanted += 1;
-            world.network.set(&owner, PeerMood::Well);
+            world.network.set(&owner, PeerFaultMode::Well);
         }
     }
     assert_eq!(world.origin.bytes(), wanted * CHUNK);
@@ -301,18 +301,18 @@ async fn test_even_traffic_costs_nothing_and_load_much_without_looking() {
 /// Without a word, as in a power cut: connections stand and are silent, or no new ones can be made.
 #[tokio::test(start_paused = true)]
 async fn test_half_of_the_hosts_gone_at_once_holds_nobody_up() {
-    for mood in [PeerMood::Stalled, PeerMood::Gone] {
-        half_of_the_hosts_gone(mood).await;
+    for fault_mode in [PeerFaultMode::Stalled, PeerFaultMode::Gone] {
+        half_of_the_hosts_gone(fault_mode).await;
     }
 }
 
-async fn half_of_the_hosts_gone(mood: PeerMood) {
+async fn half_of_the_hosts_gone(fault_mode: PeerFaultMode) {
     let (world, image) = world(&adaptive(), u8::MAX, &[]);
     for host in &HOSTS[4..] {
-        world.network.set(host, mood);
+        world.network.set(host, fault_mode);
     }
     let boots = boot(&world, &image, &HOSTS[..4]).await;
-    report(&format!("half of the hosts gone, {mood:?}"), 0.0, &boots);
+    report(&format!("half of the hosts gone, {fault_mode:?}"), 0.0, &boots);
     // Both of the hosts that come before the origin may be gone, and no longer than it takes to see that.
     let worst = boots.waits.iter().max().copied().unwrap();
     assert!(worst <= config().peer_deadline + Duration::from_millis(100), "{worst:?}");

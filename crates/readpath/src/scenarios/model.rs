@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tokio::runtime::Builder;
 
 use super::image::{CHUNK, Image, Shape};
-use super::network::PeerMood;
-use super::test_origin::OriginMood;
+use super::network::PeerFaultMode;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::{Keep, PlacementRule, ReadPathConfig};
 
@@ -20,8 +20,8 @@ const CHUNKS: usize = 192;
 enum Step {
     /// Reads at the same moment: (host, offset, length).
     Reads(Vec<(usize, u64, usize)>),
-    Peer(usize, PeerMood),
-    Origin(OriginMood),
+    Peer(usize, PeerFaultMode),
+    Origin(OriginFaultMode),
     OriginDelay(u64),
     Remap([u32; 4]),
     Drain(usize, bool),
@@ -34,28 +34,28 @@ fn reads() -> impl Strategy<Value = Step> {
     prop::collection::vec(read, 1..12).prop_map(Step::Reads)
 }
 
-fn peer_mood() -> impl Strategy<Value = PeerMood> {
+fn peer_fault_mode() -> impl Strategy<Value = PeerFaultMode> {
     prop_oneof![
-        3 => Just(PeerMood::Well),
-        1 => Just(PeerMood::Dead),
-        1 => Just(PeerMood::Stalled),
-        1 => Just(PeerMood::Gone),
-        1 => Just(PeerMood::Lies),
-        1 => Just(PeerMood::ShortAnswers),
-        1 => Just(PeerMood::Refuses(PeerStatus::Overloaded)),
-        1 => Just(PeerMood::Refuses(PeerStatus::Unavailable)),
-        1 => Just(PeerMood::Refuses(PeerStatus::Internal)),
-        1 => (1u64..300).prop_map(|ms| PeerMood::Slow(Duration::from_millis(ms))),
+        3 => Just(PeerFaultMode::Well),
+        1 => Just(PeerFaultMode::Dead),
+        1 => Just(PeerFaultMode::Stalled),
+        1 => Just(PeerFaultMode::Gone),
+        1 => Just(PeerFaultMode::Lies),
+        1 => Just(PeerFaultMode::ShortAnswers),
+        1 => Just(PeerFaultMode::Refuses(PeerStatus::Overloaded)),
+        1 => Just(PeerFaultMode::Refuses(PeerStatus::Unavailable)),
+        1 => Just(PeerFaultMode::Refuses(PeerStatus::Internal)),
+        1 => (1u64..300).prop_map(|ms| PeerFaultMode::Slow(Duration::from_millis(ms))),
     ]
 }
 
-fn origin_mood() -> impl Strategy<Value = OriginMood> {
+fn origin_fault_mode() -> impl Strategy<Value = OriginFaultMode> {
     prop_oneof![
-        3 => Just(OriginMood::Well),
-        1 => Just(OriginMood::Down),
-        1 => Just(OriginMood::Flaky),
-        1 => Just(OriginMood::Hangs),
-        1 => Just(OriginMood::Overloaded),
+        3 => Just(OriginFaultMode::Well),
+        1 => Just(OriginFaultMode::Down),
+        1 => Just(OriginFaultMode::Flaky),
+        1 => Just(OriginFaultMode::Hangs),
+        1 => Just(OriginFaultMode::Overloaded),
     ]
 }
 
@@ -68,8 +68,8 @@ fn weights() -> impl Strategy<Value = Step> {
 fn faulty_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => reads(),
-        3 => (0..4usize, peer_mood()).prop_map(|(host, mood)| Step::Peer(host, mood)),
-        2 => origin_mood().prop_map(Step::Origin),
+        3 => (0..4usize, peer_fault_mode()).prop_map(|(host, fault_mode)| Step::Peer(host, fault_mode)),
+        2 => origin_fault_mode().prop_map(Step::Origin),
         1 => (0u64..200).prop_map(Step::OriginDelay),
         1 => weights(),
         1 => (0..4usize, any::<bool>()).prop_map(|(host, on)| Step::Drain(host, on)),
@@ -118,8 +118,8 @@ impl Model {
     async fn step(&mut self, step: &Step) {
         match step {
             Step::Reads(reads) => self.reads(reads).await,
-            Step::Peer(host, mood) => self.world.network.set(HOSTS[*host], *mood),
-            Step::Origin(mood) => self.world.origin.set(*mood),
+            Step::Peer(host, fault_mode) => self.world.network.set(HOSTS[*host], *fault_mode),
+            Step::Origin(fault_mode) => self.world.origin.set(*fault_mode),
             Step::OriginDelay(ms) => self.world.origin.set_delay(Duration::from_millis(*ms)),
             Step::Remap(weights) => {
                 self.generation += 1;
@@ -161,10 +161,10 @@ impl Model {
 
     /// Ends all faults; every read must then succeed.
     async fn heal(&mut self) {
-        self.world.origin.set(OriginMood::Well);
+        self.world.origin.set(OriginFaultMode::Well);
         self.world.origin.set_delay(Duration::ZERO);
         for host in HOSTS {
-            self.world.network.set(host, PeerMood::Well);
+            self.world.network.set(host, PeerFaultMode::Well);
             self.world.host(host).path.set_drain(false);
         }
         tokio::time::sleep(Duration::from_secs(10)).await;

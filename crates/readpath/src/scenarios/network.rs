@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PeerMood {
+pub(super) enum PeerFaultMode {
     Well,
     /// Connections are refused.
     Dead,
@@ -49,7 +49,7 @@ pub(super) struct Asked {
 
 pub(super) struct Network {
     hosts: Mutex<HashMap<String, ReadPath>>,
-    moods: Mutex<HashMap<String, PeerMood>>,
+    fault_modes: Mutex<HashMap<String, PeerFaultMode>>,
     asked: Mutex<Vec<Asked>>,
     /// What hosts send goes over these; a host without one has no bound.
     links: Mutex<HashMap<String, Link>>,
@@ -69,7 +69,7 @@ impl Network {
     pub(super) fn new() -> Arc<Network> {
         Arc::new(Network {
             hosts: Mutex::default(),
-            moods: Mutex::default(),
+            fault_modes: Mutex::default(),
             asked: Mutex::default(),
             links: Mutex::default(),
             links_in: Mutex::default(),
@@ -91,8 +91,8 @@ impl Network {
         hosts.get(&Network::address(host)).map_or_else(RunClock::unmeasured, ReadPath::clock)
     }
 
-    pub(super) fn set(&self, host: &str, mood: PeerMood) {
-        self.moods.lock().insert(Network::address(host), mood);
+    pub(super) fn set(&self, host: &str, fault_mode: PeerFaultMode) {
+        self.fault_modes.lock().insert(Network::address(host), fault_mode);
     }
 
     pub(super) fn set_link(&self, host: &str, link: Link) {
@@ -136,15 +136,20 @@ impl PeerSource for NetworkPort {
             let late = PeerError::Deadline { address: address.clone() };
             let asked = async {
                 sleep(network.latency).await;
-                let mood = network.moods.lock().get(&address).copied().unwrap_or(PeerMood::Well);
-                if let PeerMood::Slow(delay) = mood {
+                let fault_mode = network
+                    .fault_modes
+                    .lock()
+                    .get(&address)
+                    .copied()
+                    .unwrap_or(PeerFaultMode::Well);
+                if let PeerFaultMode::Slow(delay) = fault_mode {
                     sleep(delay).await;
                 }
                 let path = network.hosts.lock().get(&address).cloned();
-                match (mood, path) {
-                    (PeerMood::Stalled, _) => std::future::pending().await,
-                    (PeerMood::Gone, _) => Err(gone(address.clone()).await),
-                    (PeerMood::Dead, _) | (_, None) => {
+                match (fault_mode, path) {
+                    (PeerFaultMode::Stalled, _) => std::future::pending().await,
+                    (PeerFaultMode::Gone, _) => Err(gone(address.clone()).await),
+                    (PeerFaultMode::Dead, _) | (_, None) => {
                         Err(no_connection(address.clone(), io::ErrorKind::ConnectionRefused))
                     }
                     (_, Some(path)) => Ok(path.holds(&digests)),
@@ -185,18 +190,22 @@ async fn answer(
     if !has_link {
         sleep(network.latency).await;
     }
-    let mood = network.moods.lock().get(&address).copied().unwrap_or(PeerMood::Well);
+    let fault_mode =
+        network.fault_modes.lock().get(&address).copied().unwrap_or(PeerFaultMode::Well);
     let path = network.hosts.lock().get(&address).cloned();
     let refused = |status| PeerError::Refused { address: address.clone(), status };
-    let Some(path) = path.filter(|_| mood != PeerMood::Dead) else {
+    let Some(path) = path.filter(|_| fault_mode != PeerFaultMode::Dead) else {
         return Err(no_connection(address, io::ErrorKind::ConnectionRefused));
     };
-    match mood {
-        PeerMood::Gone => return Err(gone(address).await),
-        PeerMood::Stalled => std::future::pending().await,
-        PeerMood::Refuses(status) => return Err(refused(status)),
-        PeerMood::Slow(delay) => sleep(delay).await,
-        PeerMood::Well | PeerMood::Dead | PeerMood::Lies | PeerMood::ShortAnswers => {}
+    match fault_mode {
+        PeerFaultMode::Gone => return Err(gone(address).await),
+        PeerFaultMode::Stalled => std::future::pending().await,
+        PeerFaultMode::Refuses(status) => return Err(refused(status)),
+        PeerFaultMode::Slow(delay) => sleep(delay).await,
+        PeerFaultMode::Well
+        | PeerFaultMode::Dead
+        | PeerFaultMode::Lies
+        | PeerFaultMode::ShortAnswers => {}
     }
     let bytes = path.serve(request, deadline).await.map_err(refused)?;
     if has_link {
@@ -208,14 +217,14 @@ async fn answer(
         // One wait in place of two: those of paused time are whole milliseconds.
         sleep_until(through + network.latency).await;
     }
-    Ok(match mood {
-        PeerMood::Lies => {
+    Ok(match fault_mode {
+        PeerFaultMode::Lies => {
             let mut wrong = bytes.to_vec();
             let middle = wrong.len() / 2;
             wrong[middle] ^= 0x10;
             wrong.into()
         }
-        PeerMood::ShortAnswers => bytes.slice(1..),
+        PeerFaultMode::ShortAnswers => bytes.slice(1..),
         _ => bytes,
     })
 }

@@ -7,7 +7,7 @@ use acstor_types::{Digest, PackId};
 use tokio::time::Instant;
 
 use super::image::{CHUNK, Image, Shape};
-use super::test_origin::OriginMood;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::{ReadError, ReadPathConfig};
 
@@ -47,7 +47,7 @@ async fn test_read_same_chunk_by_many_is_one_call() {
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(world.origin.call_count(), 1);
     assert_eq!(world.origin.bytes(), CHUNK);
-    let joins = world.host("a").metric("acstor_flight_joins_total{side=\"guest\"}");
+    let joins = world.host("a").metric("acstor_flight_joins_total{priority=\"guest\"}");
     assert_eq!(joins, 49);
 }
 
@@ -74,7 +74,7 @@ async fn test_read_origin_down_fails_at_the_deadline_while_cached_reads_go_on() 
     let host = world.host("a");
     host.read_chunk(&image, 0).await.unwrap();
     world.flush();
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let start = Instant::now();
     let error = host.read_chunk(&image, 40).await.unwrap_err();
     assert_eq!(error, ReadError::Deadline(30_000));
@@ -86,14 +86,14 @@ async fn test_read_origin_down_fails_at_the_deadline_while_cached_reads_go_on() 
 #[tokio::test(start_paused = true)]
 async fn test_read_waiting_when_the_origin_returns_is_served_soon() {
     let (world, image) = one_host(&config(), 64);
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let waiting = tokio::spawn(world.host("a").view(&image).read(0, CHUNK));
     // Enough misses to open the breaker.
     let others = read_all(&world, &image, 10..12);
     let origin = world.origin.clone();
     let repair = async {
         tokio::time::sleep(10 * SECOND).await;
-        origin.set(OriginMood::Well);
+        origin.set(OriginFaultMode::Well);
         Instant::now()
     };
     let (results, repaired) = tokio::join!(others, repair);
@@ -106,7 +106,7 @@ async fn test_read_waiting_when_the_origin_returns_is_served_soon() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_down_gets_no_storm() {
     let (world, image) = one_host(&config(), 1000);
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let results = read_all(&world, &image, (0..1000).step_by(2)).await;
     assert!(results.iter().all(|result| *result == Err(ReadError::Deadline(30_000))));
     // 500 guests wait 30 s: the calls that opened the breaker, what was queued behind them, and a
@@ -121,7 +121,7 @@ async fn test_origin_down_gets_no_storm() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_flaky_reads_succeed_and_what_it_answers_pays_for_the_retries() {
     let (world, image) = one_host(&config(), 400);
-    world.origin.set(OriginMood::Flaky);
+    world.origin.set(OriginFaultMode::Flaky);
     for index in (0..400).step_by(2) {
         world.host("a").read_chunk(&image, index).await.unwrap();
     }
@@ -134,11 +134,11 @@ async fn test_origin_flaky_reads_succeed_and_what_it_answers_pays_for_the_retrie
 #[tokio::test(start_paused = true)]
 async fn test_origin_hangs_reads_end_at_the_deadline_and_late_bytes_are_kept() {
     let (world, image) = one_host(&config(), 200);
-    world.origin.set(OriginMood::Hangs);
+    world.origin.set(OriginFaultMode::Hangs);
     let results = read_all(&world, &image, (0..100).step_by(2)).await;
     assert!(results.iter().all(|result| *result == Err(ReadError::Deadline(30_000))));
     assert_eq!(world.origin.call_count(), 0, "calls have not returned");
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     tokio::time::sleep(SECOND).await;
     // Four threads hung; what else was queued is wanted by nobody and is not read.
     assert_eq!(world.origin.call_count(), 4);
@@ -198,12 +198,12 @@ async fn test_origin_queue_full_is_served_after_all() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_panics_is_an_error_and_the_workers_live_on() {
     let (world, image) = one_host(&config(), 16);
-    world.origin.set(OriginMood::Panics);
+    world.origin.set(OriginFaultMode::Panics);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let reading = tokio::spawn(world.host("a").view(&image).read(0, CHUNK));
     tokio::time::sleep(3 * SECOND).await;
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     reading.await.unwrap().unwrap();
     std::panic::set_hook(hook);
     assert!(world.host("a").metric("acstor_origin_calls_total{outcome=\"internal\"}") > 4);
@@ -212,7 +212,7 @@ async fn test_origin_panics_is_an_error_and_the_workers_live_on() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_overloaded_is_left_alone() {
     let (world, image) = one_host(&config(), 64);
-    world.origin.set(OriginMood::Overloaded);
+    world.origin.set(OriginFaultMode::Overloaded);
     let results = read_all(&world, &image, (0..64).step_by(2)).await;
     assert!(results.iter().all(Result::is_err));
     let late = world.origin.calls().iter().filter(|call| call.at > SECOND).count();

@@ -7,7 +7,7 @@ use acstor_types::PackId;
 use tokio::time::Instant;
 
 use super::image::{CHUNK, Image, Shape};
-use super::test_origin::OriginMood;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::{ReadError, ReadPathConfig};
 
@@ -42,12 +42,17 @@ impl Reads {
 
 /// Has an origin do so for a time while reads begin; returns how many failed, and how long after its
 /// return the last one ended.
-async fn outage(mood: OriginMood, time: Duration, count: usize, len: usize) -> (usize, Duration) {
+async fn outage(
+    fault_mode: OriginFaultMode,
+    time: Duration,
+    count: usize,
+    len: usize,
+) -> (usize, Duration) {
     let (world, image) = one_host(&config(), 4 * count * len.div_ceil(CHUNK));
-    world.origin.set(mood);
+    world.origin.set(fault_mode);
     let reads = Reads::start(&world, &image, count, len);
     tokio::time::sleep(time).await;
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     let returned = Instant::now();
     (reads.failed().await, returned.elapsed())
 }
@@ -55,7 +60,7 @@ async fn outage(mood: OriginMood, time: Duration, count: usize, len: usize) -> (
 #[tokio::test(start_paused = true)]
 async fn test_origin_away_for_seconds_is_no_error_however_many_wait() {
     for count in [200, 1000] {
-        let (failed, late) = outage(OriginMood::Down, 2 * SECOND, count, CHUNK).await;
+        let (failed, late) = outage(OriginFaultMode::Down, 2 * SECOND, count, CHUNK).await;
         assert_eq!(failed, 0, "of {count}");
         assert!(late <= limits::ORIGIN_OPEN_MAX + limits::BACKOFF_MAX, "{count}: {late:?}");
     }
@@ -64,7 +69,7 @@ async fn test_origin_away_for_seconds_is_no_error_however_many_wait() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_stalled_for_longer_than_its_deadline_is_no_error() {
     for count in [200, 1000] {
-        let (failed, late) = outage(OriginMood::Hangs, 12 * SECOND, count, CHUNK).await;
+        let (failed, late) = outage(OriginFaultMode::Hangs, 12 * SECOND, count, CHUNK).await;
         assert_eq!(failed, 0, "of {count}");
         assert!(late <= SECOND, "{count}: {late:?}");
     }
@@ -72,7 +77,7 @@ async fn test_origin_stalled_for_longer_than_its_deadline_is_no_error() {
 
 #[tokio::test(start_paused = true)]
 async fn test_large_reads_beside_a_stalled_origin_are_no_errors() {
-    let (failed, late) = outage(OriginMood::Hangs, 12 * SECOND, 12, 16 * CHUNK).await;
+    let (failed, late) = outage(OriginFaultMode::Hangs, 12 * SECOND, 12, 16 * CHUNK).await;
     assert_eq!(failed, 0);
     assert!(late <= SECOND, "{late:?}");
 }
@@ -81,10 +86,10 @@ async fn test_large_reads_beside_a_stalled_origin_are_no_errors() {
 async fn test_origin_away_for_seconds_is_no_error_on_one_of_three_hosts() {
     let world = World::new(&["a", "b", "c"], &config());
     let image = world.image(Shape { chunks_per_pack: 200, ..Shape::plain(1, 2400) });
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let reads = Reads::start(&world, &image, 600, CHUNK);
     tokio::time::sleep(3 * SECOND).await;
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     assert_eq!(reads.failed().await, 0);
 }
 
@@ -93,7 +98,7 @@ async fn test_origin_away_for_seconds_is_no_error_on_one_of_three_hosts() {
 async fn test_waiting_read_finds_what_came_to_this_host_meanwhile() {
     let (world, image) = one_host(&config(), 8);
     let host = world.host("a");
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let read = tokio::spawn(host.view(&image).read(0, CHUNK));
     tokio::time::sleep(5 * SECOND).await;
     let chunk = bytes::Bytes::copy_from_slice(&image.content[..CHUNK]);
@@ -138,7 +143,7 @@ async fn test_read_that_is_sent_elsewhere_while_the_origin_is_away_does_not_spin
     world.origin.remove_pack(first_pack());
     let read = tokio::spawn(host.view(&image).read(0, CHUNK));
     tokio::time::sleep(5 * SECOND).await;
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let moved = image.moved(first_pack(), other_pack());
     host.path.attach(moved.manifest.clone()).unwrap();
     let rounds = || {
@@ -154,7 +159,7 @@ async fn test_read_that_is_sent_elsewhere_while_the_origin_is_away_does_not_spin
         }
         assert!(rounds() - before <= 30, "{} rounds", rounds() - before);
     }
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     super::world::check(&image, 0, CHUNK, &read.await.unwrap().unwrap());
 }
 

@@ -7,8 +7,8 @@ use acstor_selection::limits;
 use tokio::time::Instant;
 
 use super::image::{Image, Shape};
-use super::network::PeerMood;
-use super::test_origin::OriginMood;
+use super::network::PeerFaultMode;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::ReadPathConfig;
 
@@ -59,20 +59,20 @@ async fn test_neighbours_asked_of_a_peer_leave_the_origin_in_one_call() {
 
 #[tokio::test(start_paused = true)]
 async fn test_lying_peer_is_counted_and_left_alone_and_nobody_sees_its_bytes() {
-    for mood in [PeerMood::Lies, PeerMood::ShortAnswers] {
+    for fault_mode in [PeerFaultMode::Lies, PeerFaultMode::ShortAnswers] {
         let (world, image) = world(&config());
-        world.network.set("b", mood);
+        world.network.set("b", fault_mode);
         let first = world.span_of(&image, "b", 0);
         // Compared byte by byte.
         world.host("a").read_chunk(&image, first).await.unwrap();
-        assert_eq!(world.host("a").fetches("lie"), 1);
+        assert_eq!(world.host("a").fetches("corrupt"), 1);
         assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
         for chunk in first + 1..first + 16 {
             world.host("a").read_chunk(&image, chunk).await.unwrap();
         }
         assert_eq!(world.network.asked("b").len(), 1, "penalised");
         assert!(world.host("a").metric("acstor_peer_skips_total{reason=\"penalty\"}") >= 15);
-        world.network.set("b", PeerMood::Well);
+        world.network.set("b", PeerFaultMode::Well);
         tokio::time::sleep(Duration::from_secs(61)).await;
         let other = world.span_of(&image, "b", first / 16 + 1);
         world.host("a").read_chunk(&image, other).await.unwrap();
@@ -84,7 +84,7 @@ async fn test_lying_peer_is_counted_and_left_alone_and_nobody_sees_its_bytes() {
 #[tokio::test(start_paused = true)]
 async fn test_dead_peer_costs_one_refused_connection_and_then_nothing() {
     let (world, image) = world(&config());
-    world.network.set("b", PeerMood::Dead);
+    world.network.set("b", PeerFaultMode::Dead);
     let first = world.span_of(&image, "b", 0);
     let start = Instant::now();
     for chunk in first..first + 16 {
@@ -104,7 +104,7 @@ async fn test_stalled_peer_is_hedged_after_its_p99() {
     let (world, image) = world(&config());
     acquaint(&world, &image).await;
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let start = Instant::now();
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     let waited = start.elapsed();
@@ -117,7 +117,7 @@ async fn test_stalled_peer_is_hedged_after_its_p99() {
 async fn test_unknown_stalled_peer_is_hedged_at_the_upper_bound() {
     let (world, image) = world(&config());
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let start = Instant::now();
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     let waited = start.elapsed();
@@ -129,8 +129,8 @@ async fn test_hedges_stay_within_their_share() {
     let (world, image) = world(&config());
     acquaint(&world, &image).await;
     // Both peers become ten times slower than the lower bound: everything is late.
-    world.network.set("b", PeerMood::Slow(200 * MILLI));
-    world.network.set("c", PeerMood::Slow(200 * MILLI));
+    world.network.set("b", PeerFaultMode::Slow(200 * MILLI));
+    world.network.set("c", PeerFaultMode::Slow(200 * MILLI));
     let fetches_before = world.network.asked_count();
     let reads: Vec<_> = (0..600u64)
         .map(|chunk| tokio::spawn(world.host("a").view(&image).read(chunk * 4096, 4096)))
@@ -149,7 +149,7 @@ async fn test_hedges_stay_within_their_share() {
 async fn test_hedge_disabled_waits_for_the_peer_deadline() {
     let (world, image) = world(&ReadPathConfig { hedge_enabled: false, ..config() });
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let start = Instant::now();
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 2);
@@ -161,7 +161,7 @@ async fn test_hedge_disabled_waits_for_the_peer_deadline() {
 async fn test_refusing_peer_is_passed_over_and_stays_trusted() {
     let (world, image) = world(&config());
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Refuses(PeerStatus::Overloaded));
+    world.network.set("b", PeerFaultMode::Refuses(PeerStatus::Overloaded));
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(world.host("a").fetches("refused"), 1);
     assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
@@ -172,7 +172,7 @@ async fn test_refusing_peer_is_passed_over_and_stays_trusted() {
 async fn test_peer_whose_origin_fails_sends_the_reader_to_the_origin_itself() {
     let (world, image) = world(&config());
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Refuses(PeerStatus::Unavailable));
+    world.network.set("b", PeerFaultMode::Refuses(PeerStatus::Unavailable));
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(world.host("a").tier("origin"), 1);
     assert_eq!(world.network.asked("c").len(), 0, "it would ask the same origin");
@@ -181,7 +181,7 @@ async fn test_peer_whose_origin_fails_sends_the_reader_to_the_origin_itself() {
 #[tokio::test(start_paused = true)]
 async fn test_origin_down_for_all_hosts_is_not_multiplied_by_them() {
     let (world, image) = world(&config());
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let mut reads = Vec::new();
     for host in &world.hosts {
         for chunk in (0..400u64).step_by(4) {
@@ -211,8 +211,8 @@ async fn test_origin_slow_for_the_owner_does_not_penalise_the_owner() {
 #[tokio::test(start_paused = true)]
 async fn test_all_peers_dead_every_read_is_served_by_the_origin() {
     let (world, image) = world(&config());
-    world.network.set("b", PeerMood::Dead);
-    world.network.set("c", PeerMood::Dead);
+    world.network.set("b", PeerFaultMode::Dead);
+    world.network.set("c", PeerFaultMode::Dead);
     let start = Instant::now();
     world.host("a").read(&image, 0, 400 * 4096).await.unwrap();
     assert!(start.elapsed() < 200 * MILLI);
@@ -222,10 +222,10 @@ async fn test_all_peers_dead_every_read_is_served_by_the_origin() {
 #[tokio::test(start_paused = true)]
 async fn test_dead_peer_that_returns_is_trusted_again_by_itself() {
     let (world, image) = world(&config());
-    world.network.set("b", PeerMood::Dead);
+    world.network.set("b", PeerFaultMode::Dead);
     let first = world.span_of(&image, "b", 0);
     world.host("a").read_chunk(&image, first).await.unwrap();
-    world.network.set("b", PeerMood::Well);
+    world.network.set("b", PeerFaultMode::Well);
     tokio::time::sleep(limits::PEER_OPEN_MAX).await;
     world.host("a").read_chunk(&image, first + 1).await.unwrap();
     assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
@@ -236,7 +236,7 @@ async fn test_dead_peer_that_returns_is_trusted_again_by_itself() {
 async fn test_fetches_in_flight_from_one_peer_are_bounded() {
     let (world, image) = world(&ReadPathConfig { peer_inflight_max: 4, ..config() });
     let first = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Slow(100 * MILLI));
+    world.network.set("b", PeerFaultMode::Slow(100 * MILLI));
     let start = Instant::now();
     world.host("a").read(&image, first * 4096, 16 * 4096).await.unwrap();
     let asked = world.network.asked("b");

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::image::{CHUNK, Image, Shape};
-use super::test_origin::OriginMood;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::{PinReport, ReadPathError};
 
@@ -69,13 +69,13 @@ async fn test_pin_beyond_the_bound_says_what_is_missing() {
 async fn test_pin_origin_down_ends_in_time_and_goes_on_later() {
     let (world, image) = one_host();
     let host = world.host("a");
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let start = tokio::time::Instant::now();
     let report = host.path.pin(&image.id(), 400 * KIB, 0, TIMEOUT).await.unwrap();
     assert_eq!(report, PinReport { pinned_bytes: 0, missing_bytes: 90 * CHUNK as u64 });
     assert_eq!(start.elapsed().as_secs(), 5);
     assert_eq!(host.store.pinned(), 0);
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     tokio::time::sleep(TIMEOUT).await;
     let report = host.path.pin(&image.id(), 400 * KIB, 0, TIMEOUT).await.unwrap();
     assert_eq!(report.missing_bytes, 0);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::image::{CHUNK, Image, Shape};
-use super::network::PeerMood;
+use super::network::PeerFaultMode;
 use super::world::{TestHost, World, config};
 use crate::ReadPathConfig;
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 
 const MILLI: Duration = Duration::from_millis(1);
 const READ: usize = 32 * CHUNK;
@@ -100,11 +100,11 @@ async fn test_demand_that_meets_a_stalled_prefetch_is_hedged() {
     let (world, image) = world(&["a", "b"]);
     let host = world.host("a");
     let chunk = world.span_of(&image, "b", 0);
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let disk = host.path.disk(&image.id()).unwrap();
     let want = disk.want(chunk).unwrap();
     let later = host.path.clock().now() + Duration::from_secs(10);
-    let flight = host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
+    let flight = host.path.sources.obtain(&disk, &want, Priority::Prefetch, later);
     let start = tokio::time::Instant::now();
     host.read_chunk(&image, chunk).await.unwrap();
     assert!(start.elapsed() <= Duration::from_millis(1050), "{:?}", start.elapsed());
@@ -123,7 +123,7 @@ async fn test_demand_promotes_the_prefetch_that_it_meets() {
         let disk = host.path.disk(&image.id()).unwrap();
         let later = host.path.clock().now() + Duration::from_secs(10);
         let want = disk.want(3).unwrap();
-        host.path.sources.obtain(&disk, &want, Side::Prefetch, later);
+        host.path.sources.obtain(&disk, &want, Priority::Prefetch, later);
         if !head_start.is_zero() {
             tokio::time::sleep(head_start).await;
         }
@@ -155,7 +155,7 @@ async fn test_demand_that_meets_its_prefetch_does_not_read_twice() {
         let segments = view.read(offset, READ).await.unwrap();
         super::world::check(&image, offset, READ, &segments);
     }
-    let joins = world.host("a").metric("acstor_flight_joins_total{side=\"guest\"}");
+    let joins = world.host("a").metric("acstor_flight_joins_total{priority=\"guest\"}");
     assert!(joins > 0, "demand caught up with the prefetch");
     assert!(world.origin.bytes() <= 60 * READ + (1 << 20));
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::image::{CHUNK, Image, Shape};
-use super::network::PeerMood;
-use super::test_origin::OriginMood;
+use super::network::PeerFaultMode;
+use super::test_origin::OriginFaultMode;
 use super::world::{TestHost, World, config};
-use crate::{PreloadState, PreloadStatus, PreloadWhat, PreloadWish, ReadPathConfig, ReadPathError};
+use crate::{
+    PreloadRequest, PreloadState, PreloadStatus, PreloadWhat, ReadPathConfig, ReadPathError,
+};
 
 const CHUNKS: usize = 2000;
 const MILLI: Duration = Duration::from_millis(1);
-const FULL: PreloadWish = PreloadWish { what: PreloadWhat::Full, rate_bytes_per_s: 0, pin: false };
+const FULL: PreloadRequest =
+    PreloadRequest { what: PreloadWhat::Full, rate_bytes_per_s: 0, pin: false };
 
 fn shape() -> Shape {
     Shape { chunks_per_pack: 128, ..Shape::plain(1, CHUNKS) }
@@ -99,9 +102,9 @@ async fn test_full_preload_brings_everything_and_the_origin_may_go() {
         assert_eq!((ended.present_bytes, ended.fetched_bytes), (0, ended.total_bytes));
         assert_eq!(host.store.digests().len(), CHUNKS, "whatever keep says");
         assert_eq!(world.origin.bytes(), CHUNKS * CHUNK, "nothing left the origin twice");
-        world.origin.set(OriginMood::Down);
+        world.origin.set(OriginFaultMode::Down);
         for name in &names[1..] {
-            world.network.set(name, PeerMood::Dead);
+            world.network.set(name, PeerFaultMode::Dead);
         }
         host.read(&image, 0, CHUNKS * CHUNK).await.unwrap();
         assert_eq!(host.metric("acstor_recent_bytes"), 0, "room for what guests read");
@@ -125,16 +128,16 @@ async fn test_working_set_preload_brings_what_was_set_and_no_zeros() {
     let world = World::new(&["a"], &config());
     let image = world.image(Shape { zero_every: 10, ..shape() });
     let host = world.host("a");
-    let wish = PreloadWish { what: PreloadWhat::WorkingSet, ..FULL };
-    let unknown = host.path.preload_start(&image.id(), wish).unwrap_err();
+    let request = PreloadRequest { what: PreloadWhat::WorkingSet, ..FULL };
+    let unknown = host.path.preload_start(&image.id(), request).unwrap_err();
     assert_eq!(unknown, ReadPathError::NoWorkingSet(image.id()));
     host.path.set_working_set(&image.id(), &bitmap((100..200).chain([1999]))).unwrap();
     host.read_chunk(&image, 101).await.unwrap();
     world.flush();
-    let estimate = host.path.preload_estimate(&image.id(), wish.what).unwrap();
+    let estimate = host.path.preload_estimate(&image.id(), request.what).unwrap();
     assert_eq!(estimate.total_bytes, 91 * CHUNK as u64);
     assert_eq!(estimate.missing_bytes, 90 * CHUNK as u64);
-    host.path.preload_start(&image.id(), wish).unwrap();
+    host.path.preload_start(&image.id(), request).unwrap();
     let ended = done(host, &image).await;
     assert_eq!(ended.present_bytes, CHUNK as u64);
     assert_eq!(ended.fetched_bytes, 90 * CHUNK as u64);
@@ -149,7 +152,9 @@ async fn test_rate_is_held_within_5_per_cent_and_follows_a_change() {
     let host = world.host("a");
     let rate = 200_000;
     let start = Instant::now();
-    host.path.preload_start(&image.id(), PreloadWish { rate_bytes_per_s: rate, ..FULL }).unwrap();
+    host.path
+        .preload_start(&image.id(), PreloadRequest { rate_bytes_per_s: rate, ..FULL })
+        .unwrap();
     for _ in 0..200 {
         sleep(100 * MILLI).await;
         catch_up(host).await;
@@ -158,8 +163,8 @@ async fn test_rate_is_held_within_5_per_cent_and_follows_a_change() {
     assert!((0.95..=1.05).contains(&share), "{share}");
     let recent = status(host, &image).recent_bytes_per_s;
     assert!((180_000..=220_000).contains(&recent), "{recent}");
-    let changed = PreloadWish { rate_bytes_per_s: 0, ..FULL };
-    assert_eq!(host.path.preload_start(&image.id(), changed).unwrap().wish, changed);
+    let changed = PreloadRequest { rate_bytes_per_s: 0, ..FULL };
+    assert_eq!(host.path.preload_start(&image.id(), changed).unwrap().request, changed);
     done(host, &image).await;
     assert!(start.elapsed() < Duration::from_secs(22), "{:?}", start.elapsed());
 }
@@ -170,7 +175,7 @@ async fn test_preload_gives_way_to_guests_that_wait_and_goes_on_after_them() {
     let other = Image::register(Shape::plain(2, 64), &world.origin);
     let host = world.host("a");
     host.path.attach(other.manifest.clone()).unwrap();
-    world.origin.set(OriginMood::Hangs);
+    world.origin.set(OriginFaultMode::Hangs);
     let view = host.view(&image);
     let read = tokio::spawn(async move { view.read(0, CHUNK).await.map(|_| ()) });
     sleep(10 * MILLI).await;
@@ -180,7 +185,7 @@ async fn test_preload_gives_way_to_guests_that_wait_and_goes_on_after_them() {
     assert_eq!(yielding.fetched_bytes, 0);
     sleep(500 * MILLI).await;
     assert_eq!(world.origin.call_count(), 0, "the hanging call is the guest's");
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     read.await.unwrap().unwrap();
     let start = Instant::now();
     done(host, &other).await;
@@ -202,8 +207,8 @@ async fn test_guests_that_never_stop_waiting_leave_a_batch_a_second() {
     let readers: Vec<_> = [&image, &slow].map(|image| misses_for_ever(host, image)).into();
     sleep(20 * MILLI).await;
     let start = Instant::now();
-    let wish = PreloadWish { rate_bytes_per_s: 32 * CHUNK as u64, ..FULL };
-    host.path.preload_start(&other.id(), wish).unwrap();
+    let request = PreloadRequest { rate_bytes_per_s: 32 * CHUNK as u64, ..FULL };
+    host.path.preload_start(&other.id(), request).unwrap();
     done(host, &other).await;
     // 64 chunks in batches of 8, one per second of waiting at the latest.
     let took = start.elapsed();
@@ -225,7 +230,7 @@ async fn test_guest_that_wants_a_chunk_in_flight_gets_it_first() {
     let start = Instant::now();
     host.read_chunk(&image, 1999).await.unwrap();
     assert!(start.elapsed() <= 220 * MILLI, "{:?}", start.elapsed());
-    let joins = host.metric("acstor_flight_joins_total{side=\"guest\"}");
+    let joins = host.metric("acstor_flight_joins_total{priority=\"guest\"}");
     assert_eq!(joins, 1, "one effort for both");
     done(host, &image).await;
     assert_eq!(world.origin.bytes(), CHUNKS * CHUNK);
@@ -245,7 +250,7 @@ async fn test_origin_away_is_waited_for_and_said() {
     let world = World::new(&["a"], &config());
     let image = world.image(Shape::plain(1, 40));
     let host = world.host("a");
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     host.path.preload_start(&image.id(), FULL).unwrap();
     let waiting = wait_for(host, &image, &[PreloadState::Waiting]).await;
     assert_eq!(waiting.fetched_bytes, 0);
@@ -253,7 +258,7 @@ async fn test_origin_away_is_waited_for_and_said() {
     assert_eq!(status(host, &image).state, PreloadState::Waiting);
     let calls = world.origin.call_count();
     assert!(calls < 400, "{calls} calls in ten minutes: probes only");
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     let start = Instant::now();
     done(host, &image).await;
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
@@ -263,7 +268,7 @@ async fn test_origin_away_is_waited_for_and_said() {
 async fn test_origin_away_for_too_long_fails_the_preload() {
     let world = World::new(&["a"], &config());
     let image = world.image(Shape::plain(1, 40));
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     world.host("a").path.preload_start(&image.id(), FULL).unwrap();
     sleep(Duration::from_secs(3550)).await;
     assert_eq!(status(world.host("a"), &image).state, PreloadState::Waiting);
@@ -276,7 +281,7 @@ async fn test_origin_away_for_too_long_fails_the_preload() {
 #[tokio::test(start_paused = true)]
 async fn test_flaky_origin_is_retried() {
     let (world, image) = world(&["a"]);
-    world.origin.set(OriginMood::Flaky);
+    world.origin.set(OriginFaultMode::Flaky);
     world.host("a").path.preload_start(&image.id(), FULL).unwrap();
     done(world.host("a"), &image).await;
     assert!(world.host("a").metric("acstor_preload_chunks_total{outcome=\"retried\"}") > 0);
@@ -300,8 +305,8 @@ async fn test_damaged_chunk_fails_the_preload_after_bounded_attempts() {
 async fn test_stopped_preload_keeps_what_it_brought_and_starts_again_there() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
-    let wish = PreloadWish { rate_bytes_per_s: 100 * CHUNK as u64, ..FULL };
-    host.path.preload_start(&image.id(), wish).unwrap();
+    let request = PreloadRequest { rate_bytes_per_s: 100 * CHUNK as u64, ..FULL };
+    host.path.preload_start(&image.id(), request).unwrap();
     sleep(Duration::from_secs(5)).await;
     catch_up(host).await;
     host.path.preload_stop(&image.id()).unwrap();
@@ -324,7 +329,7 @@ async fn test_preloads_beyond_the_bound_are_queued() {
     let world = World::new(&["a"], &config());
     let images: Vec<Image> = (1..5).map(|number| world.image(Shape::plain(number, 200))).collect();
     let host = world.host("a");
-    let slow = PreloadWish { rate_bytes_per_s: 40 * CHUNK as u64, ..FULL };
+    let slow = PreloadRequest { rate_bytes_per_s: 40 * CHUNK as u64, ..FULL };
     for image in &images {
         host.path.preload_start(&image.id(), slow).unwrap();
     }
@@ -373,7 +378,7 @@ async fn test_pinned_chunks_of_others_count_as_no_room() {
 async fn test_pins_of_a_preload_stay_until_one_without_pins_or_the_detach() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
-    let pinning = PreloadWish { pin: true, ..FULL };
+    let pinning = PreloadRequest { pin: true, ..FULL };
     host.read(&image, 0, 100 * CHUNK).await.unwrap();
     world.flush();
     host.path.preload_start(&image.id(), pinning).unwrap();
@@ -404,7 +409,7 @@ async fn test_more_than_may_be_pinned_fails_with_the_numbers() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
     host.store.pins_max.store(100, Ordering::Relaxed);
-    host.path.preload_start(&image.id(), PreloadWish { pin: true, ..FULL }).unwrap();
+    host.path.preload_start(&image.id(), PreloadRequest { pin: true, ..FULL }).unwrap();
     let ended = wait_ended(host, &image).await;
     assert_eq!(ended.state, PreloadState::Failed);
     let error = ended.error.unwrap();
@@ -417,7 +422,7 @@ async fn test_pins_of_what_did_not_arrive_are_taken_back() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
     world.origin.damage(image.digest(7));
-    host.path.preload_start(&image.id(), PreloadWish { pin: true, ..FULL }).unwrap();
+    host.path.preload_start(&image.id(), PreloadRequest { pin: true, ..FULL }).unwrap();
     assert_eq!(wait_ended(host, &image).await.state, PreloadState::Failed);
     world.flush();
     let held = host.store.digests().len();
@@ -474,13 +479,13 @@ async fn test_hint_preloads_the_working_set_once_and_at_its_rate() {
     hint(rate).await;
     assert_eq!((hints("started"), hints("busy")), (1, 1));
     let ended = done(host, &image).await;
-    assert!(ended.is_hint && ended.wish.rate_bytes_per_s == rate);
+    assert!(ended.is_hint && ended.request.rate_bytes_per_s == rate);
     let took = start.elapsed().as_secs_f64();
     assert!((3.5..4.3).contains(&took), "{took}");
     hint(rate).await;
     assert_eq!(hints("complete"), 1);
     // Somebody's own preload is not replaced by a hint, and keeps its pins.
-    host.path.preload_start(&image.id(), PreloadWish { pin: true, ..FULL }).unwrap();
+    host.path.preload_start(&image.id(), PreloadRequest { pin: true, ..FULL }).unwrap();
     done(host, &image).await;
     host.store.clear();
     hint(0).await;
@@ -494,12 +499,12 @@ async fn test_another_wish_replaces_the_job() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
     host.path.set_working_set(&image.id(), &bitmap(0..100)).unwrap();
-    host.path.preload_start(&image.id(), PreloadWish { rate_bytes_per_s: 1, ..FULL }).unwrap();
+    host.path.preload_start(&image.id(), PreloadRequest { rate_bytes_per_s: 1, ..FULL }).unwrap();
     sleep(Duration::from_secs(1)).await;
-    let wish = PreloadWish { what: PreloadWhat::WorkingSet, ..FULL };
-    host.path.preload_start(&image.id(), wish).unwrap();
+    let request = PreloadRequest { what: PreloadWhat::WorkingSet, ..FULL };
+    host.path.preload_start(&image.id(), request).unwrap();
     let ended = done(host, &image).await;
-    assert_eq!(ended.wish, wish);
+    assert_eq!(ended.request, request);
     assert_eq!(host.metric("acstor_preload_ended_total{outcome=\"stopped\"}"), 1);
     assert_eq!(host.path.preload_status().len(), 1);
 }
@@ -508,7 +513,7 @@ async fn test_another_wish_replaces_the_job() {
 async fn test_stopped_read_path_ends_preloads() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
-    host.path.preload_start(&image.id(), PreloadWish { rate_bytes_per_s: 1, ..FULL }).unwrap();
+    host.path.preload_start(&image.id(), PreloadRequest { rate_bytes_per_s: 1, ..FULL }).unwrap();
     sleep(Duration::from_secs(1)).await;
     host.path.stop(Duration::ZERO);
     assert_eq!(status(host, &image).state, PreloadState::Stopped);

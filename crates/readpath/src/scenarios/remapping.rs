@@ -5,7 +5,7 @@ use std::time::Duration;
 use acstor_ring::{Host, RingBuilder};
 
 use super::image::Shape;
-use super::network::{Network, PeerMood};
+use super::network::{Network, PeerFaultMode};
 use super::world::{World, config, ring};
 use crate::{NO_HINT, PlacementRule, ReadPathConfig};
 
@@ -99,8 +99,8 @@ async fn test_remap_what_nobody_had_is_not_blamed_on_it() {
     world.set_ring(2, &NEW);
     let moved = world.span_of(&image, "a", 0);
     world.host("a").read_chunk(&image, moved).await.unwrap();
-    world.network.set("b", PeerMood::Dead);
-    world.network.set("c", PeerMood::Dead);
+    world.network.set("b", PeerFaultMode::Dead);
+    world.network.set("c", PeerFaultMode::Dead);
     world.host("a").read_chunk(&image, moved + 1).await.unwrap();
     let count = |outcome: &str| {
         world.host("a").metric(&format!("acstor_remapped_chunks_total{{outcome=\"{outcome}\"}}"))
@@ -127,8 +127,8 @@ async fn test_remap_dead_previous_owner_delays_nothing() {
     let world = World::with_weights(&OLD, &config());
     let image = world.image(Shape::plain(1, 400));
     world.set_ring(2, &NEW);
-    world.network.set("b", PeerMood::Dead);
-    world.network.set("c", PeerMood::Dead);
+    world.network.set("b", PeerFaultMode::Dead);
+    world.network.set("c", PeerFaultMode::Dead);
     let start = tokio::time::Instant::now();
     let moved = world.span_of(&image, "a", 0);
     world.host("a").read(&image, moved * 4096, 16 * 4096).await.unwrap();

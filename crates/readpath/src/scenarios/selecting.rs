@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::memory_store::MemoryStore;
 use super::network::{Network, NetworkPort};
 use super::test_origin::TestOrigin;
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 use crate::origin::origin_health::OriginAdmission;
 use crate::steering::peer_table::Peer;
 use crate::steering::placement::{Candidate, Plan};
@@ -90,7 +90,7 @@ impl Subject for Selecting {
         self.path
             .sources
             .steering
-            .steer(&mut plan, if is_guest { Side::Guest } else { Side::Preload });
+            .steer(&mut plan, if is_guest { Priority::Guest } else { Priority::Preload });
         Line {
             alternate: plan.alternate.as_ref().map(number),
             peers: plan.peers.iter().map(number).collect(),

@@ -7,7 +7,7 @@ use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::time::Instant;
 
 use super::image::{Image, Shape};
-use super::test_origin::OriginMood;
+use super::test_origin::OriginFaultMode;
 use super::world::{World, config};
 use crate::{NO_HINT, ReadPathConfig};
 
@@ -56,7 +56,7 @@ async fn test_serve_and_guest_share_one_flight() {
     guest.unwrap();
     peer.unwrap();
     assert_eq!(world.origin.call_count(), 1);
-    assert_eq!(host.metric("acstor_flight_joins_total{side=\"peer\"}"), 1);
+    assert_eq!(host.metric("acstor_flight_joins_total{priority=\"peer\"}"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn test_serve_dropped_by_the_requester_frees_its_place() {
 #[tokio::test(start_paused = true)]
 async fn test_serve_origin_down_answers_at_once_and_retries_nothing() {
     let (world, image) = one_host(&config());
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let path = &world.host("a").path;
     let start = Instant::now();
     let status = path.serve(request(&image, 0), soon()).await.unwrap_err();
@@ -153,7 +153,7 @@ async fn test_serve_origin_down_answers_at_once_and_retries_nothing() {
 #[tokio::test(start_paused = true)]
 async fn test_serve_late_origin_answers_before_the_requester_gives_up() {
     let (world, image) = one_host(&config());
-    world.origin.set(OriginMood::Hangs);
+    world.origin.set(OriginFaultMode::Hangs);
     let deadline = soon();
     let status = world.host("a").path.serve(request(&image, 0), deadline).await.unwrap_err();
     assert_eq!(status, PeerStatus::Expired);
@@ -164,13 +164,13 @@ async fn test_serve_late_origin_answers_before_the_requester_gives_up() {
 async fn test_guest_that_joins_a_failing_serve_is_retried() {
     let (world, image) = one_host(&config());
     world.origin.set_delay(50 * MILLI);
-    world.origin.set(OriginMood::Down);
+    world.origin.set(OriginFaultMode::Down);
     let host = world.host("a");
     let serve = tokio::spawn(host.path.serve(request(&image, 0), soon()));
     tokio::time::sleep(10 * MILLI).await;
     let guest = tokio::spawn(host.view(&image).read(0, 4096));
     tokio::time::sleep(100 * MILLI).await;
-    world.origin.set(OriginMood::Well);
+    world.origin.set(OriginFaultMode::Well);
     guest.await.unwrap().unwrap();
     drop(serve);
 }

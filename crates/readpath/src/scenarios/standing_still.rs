@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, advance, sleep};
 
 use super::image::{CHUNK, Image, Shape};
-use super::network::PeerMood;
+use super::network::PeerFaultMode;
 use super::world::{World, config};
 use crate::{ReadError, ReadPathConfig, Segment};
 
@@ -38,7 +38,7 @@ async fn acquainted(config: &ReadPathConfig) -> (World, Image) {
     }
     for owner in ["b", "c"] {
         // Late enough to be under way when the host stops.
-        world.network.set(owner, PeerMood::Slow(5 * MILLI));
+        world.network.set(owner, PeerFaultMode::Slow(5 * MILLI));
     }
     (world, image)
 }
@@ -122,7 +122,7 @@ async fn test_host_that_stands_still_now_and_then_takes_nobody_for_slow() {
 async fn test_peer_that_is_silent_is_found_in_its_time_by_a_host_that_runs() {
     let config = ReadPathConfig { hedge_enabled: false, ..config() };
     let (world, image) = acquainted(&config).await;
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let start = Instant::now();
     served(start_reads(&world, &image, "b", 1).await).await;
     assert!(start.elapsed() < config.peer_deadline + 100 * MILLI, "{:?}", start.elapsed());
@@ -134,7 +134,7 @@ async fn test_peer_that_is_silent_is_found_in_its_time_by_a_host_that_runs() {
 async fn test_peer_that_is_silent_is_found_after_a_standstill_in_what_was_left() {
     let config = ReadPathConfig { hedge_enabled: false, ..config() };
     let (world, image) = acquainted(&config).await;
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let reads = start_reads(&world, &image, "b", 1).await;
     sleep(SECOND).await;
     advance(100 * SECOND).await;
@@ -151,7 +151,7 @@ async fn test_peer_that_is_silent_is_found_after_a_standstill_in_what_was_left()
 async fn test_peer_that_is_silent_is_found_by_a_host_that_is_always_late() {
     let config = ReadPathConfig { hedge_enabled: false, ..config() };
     let (world, image) = acquainted(&config).await;
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let reads = start_reads(&world, &image, "b", 1).await;
     let start = Instant::now();
     while !reads.iter().all(JoinHandle::is_finished) {
@@ -168,7 +168,7 @@ async fn test_peer_that_is_silent_is_found_by_a_host_that_is_always_late() {
 #[tokio::test(start_paused = true)]
 async fn test_hedge_of_a_late_peer_comes_after_a_standstill_too() {
     let (world, image) = acquainted(&config()).await;
-    world.network.set("b", PeerMood::Stalled);
+    world.network.set("b", PeerFaultMode::Stalled);
     let reads = start_reads(&world, &image, "b", 1).await;
     advance(100 * SECOND).await;
     let resumed = Instant::now();

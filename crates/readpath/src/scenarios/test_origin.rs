@@ -19,7 +19,7 @@ use crate::{OriginError, OriginRange, OriginSource};
 
 /// How the origin behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OriginMood {
+pub(super) enum OriginFaultMode {
     Well,
     /// Every call fails at once.
     Down,
@@ -45,7 +45,7 @@ pub(super) struct Call {
 pub(super) struct TestOrigin {
     packs: Mutex<HashMap<PackId, BTreeMap<usize, Vec<u8>>>>,
     state: Mutex<State>,
-    mood: watch::Sender<OriginMood>,
+    fault_mode: watch::Sender<OriginFaultMode>,
     /// Packs of which no call returns.
     hung: watch::Sender<HashSet<PackId>>,
     /// Calls that wait for such a pack.
@@ -67,7 +67,7 @@ impl TestOrigin {
         Arc::new(TestOrigin {
             packs: Mutex::default(),
             state: Mutex::default(),
-            mood: watch::Sender::new(OriginMood::Well),
+            fault_mode: watch::Sender::new(OriginFaultMode::Well),
             hung: watch::Sender::default(),
             stuck: AtomicUsize::new(0),
             started: Instant::now(),
@@ -78,8 +78,8 @@ impl TestOrigin {
         self.packs.lock().entry(pack).or_default().insert(offset, bytes.to_vec());
     }
 
-    pub(super) fn set(&self, mood: OriginMood) {
-        self.mood.send_replace(mood);
+    pub(super) fn set(&self, fault_mode: OriginFaultMode) {
+        self.fault_mode.send_replace(fault_mode);
     }
 
     /// From now on no call for these packs returns.
@@ -166,8 +166,10 @@ impl TestOrigin {
                     };
                     let through = port.network.receive(&port.host, len, through);
                     tokio::time::sleep_until(through).await;
-                    let mut mood = origin.mood.subscribe();
-                    let _ = mood.wait_for(|mood| *mood != OriginMood::Hangs).await;
+                    let mut fault_mode = origin.fault_mode.subscribe();
+                    let _ = fault_mode
+                        .wait_for(|fault_mode| *fault_mode != OriginFaultMode::Hangs)
+                        .await;
                     origin.stuck.fetch_add(1, Ordering::Relaxed);
                     let mut hung = origin.hung.subscribe();
                     let _ = hung.wait_for(|hung| !hung.contains(&run.pack)).await;
@@ -196,12 +198,12 @@ impl OriginSource for TestOrigin {
         let mut state = self.state.lock();
         let at = self.started.elapsed();
         state.calls.push(Call { at, pack: *pack, offset: first, len });
-        let mood = *self.mood.borrow();
-        match mood {
-            OriginMood::Down => return Err(unavailable(pack)),
-            OriginMood::Flaky if state.calls.len() % 2 == 1 => return Err(unavailable(pack)),
-            OriginMood::Overloaded => return Err(OriginError::Overloaded("injected")),
-            OriginMood::Panics => panic!("injected"),
+        let fault_mode = *self.fault_mode.borrow();
+        match fault_mode {
+            OriginFaultMode::Down => return Err(unavailable(pack)),
+            OriginFaultMode::Flaky if state.calls.len() % 2 == 1 => return Err(unavailable(pack)),
+            OriginFaultMode::Overloaded => return Err(OriginError::Overloaded("injected")),
+            OriginFaultMode::Panics => panic!("injected"),
             _ => {}
         }
         let packs = self.packs.lock();

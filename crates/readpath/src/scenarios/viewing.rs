@@ -147,16 +147,16 @@ async fn test_attach_other_chunk_size_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn test_ledger_records_reads_and_what_each_chunk_waited_for() {
+async fn test_trace_records_reads_and_what_each_chunk_waited_for() {
     let (world, image) = one_host(MIXED);
     world.origin.set_delay(std::time::Duration::from_millis(1));
     let host = world.host("a");
-    assert_eq!(host.path.ledger_get(&image.id()).unwrap(), "");
-    host.path.ledger_start(&image.id(), 100).unwrap();
+    assert_eq!(host.path.trace_get(&image.id()).unwrap(), "");
+    host.path.trace_start(&image.id(), 100).unwrap();
     let view = host.view(&image);
     view.read(100, 2 * CHUNK).await.unwrap();
     view.try_read(CHUNK as u64, 10).unwrap();
-    let text = host.path.ledger_get(&image.id()).unwrap();
+    let text = host.path.trace_get(&image.id()).unwrap();
     let records: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = records.iter().map(|r| r["kind"].as_str().unwrap()).collect();
@@ -172,8 +172,8 @@ async fn test_ledger_records_reads_and_what_each_chunk_waited_for() {
     let covered: u64 = records[1..4].iter().map(|r| r["length"].as_u64().unwrap()).sum();
     assert_eq!(covered, 8192);
     assert!(records[2]["wait_us"].as_u64() > Some(0));
-    host.path.ledger_stop(&image.id()).unwrap();
-    assert_eq!(host.path.ledger_get(&image.id()).unwrap(), "");
+    host.path.trace_stop(&image.id()).unwrap();
+    assert_eq!(host.path.trace_get(&image.id()).unwrap(), "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::ahead::boot_recorder::BootRecorder;
-use crate::ahead::ledger::Ledger;
+use crate::ahead::read_trace::ReadTrace;
 use crate::fetch::outcome::ManifestLoad;
 use crate::fetch::sources::Sources;
 use crate::view::disk::{CachedBytes, Disk};
@@ -28,7 +28,7 @@ use crate::{ReadError, ReadPathError, limits};
 /// Records of a disk that are kept whether or not its manifest is in memory.
 #[derive(Debug)]
 pub(crate) struct DiskRecords {
-    pub(crate) ledger: ArcSwapOption<Ledger>,
+    pub(crate) trace: ArcSwapOption<ReadTrace>,
     pub(crate) boots: BootRecorder,
     /// What boots read, as learnt by all hosts.
     pub(crate) working_set: ArcSwapOption<WantedChunks>,
@@ -38,7 +38,7 @@ pub(crate) struct DiskRecords {
 impl DiskRecords {
     pub(crate) fn new(chunk_count: u64) -> DiskRecords {
         DiskRecords {
-            ledger: ArcSwapOption::empty(),
+            trace: ArcSwapOption::empty(),
             boots: BootRecorder::new(chunk_count),
             working_set: ArcSwapOption::empty(),
             cached: CachedBytes::default(),

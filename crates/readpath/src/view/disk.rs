@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::ahead::ledger::Ledger;
+use crate::ahead::read_trace::ReadTrace;
 use crate::ahead::streams::StreamTable;
 use crate::fetch::sources::Want;
 use crate::view::attachment::DiskRecords;
@@ -184,7 +184,7 @@ impl Disk {
         }
     }
 
-    pub(crate) fn ledger(&self) -> Option<Arc<Ledger>> {
-        self.records.ledger.load_full()
+    pub(crate) fn trace(&self) -> Option<Arc<ReadTrace>> {
+        self.records.trace.load_full()
     }
 }

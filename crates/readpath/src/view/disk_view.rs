@@ -9,9 +9,9 @@ use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::ahead::ledger::ChunkNote;
 use crate::ahead::prefetch::Prefetcher;
-use crate::fetch::flight::{Flight, FlightFailure, Obtained, Side};
+use crate::ahead::read_trace::ChunkNote;
+use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::host_chunks::AtHost;
 use crate::keeping::store_reader::Reading;
@@ -96,7 +96,7 @@ impl DiskView {
     }
 
     fn obtain(&self, want: &Want, deadline: RunInstant) -> Slot {
-        Slot::Waiting(self.sources.obtain(&self.disk, want, Side::Guest, deadline))
+        Slot::Waiting(self.sources.obtain(&self.disk, want, Priority::Guest, deadline))
     }
 
     fn check_len(&self, offset: u64, len: usize) -> Result<usize, ReadError> {
@@ -114,7 +114,7 @@ impl DiskView {
         let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
         self.disk.note_read(offset, len);
-        let slots = self.board(offset, len, deadline);
+        let slots = self.join_or_start(offset, len, deadline);
         let slots = self.copy_at_hand(slots, deadline);
         let is_on_disk = slots.iter().any(|(_, slot)| matches!(slot, Slot::Reading(..)));
         let slots = self.read_store(slots, deadline).await;
@@ -138,7 +138,7 @@ impl DiskView {
 
     /// Looks every piece up and starts to read or obtain what is not at hand; nothing waits here, so
     /// that all misses of a read are under way together.
-    fn board(&self, offset: u64, len: usize, deadline: RunInstant) -> Vec<(Piece, Slot)> {
+    fn join_or_start(&self, offset: u64, len: usize, deadline: RunInstant) -> Vec<(Piece, Slot)> {
         let look_up = |piece: Piece| {
             let slot = match self.at_hand(&piece) {
                 AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
@@ -234,8 +234,8 @@ impl DiskView {
         begin: Instant,
         deadline: RunInstant,
     ) -> Result<Vec<Segment>, ReadError> {
-        let ledger = self.disk.ledger();
-        let mut notes = Vec::with_capacity(if ledger.is_some() { slots.len() } else { 0 });
+        let trace = self.disk.trace();
+        let mut notes = Vec::with_capacity(if trace.is_some() { slots.len() } else { 0 });
         let mut segments = Vec::with_capacity(slots.len());
         let mut tally = Tally::default();
         for (piece, slot) in slots {
@@ -255,15 +255,15 @@ impl DiskView {
             };
             push(&mut segments, segment);
             tally.add(tier, piece.len);
-            if ledger.is_some() {
+            if trace.is_some() {
                 let (chunk, start, len) = (piece.index, piece.start, piece.len);
                 notes.push(ChunkNote { chunk, start, len, tier, wait, peer });
             }
         }
         tally.count(&self.sources, len);
-        if let Some(ledger) = ledger {
+        if let Some(trace) = trace {
             let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
-            ledger.note(begin, offset, len, chunk_size, notes.into_iter());
+            trace.note(begin, offset, len, chunk_size, notes.into_iter());
         }
         Ok(segments)
     }
@@ -283,7 +283,7 @@ impl DiskView {
     }
 
     fn note_hits(&self, offset: u64, len: usize, begin: Instant, tiers: &[(Piece, Tier)]) {
-        let Some(ledger) = self.disk.ledger() else { return };
+        let Some(trace) = self.disk.trace() else { return };
         let notes = tiers.iter().map(|(piece, tier)| ChunkNote {
             chunk: piece.index,
             start: piece.start,
@@ -293,7 +293,7 @@ impl DiskView {
             peer: None,
         });
         let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
-        ledger.note(begin, offset, len, chunk_size, notes);
+        trace.note(begin, offset, len, chunk_size, notes);
     }
 }
 
@@ -318,7 +318,7 @@ impl BlockView for DiskView {
         let len = self.check_len(offset, len)?;
         let mut segments = Vec::with_capacity(self.disk.piece_count(offset, len));
         let mut tally = Tally::default();
-        let is_recorded = self.disk.records.ledger.load().is_some();
+        let is_recorded = self.disk.records.trace.load().is_some();
         let begin = is_recorded.then(Instant::now);
         let mut tiers = Vec::new();
         for piece in self.disk.pieces(offset, len) {

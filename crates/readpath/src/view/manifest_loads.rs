@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 use crate::fetch::sources::Sources;
 use crate::view::attachment::Attachment;
 use crate::view::disk_view::DiskView;
@@ -43,14 +43,14 @@ impl ManifestLoads {
         &self,
         sources: &Arc<Sources>,
         attachment: &Arc<Attachment>,
-        side: Side,
+        priority: Priority,
     ) -> Result<Arc<DiskView>, ReadError> {
         if let Some(view) = attachment.at_hand() {
             return Ok(view);
         }
-        let share = match side {
-            Side::Guest => None,
-            Side::Peer | Side::Preload | Side::Prefetch => {
+        let share = match priority {
+            Priority::Guest => None,
+            Priority::Peer | Priority::Preload | Priority::Prefetch => {
                 let turn = attachment.turn_of_others.clone().lock_owned().await;
                 if let Some(view) = attachment.at_hand() {
                     return Ok(view);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::fetch::flight::Side;
+use crate::fetch::flight::Priority;
 use crate::fetch::sources::Sources;
 use crate::view::PrepareFuture;
 use crate::view::attachment::Attachment;
@@ -30,7 +30,7 @@ impl BlockView for OfferedView {
         }
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
         Some(Box::pin(async move {
-            sources.manifest_loads.load(&sources, &attachment, Side::Guest).await.map(drop)
+            sources.manifest_loads.load(&sources, &attachment, Priority::Guest).await.map(drop)
         }))
     }
 
@@ -46,7 +46,7 @@ impl BlockView for OfferedView {
         Box::pin(async move {
             sources
                 .manifest_loads
-                .load(&sources, &attachment, Side::Guest)
+                .load(&sources, &attachment, Priority::Guest)
                 .await?
                 .read(offset, len)
                 .await

@@ -97,7 +97,7 @@ def test_every_kind_of_error_becomes_one_of_cinder_with_what_to_do(
         (cinder_exception.VolumeBackendAPIException, cinder_exception.VolumeDriverException),
     )
     assert "trying: it failed; do this" in str(told)
-    with pytest.raises(type(told)), failures.translated("trying"):
+    with pytest.raises(type(told)), failures.map_errors("trying"):
         raise error
 
 

@@ -15,7 +15,7 @@ use crate::{Tier, limits};
 
 /// Records of one disk; the oldest go when the capacity is reached.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ReadTrace {
     started: Instant,
     capacity: usize,
     state: Mutex<State>,
@@ -72,11 +72,11 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Ledger {
-    pub(crate) fn new(capacity: usize) -> Ledger {
-        Ledger {
+impl ReadTrace {
+    pub(crate) fn new(capacity: usize) -> ReadTrace {
+        ReadTrace {
             started: Instant::now(),
-            capacity: capacity.clamp(1, limits::LEDGER_CAPACITY_MAX),
+            capacity: capacity.clamp(1, limits::TRACE_CAPACITY_MAX),
             state: Mutex::default(),
         }
     }
@@ -154,18 +154,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn test_to_json_lines_holds_both_kinds_with_think_time() {
-        let ledger = Ledger::new(100);
+        let trace = ReadTrace::new(100);
         for _ in 0..2 {
             tokio::time::advance(Duration::from_millis(5)).await;
             let begin = Instant::now();
             tokio::time::advance(Duration::from_millis(1)).await;
-            ledger.note(begin, 66_048, 1024, 65_536, [note(1)].into_iter());
+            trace.note(begin, 66_048, 1024, 65_536, [note(1)].into_iter());
         }
-        let lines: Vec<serde_json::Value> = ledger
-            .to_json_lines()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<serde_json::Value> =
+            trace.to_json_lines().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 4);
         let expected = serde_json::json!({
             "kind": "read", "at_us": 11_000, "offset": 66_048, "length": 1024,
@@ -181,11 +178,11 @@ mod tests {
 
     #[test]
     fn test_note_beyond_the_capacity_drops_and_tells() {
-        let ledger = Ledger::new(4);
+        let trace = ReadTrace::new(4);
         for chunk in 0..10 {
-            ledger.note(Instant::now(), 0, 1, 65_536, [note(chunk)].into_iter());
+            trace.note(Instant::now(), 0, 1, 65_536, [note(chunk)].into_iter());
         }
-        let text = ledger.to_json_lines();
+        let text = trace.to_json_lines();
         assert_eq!(text.lines().count(), 5);
         assert_eq!(text.lines().next(), Some(r#"{"kind":"lost","records":16}"#));
     }
