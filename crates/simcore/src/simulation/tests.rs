@@ -9,6 +9,8 @@ use crate::tree::Shape;
 const LINK: f64 = 1e8;
 const CHUNK: f64 = 65536.0;
 const ORIGIN_LATENCY: f64 = 1e-3;
+/// Of 2^64: its multiples are spread evenly over the ring.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Whose turn is last; it owns nothing that is read.
 const READER: u32 = 0;
 
@@ -74,7 +76,7 @@ impl Star {
             content: (0..contents).collect(),
             length: vec![CHUNK as u32; contents as usize],
             placement: (0..contents).collect(),
-            oids: (0..contents).map(|one| u64::from(one) << 56).collect(),
+            oids: (0..contents).map(|one| u64::from(one).wrapping_mul(GOLDEN_RATIO)).collect(),
             is_loop: false,
         };
         let rules = Rules::read(|name| Ok::<_, ()>(self.rule(name))).unwrap();
@@ -259,4 +261,37 @@ fn reports_tell_the_rates_of_extra_traffic() {
     let Samples { at, carried } = made.samples();
     assert_eq!(at.len(), 30, "one a second");
     assert_eq!(carried.len(), 30 * 3);
+}
+
+/// A reader of 600 chunks of three owners, while extra traffic leaves one hundredth of a link.
+fn beside_a_full_link(source: u32, target: u32, rules: &[(&'static str, f64)]) -> Simulation {
+    let mut star = Star::new(4, 600, &[READER]).with(&[("quantum", 0.002)]).with(rules);
+    let (source, target) = (vec![source], vec![target]);
+    star.extra = ExtraTraffic { source, target, left_share: 1e-2, ..full_link() };
+    star.make()
+}
+
+#[test]
+fn overloaded_owner_is_passed_over() {
+    let mut blind = beside_a_full_link(1, 2, &[("load_aware", 0.0), ("hedge_enabled", 0.0)]);
+    let mut aware = beside_a_full_link(1, 2, &[("hedge_enabled", 0.0)]);
+    blind.advance(100.0);
+    aware.advance(100.0);
+    assert_eq!(blind.totals().passed_over, 0);
+    assert!(aware.totals().passed_over > 50, "{:?}", aware.totals());
+    assert_eq!(aware.totals().slow_links, 0);
+    assert!(ended(&aware)[0] < 0.6 * ended(&blind)[0], "{:?} {:?}", ended(&aware), ended(&blind));
+}
+
+#[test]
+fn nothing_comes_twice_over_a_full_link_of_ones_own() {
+    let mut made = beside_a_full_link(1, READER, &[("compress", 1.0), ("compress_ratio", 0.5)]);
+    made.advance(100.0);
+    let totals = made.totals();
+    assert!(totals.slow_links > 400, "{totals:?}");
+    assert_eq!(totals.passed_over, 0);
+    assert!(totals.packed > 400);
+    let moved = made.counters().moved_in[READER as usize];
+    assert!(moved < 0.6 * 600.0 * CHUNK, "most of it compressed: {moved}");
+    assert!(made.held()[READER as usize] > 400, "and all of it kept");
 }
