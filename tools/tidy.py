@@ -56,6 +56,28 @@ FOLDERS_WITH_BANNED_HEADS = (
 )
 """Folders whose heads are still to be written anew; none is to be added."""
 BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
+FORMER_WORDS = {
+    "bell": "doorbell",
+    "boarding": "join or start",
+    "bookkeeper": "sync",
+    "drastic": "severe",
+    "duty": "reconciler",
+    "ledger": "trace",
+    "mood": "fault mode",
+    "office": "term",
+    "party": "harness",
+    "reluctance": "hysteresis level",
+    "roster": "registry",
+    "sight": "snapshot",
+    "strike": "failure",
+    "translated": "map errors",
+    "wish": "desired state, request or demand",
+}
+"""Words that grew here and that nobody outside knew, with what the field says."""
+DECLARATION = re.compile(
+    r"^[^#\"]*\b(?:def|class|fn|struct|enum|trait|mod|type|const|static)\s+([A-Za-z_]\w*)"
+)
+NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 CRATE_ARROWS = {
     "types": set(),
     "ring": {"types"},
@@ -209,6 +231,23 @@ def check_heads(name: str, path: pathlib.Path) -> Iterator[str]:
                 yield f"{name}: {head!r} asks; begin with a noun or an imperative"
 
 
+def check_words(name: str, path: pathlib.Path) -> Iterator[str]:
+    """Yield findings about declarations that are called by a word of before."""
+    if path.suffix not in SOURCE_SUFFIXES:
+        return
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        declared = DECLARATION.search(line.split("//")[0])
+        if declared is None:
+            continue
+        for part in map(str.lower, NAME_PART.findall(declared[1])):
+            for word in {
+                part,
+                part.removesuffix("s"),
+                part.removesuffix("es"),
+            } & FORMER_WORDS.keys():
+                yield f"{name}:{number}: {declared[1]}: say {FORMER_WORDS[word]}, not {word}"
+
+
 def check_markers(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yield findings about work left for later."""
     if path.suffix not in {".py", ".rs", ".sh"} or name.startswith(("tests/", "tools/tidy")):
@@ -310,6 +349,7 @@ def main() -> int:
             check_generated,
             check_name,
             check_heads,
+            check_words,
             check_markers,
             check_python_imports,
             check_package_arrows,

@@ -31,7 +31,7 @@ from acstor.cluster.membership import CoordinationSettings, Membership, View
 from acstor.cluster.ring.decision import DecisionReference
 from acstor.cluster.ring.publication import RingPublisher
 from acstor.cluster.ring.published_ring import RingReference
-from acstor.cluster.ring.publisher_term import TermOffice
+from acstor.cluster.ring.publisher_term import TermHolder
 from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
@@ -384,7 +384,7 @@ class Agent:
         return RingPublisher(
             reference,
             host=self._conf.host,
-            office=TermOffice(origin, self._conf.host, clock=self._clock),
+            term_holder=TermHolder(origin, self._conf.host, clock=self._clock),
             bound=bound,
             weights=options.ring_weights,
             vnode_count=options.ring_vnodes,

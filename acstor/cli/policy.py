@@ -21,7 +21,7 @@ from acstor.cluster.ring.published_ring import read_ring
 from acstor.native import DataPlaneError
 from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
-from acstor.policy.journal import read_records
+from acstor.policy.decision_log import read_records
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.policy.replay import replay
 

@@ -152,9 +152,9 @@ class Evaluation:
             return Reason.FROZEN, "frozen by the operator", None
         if history.cool_down > 0:
             return Reason.COOLING_DOWN, f"{history.cool_down} collections to wait", None
-        lasting = self._lasting()
-        if lasting:
-            return self._relieve(lasting)
+        sustained = self._sustained()
+        if sustained:
+            return self._relieve(sustained)
         if self._seen.overloaded:
             detail = f"{len(self._seen.overloaded)} hosts are overloaded, none for long enough"
             return Reason.WAITING, detail, None
@@ -162,7 +162,7 @@ class Evaluation:
             return self._return()
         return Reason.NOT_OVERLOADED, "no host is overloaded", None
 
-    def _lasting(self) -> set[str]:
+    def _sustained(self) -> set[str]:
         """Return the hosts that have been overloaded for long enough, and still are."""
         hosts = self._seen.history.hosts
         return {
@@ -173,12 +173,12 @@ class Evaluation:
             and hosts[name].streak >= self._settings.successive
         }
 
-    def _relieve(self, lasting: set[str]) -> tuple[Reason, str, Step | None]:
+    def _relieve(self, sustained: set[str]) -> tuple[Reason, str, Step | None]:
         changes = min(self._history.reluctance, RELUCTANCE_MAX)
         hysteresis = min(0.9, self._settings.hysteresis * (1 + changes))
         due = {
             name
-            for name in lasting
+            for name in sustained
             if self._base[name] - self._target[name] >= max(hysteresis, 2 * _UNIT)
             and self._base[name] * (1 - hysteresis) > self._target[name]
         }
@@ -186,16 +186,16 @@ class Evaluation:
             return (
                 Reason.OVERLOAD,
                 f"{len(due)} hosts are overloaded: {_some(due)}",
-                self._step(lasting, self._seen.busy & self._base.keys()),
+                self._step(sustained, self._seen.busy & self._base.keys()),
             )
         if self._history.is_unfinished:
-            detail = f"{len(lasting)} hosts still are overloaded: {_some(lasting)}"
+            detail = f"{len(sustained)} hosts still are overloaded: {_some(sustained)}"
             return (
                 Reason.CONTINUED,
                 detail,
-                self._step(lasting, self._seen.busy & self._base.keys()),
+                self._step(sustained, self._seen.busy & self._base.keys()),
             )
-        detail = f"{len(lasting)} overloaded hosts have about the weights they should have"
+        detail = f"{len(sustained)} overloaded hosts have about the weights they should have"
         return Reason.RELIEVED, detail, None
 
     def _return(self) -> tuple[Reason, str, Step | None]:
@@ -276,7 +276,7 @@ class Evaluation:
             reason = Reason.THRESHOLD
         elif reason.is_change and not is_moved:
             reason, detail = Reason.RELIEVED, "what is asked for is in force"
-        reluctance, quiet = self._reluctance(reason)
+        reluctance, quiet = self._hysteresis_level(reason)
         history = dataclasses.replace(
             history,
             pinned=frozenset(self._pinned),
@@ -300,7 +300,7 @@ class Evaluation:
             return self._settings.cool_down
         return max(0, self._history.cool_down - 1)
 
-    def _reluctance(self, reason: Reason) -> tuple[int, int]:
+    def _hysteresis_level(self, reason: Reason) -> tuple[int, int]:
         history = self._history
         if reason in {Reason.OVERLOAD, Reason.CONTINUED}:
             return min(history.reluctance + 1, RELUCTANCE_MAX), 0

@@ -93,7 +93,7 @@ class _Watch:
 
     is_overloaded: Callable[[HostLoad], bool]
     successive: int
-    on_lasting: Callable[[], None]
+    on_sustained: Callable[[], None]
 
 
 class LoadBook:
@@ -124,22 +124,22 @@ class LoadBook:
         self,
         is_overloaded: Callable[[HostLoad], bool],
         successive: int,
-        on_lasting: Callable[[], None] = lambda: None,
+        on_sustained: Callable[[], None] = lambda: None,
     ) -> None:
         """From now on count samples in a row that show overload, for :attr:`HostLoad.streak`.
 
         A row is as long as the whole intervals that it covers, and has no more of them than
         samples: those that come sooner lengthen it by less, a rare one by no more than one.
 
-        :param on_lasting: called, by whoever notes a sample, when a row has become ``successive``
+        :param on_sustained: called, by whoever notes a sample, when a row has become ``successive``
             long.
         """
         with self._lock:
-            self._watch = _Watch(is_overloaded, successive, on_lasting)
+            self._watch = _Watch(is_overloaded, successive, on_sustained)
 
     def note(self, sample: Sample) -> str:
         """Note a sample; return what became of it (see :attr:`counts`)."""
-        on_lasting: Callable[[], None] | None = None
+        on_sustained: Callable[[], None] | None = None
         with self._lock:
             former = self._streak_of(sample)
             outcome = self._note(sample)
@@ -147,9 +147,9 @@ class LoadBook:
             if self._watch is not None and former < self._watch.successive <= self._streak_of(
                 sample
             ):
-                on_lasting = self._watch.on_lasting
-        if on_lasting is not None:
-            on_lasting()
+                on_sustained = self._watch.on_sustained
+        if on_sustained is not None:
+            on_sustained()
         return outcome
 
     def count(self, source: str, outcome: str) -> None:

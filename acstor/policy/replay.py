@@ -7,10 +7,10 @@ from typing import Any
 
 from acstor import exception
 from acstor.cluster.ring.decision import Decision
+from acstor.policy.decision_log import Inputs
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.evaluation import Pairs
 from acstor.policy.evaluation_result import EvaluationResult
-from acstor.policy.journal import Inputs
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from acstor.native import RingHost
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
+from acstor.policy.decision_log import DecisionLog, Inputs, decision_record
 from acstor.policy.evaluation_result import EvaluationResult
-from acstor.policy.journal import Inputs, Journal, decision_record
 from acstor.policy.load_book import LoadBook
 from acstor.policy.load_history import without_change
 from acstor.policy.metrics import PolicyMetrics
@@ -109,7 +109,7 @@ class PolicyService:
             self._topology,
             lambda givers, receivers: similarity.most_similar(book.sketches(), givers, receivers),
         )
-        self._journal = Journal(
+        self._decision_log = DecisionLog(
             conf.policy.journal_path, conf.policy.journal_size, conf.policy.journal_files
         )
         self.name = f"{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
@@ -329,7 +329,7 @@ class PolicyService:
 
     def _record(self, problems: dict[str, str], record: Mapping[str, object]) -> None:
         try:
-            self._journal.append(record, int(self._clock() * 1000))
+            self._decision_log.append(record, int(self._clock() * 1000))
         except OSError as error:
             problems["journal"] = self._problems.text(error)  # deciding goes on
 

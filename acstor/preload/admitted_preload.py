@@ -157,7 +157,7 @@ def decode(content: bytes) -> list[AdmittedPreload]:
     if not isinstance(entries, list) or len(entries) > ADMITTED_MAX:
         raise malformed
     try:
-        return [_promise(entry) for entry in entries]
+        return [_preload(entry) for entry in entries]
     except (exception.InvalidError, ValueError, TypeError, AttributeError) as error:
         raise malformed from error
 
@@ -168,7 +168,7 @@ def _entry(admitted: AdmittedPreload) -> dict[str, object]:
     return fields | {"what": str(admitted.what), "state": str(admitted.state)}
 
 
-def _promise(entry: Mapping[str, Any]) -> AdmittedPreload:
+def _preload(entry: Mapping[str, Any]) -> AdmittedPreload:
     state = AdmittedPreloadState(str(entry.get("state")))
     # Whatever was fetched when this was written, no job is known of now.
     return AdmittedPreload(

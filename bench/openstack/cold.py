@@ -33,7 +33,7 @@ def fresh_image(box: RunningBox, template: Template, way: Way) -> Iterator[Templ
             empty_chunk_stores(box)
             box.wait_planted(image.id, timeout=REGISTER_TIMEOUT_S)
         else:
-            box.wait_catalogue(image.id, {"left"})
+            box.wait_registry(image.id, {"left"})
             for host in box.hosts:
                 if host.base_kind(image.id) != "nothing":
                     raise SystemExit(

@@ -16,7 +16,7 @@ from acstor.cmd.daemon import EXIT_CONFIGURATION
 from acstor.conf import loading
 from acstor.native import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
-from acstor.policy.journal import read_records
+from acstor.policy.decision_log import read_records
 from acstor.policy.replay import replay
 from acstor.repository.repository import Repository
 from acstor.rpc import transport

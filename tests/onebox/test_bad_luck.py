@@ -136,14 +136,14 @@ def test_image_deleted_while_registering_is_not_planted(
     with registrar_behind(box, proxy, {"glance": {"filesystem_store_datadir": ""}}):
         image = box.fresh(tiny)
         wait_for("half of it is read", proxy.is_held.is_set, 60)
-        assert box.wait_catalogue(image.id, {"registering"})
+        assert box.wait_registry(image.id, {"registering"})
         box.api.delete_image(image.id)
         proxy.hold_after = None
         proxy.released.set()
         next_image = box.fresh(tiny)
         box.wait_planted(next_image.id)
         box.wait_unplanted(image.id)
-        entry = box.catalogue(image.id)
+        entry = box.registry_entry(image.id)
         assert entry is None or entry["state"] in ("withdrawn", "failed"), entry
         boots(instances, next_image)
 
@@ -163,7 +163,7 @@ def test_image_of_other_bytes_than_uploaded_fails(
             file.write(changed)
     finally:
         box.controller.start(REGISTRAR)
-    entry = box.wait_catalogue(image.id, {"failed"})
+    entry = box.wait_registry(image.id, {"failed"})
     assert "sha512" in entry["reason"] or "checksum" in entry["reason"], entry
     for host in box.hosts:
         assert host.base_kind(image.id) == "nothing"
@@ -183,7 +183,7 @@ def test_image_of_another_format_than_declared_is_not_planted(
         is_accepted = False
         status = error.response.status_code if error.response is not None else 0
     if is_accepted:
-        entry = box.wait_catalogue(image_id, {"failed", "left"})
+        entry = box.wait_registry(image_id, {"failed", "left"})
         assert "qcow2" in entry["reason"], entry
     else:
         assert 400 <= status < 500
@@ -207,7 +207,7 @@ def test_spool_full_is_said_and_made_up_for(
         }
         with registrar_behind(box, glance_proxy(), options):
             image = box.fresh(tiny)
-            entry = box.wait_catalogue(image.id, {"failed"})
+            entry = box.wait_registry(image.id, {"failed"})
             assert "space" in entry["reason"] or "room" in entry["reason"], entry
             boots(instances, image, first)
             assert first.base_kind(image.id) == "file"

@@ -18,7 +18,7 @@ def test_image_with_cache_false_is_left_to_nova(
 ) -> None:
     """``acstor_cache=false``: never registered, the reason is listed, Nova downloads it."""
     image = box.fresh(tiny, acstor_cache="false")
-    entry = box.wait_catalogue(image.id, {"left"})
+    entry = box.wait_registry(image.id, {"left"})
     assert "acstor_cache" in entry["reason"]
     server = instances.create(image)
     server.checked(boot=1)
@@ -32,17 +32,17 @@ def test_image_with_pin_true_is_listed_as_pinned(box: RunningBox, tiny: Template
     It counts on public images; on what anybody may upload it is ignored, and listed as that.
     """
     image = box.fresh(tiny, acstor_pin="true", visibility="public")
-    entry = box.wait_catalogue(image.id, {"registered"})
+    entry = box.wait_registry(image.id, {"registered"})
     assert (entry["pin"], entry["pin_ignored"]) == (True, False)
     box.wait_planted(image.id)
     private = box.fresh(tiny, acstor_pin="true", visibility="private")
-    entry = box.wait_catalogue(private.id, {"registered"})
+    entry = box.wait_registry(private.id, {"registered"})
     assert (entry["pin"], entry["pin_ignored"]) == (False, True)
 
 
 def test_kernel_image_is_left_to_nova(box: RunningBox, tiny: Template) -> None:
-    """A kernel is copied by Nova, never linked: the catalogue says so, no host has a link."""
-    entry = box.wait_catalogue(tiny.kernel_id, {"left"})
+    """A kernel is copied by Nova, never linked: the registry says so, no host has a link."""
+    entry = box.wait_registry(tiny.kernel_id, {"left"})
     assert entry["reason"]
     for host in box.hosts:
         assert host.base_kind(tiny.kernel_id) in ("nothing", "file")
@@ -51,7 +51,7 @@ def test_kernel_image_is_left_to_nova(box: RunningBox, tiny: Template) -> None:
 def test_image_made_cacheable_later_is_registered(box: RunningBox, tiny: Template) -> None:
     """The property may change: what was left is registered once nothing speaks against it."""
     image = box.fresh(tiny, acstor_cache="false")
-    box.wait_catalogue(image.id, {"left"})
+    box.wait_registry(image.id, {"left"})
     box.api.set_image_property(image.id, "acstor_cache", "true")
     box.wait_planted(image.id)
 
@@ -66,7 +66,7 @@ def test_deleted_image_serves_its_servers_until_they_are_gone(
     server = instances.create(image, host=source)
     server.checked(boot=1)
     box.api.delete_image(image.id)
-    box.wait_catalogue(image.id, {"withdrawn"})
+    box.wait_registry(image.id, {"withdrawn"})
 
     box.api.compute.stop_server(server.id)
     server.wait("SHUTOFF")
@@ -111,7 +111,7 @@ def test_deactivated_image_comes_back(box: RunningBox, tiny: Template) -> None:
     image = box.fresh(tiny)
     box.wait_planted(image.id)
     box.api.image_action(image.id, "deactivate")
-    box.wait_catalogue(image.id, {"withdrawn"})
+    box.wait_registry(image.id, {"withdrawn"})
     box.wait_unplanted(image.id)
     box.api.image_action(image.id, "reactivate")
     box.wait_planted(image.id)

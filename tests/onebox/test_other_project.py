@@ -123,12 +123,12 @@ def test_image_that_a_stranger_names_as_kernel_stays_on_the_hosts(
     box: RunningBox, public: Template, mallory: CloudApi, upload: Callable[..., str]
 ) -> None:
     naming = upload("naming", kernel_id=public.id, ramdisk_id=public.id)
-    box.wait_catalogue(naming, {"registered"})
+    box.wait_registry(naming, {"registered"})
     mallory.set_image_property(naming, "visibility", "community")
     with pytest.raises(openstack.exceptions.ForbiddenException):
         mallory.set_image_property(naming, "visibility", "public")
     box.wait_compared()
-    entry = box.catalogue(public.id)
+    entry = box.registry_entry(public.id)
     assert entry is not None
     assert entry["state"] == "registered", entry["reason"]
     assert all(offered(host, public.id) for host in box.hosts)
@@ -153,7 +153,7 @@ def test_disks_of_a_tebibyte_are_refused_and_cost_nobody_anything(
         other = box.fresh(tiny)
         box.wait_planted(other.id)
         for size, bomb in bombs.items():
-            entry = box.wait_catalogue(bomb, {"left", "registered", "failed"})
+            entry = box.wait_registry(bomb, {"left", "registered", "failed"})
             assert entry["state"] == "left", (size, entry)
             assert "more than disk_size_max = " in entry["reason"]
         box.wait_compared()
@@ -183,11 +183,11 @@ def test_pin_of_an_ordinary_user_is_ignored_and_told_once(
     pinned = upload("pinned", acstor_pin="true", visibility="private")
     plain = upload("plain", visibility="private")
     for image in (pinned, plain):
-        box.wait_catalogue(image, {"registered"})
+        box.wait_registry(image, {"registered"})
         box.wait_planted(image)
     mallory.set_image_property(pinned, "visibility", "community")
     box.wait_compared()
-    entry = box.wait_catalogue(pinned, {"registered"})
+    entry = box.wait_registry(pinned, {"registered"})
     assert (entry["pin"], entry["pin_ignored"]) == (False, True)
     said = box.controller.log(REGISTRAR, log_start)
     assert said.count(f"the pin of image {pinned} is ignored") == 1
@@ -210,7 +210,7 @@ def test_snapshot_of_an_ordinary_users_server_is_left_to_nova(
     snapshot = mallory.compute.create_server_image(attacker.id, "snapshot").id
     box.delete_later(snapshot)
     box.wait_image_active(snapshot)
-    entry = box.wait_catalogue(snapshot, {"left", "registered", "failed"})
+    entry = box.wait_registry(snapshot, {"left", "registered", "failed"})
     assert entry["state"] == "left"
     assert "image_type=snapshot" in entry["reason"]
     found = mallory.image(snapshot)
@@ -241,11 +241,11 @@ def test_images_take_nothing_of_the_origin_that_is_kept_for_volumes(
         options = {"origin": {"reserve_percent": str(reserve)}}
         with box.reconfigured(box.controller, REGISTRAR, options):
             image = upload("one-too-many", 2 * IMAGE_SIZE)
-            entry = box.wait_catalogue(image, {"failed", "registered", "left"})
+            entry = box.wait_registry(image, {"failed", "registered", "left"})
             assert entry["state"] == "failed"
             assert "([origin] reserve_percent)" in entry["reason"]
             writer.wait_steps(console(victim), 3)
-        box.wait_catalogue(image, {"registered"})
+        box.wait_registry(image, {"registered"})
         writer.stop(console(victim), disk)
 
 

@@ -98,7 +98,7 @@ def wait_told(*hosts: ComputeHost) -> None:
         wait_for(f"{host.name} tells its state", is_told, TELL_TIMEOUT, POLL_SECONDS)
 
 
-def wish(box: RunningBox, host: ComputeHost, command: str) -> None:
+def ask_for(box: RunningBox, host: ComputeHost, command: str) -> None:
     program = box.directory.program("acstor")
     box.controller.run(
         program, "--config-file", acstor.CONFIG_FILE, "host", command, host.name, "--wait", "60"
@@ -110,12 +110,12 @@ def drained(box: RunningBox, *hosts: ComputeHost) -> Iterator[None]:
     """Within the block hosts are drained, and the schedulers know."""
     try:
         for host in hosts:
-            wish(box, host, "drain")
+            ask_for(box, host, "drain")
         wait_told(*hosts)
         yield
     finally:
         for host in hosts:
-            wish(box, host, "undrain")
+            ask_for(box, host, "undrain")
         wait_told(*hosts)
 
 

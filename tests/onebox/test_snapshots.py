@@ -26,7 +26,7 @@ def test_snapshot_boots_by_download_with_what_the_server_wrote(
 ) -> None:
     """A snapshot is left to Nova: the reason is listed, and Nova boots it as without ACStor."""
     snapshot = snapshot_of_a_server(box, tiny, instances)
-    entry = box.wait_catalogue(snapshot.id, {"left"})
+    entry = box.wait_registry(snapshot.id, {"left"})
     assert "image_type=snapshot" in entry["reason"]
     copy = instances.create(snapshot)
     copy.checked(boot=2)
@@ -55,7 +55,7 @@ def test_snapshots_are_registered_where_the_operator_wants_them(
     with box.reconfigured(box.controller, "acstor-registrar", options):
         snapshot = snapshot_of_a_server(box, tiny, instances)
         box.wait_planted(snapshot.id)
-    entry = box.wait_catalogue(snapshot.id, {"left"})
+    entry = box.wait_registry(snapshot.id, {"left"})
     assert "image_type=snapshot" in entry["reason"]
     box.wait_unplanted(snapshot.id)
 

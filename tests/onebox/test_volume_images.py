@@ -102,6 +102,6 @@ def test_image_without_acstor_becomes_a_volume_by_download(
 ) -> None:
     """An image that ACStor leaves out is downloaded and written, as with any backend."""
     image = box.fresh(tiny, acstor_cache="false")
-    box.wait_catalogue(image.id, {"left"})
+    box.wait_registry(image.id, {"left"})
     volume_id = volumes.create(imageRef=image.id)
     instances.boot(volume_id, image).checked(boot=1)

@@ -197,7 +197,7 @@ def test_volume_lands_where_the_chunks_of_its_image_are(
         return str(found["os-vol-host-attr:host"])
 
     left = box.fresh(tiny, acstor_cache="false")
-    box.wait_catalogue(left.id, {"left"})
+    box.wait_registry(left.id, {"left"})
     volumes.api.wait_pool(HERE, lambda has: tiny.id in has["acstor_images"])
     assert where() == ELSEWHERE
     assert where(tiny) in (HERE, SECOND)

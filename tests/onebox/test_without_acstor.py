@@ -126,6 +126,6 @@ def test_cloud_without_any_acstor_service(
         first.assert_on_own_file()
         box.api.wait_deleted(instances.delete())
     # And back: what was uploaded meanwhile is found, what Nova has stays Nova's.
-    box.wait_catalogue(unseen.id, {"registered"})
+    box.wait_registry(unseen.id, {"registered"})
     box.wait_planted(unseen.id, [source])
     assert target.base_kind(unseen.id) == "file"

@@ -116,3 +116,26 @@ def test_impurity_is_found(
     path.write_text(text)
     found = findings(rules.check_pure_crates, name, path)
     assert [expected in line for line in found] == ([True] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "found"),
+    [
+        (".py", "class HostWish:", "HostWish: say desired state, request or demand, not wish"),
+        (".py", "    def read_wishes(self):", "read_wishes: say"),
+        (".rs", "pub(crate) struct Ledger {", "Ledger: say trace, not ledger"),
+        (".rs", "const MOOD: u32 = 1;", "MOOD: say fault mode"),
+        (".py", "# def duty(", None),
+        (".py", "party = 1", None),
+        (".py", "def heavyduty():", None),
+        (".rst", "def duty(", None),
+    ],
+)
+def test_declarations_with_former_words_are_found(
+    rules: types.ModuleType, tmp_path: pathlib.Path, suffix: str, text: str, found: str | None
+) -> None:
+    path = tmp_path / f"file{suffix}"
+    path.write_text(f"\n{text}\n")
+    told = list(rules.check_words("file", path))
+    assert len(told) == (found is not None)
+    assert found is None or told[0].startswith(f"file:2: {found}")

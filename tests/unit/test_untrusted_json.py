@@ -24,7 +24,7 @@ from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.logs.aside import LogsAside
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.base import Ref
-from acstor.policy import journal
+from acstor.policy import decision_log
 from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.pins import Pins
 from acstor.preload import admitted_preload
@@ -101,7 +101,7 @@ class Directory:
     def read_journal(self, content: bytes) -> object:
         path = self.path / "journal"
         path.write_bytes(content.replace(b"\n", b" ") + b"\n")
-        return list(journal.read_records(str(path)))
+        return list(decision_log.read_records(str(path)))
 
 
 class GlanceAnswer(contextlib.nullcontext[Any]):

@@ -16,7 +16,7 @@ from acstor.cluster.membership import View
 from acstor.cluster.ring.building import as_before, next_ring, staying, wanted_hosts, weighted
 from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.published_ring import PublishedRing, RingReference
-from acstor.cluster.ring.publisher_term import TermOffice
+from acstor.cluster.ring.publisher_term import TermHolder
 from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.native import DataPlaneError, Ring, RingHost
 from acstor.origin.base import OvertakenError
@@ -32,7 +32,7 @@ class RingPublisher:
     """Turns a change of the members, once it has settled, or of the decision into a generation.
 
     :param host: name of this host; a view without it is not gone by.
-    :param office: the term in which this host publishes.
+    :param term_holder: the term in which this host publishes.
     :param bound: how many hosts may leave the ring at once.
     :param weights: ``equal`` or ``capacity``: shares of hosts between which nothing is decided.
     :param settle_delay: seconds for which the members must be unchanged.
@@ -46,7 +46,7 @@ class RingPublisher:
         reference: RingReference,
         *,
         host: str,
-        office: TermOffice,
+        term_holder: TermHolder,
         bound: ShrinkBound,
         weights: str,
         vnode_count: int,
@@ -56,7 +56,7 @@ class RingPublisher:
     ) -> None:
         self._reference = reference
         self._host = host
-        self._office = office
+        self._term_holder = term_holder
         self._bound = bound
         self._weights = weights
         self._vnode_count = vnode_count
@@ -71,7 +71,7 @@ class RingPublisher:
     @property
     def term(self) -> int | None:
         """The term in which this host publishes; None: it has none."""
-        return self._office.term
+        return self._term_holder.term
 
     @property
     def is_blind(self) -> bool:
@@ -80,7 +80,7 @@ class RingPublisher:
 
     def stand_by(self) -> None:
         """Be no publisher any more, until the next :meth:`reconcile`."""
-        self._office.give_up()
+        self._term_holder.give_up()
         self.held = frozenset()
 
     def reconcile(
@@ -100,10 +100,10 @@ class RingPublisher:
         :raises CorruptError: when the published ring or its term is not readable.
         :raises InvalidError: when no ring can be built of the members.
         """
-        if self._office.term is None and not self._is_member(membership()):
+        if self._term_holder.term is None and not self._is_member(membership()):
             return None
         try:
-            self._office.claim(self._reference)
+            self._term_holder.claim(self._reference)
         except exception.ConflictError:
             LOG.info("another host claims the ring or publishes one at this moment")
             return None
@@ -116,7 +116,7 @@ class RingPublisher:
         described, now = _described(base), self._clock()
         if described != self._members:
             self._members, self._members_since = described, now
-        since = max(view.joined_at, self._office.since)
+        since = max(view.joined_at, self._term_holder.since)
         hosts = self._hosts_due(base, published, decision, is_decision_known, since)
         if hosts is None or now - self._members_since < self._settle_delay:
             return None
@@ -162,7 +162,7 @@ class RingPublisher:
     ) -> Ring | None:
         previous = published.ring if published else None
         ring = self._built(hosts, previous, decision)
-        self._office.check()
+        self._term_holder.check()
         if not self._is_elected():
             raise exception.FencedError("the lock of the ring's publisher was lost meanwhile")
         names = {host.name for host in hosts}

@@ -81,7 +81,7 @@ class PublisherTerm:
         return found
 
 
-class TermOffice:
+class TermHolder:
     """The term of one host, as long as it is the elected publisher.
 
     :param publisher: name of the host.

@@ -8,10 +8,10 @@ from oslo_config import cfg
 from acstor.control.server import AdminServer, Method
 from acstor.dataplane.groups import group_id
 from acstor.dataplane.volumes.attachments import VolumeAttachments
-from acstor.dataplane.volumes.duty import VolumeDuty
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.reconciler import VolumeReconciler
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
 from acstor.native import DataPlane
@@ -56,7 +56,7 @@ class VolumeService:
             ),
             supervisor=supervisor,
         )
-        self._duty = VolumeDuty(self.volumes, self._conf.fold_spread)
+        self._reconciler = VolumeReconciler(self.volumes, self._conf.fold_spread)
         self._control: AdminServer | None = None
 
     def start(self, sockets: Mapping[str, int]) -> None:
@@ -65,7 +65,7 @@ class VolumeService:
         :param sockets: inherited listening sockets by name, now owned here.
         """
         self.volumes.restore(sockets)
-        self._duty.start()
+        self._reconciler.start()
 
     def start_control(self, methods: Mapping[str, Method]) -> None:
         """Answer Nova and Cinder.
@@ -88,7 +88,7 @@ class VolumeService:
         """
         if self._control is not None:
             self._control.stop()
-        self._duty.stop()
+        self._reconciler.stop()
         if is_final:
             self.volumes.push_finally(self._conf.stop_push_timeout)
         self.volumes.leave(is_final=is_final)

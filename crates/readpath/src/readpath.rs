@@ -27,7 +27,7 @@ use crate::keeping::recent::RecentCache;
 use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
 use crate::observe::runtime_metrics::RuntimeCollector;
-use crate::origin::origin_pool::{self, OriginPool, OrphanSink};
+use crate::origin::origin_pool::{self, LateSink, OriginPool};
 use crate::origin::origin_queue::OriginQueue;
 use crate::preload::PreloadTable;
 use crate::steering::Steering;
@@ -104,8 +104,8 @@ impl ReadPath {
     ) -> Result<ReadPath, ReadPathError> {
         let origin = seams.origin.clone();
         let threads = config.origin_threads;
-        ReadPath::with_workers(config, seams, registry, runtime, |queue, metrics, orphans| {
-            origin_pool::start_threads(queue, &origin, metrics, orphans, threads)
+        ReadPath::with_workers(config, seams, registry, runtime, |queue, metrics, late_sink| {
+            origin_pool::start_threads(queue, &origin, metrics, late_sink, threads)
         })
     }
 
@@ -118,7 +118,7 @@ impl ReadPath {
         start_workers: impl FnOnce(
             &Arc<OriginQueue>,
             &Arc<Metrics>,
-            &OrphanSink,
+            &LateSink,
         ) -> Result<(), ReadPathError>,
     ) -> Result<ReadPath, ReadPathError> {
         config.validate()?;
@@ -127,8 +127,8 @@ impl ReadPath {
         let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
         let thread = inserter.start(seams.store.clone(), metrics.clone())?;
         let queue = Arc::new(OriginQueue::new(&config));
-        let orphans = keep_orphans(&inserter, &metrics);
-        start_workers(&queue, &metrics, &orphans)?;
+        let late_sink = keep_late_chunks(&inserter, &metrics);
+        start_workers(&queue, &metrics, &late_sink)?;
         let chunk = seams.store.chunk_size().bytes();
         let clock = seams.clock;
         let steering = Steering::new(
@@ -455,7 +455,7 @@ impl ReadPath {
     }
 }
 
-fn keep_orphans(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> OrphanSink {
+fn keep_late_chunks(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> LateSink {
     let (inserter, metrics) = (inserter.clone(), metrics.clone());
     Arc::new(move |chunks: Vec<(Digest, Bytes)>| {
         for (digest, bytes) in chunks {

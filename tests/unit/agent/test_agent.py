@@ -157,7 +157,7 @@ def test_origin_away_keeps_what_is_attached(host: HostUnderTest) -> None:
     assert problems(host.agent) == {}
 
 
-def test_duty_sees_what_the_look_saw(host: HostUnderTest) -> None:
+def test_reconciler_gets_the_snapshot_of_the_pass(host: HostUnderTest) -> None:
     host.data_plane.start()
     publish(host.origin, 3)
     manifest = register(host.origin, IMAGE)
@@ -170,7 +170,9 @@ def test_duty_sees_what_the_look_saw(host: HostUnderTest) -> None:
     assert snapshot.offered == {IMAGE: manifest}
 
 
-def test_duty_is_not_told_that_there_are_no_images_when_nobody_knows(host: HostUnderTest) -> None:
+def test_reconciler_is_not_told_that_there_are_no_images_when_nobody_knows(
+    host: HostUnderTest,
+) -> None:
     host.data_plane.start()
     register(host.origin, IMAGE)
     host.agent.reconcile()
@@ -181,7 +183,7 @@ def test_duty_is_not_told_that_there_are_no_images_when_nobody_knows(host: HostU
     assert host.reconciler.sights[-1].origin is None
 
 
-def test_duty_that_fails_is_a_problem_of_its_own(host: HostUnderTest) -> None:
+def test_reconciler_that_fails_is_a_problem_of_its_own(host: HostUnderTest) -> None:
     host.data_plane.start()
     host.reconciler.error = OSError(13, "not allowed")
     host.agent.reconcile()

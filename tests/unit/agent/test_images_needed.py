@@ -44,7 +44,7 @@ def withdraw(origin: Origin, image_id: str) -> None:
     origin.swap_ref(layout.image_ref(image_id), ref.token, None)
 
 
-def test_only_duties_that_need_images_are_asked(reconciler: NeedyReconciler) -> None:
+def test_only_reconcilers_that_need_images_are_asked(reconciler: NeedyReconciler) -> None:
     assert isinstance(reconciler, ImageUser)
     assert not isinstance(RecordingReconciler(), ImageUser)
 

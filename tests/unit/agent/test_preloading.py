@@ -44,7 +44,7 @@ class PreloadingHost:
         self.data_plane = MemoryDataPlane(conf)
         self.client = AdminClient(conf.dataplane.admin_socket)
         self.link: float | None = LINK
-        self.reconciler = self.new_duty()
+        self.reconciler = self.new_reconciler()
 
     @property
     def runtime(self) -> MemoryRuntime:
@@ -55,7 +55,7 @@ class PreloadingHost:
     def file(self) -> pathlib.Path:
         return self.path / "preloads.json"
 
-    def new_duty(self) -> Preloading:
+    def new_reconciler(self) -> Preloading:
         """Return a reconciler as an agent has it that was just started."""
         return Preloading(
             "h1",
@@ -198,7 +198,7 @@ def test_killed_agent_goes_on_with_what_it_admitted(host: PreloadingHost) -> Non
     host.reconciler.tick()
     host.runtime.preloads.fetch(IMAGE, 40)
     host.clock.now += 100
-    host.reconciler = host.new_duty()  # nothing was said to the first one
+    host.reconciler = host.new_reconciler()  # nothing was said to the first one
     assert host.state() == "waiting"
     host.reconciler.tick()
     (status,) = host.reconciler.status()
@@ -412,7 +412,7 @@ def test_stopped_preload_stays_stopped(host: PreloadingHost) -> None:
     assert host.reconciler.give_up(IMAGE, promised)["state"] == "stopped"
     assert host.job()["state"] == "stopped"
     host.reconciler.tick()
-    host.reconciler = host.new_duty()
+    host.reconciler = host.new_reconciler()
     host.reconciler.tick()
     assert host.state() == "stopped"
     with pytest.raises(exception.NotFoundError):
@@ -457,7 +457,7 @@ def test_admitted_preloads_that_ended_long_ago_are_forgotten(host: PreloadingHos
 
 def test_damaged_file_is_put_aside(host: PreloadingHost) -> None:
     host.file.write_bytes(b"{")
-    host.reconciler = host.new_duty()
+    host.reconciler = host.new_reconciler()
     host.start(IMAGE)
     assert host.reconciler.status() == []
     assert host.file.with_name("preloads.json.unreadable").read_bytes() == b"{"

@@ -54,7 +54,9 @@ def test_host_without_links_answers_once_it_has_looked(host: HostUnderTest) -> N
     assert acknowledged(host.origin) == 3
 
 
-def test_answer_waits_for_every_duty(host: HostUnderTest, reconciler: UsingReconciler) -> None:
+def test_answer_waits_for_every_reconciler(
+    host: HostUnderTest, reconciler: UsingReconciler
+) -> None:
     host.data_plane.start()
     register(host.origin, IMAGE)
     write(host.origin, 3, image=Phase.ASKED)
@@ -80,7 +82,7 @@ def test_data_plane_that_is_away_cannot_say_what_is_open(host: HostUnderTest) ->
     assert acknowledged(host.origin) == 0
 
 
-def test_closed_image_is_not_attached_anew_and_duties_are_told(
+def test_closed_image_is_not_attached_anew_and_reconcilers_are_told(
     host: HostUnderTest, reconciler: UsingReconciler
 ) -> None:
     runtime = host.data_plane.start()

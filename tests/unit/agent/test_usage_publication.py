@@ -382,7 +382,7 @@ def test_image_that_went_while_it_was_published_is_not_attached(host: HostUnderT
     assert problems(host.agent) == {}
 
 
-def test_look_publishes_what_duties_and_open_files_use(
+def test_look_publishes_what_reconcilers_and_open_files_use(
     host: HostUnderTest, reconciler: UsingReconciler
 ) -> None:
     runtime = host.data_plane.start()
@@ -396,7 +396,7 @@ def test_look_publishes_what_duties_and_open_files_use(
     assert published(host.origin).images == {IMAGE: ("a",), OTHER: ()}
 
 
-def test_nothing_is_said_of_use_before_the_duties_have_looked(
+def test_nothing_is_said_of_use_before_the_reconcilers_have_run(
     host: HostUnderTest, reconciler: UsingReconciler
 ) -> None:
     host.data_plane.start()

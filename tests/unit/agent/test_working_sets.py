@@ -37,9 +37,9 @@ class LearningHost:
         self.path = pathlib.Path(conf.state_path)
         self.data_plane = MemoryDataPlane(conf)
         self.client = AdminClient(conf.dataplane.admin_socket)
-        self.reconciler = self.new_duty()
+        self.reconciler = self.new_reconciler()
 
-    def new_duty(self) -> WorkingSets:
+    def new_reconciler(self) -> WorkingSets:
         return WorkingSets(str(self.path), INTERVAL, clock=self.clock)
 
     def start(self) -> MemoryRuntime:
@@ -149,7 +149,7 @@ def test_restarted_agent_reports_nothing_twice(make_host: Callable[..., Learning
     runtime = host.start()
     runtime.preloads.record_boot(IMAGE, FIRST)
     host.round()
-    host.reconciler = host.new_duty()
+    host.reconciler = host.new_reconciler()
     runtime.preloads.record_boot(IMAGE, FIRST | {11})
     host.round()
     learnt = host.learnt()

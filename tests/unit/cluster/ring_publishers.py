@@ -7,7 +7,7 @@ from acstor.cluster.membership import View
 from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.publication import RingPublisher
 from acstor.cluster.ring.published_ring import RingReference, read_ring
-from acstor.cluster.ring.publisher_term import TermOffice
+from acstor.cluster.ring.publisher_term import TermHolder
 from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.native import Ring
 from acstor.origin.base import Origin
@@ -53,7 +53,7 @@ def make_publisher(
     return RingPublisher(
         RingReference(origin, clock),
         host=host,
-        office=TermOffice(origin, host, clock=claim_clock),
+        term_holder=TermHolder(origin, host, clock=claim_clock),
         bound=ShrinkBound(
             host,
             share_max=shrink_share,

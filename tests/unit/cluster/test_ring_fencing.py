@@ -15,7 +15,7 @@ from acstor.cluster.ring.published_ring import (
     encode_generation,
     read_ring,
 )
-from acstor.cluster.ring.publisher_term import TERM_REF, PublisherTerm, TermOffice
+from acstor.cluster.ring.publisher_term import TERM_REF, PublisherTerm, TermHolder
 from acstor.origin import base
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
@@ -227,7 +227,7 @@ def test_who_stands_by_needs_another_term(origin: FaultyOrigin, clock: Clock) ->
 
 def test_who_has_no_term_publishes_nothing(origin: FaultyOrigin) -> None:
     with pytest.raises(exception.FencedError):
-        TermOffice(origin, "h1").check()
+        TermHolder(origin, "h1").check()
 
 
 @pytest.mark.parametrize(

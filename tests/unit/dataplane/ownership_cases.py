@@ -20,7 +20,7 @@ from tests.unit.repository import interleaving
 
 CHANGES = ("open", "close", "push", "fold", "hand over")
 MEANWHILE = ("nothing", "taken", "taken twice", "wanted")
-AFTERWARDS = ("open", "duty", "away", "push")
+AFTERWARDS = ("open", "reconcile", "away", "push")
 LATE_MOMENTS = ("before", "between", "after")
 """Moments at which a call that hung takes effect: before the first host goes on, in the middle of
 that, or later."""
@@ -85,7 +85,7 @@ def run_case(directory: pathlib.Path, case: Case, call: int) -> bool:
         _begin_migration(model)
     if case.effect is not None:
         first.faults.arm(call, case.effect)
-    model.begin(first, {"hand over": "duty"}.get(case.change, case.change))
+    model.begin(first, {"hand over": "reconcile"}.get(case.change, case.change))
     if first.actor is not None:
         model.go_on(first, CALLS_MAX if case.effect is not None else call - 1)
     was_reached = not first.faults.is_armed if case.effect else first.actor is not None
@@ -145,7 +145,7 @@ def _take(model: OwnershipModel, host: ModelHost) -> None:
 def _afterwards(model: OwnershipModel, host: ModelHost, case: Case) -> None:
     if case.afterwards == "away":
         host.faults.is_away = True
-        _do(model, host, "duty")
+        _do(model, host, "reconcile")
         model.write(host)
         host.faults.is_away = False
     else:

@@ -251,7 +251,7 @@ class OwnershipModel:
             "push": functools.partial(volumes.push, VOLUME),
             "fold": functools.partial(volumes.fold, VOLUME),
             "fetch": host.fetch_for_a_while,
-            "duty": host.step,
+            "reconcile": host.step,
         }
         host.begin(doing, actions[doing], self.tick)
         self.go_on(host, 0)

@@ -34,20 +34,20 @@ class Theme:
 
 THEMES = {
     "migrations": Theme(
-        {"duty": 6, "push": 1}, {"begin_migration": 6, "detach": 1}, kill=0.02, collect=0.02
+        {"reconcile": 6, "push": 1}, {"begin_migration": 6, "detach": 1}, kill=0.02, collect=0.02
     ),
     "reattachments": Theme(
-        {"close": 5, "duty": 1, "push": 1}, {"detach": 3, "begin_migration": 1}, kill=0.04
+        {"close": 5, "reconcile": 1, "push": 1}, {"detach": 3, "begin_migration": 1}, kill=0.04
     ),
-    "folds": Theme({"fold": 5, "push": 2, "duty": 1}, {"detach": 1}, kill=0.06, collect=0.1),
+    "folds": Theme({"fold": 5, "push": 2, "reconcile": 1}, {"detach": 1}, kill=0.06, collect=0.1),
     "losses": Theme(
-        {"push": 4, "duty": 1, "close": 1, "open": 1},
+        {"push": 4, "reconcile": 1, "close": 1, "open": 1},
         {"declare_lost": 3, "detach": 1},
         kill=0.02,
         collect=0.1,
     ),
     "anything": Theme(
-        {"push": 2, "fold": 1, "duty": 2, "close": 1},
+        {"push": 2, "fold": 1, "reconcile": 2, "close": 1},
         {"declare_lost": 1, "begin_migration": 2, "detach": 2},
         kill=0.03,
         collect=0.05,
@@ -113,14 +113,14 @@ class Order:
         """Return what a host would do now; sometimes anything."""
         record = self.model.record
         if self._choice.random() < 0.1:
-            return self._choice.choice(("open", "close", "push", "fold", "duty", "fetch"))
+            return self._choice.choice(("open", "close", "push", "fold", "reconcile", "fetch"))
         if host.is_standby:
-            return self._choice.choice(("fetch", "fetch", "duty", "close"))
+            return self._choice.choice(("fetch", "fetch", "reconcile", "close"))
         if host.device is None and host.name in record.hosts:
             return "follow" if record.is_standby_allowed and record.owner else "open"
         if host.is_served:
             return self._chosen(self._theme.doings)
-        return self._choice.choice(("duty", "open", "close"))
+        return self._choice.choice(("reconcile", "open", "close"))
 
     def _administer(self) -> None:
         model, name = self.model, self._choice.choice(self._names)

@@ -148,7 +148,7 @@ SUFFERERS = {
     "a close that failed goes on without a look": Case("close", Effect.FAILED, "taken", "open"),
     "a new guest is let in without a look": Case("open", None, "taken", "open"),
     "a resumed volume is served whatever its record says": Case(
-        "close", Effect.KILLED, "taken", "duty"
+        "close", Effect.KILLED, "taken", "reconcile"
     ),
     "what is kept is opened whatever its record says": Case("open", Effect.FAILED, "taken", "open"),
     "a hand-over without an answer is served on": Case("hand over", Effect.LOST, "nothing", "away"),

@@ -128,7 +128,7 @@ class SteppedHost:
         return True
 
     def step(self) -> None:
-        """Do what goes on by itself, once: see :mod:`acstor.dataplane.volumes.duty`."""
+        """Do what goes on by itself, once: see :mod:`acstor.dataplane.volumes.reconciler`."""
         volumes = self.volumes
         volumes.observe()
         to_resume, unchecked = volumes.unsettled()

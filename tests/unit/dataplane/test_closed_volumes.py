@@ -10,7 +10,7 @@ import pytest
 
 from acstor import exception
 from acstor.backoff import BackOff
-from acstor.dataplane.volumes import duty
+from acstor.dataplane.volumes import reconciler
 from acstor.origin.base import Ref
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
@@ -293,8 +293,8 @@ def test_log_that_is_of_no_use_is_swept(
     monkeypatch: pytest.MonkeyPatch,
     how: str,
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_SWEEP_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_SWEEP_INTERVAL", 0.02)
     local.write()
     local.close()
     local.host.restart()
@@ -312,9 +312,9 @@ def test_log_that_is_of_no_use_is_swept(
 def test_log_is_not_swept_while_the_origin_does_not_answer(
     local: Local, monkeypatch: pytest.MonkeyPatch, origin: MemoryOrigin
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_SWEEP_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_SWEEP_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY", BackOff(0.04, 60.0))
     local.write()
     local.close()
     asked: list[str] = []
@@ -336,8 +336,8 @@ def test_log_outlasts_a_file_system_of_the_origin_that_is_not_mounted(
     local: Local, monkeypatch: pytest.MonkeyPatch, origin: MemoryOrigin
 ) -> None:
     """Nothing is there, which is not to say that the volume was deleted."""
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_SWEEP_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_SWEEP_INTERVAL", 0.02)
     local.write()
     local.close()
     asked: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import duty, handover
+from acstor.dataplane.volumes import handover, reconciler
 from acstor.dataplane.volumes.fold_turns import FoldTurns
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.repository.volumes.store import NewVolume, VolumeStore
@@ -20,7 +20,7 @@ OTHER = "6a4c1f58-02a9-4a35-8a6f-0a6e0a2f7d10"
 @pytest.fixture
 def other(host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch) -> MemoryVolume:
     """A volume that is being folded, for as long as it takes."""
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
     host.restart()
     store.create(NewVolume(OTHER, SIZE))
     store.allow_host(OTHER, "h1")

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.backoff import BackOff
-from acstor.dataplane.volumes import duty, lifecycle
+from acstor.dataplane.volumes import lifecycle, reconciler
 from acstor.drivers.brick import options
 from acstor.drivers.nova.volumes import registration
 from acstor.origin.memory import MemoryOrigin
@@ -111,7 +111,7 @@ def test_volume_is_resumed_for_a_disconnect_that_comes_first(
     origin: MemoryOrigin,
 ) -> None:
     """The look at the record, which comes first, has no answer yet."""
-    monkeypatch.setattr(duty, "_LOOK_TIMEOUT", 60.0)
+    monkeypatch.setattr(reconciler, "_LOOK_TIMEOUT", 60.0)
     get_ref, may_answer, is_asked = origin.get_ref, threading.Event(), threading.Event()
 
     def held(name: str) -> Any:
@@ -138,8 +138,8 @@ def test_volume_is_resumed_for_a_disconnect_that_comes_first(
 def test_volume_that_cannot_be_resumed_is_not_given_up(
     host: HostUnderTest, nova: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 0.1))
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY", BackOff(0.04, 0.1))
     runtime = lose_power(host, fail_every_open=kind)
     wait_for("a resume that fails", lambda: "does not open" in str(host.call("status")["error"]))
     disconnect(nova)

@@ -11,8 +11,8 @@ import pytest
 
 from acstor import exception
 from acstor.control.client import AdminClient
-from acstor.dataplane.volumes import duty, kept_clean
 from acstor.dataplane.volumes import files as volume_files
+from acstor.dataplane.volumes import kept_clean, reconciler
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean
 from acstor.dataplane.volumes.kept_volume import KeptStandby
@@ -133,7 +133,7 @@ def given_up(host: HostUnderTest, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
 def test_volume_that_was_given_up_opens_anew_or_from_its_log(
     host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
     aside = given_up(host, monkeypatch)
     assert host.client.call("volume.list") == []
     host.client.call("volume.restore_aside", name=aside["name"])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import duty
 from acstor.dataplane.volumes import heads as volume_heads
+from acstor.dataplane.volumes import reconciler
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.volumes import heads
 from acstor.repository.volumes.heads import Head
@@ -28,8 +28,8 @@ def second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> HostUnderTest:
     """The standby of a volume that the first host owns and serves."""
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_WATCH_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_WATCH_INTERVAL", 0.02)
     host.restart()
     second = add_host("h2")
     host.open()

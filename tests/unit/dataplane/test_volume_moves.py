@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import duty, handover
+from acstor.dataplane.volumes import handover, reconciler
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.volumes import doorbells
@@ -27,8 +27,8 @@ MUCH = 64 << 20
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have hosts look at volumes all the time."""
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_WATCH_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_WATCH_INTERVAL", 0.02)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -363,9 +363,9 @@ def test_owner_that_looks_seldom_hears_who_waits(
     add_host: Callable[[str], HostUnderTest],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_DOORBELL_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_WATCH_INTERVAL", 3600.0)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_DOORBELL_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_WATCH_INTERVAL", 3600.0)
     host.restart()
     second = add_host("h2")
     host.open()

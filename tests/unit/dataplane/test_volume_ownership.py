@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import duty
+from acstor.dataplane.volumes import reconciler
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.origin.base import Ref
 from acstor.origin.memory import MemoryOrigin
@@ -32,8 +32,8 @@ def collect(origin: MemoryOrigin) -> None:
 
 def open_with_quick_looks(host: HostUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open the volume on a host that looks at its record again and again, and write to it."""
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "_WATCH_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_WATCH_INTERVAL", 0.02)
     host.restart()
     host.open()
     host.device.write(512)

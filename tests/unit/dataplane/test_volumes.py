@@ -12,7 +12,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.backoff import BackOff
 from acstor.control.client import AdminClient
-from acstor.dataplane.volumes import duty
+from acstor.dataplane.volumes import reconciler
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.volumes.durability import Durability, DurabilityClass
@@ -237,8 +237,8 @@ def test_restart_does_not_need_the_origin(
     monkeypatch: pytest.MonkeyPatch,
     origin: MemoryOrigin,
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY", BackOff(0.04, 60.0))
     host.open()
     asked: list[str] = []
 
@@ -282,15 +282,15 @@ def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_ans
     add_host: Callable[[str], HostUnderTest],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY", BackOff(0.04, 60.0))
     host.open()
     host.plane.stop_for_next()
     store.disallow_host(VOLUME, "h1")
     store.allow_host(VOLUME, "h2")
     add_host("h2").open()
     with monkeypatch.context() as away:
-        away.setattr(duty, "_LOOK_TIMEOUT", 0.0)
+        away.setattr(reconciler, "_LOOK_TIMEOUT", 0.0)
         host.plane.start()
         wait_for("the volume is resumed", lambda: host.state in {"serving", "fenced"})
     wait_for("the volume is fenced", lambda: host.state == "fenced")
@@ -299,8 +299,8 @@ def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_ans
 def test_volume_that_does_not_open_after_a_restart_is_tried_again(
     host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
-    monkeypatch.setattr(duty, "RETRY", BackOff(0.04, 60.0))
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY", BackOff(0.04, 60.0))
     host.open()
     host.plane.stop_for_next()
 
@@ -430,7 +430,7 @@ def test_failed_opening_leaves_nothing_here(host: HostUnderTest, store: VolumeSt
 def test_long_log_is_folded_by_itself(
     host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
     host.restart()
     host.open()
     host.device.write(512)
@@ -450,7 +450,7 @@ def test_long_log_is_folded_by_itself(
 def test_nobody_waits_for_a_fold_that_takes_its_time(
     host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duty, "_INTERVAL", 0.02)
+    monkeypatch.setattr(reconciler, "_INTERVAL", 0.02)
     host.restart()
     host.open()
     host.device.write(512)

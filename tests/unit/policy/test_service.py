@@ -18,7 +18,7 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.posix import PosixOrigin
-from acstor.policy.journal import read_records
+from acstor.policy.decision_log import read_records
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.pins import PINS_REF, Pins

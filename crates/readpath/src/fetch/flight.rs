@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn test_board_second_joins_and_both_get_the_outcome() {
+    async fn test_second_joins_and_both_get_the_outcome() {
         let table = FlightTable::new(RunClock::unmeasured());
         let digest = Digest::of(b"x");
         let soon = RunInstant::unmeasured() + Duration::from_secs(1);

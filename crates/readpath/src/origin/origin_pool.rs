@@ -19,7 +19,7 @@ use crate::origin::origin_queue::{
 use crate::{OriginError, OriginRange, OriginSource, ReadPathError, limits};
 
 /// Takes chunks that arrived after everybody stopped waiting for them.
-pub(crate) type OrphanSink = Arc<dyn Fn(Vec<(Digest, Bytes)>) + Send + Sync>;
+pub(crate) type LateSink = Arc<dyn Fn(Vec<(Digest, Bytes)>) + Send + Sync>;
 
 /// Where misses go that only the origin can serve.
 ///
@@ -110,17 +110,17 @@ pub(crate) fn start_threads(
     queue: &Arc<OriginQueue>,
     source: &Arc<dyn OriginSource>,
     metrics: &Arc<Metrics>,
-    orphans: &OrphanSink,
+    late_sink: &LateSink,
     threads: usize,
 ) -> Result<(), ReadPathError> {
     for number in 0..workers(threads) {
         let (queue, source) = (queue.clone(), source.clone());
-        let (metrics, orphans) = (metrics.clone(), orphans.clone());
+        let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
         let work = move || {
             while let Some(run) = queue.wait_run() {
                 let started = Instant::now();
                 let result = read_run(&*source, &run);
-                finish_run(&queue, &metrics, &orphans, &run, result, started);
+                finish_run(&queue, &metrics, &late_sink, &run, result, started);
             }
         };
         thread::Builder::new().name(format!("acstor-origin-{number}")).spawn(work).map_err(
@@ -194,7 +194,7 @@ fn verify((range, part): (OriginRange, &RunPart)) -> OriginAnswer {
 pub(crate) fn finish_run(
     queue: &OriginQueue,
     metrics: &Metrics,
-    orphans: &OrphanSink,
+    late_sink: &LateSink,
     run: &OriginRun,
     result: RunResult,
     started: Instant,
@@ -209,6 +209,6 @@ pub(crate) fn finish_run(
     }
     let late = queue.complete(run, result.answers);
     if !late.is_empty() {
-        orphans(late);
+        late_sink(late);
     }
 }

@@ -441,17 +441,17 @@ impl OriginQueue {
         // What was held back by the share of its lane or of its disk may run now.
         self.wake(&state, 1);
         drop(state);
-        let mut orphans = Vec::new();
+        let mut late = Vec::new();
         for ((part, answer), waiters) in run.parts.iter().zip(answers).zip(waiting) {
             let mut is_delivered = false;
             for waiter in waiters.into_iter().flatten() {
                 is_delivered |= waiter.send(answer.clone()).is_ok();
             }
             if let (false, Ok(bytes)) = (is_delivered, answer) {
-                orphans.push((part.digest, bytes));
+                late.push((part.digest, bytes));
             }
         }
-        orphans
+        late
     }
 
     /// Whether a call for the chunk is under way, there.

@@ -495,7 +495,7 @@ async fn test_hint_preloads_the_working_set_once_and_at_its_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn test_another_wish_replaces_the_job() {
+async fn test_another_request_replaces_the_job() {
     let (world, image) = world(&["a"]);
     let host = world.host("a");
     host.path.set_working_set(&image.id(), &bitmap(0..100)).unwrap();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::network::NetworkPort;
 use crate::observe::metrics::Metrics;
-use crate::origin::origin_pool::{OrphanSink, finish_run, read_run, workers};
+use crate::origin::origin_pool::{LateSink, finish_run, read_run, workers};
 use crate::origin::origin_queue::OriginQueue;
 use crate::{OriginError, OriginRange, OriginSource};
 
@@ -146,14 +146,14 @@ impl TestOrigin {
         threads: usize,
         queue: &Arc<OriginQueue>,
         metrics: &Arc<Metrics>,
-        orphans: &OrphanSink,
+        late_sink: &LateSink,
         port: NetworkPort,
     ) {
         let port = Arc::new(port);
         for _ in 0..workers(threads) {
             let port = port.clone();
             let (origin, queue) = (self.clone(), queue.clone());
-            let (metrics, orphans) = (metrics.clone(), orphans.clone());
+            let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
             tokio::spawn(async move {
                 loop {
                     let run = queue.next_run().await;
@@ -175,7 +175,7 @@ impl TestOrigin {
                     let _ = hung.wait_for(|hung| !hung.contains(&run.pack)).await;
                     origin.stuck.fetch_sub(1, Ordering::Relaxed);
                     let result = read_run(&*origin, &run);
-                    finish_run(&queue, &metrics, &orphans, &run, result, started);
+                    finish_run(&queue, &metrics, &late_sink, &run, result, started);
                 }
             });
         }

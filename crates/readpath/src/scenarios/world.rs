@@ -134,9 +134,9 @@ impl TestHost {
             seams,
             &mut registry,
             Handle::current(),
-            |queue, metrics, orphans| {
+            |queue, metrics, late_sink| {
                 let port = NetworkPort { host: name.to_owned(), network: network.clone() };
-                origin.start_workers(threads, queue, metrics, orphans, port);
+                origin.start_workers(threads, queue, metrics, late_sink, port);
                 Ok(())
             },
         )

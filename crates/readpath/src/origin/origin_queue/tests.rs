@@ -300,8 +300,8 @@ fn test_complete_returns_what_nobody_took() {
     let waiting = submit(&queue, 1, &[0], Lane::Demand);
     let run = queue.take_run().unwrap();
     drop(waiting);
-    let orphans = queue.complete(&run, vec![Ok(Bytes::from_static(b"late"))]);
-    assert_eq!(orphans, [(run.parts[0].digest, Bytes::from_static(b"late"))]);
+    let late = queue.complete(&run, vec![Ok(Bytes::from_static(b"late"))]);
+    assert_eq!(late, [(run.parts[0].digest, Bytes::from_static(b"late"))]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ from acstor.policy.pins import Pins
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology
 
-JOURNAL_VERSION = 1
+DECISION_LOG_VERSION = 1
 """Raised when a field changes its meaning; unknown fields are ignored."""
 LINE_BYTES_MAX = 64 << 20
 _MODE = 0o640
@@ -81,7 +81,7 @@ def decision_record(inputs: Inputs, result: EvaluationResult) -> dict[str, Any]:
     }
 
 
-class Journal:
+class DecisionLog:
     """Appends records to a file.
 
     :param path: of the newest file; its directory is made.
@@ -100,7 +100,9 @@ class Journal:
         :param at_ms: POSIX time, milliseconds.
         :raises OSError: when it cannot be written.
         """
-        line = json.dumps({"version": JOURNAL_VERSION, "at_ms": at_ms, **record}, allow_nan=False)
+        line = json.dumps(
+            {"version": DECISION_LOG_VERSION, "at_ms": at_ms, **record}, allow_nan=False
+        )
         content = line.encode() + b"\n"
         if self._is_torn():
             content = b"\n" + content
@@ -162,7 +164,7 @@ def read_records(path: str) -> Iterator[dict[str, Any]]:
                 if _LINE_START.startswith(head) and not is_record:
                     continue  # torn, and ended by the next writer
                 raise exception.InvalidError(f"{path}:{number}: no record") from error
-            if version != JOURNAL_VERSION:
+            if version != DECISION_LOG_VERSION:
                 raise exception.UnsupportedError(f"{path}:{number}: version {version!r:.20}")
             yield record
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from acstor import exception
-from acstor.policy import journal as module
+from acstor.policy import decision_log as module
 from acstor.policy.collection import Collection, HostLoad
+from acstor.policy.decision_log import DecisionLog, Inputs, decision_record, read_records
 from acstor.policy.decision_maker import DecisionMaker
-from acstor.policy.journal import Inputs, Journal, decision_record, read_records
 from acstor.policy.pins import Pins
 from acstor.policy.replay import replay
 from acstor.policy.settings import PolicySettings
@@ -46,7 +46,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def test_journal_version_1_requires_update() -> None:
-    assert module.JOURNAL_VERSION == 1
+    assert module.DECISION_LOG_VERSION == 1
     golden = list(read_records(str(GOLDEN)))
     assert json.loads(json.dumps(records())) == golden
     found = replay(golden[0])
@@ -88,9 +88,9 @@ def test_unknown_version_is_unsupported(tmp_path: pathlib.Path) -> None:
 
 def test_files_are_bounded_and_the_oldest_goes(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "deep" / "journal.jsonl"
-    journal = Journal(str(path), 1000, 3)
+    decision_log = DecisionLog(str(path), 1000, 3)
     for number in range(60):
-        journal.append({"kind": "published", "number": number}, number)
+        decision_log.append({"kind": "published", "number": number}, number)
     names = sorted(os.listdir(path.parent))
     assert names == ["journal.jsonl", "journal.jsonl.1", "journal.jsonl.2"]
     kept: list[int] = []
@@ -103,12 +103,12 @@ def test_files_are_bounded_and_the_oldest_goes(tmp_path: pathlib.Path) -> None:
 
 def test_torn_line_of_a_killed_writer_costs_itself_only(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "journal.jsonl"
-    journal = Journal(str(path), 1 << 20, 2)
-    journal.append({"kind": "published", "number": 1}, 1)
+    decision_log = DecisionLog(str(path), 1 << 20, 2)
+    decision_log.append({"kind": "published", "number": 1}, 1)
     with path.open("ab") as torn:
         torn.write(b'{"version": 1, "at_ms": 2, "kind": "publ')
     assert [record["number"] for record in read_records(str(path))] == [1]
     later = {**records()[0], "number": 3}  # has objects with versions in it
     for _ in range(2):
-        journal.append(later, 3)
+        decision_log.append(later, 3)
     assert [record["number"] for record in read_records(str(path))] == [1, 3, 3]

@@ -36,7 +36,7 @@ _RESUMING_MAX = 4
 _STOP_TIMEOUT = 2.0
 
 
-class VolumeDuty:
+class VolumeReconciler:
     """The threads that look after the volumes of one data plane.
 
     They are daemons: an origin that hangs must not keep the process from ending.
@@ -63,7 +63,7 @@ class VolumeDuty:
         self._doorbell_at = 0.0
         self._sweep_at = 0.0
         self._doorbell: str | None = None
-        self._thread = threading.Thread(target=self._run, name="volume-duty", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="volume-reconciler", daemon=True)
 
     def start(self) -> None:
         """Start; volumes that are to be resumed are, in the background."""

@@ -109,7 +109,7 @@ def deployed(make_conf: MakeConf) -> Iterator[Deployed]:
     deployed.reconciler.stop(10)
 
 
-def test_duty_is_one_that_needs_images(deployed: Deployed) -> None:
+def test_reconciler_is_one_that_needs_images(deployed: Deployed) -> None:
     assert isinstance(deployed.reconciler, ImageUser)
 
 
