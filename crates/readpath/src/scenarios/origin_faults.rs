@@ -47,7 +47,7 @@ async fn test_read_same_chunk_by_many_is_one_call() {
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(world.origin.call_count(), 1);
     assert_eq!(world.origin.bytes(), CHUNK);
-    let joins = world.host("a").metric("acstor_flight_joins_total{priority=\"guest\"}");
+    let joins = world.host("a").metric("acstor_flight_joins_total{side=\"guest\"}");
     assert_eq!(joins, 49);
 }
 

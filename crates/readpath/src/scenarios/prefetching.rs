@@ -155,7 +155,7 @@ async fn test_demand_that_meets_its_prefetch_does_not_read_twice() {
         let segments = view.read(offset, READ).await.unwrap();
         super::world::check(&image, offset, READ, &segments);
     }
-    let joins = world.host("a").metric("acstor_flight_joins_total{priority=\"guest\"}");
+    let joins = world.host("a").metric("acstor_flight_joins_total{side=\"guest\"}");
     assert!(joins > 0, "demand caught up with the prefetch");
     assert!(world.origin.bytes() <= 60 * READ + (1 << 20));
 }

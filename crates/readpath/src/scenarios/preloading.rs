@@ -230,7 +230,7 @@ async fn test_guest_that_wants_a_chunk_in_flight_gets_it_first() {
     let start = Instant::now();
     host.read_chunk(&image, 1999).await.unwrap();
     assert!(start.elapsed() <= 220 * MILLI, "{:?}", start.elapsed());
-    let joins = host.metric("acstor_flight_joins_total{priority=\"guest\"}");
+    let joins = host.metric("acstor_flight_joins_total{side=\"guest\"}");
     assert_eq!(joins, 1, "one effort for both");
     done(host, &image).await;
     assert_eq!(world.origin.bytes(), CHUNKS * CHUNK);

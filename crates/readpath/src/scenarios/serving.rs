@@ -56,7 +56,7 @@ async fn test_serve_and_guest_share_one_flight() {
     guest.unwrap();
     peer.unwrap();
     assert_eq!(world.origin.call_count(), 1);
-    assert_eq!(host.metric("acstor_flight_joins_total{priority=\"peer\"}"), 1);
+    assert_eq!(host.metric("acstor_flight_joins_total{side=\"peer\"}"), 1);
 }
 
 #[tokio::test(start_paused = true)]
