@@ -372,7 +372,7 @@ async fn test_chunks_of_a_project_are_read_and_shared_as_others_are() {
     }
     fs::rename(cluster.origin.join("packs"), cluster.origin.join("gone")).unwrap();
     assert_eq!(cluster.read_all(4096 * 5).await, 0);
-    assert_eq!(cluster.sum("acstor_peer_fetches_total{outcome=\"lie\"}"), 0);
+    assert_eq!(cluster.sum("acstor_peer_fetches_total{outcome=\"corrupt\"}"), 0);
     // Asked over the wire: who has the content for one project has it for no other.
     let client = PeerClient::new(&PeerConfig::new(Security::Plain)).unwrap();
     let address = cluster.hosts[0].server.as_ref().unwrap().local_addr().to_string();
@@ -401,7 +401,7 @@ async fn test_peers_that_answer_other_content_for_a_projects_names_are_not_belie
     for index in 0..CHUNKS {
         cluster.read(0, index * CHUNK, CHUNK).await.unwrap();
     }
-    assert!(cluster.sum("acstor_peer_fetches_total{outcome=\"lie\"}") > 0);
+    assert!(cluster.sum("acstor_peer_fetches_total{outcome=\"corrupt\"}") > 0);
     for entry in cluster.image.manifest.entries() {
         let Entry::Chunk { digest, .. } = entry else { continue };
         assert_eq!(DedupScope::of_digest(&digest), Some(DedupScope::new("a project")));
