@@ -35,6 +35,9 @@ use handshakes::{Handshake, Handshakes};
 use places::Places;
 use stats::{Counters, add};
 
+/// Time for connections that are cut off to end.
+const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Pause after a failed accept(2), which fails again at once when descriptors have run out.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(50);
 
@@ -165,14 +168,17 @@ impl PeerServer {
     }
 
     /// Stops: accepts nothing more, tells every client to go, answers what was asked and returns
-    /// when every client is gone, at the latest after `timeout`. Returns whether all were gone.
+    /// when every client is gone, at the latest a moment after `timeout`. Returns whether all were gone.
     ///
     /// # Cancel safety
     /// Dropping the future drops the server: every connection is closed at once.
     pub async fn drain(mut self, timeout: Duration) -> bool {
         self.accepting.abort();
         let _ = (&mut self.accepting).await; // the listener is closed
-        self.shared.connections.dismiss(timeout).await
+        // A connection that hangs in a call, as on a disk that does, ends when it may; whoever stops does
+        // not wait for it.
+        let all_gone = self.shared.connections.dismiss(timeout);
+        tokio::time::timeout(timeout + CUT_OFF_TIMEOUT, all_gone).await.unwrap_or(false)
     }
 }
 
