@@ -59,13 +59,22 @@ def kill_after(worker: "subprocess.Popen[str]", seconds: float) -> bool:
         worker.wait(seconds)
     except subprocess.TimeoutExpired:
         worker.send_signal(signal.SIGKILL)
-    output, _ = worker.communicate()
-    return output != "done\n"
+    return rest_of(worker) != "done\n"
 
 
 def finish(worker: "subprocess.Popen[str]") -> None:
-    output, _ = worker.communicate(timeout=60)
-    assert (worker.returncode, output) == (0, "done\n")
+    assert (rest_of(worker), worker.wait(60)) == ("done\n", 0)
+
+
+def rest_of(worker: "subprocess.Popen[str]") -> str:
+    """Return what a worker prints until its end.
+
+    Not by communicate(), which passes over what the pipe's reader has read ahead: all that was
+    printed when the first line was read.
+    """
+    assert worker.stdout is not None
+    with worker.stdout:
+        return worker.stdout.read()
 
 
 def read_image(repository: Repository, image_id: str) -> bytes:
