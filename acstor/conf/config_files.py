@@ -1,11 +1,12 @@
 """Choice of the configuration files that one program reads.
 
 Beside a file with the settings of a machine, ``secrets.conf`` may hold those that are passwords. It
-is read where the user who runs the program may read it: root's programs and the agent do, the data
-plane, which guests, peers and the origin reach, does not.
+is read where the user who runs the program may read it, and it is his or root's. Root's programs
+and the agent read it; the data plane, which guests, peers and the origin reach, does not.
 """
 
 import os
+import stat
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -25,7 +26,7 @@ def with_secrets(arguments: Sequence[str]) -> list[str]:
     end, given = _given(arguments)
     named = [] if given or not os.access(DEFAULT_FILE, os.R_OK) else [DEFAULT_FILE]
     for path in secrets_files(given or [DEFAULT_FILE]):
-        if path not in given and os.access(path, os.R_OK):
+        if path not in given and _is_to_be_read(path):
             named.append(path)
     # Behind the files that are given: of two that say the same, the later one wins. Before a
     # command, whose own parser does not know the option.
@@ -37,6 +38,19 @@ def secrets_files(files: Sequence[str]) -> list[str]:
     """Return the paths, once each, at which passwords may be that belong to ``files``."""
     folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in files)
     return [os.path.join(folder, SECRETS_NAME) for folder in folders]
+
+
+def _is_to_be_read(path: str) -> bool:
+    """Return whether a file that nobody named is there for this process.
+
+    Beside a file in a directory of everybody's, such as /tmp, anybody may have put one.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    is_ours = found.st_uid in {0, os.geteuid()} and not found.st_mode & stat.S_IWOTH
+    return is_ours and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
 
 
 def is_secrets_file(path: str) -> bool:

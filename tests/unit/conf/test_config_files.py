@@ -70,3 +70,21 @@ def test_user_who_may_not_read_the_passwords_does_without(files: tuple[str, str]
         os._exit(0 if config_files.with_secrets(named) == named else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert files[1] in config_files.with_secrets(["--config-file", files[0]]), "root reads it"
+
+
+@pytest.mark.root
+def test_passwords_that_somebody_else_has_put_there_are_not_read(files: tuple[str, str]) -> None:
+    named = ["--config-file", files[0]]
+    os.chown(files[1], pwd.getpwnam("nobody").pw_uid, -1)
+    assert config_files.with_secrets(named) == named
+    os.chown(files[1], 0, 0)
+    os.chmod(files[1], 0o602)
+    assert config_files.with_secrets(named) == named
+    os.chmod(files[1], 0o600)
+    assert files[1] in config_files.with_secrets(named)
+
+
+def test_directory_of_that_name_is_no_file_of_passwords(files: tuple[str, str]) -> None:
+    os.unlink(files[1])
+    os.mkdir(files[1])
+    assert config_files.with_secrets(["--config-file", files[0]]) == ["--config-file", files[0]]
