@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
-from acstor import exception
+from acstor import exception, identity
 from acstor.checks import accounts
 from acstor.checks.host import NOT_COMPUTE, is_compute_host
 from acstor.checks.verdict import failure, success, warning
@@ -44,7 +44,8 @@ def check_data_plane_user(conf: cfg.ConfigOpts) -> Result:
         return failure(lacks)
     if not _listens(conf.dataplane.mount_socket, socket.SOCK_SEQPACKET):
         return warning("acstor-mount does not run: systemctl enable --now acstor-mount")
-    if shown := _secrets_shown(conf, account):
+    # A registrar on the same machine is the same user, and needs them.
+    if not identity.is_configured(conf) and (shown := _secrets_shown(conf, account)):
         return warning(
             f"{name} reads {', '.join(shown)}, as whoever takes it over would; put such "
             f"lines into {_secrets_path(conf)}, owner root, mode 0600, and restart acstor-agent"

@@ -26,6 +26,8 @@ JSON with '-f json'."""
 
 _FORMER_NAMES = {"catalogue": "registry", "ledger": "trace"}
 """First words of commands as the releases before called them, for one release more."""
+_OPTIONS_WITH_VALUE = frozenset({"--config-file", "--log-file"})
+"""Options before a command that a value follows."""
 
 
 class Application(app.App):
@@ -86,17 +88,28 @@ class Application(app.App):
 
     def run(self, argv: Sequence[str]) -> int:
         """Run one command; without any, print the help."""
-        return int(super().run(list(argv) or ["--help"]))
+        return int(super().run(self._with_present_names(argv) or ["--help"]))
+
+    def _with_present_names(self, argv: Sequence[str]) -> list[str]:
+        """Return the arguments with the command as it is called now."""
+        words = list(argv)
+        is_value = False
+        for index, word in enumerate(words):
+            if is_value or word.startswith("-"):
+                is_value = not is_value and word in _OPTIONS_WITH_VALUE
+            elif word in _FORMER_NAMES:
+                words[index] = _FORMER_NAMES[word]
+                text = f"acstor: 'acstor {word}' is called 'acstor {words[index]}' now"
+                print(text, file=self.stderr)
+                break
+            elif word != "help":
+                break
+        return words
 
     def run_subcommand(self, argv: Sequence[str]) -> int:
         """Run a command; return the exit status of its error."""
         self._exit_status = 0
-        words = list(argv)
-        if words and words[0] in _FORMER_NAMES:
-            name = _FORMER_NAMES[words[0]]
-            self.LOG.warning("'acstor %s' is called 'acstor %s' now", words[0], name)
-            words[0] = name
-        result = int(super().run_subcommand(words) or 0)
+        result = int(super().run_subcommand(list(argv)) or 0)
         return self._exit_status or result
 
     def clean_up(self, cmd: object, result: int, err: BaseException | None) -> None:

@@ -147,7 +147,7 @@ class LeaderTerm:
             if found is None or found.decision != claimed:
                 self._move(LeaderEvent.CONFLICT)
                 self._fenced_at = self._clock()
-                LOG.info("another policy service was quicker to claim the term_holder")
+                LOG.info("another policy service was quicker to claim the term")
                 return
         self._term = term
         self._move(LeaderEvent.CLAIMED)

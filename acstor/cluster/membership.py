@@ -243,6 +243,8 @@ class Membership:
         self._until_own_entry = 0
         self._until_lock = 0
         self._beaten_at: float | None = None
+        self._renewed_at: float | None = None  # when the last heartbeat that succeeded began
+        self._is_late = True  # whether the lease may have run out before the heartbeat of this beat
         self._joined_at = 0.0
         self._member_at: float | None = None  # of the last beat as a member
         self._is_eligible = True
@@ -345,7 +347,12 @@ class Membership:
             self._joined = None
             self._until_members = self._until_lock = 0
         started = self._clock()
+        self._is_late = (
+            self._renewed_at is None
+            or started - self._renewed_at > self._settings.member_timeout / 2
+        )
         self._coordinator.heartbeat()
+        self._renewed_at = started
         wanted = self._wanted
         if wanted != self._joined:
             self._change_membership(wanted)
@@ -370,7 +377,7 @@ class Membership:
             return False
         is_held = lock.hold(started)
         every = max(1, min(LOCK_EVERY_MAX, len(self._view.members)))
-        self._until_lock = 0 if is_held else random.randint(1, 2 * every - 1)
+        self._until_lock = 0 if is_held else random.randint(1, every)
         return is_held
 
     def _members(self, wanted: Member | None, *, is_publisher: bool) -> dict[str, Member]:
@@ -398,11 +405,7 @@ class Membership:
         """
         if members is not None:
             return self._host in members
-        is_late = (
-            self._beaten_at is None
-            or self._clock() - self._beaten_at > self._settings.member_timeout / 2
-        )
-        if self._until_own_entry > 0 and not is_late:
+        if self._until_own_entry > 0 and not self._is_late:
             return True
         self._until_own_entry = OWN_ENTRY_EVERY
         try:

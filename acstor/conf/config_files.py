@@ -34,6 +34,16 @@ def with_secrets(arguments: Sequence[str]) -> list[str]:
     return [*arguments[:end], *added, *arguments[end:]]
 
 
+def closed_secrets(arguments: Sequence[str]) -> list[str]:
+    """Return the files of passwords that are there and that this process may not read."""
+    files = _given(arguments)[1] or [DEFAULT_FILE]
+    return [
+        path
+        for path in secrets_files(files)
+        if os.path.isfile(path) and not os.access(path, os.R_OK)
+    ]
+
+
 def secrets_files(files: Sequence[str]) -> list[str]:
     """Return the paths, once each, at which passwords may be that belong to ``files``."""
     folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in files)

@@ -19,6 +19,8 @@ from acstor.conf.types import ByteSize, Choices, PowerOfTwo
 LOG = logging.getLogger(__name__)
 
 DEFAULT_FILE = config_files.DEFAULT_FILE
+_WITH_SECRETS = frozenset({"acstor-agent", "acstor-policy", "acstor-registrar"})
+"""Programs that need what a file of passwords may have."""
 SOCKET_PATH_MAX = 107
 """Longest path of a unix socket on Linux, bytes (unix(7))."""
 _SOCKET_NAME_LENGTH = len("/00000000-0000-0000-0000-000000000000.sock")
@@ -39,6 +41,7 @@ def load(
     :raises ConfigurationError: for the first wrong value: names group, option, value and what is
         allowed; or for a file that cannot be read.
     """
+    _require_secrets(program, arguments)
     conf = cfg.ConfigOpts()
     opts.register_all(conf)
     if register_more is not None:
@@ -61,14 +64,34 @@ def load(
             f"configuration file {', '.join(error.config_files)} may not be read by this user",
             hint="run as a user who may read it",
         ) from error
+    except (OSError, UnicodeError) as error:
+        raise exception.ConfigurationError(
+            f"a configuration file is unreadable: {error}"
+        ) from error
     except cfg.ConfigFileParseError as error:
         reason = exception.one_line(error)
+        if config_files.is_secrets_file(str(error.config_file)):
+            reason = f"{error.config_file} (its lines are not shown)"
         raise exception.ConfigurationError(f"configuration file is malformed: {reason}") from error
     except cfg.ConfigSourceValueError as error:
         reason = exception.one_line(error)
         raise exception.ConfigurationError(f"configuration: {reason}") from error
     check(conf)
     return conf
+
+
+def _require_secrets(program: str, arguments: Sequence[str]) -> None:
+    """Refuse to go on without passwords that are there, but for others.
+
+    With defaults in their place a service would find its peers elsewhere, or none.
+    """
+    if program not in _WITH_SECRETS:
+        return
+    for path in config_files.closed_secrets(arguments):
+        raise exception.ConfigurationError(
+            f"{path} may not be read by this user",
+            hint=f"where {program} runs, leave in acstor.conf what that file has for it",
+        )
 
 
 def check(conf: cfg.ConfigOpts) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from acstor import exception
 from acstor.policy.load_book import DIRECT, LoadBook, Sample
-from acstor.rpc import background_server
+from acstor.rpc import background_server, transport
 from acstor.rpc.background_server import BackgroundServer
 from acstor.telemetry.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC, HostState
 
@@ -37,6 +37,7 @@ class StateListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
+        transport.use_threads()  # this may be the first import of it
         import oslo_messaging
 
         self.endpoint.target = oslo_messaging.Target(namespace=NAMESPACE, version=RPC_VERSION)

@@ -116,6 +116,7 @@ class AgentServer(BackgroundServer):
         )
 
     def _listening(self) -> Any:
+        transport.use_threads()  # this may be the first import of it
         import oslo_messaging
 
         return background_server.started(

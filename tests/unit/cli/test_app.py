@@ -207,8 +207,9 @@ def test_errors_are_one_line(error: Exception, text: str) -> None:
 @pytest.mark.parametrize(
     ("former", "name"), [(("catalogue", "list"), "registry"), (("ledger", "stop", "x"), "trace")]
 )
-def test_former_names_of_commands_still_work(
-    run: Run, caplog: pytest.LogCaptureFixture, former: tuple[str, ...], name: str
-) -> None:
-    assert run(*former)[:2] == run(name, *former[1:])[:2]
-    assert f"'acstor {former[0]}' is called 'acstor {name}' now" in caplog.text
+def test_former_names_of_commands_still_work(run: Run, former: tuple[str, ...], name: str) -> None:
+    for words in (former, (*former[:2], "--help"), ("help", *former[:2])):
+        now = tuple(name if word == former[0] else word for word in words)
+        status, out, err = run(*words)
+        assert (status, out) == run(*now)[:2]
+        assert f"'acstor {former[0]}' is called 'acstor {name}' now" in err

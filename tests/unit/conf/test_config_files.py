@@ -4,6 +4,7 @@ import pwd
 
 import pytest
 
+from acstor import exception
 from acstor.conf import config_files, loading
 
 
@@ -88,3 +89,27 @@ def test_directory_of_that_name_is_no_file_of_passwords(files: tuple[str, str]) 
     os.unlink(files[1])
     os.mkdir(files[1])
     assert config_files.with_secrets(["--config-file", files[0]]) == ["--config-file", files[0]]
+
+
+def test_service_does_not_begin_without_passwords_that_are_there_for_others(
+    files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, how: path != files[1])
+    arguments = ["--config-file", files[0]]
+    for program in ("acstor-agent", "acstor-policy", "acstor-registrar"):
+        with pytest.raises(exception.ConfigurationError, match="may not be read by this user"):
+            loading.load(program, arguments)
+    assert loading.load("acstor-dataplane", arguments).rpc.secrets == ["old"]
+
+
+def test_lines_of_malformed_passwords_are_not_told(files: tuple[str, str]) -> None:
+    pathlib.Path(files[1]).write_text("[rpc]\nsecrets topsecret\n")
+    with pytest.raises(exception.ConfigurationError, match="malformed") as caught:
+        loading.load("acstor-agent", ["--config-file", files[0]])
+    assert "topsecret" not in str(caught.value)
+
+
+def test_file_that_is_no_text_is_an_error_of_the_configuration(files: tuple[str, str]) -> None:
+    pathlib.Path(files[1]).write_bytes(b"[rpc]\nsecrets = \xff\xfe\n")
+    with pytest.raises(exception.ConfigurationError, match="unreadable"):
+        loading.load("acstor-agent", ["--config-file", files[0]])

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -229,3 +231,23 @@ def test_secret_that_ceilometer_has_by_default_is_known() -> None:
     utils = pytest.importorskip("ceilometer.publisher.utils", reason="Ceilometer is not installed")
     defaults = {option.default for option in utils.OPTS if option.name == "telemetry_secret"}
     assert defaults == WELL_KNOWN_SECRETS
+
+
+def test_bus_is_heard_by_a_program_that_goes_without_eventlet() -> None:
+    """The first import of oslo.messaging may be the listener's."""
+    code = """
+from acstor import warning_filters
+warning_filters.exclude_eventlet()
+from acstor.policy.feeds.ceilometer.bus import SampleListener
+def none():
+    raise SystemExit(7)
+class Listener(SampleListener):
+    def __init__(self):
+        self._samples = self._secret = None
+        self._open_transport = none
+Listener()._listening()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True
+    )
+    assert done.returncode == 7, done.stderr.decode()

@@ -14,7 +14,7 @@ from typing import Any
 from acstor import exception
 from acstor.policy.feeds.ceilometer import samples as ceilometer_feed_samples
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
-from acstor.rpc import background_server
+from acstor.rpc import background_server, transport
 from acstor.rpc.background_server import BackgroundServer
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class SampleListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
+        transport.use_threads()  # this may be the first import of it
         import oslo_messaging
 
         endpoint = SampleEndpoint(self._samples, self._secret)
