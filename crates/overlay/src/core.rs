@@ -308,8 +308,29 @@ impl Core {
         self.compaction.wake();
     }
 
+    /// Freezes the volume; returns the number of this freeze.
+    pub(crate) fn freeze(&self) -> u64 {
+        let mut head = self.log.head.lock();
+        head.is_frozen = true;
+        // Under the lock, so that the end of an earlier freeze is not taken for that of this one.
+        self.freezes.next()
+    }
+
+    /// Ends freeze `number`, unless another one or a thaw came after it.
+    pub(crate) fn end_freeze(&self, number: u64) {
+        let mut head = self.log.head.lock();
+        if self.freezes.is_last(number) {
+            head.is_frozen = false;
+            drop(head);
+            self.freezes.wake_waiting();
+        }
+    }
+
     pub(crate) fn thaw(&self) {
-        self.log.head.lock().is_frozen = false;
+        let mut head = self.log.head.lock();
+        self.freezes.next();
+        head.is_frozen = false;
+        drop(head);
         self.freezes.wake_waiting();
     }
 

@@ -152,15 +152,12 @@ impl Volume {
     pub fn freeze(&self, timeout: Duration) -> Result<(), OverlayError> {
         let core = &self.core;
         core.check_writable().map_err(|e| OverlayError::Unavailable(e.message))?;
-        core.log.head.lock().is_frozen = true;
-        let number = core.freezes.next();
+        let number = core.freeze();
         let frozen = Arc::downgrade(core);
         core.runtime.spawn(async move {
             tokio::time::sleep(timeout).await;
-            if let Some(core) = frozen.upgrade()
-                && core.freezes.is_last(number)
-            {
-                core.thaw();
+            if let Some(core) = frozen.upgrade() {
+                core.end_freeze(number);
             }
         });
         Ok(())
@@ -168,7 +165,6 @@ impl Volume {
 
     /// Lets writes go on.
     pub fn thaw(&self) {
-        self.core.freezes.next();
         self.core.thaw();
     }
 

@@ -266,6 +266,18 @@ fn frozen_volume_pushes_and_does_not_write() {
 }
 
 #[test]
+fn end_of_a_freeze_is_not_that_of_the_next() {
+    let host = Host::new();
+    let volume = host.open(slow());
+    let first = volume.core.freeze();
+    let second = volume.core.freeze();
+    volume.core.end_freeze(first);
+    assert_eq!(volume.status().state, VolumeState::Frozen);
+    volume.core.end_freeze(second);
+    assert_eq!(volume.status().state, VolumeState::Open);
+}
+
+#[test]
 fn full_volume_says_so_and_goes_on() {
     let host = Host::new();
     let volume = host.open(slow());
