@@ -15,6 +15,7 @@ mod manifest;
 mod manifest_builder;
 mod oid;
 mod pack;
+mod stored_chunk;
 mod zero;
 
 pub use chunk_size::ChunkSize;
@@ -29,4 +30,5 @@ pub use manifest::{
 pub use manifest_builder::ManifestBuilder;
 pub use oid::Oid;
 pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId, PackSalt};
+pub use stored_chunk::{Codec, STORED_CHUNK_LEN, StoredChunk, StoredChunkError};
 pub use zero::is_zero;
