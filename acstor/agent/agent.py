@@ -328,7 +328,8 @@ class Agent:
 
     def _opened_followers(self) -> _Followers:
         if self._followers is None:
-            origin = open_repository(self._open_origin).origin
+            repository = open_repository(self._open_origin)
+            origin = repository.origin
             reference = RingReference(origin, self._clock)
             usage = UsagePublisher(
                 origin,
@@ -350,6 +351,7 @@ class Agent:
                     self._directory,
                     usage,
                     needed=self._images_needed,
+                    has_index=repository.has_image_index,
                     clock=self._clock,
                 ),
             )

@@ -123,9 +123,8 @@ def open_registry(app: Any) -> ImageRegistry:
 
     :raises AcstorError: when the origin cannot be opened.
     """
-    return ImageRegistry(
-        repository_access.open_repository(repository_access.configuration(app)).origin
-    )
+    repository = repository_access.open_repository(repository_access.configuration(app))
+    return ImageRegistry(repository.origin, repository.image_index)
 
 
 def find_entry(found: ImageRegistry, image_id: str) -> image_registry.Listed:

@@ -18,6 +18,7 @@ from acstor.registrar import planning
 from acstor.registrar.boot_parts import BootParts
 from acstor.registrar.fair_order import FairOrder
 from acstor.registrar.image_service.base import ImageService, ServiceImage
+from acstor.registrar.index_upkeep import IndexUpkeep
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
 from acstor.registrar.withdrawal import USAGE_AGE_MAX, Withdrawals
@@ -71,7 +72,8 @@ class RegistrySync:
         """Keep what to work with."""
         self._service = service
         self._repository = repository
-        self._registry = ImageRegistry(repository.origin)
+        self._registry = ImageRegistry(repository.origin, repository.image_index)
+        self._index_upkeep = IndexUpkeep(repository.image_index)
         self._jobs = jobs
         self._withdrawals = withdrawals
         self._settings = settings
@@ -115,6 +117,9 @@ class RegistrySync:
         :param is_wanted: whether this process still leads.
         :raises AcstorError: when Glance or the origin cannot be asked; what was done is done.
         """
+        left = self._index_upkeep.keep()
+        if left:
+            LOG.warning("the index of images: ended %d changes that their writers had left", left)
         images = {image.id: image for image in self._service.list_images()}
         self._parts.replace(images.values())
         self._parts_due.clear()

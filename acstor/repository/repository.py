@@ -10,22 +10,26 @@ from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope, check_scope
 from acstor.repository.images import image_record, working_set
+from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the repositories that this build makes.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
 that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs of a POSIX origin
 are where programs of version 2 see none. 4: chunks may have names in a scope (dedup_scope.py),
-which programs of version 3 take for damaged.
+which programs of version 3 take for damaged. 5: hosts follow an index of the images
+(images/image_index.py), which programs of version 4 do not write.
 """
-FORMAT_VERSIONS = (1, 2, 3, 4)
+FORMAT_VERSIONS = (1, 2, 3, 4, 5)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
 SCOPES_VERSION = 4
 """First version whose chunks may have names in a scope."""
+INDEX_VERSION = 5
+"""First version with an index of the images, which hosts follow."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
 MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
@@ -103,6 +107,7 @@ class Repository:
         """Keep what was opened."""
         self.origin = origin
         self.format = repository_format
+        self.image_index = ImageIndexWriter(origin, is_kept=self.has_image_index)
 
     @classmethod
     def open(cls, origin: base.Origin) -> "Repository":
@@ -171,6 +176,11 @@ class Repository:
     def chunk_size(self) -> int:
         """Size of every chunk, bytes."""
         return self.format.chunk_size
+
+    @property
+    def has_image_index(self) -> bool:
+        """Whether every change of an image is noted in the index."""
+        return self.format.version >= INDEX_VERSION
 
     def check_volumes_allowed(self) -> None:
         """Refuse volumes where an older release might collect what they refer to.
@@ -276,7 +286,8 @@ class Repository:
         ref = self.origin.get_ref(name)
         if ref is None:
             return self.get_image(image_id)
-        self.origin.swap_ref(name, expected or ref.token, None)
+        with self.image_index.changing(image_id):
+            self.origin.swap_ref(name, expected or ref.token, None)
         working_set.forget(self.origin, image_id)
         try:
             record = image_record.ImageRecord.parse(ref.content, image_id)

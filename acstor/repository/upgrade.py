@@ -10,6 +10,8 @@ Version 1 to 2 (volumes): nothing else changes. Version 2 to 3: the refs of a PO
 layout that needs no locks, after the version has changed; until that begins the release that knows
 version 3 uses them where they are, and killed near its end it leaves none until it is repeated.
 Version 3 to 4 (names of chunks in a scope): nothing else changes.
+Version 4 to 5 (index of the images): nothing else changes; the index begins with the first change,
+and hosts look for changes as before until their agents begin anew.
 Programs of a release that knows less must not run any more: one that opened the repository before
 goes on, fails at every ref of version 3, and if it is a garbage collector of version 1 it would
 delete what volumes refer to.

@@ -10,6 +10,7 @@ from typing import Any
 
 from acstor import exception, native
 from acstor.agent.handing_over import hand_over
+from acstor.agent.reconcilers.registered_images import RegisteredImages
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
@@ -19,10 +20,6 @@ from acstor.repository.images.image_registry import ImageRegistry
 from acstor.repository.repository import MANIFEST_SIZE_MAX
 
 LOG = logging.getLogger(__name__)
-
-RECHECK_INTERVAL = 60.0
-"""Seconds after which the record of an image that is attached is read again: an image that was
-published anew is noticed so late, and many hosts with many images do not read them all the time."""
 
 
 @dataclass
@@ -67,7 +64,6 @@ class _Known:
     is_pinned_whole: bool
     size_bytes: int
     registered_at: str
-    read_at: float
 
 
 def _is_damaged(image: Mapping[str, Any]) -> bool:
@@ -83,6 +79,7 @@ class ImageFollower:
     :param directory: where manifests are put for the data plane to read; it makes its own copy.
     :param publisher: tells garbage collection of what is attached.
     :param needed: returns the ids of the images that must stay attached; None: not known, so all.
+    :param has_index: whether the repository has an index of the images.
     :param clock: monotonic seconds.
     """
 
@@ -94,6 +91,7 @@ class ImageFollower:
         publisher: UsagePublisher,
         *,
         needed: Callable[[], frozenset[str] | None] = frozenset,
+        has_index: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origin = origin
@@ -101,7 +99,7 @@ class ImageFollower:
         self._directory = os.path.join(directory, "manifests")
         self._publisher = publisher
         self._needed = needed
-        self._clock = clock
+        self._images = RegisteredImages(origin, has_index=has_index, clock=clock)
         self._registry = ImageRegistry(origin)
         self._known: dict[str, _Known] = {}
 
@@ -117,19 +115,17 @@ class ImageFollower:
         """
         report = ImageReport()
         present = {image["id"]: image for image in self._data_plane.call("image.list")}
-        registered = frozenset(
-            name.removeprefix(layout.IMAGE_PREFIX)
-            for name in self._origin.list_refs(layout.IMAGE_PREFIX)
-        )
-        if registered or self._is_there(present):
-            report.registered = registered
+        found = self._images.look()
+        is_repository = bool(found) or self._is_there(present)
         report.opened = frozenset(
             image_id for image_id, image in present.items() if image.get("open_handles")
         ).union(waiting or ())
         wanted: dict[str, _Known] = {}
-        for image_id in sorted(registered):
+        for image_id in sorted(found):
             with self._noted(report, image_id):
                 self._follow(image_id, present, report, wanted)
+        registered = self._images.ids
+        report.registered = registered if is_repository else None
         for image_id in closed & wanted.keys():
             del wanted[image_id]
         if report.registered is not None:
@@ -190,9 +186,10 @@ class ImageFollower:
         image = present.get(image_id)
         is_offered = image is not None and not image["hidden"] and not _is_damaged(image)
         known = self._known.get(image_id)
-        if not is_offered or known is None or self._clock() - known.read_at >= RECHECK_INTERVAL:
+        if not is_offered or known is None or self._images.is_stale(image_id):
             known = self._read(image_id, report)
-            if known is None:  # removed since the listing
+            self._images.note_read(image_id, is_registered=known is not None)
+            if known is None:  # removed since the look
                 return
             self._known[image_id] = known
         if image is None or not is_offered or image["manifest"] != known.manifest:
@@ -228,6 +225,7 @@ class ImageFollower:
         ref = self._origin.get_ref(layout.image_ref(image_id))
         if ref is None or ImageRecord.parse(ref.content, image_id).manifest != known.manifest:
             self._known.pop(image_id, None)  # read anew at the next pass
+            self._images.forget(image_id)
             return
         self._attach(image_id, known.manifest)
         self._note_offered(image_id, known, report)
@@ -275,7 +273,6 @@ class ImageFollower:
             is_pinned_whole,
             record.size_bytes,
             record.registered_at,
-            self._clock(),
         )
 
     def _attach(self, image_id: str, manifest: str) -> None:

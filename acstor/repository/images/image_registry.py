@@ -15,6 +15,7 @@ the image that killed it. Whether hosts have the image is said by the ref ``imag
 an image without an entry was registered by hand.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import enum
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from acstor import exception, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
+from acstor.repository.images.image_index import ImageIndexWriter
 from acstor.states import TransitionTable
 
 REGISTRY_PREFIX = "catalogue/"
@@ -256,9 +258,13 @@ class Listed:
 class ImageRegistry:
     """The entries in one origin."""
 
-    def __init__(self, origin: base.Origin) -> None:
-        """Use the entries in ``origin``."""
+    def __init__(self, origin: base.Origin, index: ImageIndexWriter | None = None) -> None:
+        """Use the entries in ``origin``.
+
+        :param index: of the same repository; None: only for who changes no entry.
+        """
         self._origin = origin
+        self._index = index or ImageIndexWriter(origin, is_kept=False)
 
     def find(self, image_id: str) -> Listed | None:
         """Return an image's entry, None when there is none.
@@ -293,9 +299,13 @@ class ImageRegistry:
         :raises ConflictError: when somebody else changed it.
         :raises UnavailableError: when the origin cannot be reached.
         """
-        token = self._origin.swap_ref(
-            registry_ref(image_id),
-            before.token if before else None,
-            after.encode() if after else None,
-        )
+        was_pinned = before is not None and before.entry.pin
+        # Hosts read nothing else of it.
+        is_noted = was_pinned != (after is not None and after.pin)
+        with self._index.changing(image_id) if is_noted else contextlib.nullcontext():
+            token = self._origin.swap_ref(
+                registry_ref(image_id),
+                before.token if before else None,
+                after.encode() if after else None,
+            )
         return Listed(image_id, after, token) if after is not None and token is not None else None

@@ -338,7 +338,9 @@ class Registrar:
             dedup_scope=request.dedup_scope,
         )
         name = layout.image_ref(report.image_id)
-        token = self._origin.swap_ref(name, existing.token if existing else None, record.encode())
+        expected = existing.token if existing else None
+        with self._repository.image_index.changing(report.image_id):
+            token = self._origin.swap_ref(name, expected, record.encode())
         if token is None:
             raise exception.InternalError(f"ref {name} has no token after it was written")
         return Image(report.image_id, record, token)

@@ -7,7 +7,7 @@ import pytest
 
 from acstor import exception
 from acstor.origin import base, memory
-from acstor.repository.repository import Format, Repository
+from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
 from tests.unit.repository import interleaving
 
@@ -36,9 +36,9 @@ def test_killed_upgrade_leaves_a_repository_that_is_the_same(steps: int) -> None
             actor.step()
     if not actor.is_done:
         actor.kill()
-    check(origin, {1, 4})
+    check(origin, {1, FORMAT_VERSION})
     upgrade(origin)
-    check(origin, {4})
+    check(origin, {FORMAT_VERSION})
 
 
 def test_upgrades_and_openings_in_any_order_agree() -> None:
@@ -55,14 +55,14 @@ def test_upgrades_and_openings_in_any_order_agree() -> None:
         interleaving.run(actors, choice, kills)
         for actor in actors:
             assert actor.error is None, f"seed {seed}: {actor.name}"
-        check(origin, {4})
+        check(origin, {FORMAT_VERSION})
 
 
 def test_deletion_that_comes_late_is_repaired_by_whoever_opens() -> None:
     origin = older_repository()
     upgrade(origin)
     origin.delete("format")
-    check(origin, {4})
+    check(origin, {FORMAT_VERSION})
 
 
 def test_upgraded_repository_is_left_alone() -> None:

@@ -1,0 +1,42 @@
+"""Upkeep of the index of images: what writers that were killed have left is ended."""
+
+import time
+from collections.abc import Callable
+
+from acstor.repository.images.image_index import ImageIndexWriter
+
+LEFT_AFTER = 600.0
+"""Seconds after which a change that stays under way is taken for left by its writer. One that was
+only slow notes it all the same when it ends."""
+
+
+class IndexUpkeep:
+    """The leading registrar's part in the index of images.
+
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, index: ImageIndexWriter, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._index = index
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def keep(self) -> int:
+        """Have an index that can be read, and close what was left open; return how much that was.
+
+        :raises UnavailableError: when the origin cannot be reached.
+        :raises UnsupportedError: when a newer release wrote the index.
+        """
+        state = self._index.ensure()
+        opened = {} if state is None else dict(state.open)
+        now = self._clock()
+        self._seen = {nonce: self._seen.get(nonce, now) for nonce in opened}
+        left = {
+            nonce: image_id
+            for nonce, image_id in opened.items()
+            if now - self._seen[nonce] >= LEFT_AFTER
+        }
+        self._index.close_left(left)
+        return len(left)
