@@ -10,6 +10,7 @@ from acstor.cli import repository_access
 from acstor.conf import types
 from acstor.repository import upgrade
 from acstor.repository.gc.garbage import Collector
+from acstor.repository.gc.remembered_packs import remembered
 from acstor.repository.repository import CHUNK_SIZE_DEFAULT, Repository
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -71,7 +72,8 @@ class CollectGarbage(show.ShowOne):
         """Collect and return the report."""
         conf = repository_access.configuration(self.app)
         repository = repository_access.open_repository(conf)
-        report = Collector(repository, conf.host, conf.gc.grace).collect()
+        with remembered(conf.registration.cache_path or None, repository) as known:
+            report = Collector(repository, conf.host, conf.gc.grace, remembered=known).collect()
         fields = {**dataclasses.asdict(report), "seconds": round(report.seconds, 3)}
         return tuple(fields), tuple(fields.values())
 

@@ -27,8 +27,9 @@ OPTIONS = [
         "cache_path",
         default="$state_path/registration",
         help=(
-            "Directory that keeps the digests of packs seen before, so that the next "
-            "registration need not read them from the origin again. May be removed at any time."
+            "Directory that keeps the digests of packs seen before and the packs of manifests, so "
+            "that the next registration or garbage collection need not read them from the origin "
+            "again. May be removed at any time."
         ),
     ),
     cfg.FloatOpt(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.conf.types import MIB
 from acstor.registrar.metrics import RegistrarMetrics
-from acstor.repository.gc.garbage import Collector
+from acstor.repository.gc.garbage import Collector, Report
+from acstor.repository.gc.remembered_packs import remembered
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class GarbageCollection:
     registrar leads no more.
 
     :param interval: seconds; 0: never.
+    :param cache_path: directory of what a collection remembers for the next one; None: nothing.
     :param on_end: called from the thread of a collection.
     :param clock: monotonic seconds.
     """
@@ -34,6 +36,7 @@ class GarbageCollection:
         grace_seconds: float,
         interval: float,
         metrics: RegistrarMetrics,
+        cache_path: str | None,
         on_end: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -41,6 +44,7 @@ class GarbageCollection:
         self._grace_seconds = grace_seconds
         self._interval = interval
         self._metrics = metrics
+        self._cache_path = cache_path
         self._on_end = on_end
         self._clock = clock
         self._due_at = clock() + FIRST_SHARE * interval
@@ -67,10 +71,15 @@ class GarbageCollection:
     def _is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def _collected(self, repository: Repository) -> Report:
+        with remembered(self._cache_path, repository) as known:
+            collector = Collector(repository, self._host, self._grace_seconds, remembered=known)
+            return collector.collect()
+
     def _collect(self, repository: Repository) -> None:
         outcome = "failed"
         try:
-            report = Collector(repository, self._host, self._grace_seconds).collect()
+            report = self._collected(repository)
         except exception.AcstorError as error:
             self.problem = f"{error.message}; {error.hint}"
         except Exception as error:
@@ -80,8 +89,9 @@ class GarbageCollection:
             self.problem, outcome = None, "complete"
             self._metrics.freed.inc(report.bytes_freed)
             LOG.info(
-                "collected garbage: %d objects condemned, %d deleted, %.1f MiB freed, %.1f s",
-                report.condemned, report.deleted, report.bytes_freed / MIB, report.seconds,
+                "collected garbage: %d manifests read, %d objects condemned, %d deleted, %.1f MiB "
+                "freed, %.1f s", report.manifests_read, report.condemned, report.deleted,
+                report.bytes_freed / MIB, report.seconds,
             )  # fmt: skip
         self._metrics.collections.labels(outcome).inc()
         self._on_end()

@@ -243,6 +243,7 @@ class RegistrarService:
                     self._conf.gc.grace,
                     self._conf.registrar.gc_interval,
                     self._metrics,
+                    self._conf.registration.cache_path or None,
                     self._loop.reconcile_soon,
                 ),
             )

@@ -36,6 +36,7 @@ from acstor.repository.gc.condemnation import (
 )
 from acstor.repository.gc.log_coverage import LogCoverage, uncovered_runs
 from acstor.repository.gc.marking import Marked, Marker
+from acstor.repository.gc.remembered_packs import RememberedPacks
 from acstor.repository.images import working_set
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record_refs
@@ -53,6 +54,8 @@ class Report:
     snapshots: int = 0
     hosts: int = 0
     """Hosts whose usage records were read."""
+    manifests_read: int = 0
+    """Manifests that no collection before had read."""
     objects: int = 0
     """Packs and manifests in the origin."""
     log_objects: int = 0
@@ -83,6 +86,7 @@ class Collector:
     :param host: name of this host; times are only ever compared with times of the same host.
     :param grace_seconds: from this host's first sight of a condemned object to its deletion.
     :param clock: seconds, of this host.
+    :param remembered: what collections before have read; None: nothing.
     """
 
     def __init__(
@@ -91,14 +95,15 @@ class Collector:
         host: str,
         grace_seconds: float,
         clock: Callable[[], float] = time.time,
+        remembered: RememberedPacks | None = None,
     ) -> None:
-        """Keep what to collect with."""
         self._repository = repository
         self._origin = repository.origin
         self._tombstones = Tombstones(repository.origin)
         self._host = host
         self._grace_seconds = grace_seconds
         self._clock = clock
+        self._remembered = remembered
 
     def collect(self) -> Report:
         """Run one collection.
@@ -123,9 +128,10 @@ class Collector:
         tombstones = [self._tombstones.find(name) for name in sorted(self._tombstones.names())]
         present = self._list_objects()
         logs = self._list_logs()
-        marked = Marker(self._repository).mark()
+        marked = Marker(self._repository, self._remembered, present).mark()
         report.images, report.volumes = marked.images, marked.volumes
         report.snapshots, report.hosts = marked.snapshots, marked.hosts
+        report.manifests_read = marked.manifests_read
         report.objects, report.log_objects = len(present), len(logs)
         report.referenced = len(marked.names & present.keys())
         known = [tombstone for tombstone in tombstones if tombstone is not None]

@@ -3,10 +3,16 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from acstor import exception
+from acstor.repository import layout
 from acstor.repository.gc.log_coverage import LogCoverage
+from acstor.repository.gc.remembered_packs import (
+    MemoryRememberedPacks,
+    RememberedPacks,
+    names_of,
+)
 from acstor.repository.images import usage
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record_refs
@@ -25,6 +31,8 @@ class Marked:
     volumes: int = 0
     snapshots: int = 0
     hosts: int = 0
+    manifests_read: int = 0
+    """Manifests that no collection before had read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,13 +49,22 @@ class Marker:
 
     Every ref is read once, as a whole: a reference that moves within one ref, from a volume's log
     to its new manifest for example, is seen in one place or the other.
+
+    :param remembered: packs of manifests that were read before; refs are always read.
+    :param present: names of objects that existed a moment ago.
     """
 
-    def __init__(self, repository: Repository) -> None:
-        """Keep what to read."""
+    def __init__(
+        self,
+        repository: Repository,
+        remembered: RememberedPacks | None = None,
+        present: Container[str] = frozenset(),
+    ) -> None:
         self._repository = repository
         self._origin = repository.origin
-        self._packs: dict[str, tuple[str, ...]] = {}
+        self._remembered = remembered or MemoryRememberedPacks()
+        self._present = present
+        self._manifests: set[str] = set()
         self.marked = Marked()
 
     def mark(self) -> Marked:
@@ -61,6 +78,7 @@ class Marker:
         # The hosts last: one that attaches an image publishes its record, and then looks whether
         # the image is still registered. So one marking alone sees the one or the other.
         self._mark_hosts()
+        self._remembered.retain(self._manifests)
         return self.marked
 
     def _mark_records(self) -> None:
@@ -145,11 +163,18 @@ class Marker:
                 return True
 
     def _mark_manifest(self, digest: str) -> None:
-        if digest not in self._packs:
-            packs = self._repository.load_manifest(digest).packs()
-            self._packs[digest] = tuple(pack.hex() for pack in packs)
+        if digest in self._manifests:
+            return
+        packs = self._remembered.find(digest)
+        if packs is None:
+            packs = names_of(self._repository.load_manifest(digest).packs())
+            self._remembered.add(digest, packs)
+            self.marked.manifests_read += 1
+        elif digest not in self._present and not self._origin.exists(layout.manifest_key(digest)):
+            raise exception.NotFoundError(f"manifest {digest} is not in the origin")
+        self._manifests.add(digest)
         self.marked.names.add(digest)
-        self.marked.names.update(self._packs[digest])
+        self.marked.names.update(packs)
 
     def _mark_pending(self, digest: str | None) -> None:
         """Mark a manifest that may not be stored yet.
