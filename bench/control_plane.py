@@ -188,7 +188,7 @@ class Deployment:
 
 def message_bytes(deployment: Deployment, *, has_sketch: bool) -> int:
     """Return the bytes on the wire of one state, as oslo.messaging sends it."""
-    transport.use_threads()
+    transport.messaging()
     from oslo_messaging._drivers import common
 
     state = deployment.state(deployment.names[0], has_sketch=has_sketch)

@@ -37,9 +37,7 @@ class StateListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        transport.use_threads()  # this may be the first import of it
-        import oslo_messaging
-
+        oslo_messaging = transport.messaging()
         self.endpoint.target = oslo_messaging.Target(namespace=NAMESPACE, version=RPC_VERSION)
         return background_server.started(
             self._open_transport(),

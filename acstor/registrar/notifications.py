@@ -75,9 +75,7 @@ class ImageNotifications:
 
     def _listening(self) -> Any:
         """Return a server that listens; waits for the broker, without end."""
-        transport.use_threads()
-        import oslo_messaging
-
+        oslo_messaging = transport.messaging()
         options = self._conf.registrar
         endpoint = _Endpoint(
             self._on_image,

@@ -73,10 +73,7 @@ class AnnouncementEndpoint:
 
 def make_target(version: str) -> Any:
     """Return what an endpoint of that version answers to."""
-    transport.use_threads()
-    import oslo_messaging
-
-    return oslo_messaging.Target(namespace=NAMESPACE, version=version)
+    return transport.messaging().Target(namespace=NAMESPACE, version=version)
 
 
 def as_response(host: str, method: Callable[[], object]) -> dict[str, object]:
@@ -116,9 +113,7 @@ class AgentServer(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        transport.use_threads()  # this may be the first import of it
-        import oslo_messaging
-
+        oslo_messaging = transport.messaging()
         return background_server.started(
             transport.open_transport(self._conf),
             lambda opened: oslo_messaging.get_rpc_server(

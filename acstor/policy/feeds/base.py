@@ -20,7 +20,6 @@ def build_feeds(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
     """
     feeds: list[tuple[str, Feed]] = []
     if transport.is_configured(conf):
-        transport.use_threads()
         listener = StateListener(
             book, lambda: transport.open_transport(conf), f"{conf.host}-policy"
         )

@@ -89,8 +89,8 @@ def test_programs_load_no_eventlet() -> None:
         "from acstor import warning_filters\n"
         "warning_filters.exclude_eventlet()\n"
         "from acstor.rpc import transport\n"
-        "transport.use_threads()\n"
-        "import oslo_messaging, sys, tooz.coordination\n"
+        "transport.messaging()\n"
+        "import sys, tooz.coordination\n"
         "assert not [name for name in sys.modules if name.startswith('eventlet.')]\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=240)

@@ -60,9 +60,7 @@ class SampleListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        transport.use_threads()  # this may be the first import of it
-        import oslo_messaging
-
+        oslo_messaging = transport.messaging()
         endpoint = SampleEndpoint(self._samples, self._secret)
         endpoint.filter_rule = oslo_messaging.NotificationFilter(event_type=f"^{EVENT_TYPE}$")
         return background_server.started(
