@@ -23,7 +23,7 @@ from acstor.dataplane.volumes.kept_clean import CleanReason
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.lifecycle import VolumeLifecycle
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.dataplane.volumes.owner import Look
+from acstor.dataplane.volumes.ownership.outcomes import Look
 from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.native import map_errors
 
@@ -90,7 +90,7 @@ class VolumeHandover(VolumeLifecycle):
 
         :raises AcstorError: when the origin does not answer.
         """
-        return self._owner.doorbell()
+        return self._doorbells.heard()
 
     def fetch(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
         """Ask for a volume and own it once its owner has released it; return whether it is here.
@@ -108,8 +108,8 @@ class VolumeHandover(VolumeLifecycle):
                         return local.state is _S.SERVING
                     record = self._owner.record(volume)
                     is_patient = time.monotonic() < started_at + _PATIENCE
-                    if not self._owner.may_take(record, is_patient=is_patient):
-                        self._owner.ask_for(volume, record)
+                    if not self._migrations.may_take(record, is_patient=is_patient):
+                        self._migrations.ask_for(volume, record)
                     elif self._try_to_own(local):
                         return True
             except exception.UnavailableError as error:
@@ -146,7 +146,7 @@ class VolumeHandover(VolumeLifecycle):
         if (record.owner, record.epoch) != (self._owner.host, kept.epoch):
             # Looked at again: it may have been opened anew between the two.
             self.checked(volume, self.look(volume))
-        elif self._owner.wanted_by(record) is not None:
+        elif self._migrations.requester(record) is not None:
             self.hand_over(volume)
         elif local.released is not None:
             self._take_back(local)

@@ -60,18 +60,18 @@ class VolumeHeads(VolumeHandover):
         :raises AcstorError: when the volume cannot be read, or the origin does not answer.
         """
         local, kept = self._local(volume), self._find(volume)
-        asked = self._owner.head_asked(volume)
+        asked = self._questions.asked(volume)
         if kept is None or asked is None or asked.content is not None:
             local.head_asked = None
             return True
         local.head_asked = asked.nonce
         if asked.owner != self._owner.host:
-            self._owner.answer_head(volume, Head(asked.nonce, self._owner.host))
+            self._questions.answer(volume, Head(asked.nonce, self._owner.host))
         if local.head_ready != asked.nonce:
             return True
         with map_errors(f"reading the first sectors of volume {volume}"):
             content = self._runtime().volume_read_head(volume)
-        self._owner.answer_head(volume, Head(asked.nonce, self._owner.host, kept.epoch, content))
+        self._questions.answer(volume, Head(asked.nonce, self._owner.host, kept.epoch, content))
         return True
 
     def fetch_head(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
@@ -106,12 +106,12 @@ class VolumeHeads(VolumeHandover):
                 pause = _WAIT_MIN, _WAIT_MAX
                 try:
                     if nonce is None:
-                        nonce = self._owner.ask_for_head(local.volume)
-                    found = self._owner.head_asked(local.volume)
+                        nonce = self._questions.ask(local.volume)
+                    found = self._questions.asked(local.volume)
                     if found is None or found.nonce != nonce:
                         return None
                     if found.content is not None:
-                        return self._owner.current_head(local.volume, found)
+                        return self._questions.current_content(local.volume, found)
                     # However long an owner has to push; but not for one that was replaced.
                     is_heard = found.owner == self._owner.record(local.volume).owner
                 except exception.UnavailableError as error:
@@ -123,5 +123,5 @@ class VolumeHeads(VolumeHandover):
         finally:
             # One that stays is replaced by the next question, and goes with the volume.
             with contextlib.suppress(exception.AcstorError):
-                self._owner.forget_head(local.volume)
+                self._questions.forget(local.volume)
         return None

@@ -20,7 +20,8 @@ from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean, has_none
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import is_behind
-from acstor.dataplane.volumes.owner import Look, Sealed, TakeOver, limits_of
+from acstor.dataplane.volumes.ownership.limits import limits_of
+from acstor.dataplane.volumes.ownership.outcomes import Look, Sealed, TakeOver
 from acstor.dataplane.volumes.runtime import VolumeSpec
 from acstor.dataplane.volumes.settings import VolumeSettings
 from acstor.dataplane.volumes.states import LocalVolumeEvent
@@ -111,13 +112,13 @@ class VolumeLifecycle(VolumeSettings):
             if role is VolumeRole.OWNER:
                 raise
             record = self._owner.record(local.volume)
-            if not self._owner.may_follow(record):
+            if not self._migrations.may_be_standby(record):
                 raise
             # First of all: whoever was told that this host follows finds it so after a restart.
             self._files.keep_standby(KeptStandby(local.volume, record.size_bytes))
             self._follow(local, record.size_bytes)
             # The owner is to look closely from now on: requests may want the volume any moment.
-            self._owner.ring(record)
+            self._doorbells.ring(record)
             return
         self._start(local, kept)
         self._serve(local, LocalVolumeEvent.SERVED)
@@ -213,7 +214,7 @@ class VolumeLifecycle(VolumeSettings):
 
     def _seal(self, volume: str, epoch: int, first: int) -> Sealed:
         with map_errors(f"sealing epoch {epoch} of volume {volume}"):
-            end = self._runtime().volume_seal(volume, epoch, first, self._owner.log_origin)
+            end = self._runtime().volume_seal(volume, epoch, first, self._log_origin)
         return Sealed(end["last"], end["seal"])
 
     def _start(self, local: LocalVolume, kept: KeptVolume) -> None:
@@ -235,7 +236,7 @@ class VolumeLifecycle(VolumeSettings):
             adopts=kept.adopts,
         )
         with map_errors(f"opening volume {local.volume}"):
-            self._runtime().volume_open(local.volume, spec, self._owner.log_origin)
+            self._runtime().volume_open(local.volume, spec, self._log_origin)
             local.is_in_runtime = True
             if kept.wanted_durability is not None:
                 wanted = kept.wanted_durability

@@ -17,7 +17,7 @@ from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.dataplane.volumes.owner import Look
+from acstor.dataplane.volumes.ownership.outcomes import Look
 from acstor.dataplane.volumes.table import VolumeTable
 from acstor.native import map_errors
 

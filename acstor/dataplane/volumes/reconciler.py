@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.backoff import BackOff
-from acstor.dataplane.volumes.owner import Look
+from acstor.dataplane.volumes.ownership.outcomes import Look
 from acstor.dataplane.volumes.volumes import Volumes
 
 LOG = logging.getLogger(__name__)

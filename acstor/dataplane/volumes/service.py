@@ -10,7 +10,7 @@ from acstor.dataplane.groups import group_id
 from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.logs.directory import LogDirectory
-from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
 from acstor.dataplane.volumes.reconciler import VolumeReconciler
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
@@ -44,7 +44,8 @@ class VolumeService:
         socket_group = group_id(self._conf.socket_group, "[volumes] socket_group")
         self._control_group = group_id(self._conf.control_group, "[volumes] control_group")
         self.volumes = Volumes(
-            owner=VolumeOwner(conf.host, open_origin or open_configured),
+            host=conf.host,
+            access=OriginAccess(open_origin or open_configured),
             is_enabled=self._conf.enabled,
             runtime=runtime,
             files=VolumeFiles(self._conf.directory, self._conf.reserve_percent),

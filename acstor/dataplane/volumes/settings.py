@@ -14,7 +14,7 @@ from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import VolumeMending
-from acstor.dataplane.volumes.owner import limits_of
+from acstor.dataplane.volumes.ownership.limits import limits_of
 from acstor.native import map_errors
 
 if TYPE_CHECKING:

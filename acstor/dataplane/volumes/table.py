@@ -13,7 +13,11 @@ from acstor.dataplane.volumes.fold_turns import FoldTurns
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.directory import LogDirectory
-from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.ownership.doorbells import HostDoorbells
+from acstor.dataplane.volumes.ownership.heads import HeadQuestions
+from acstor.dataplane.volumes.ownership.migrations import MigrationRequests
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.native import DataPlane, map_errors
@@ -27,7 +31,8 @@ _S = LocalVolumeState
 class VolumeTable:
     """The volumes that are open on this host, and what is to be seen of them.
 
-    :param owner: this host as the owner of volumes.
+    :param host: its name in the records.
+    :param access: to the records.
     :param is_enabled: whether volumes may be opened.
     :param runtime: returns the runtime.
     """
@@ -35,7 +40,8 @@ class VolumeTable:
     def __init__(
         self,
         *,
-        owner: VolumeOwner,
+        host: str,
+        access: OriginAccess,
         is_enabled: bool,
         runtime: Callable[[], DataPlane],
         files: VolumeFiles,
@@ -43,7 +49,11 @@ class VolumeTable:
         sockets: VolumeSockets,
         supervisor: Supervisor,
     ) -> None:
-        self._owner = owner
+        self._log_origin = access.log_origin
+        self._owner = VolumeOwner(host, access)
+        self._doorbells = HostDoorbells(host, access)
+        self._migrations = MigrationRequests(host, access, self._doorbells)
+        self._questions = HeadQuestions(access, self._owner, self._doorbells)
         self._is_enabled = is_enabled
         self._runtime = runtime
         self._files = files

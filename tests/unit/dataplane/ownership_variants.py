@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from acstor.dataplane.volumes import files, handover, lifecycle, mending, volumes
-from acstor.dataplane.volumes import owner as volume_owner
+from acstor.dataplane.volumes.ownership import owner as volume_owner
 from acstor.repository.volumes import ownership, record
 from tests.unit.dataplane.ownership_cases import Case
 from tests.unit.dataplane.ownership_model import Effect
@@ -39,7 +39,7 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
         volume_owner.VolumeOwner,
         "acquire",
         "end = seal(volume, record.unsealed, record.next)",
-        "end = Sealed(None, record.next)",
+        "end = outcomes.Sealed(None, record.next)",
     ),
     "what lies before a seal is left out": changed(
         volume_owner.VolumeOwner,
@@ -126,7 +126,7 @@ RELEASED_IS_NOT_SEALED = changed(
     volume_owner.VolumeOwner,
     "acquire",
     "end = seal(volume, record.unsealed, record.next)",
-    "end = Sealed(None, record.next)\n"
+    "end = outcomes.Sealed(None, record.next)\n"
     "    if change.before.owner is not None or change.before.unsealed is not None:\n"
     "        end = seal(volume, record.unsealed, record.next)",
 )

@@ -10,7 +10,8 @@ from acstor import exception
 from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.logs.directory import LogDirectory
-from acstor.dataplane.volumes.owner import Look, VolumeOwner
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
+from acstor.dataplane.volumes.ownership.outcomes import Look
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
 from acstor.native import DataPlane
@@ -87,7 +88,8 @@ class SteppedHost:
         """Begin a process, after whatever the one before has left."""
         self.runtime = MemoryVolumes()
         self.volumes = Volumes(
-            owner=VolumeOwner(self.name, lambda: self.origin),
+            host=self.name,
+            access=OriginAccess(lambda: self.origin),
             is_enabled=True,
             runtime=lambda: cast("DataPlane", self.runtime),
             files=VolumeFiles(str(self._directory / "volumes")),

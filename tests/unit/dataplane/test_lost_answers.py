@@ -123,7 +123,7 @@ def begin_migration(cloud: Cloud) -> None:
     cloud.store.begin_standby(VOLUME, "h2")
     h2.volumes.open(VOLUME, "standby")
     assert h2.device is not None
-    h2.volumes._owner.ask_for(VOLUME, cloud.store.get(VOLUME).record)
+    h2.volumes._migrations.ask_for(VOLUME, cloud.store.get(VOLUME).record)
 
 
 def go_on(cloud: Cloud) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from acstor import exception
 from acstor.dataplane.volumes import metrics
-from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.log_object import log_created_at

@@ -105,7 +105,8 @@ def test_owner_that_heard_and_was_replaced_is_not_waited_for(
         wait_for("it pushes", is_pushing.is_set)
         second.device.is_head_wanted = True
         owner = second.plane.volumes._owner
-        wait_for("it is heard", lambda: (owner.head_asked(VOLUME) or Head("")).owner == "h1")
+        questions = second.plane.volumes._questions
+        wait_for("it is heard", lambda: (questions.asked(VOLUME) or Head("")).owner == "h1")
         monkeypatch.setattr(owner, "record", lambda _: VolumeRecord(1 << 20, None, owner="h3"))
         wait_for("it is given up", lambda: second.device.is_head_given_up)
     finally:
@@ -116,7 +117,7 @@ def test_owner_that_never_answers_hands_the_volume_over(
     host: HostUnderTest, second: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of a release before this one."""
-    monkeypatch.setattr(host.plane.volumes._owner, "head_asked", lambda _: None)
+    monkeypatch.setattr(host.plane.volumes._questions, "asked", lambda _: None)
     monkeypatch.setattr(volume_heads, "_PATIENCE", 0.3)
     second.device.is_head_wanted = True
     wait_for("h2 serves", lambda: second.state == "serving")
@@ -127,7 +128,7 @@ def test_origin_that_is_away_for_a_moment_is_asked_again(
     second: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volumes = second.plane.volumes
-    ask, calls = volumes._owner.ask_for_head, []
+    ask, calls = volumes._questions.ask, []
 
     def ask_sometimes(volume: str) -> str:
         calls.append(volume)
@@ -135,7 +136,7 @@ def test_origin_that_is_away_for_a_moment_is_asked_again(
             raise exception.UnavailableError("the origin is away")
         return ask(volume)
 
-    monkeypatch.setattr(volumes._owner, "ask_for_head", ask_sometimes)
+    monkeypatch.setattr(volumes._questions, "ask", ask_sometimes)
     monkeypatch.setattr(volume_heads, "_AWAY_WAIT", 0.05)
     second.device.is_head_wanted = True
     wait_for("an answer", lambda: second.device.head_answer == SECTORS)
@@ -155,15 +156,15 @@ def test_answer_of_an_owner_that_was_replaced_counts_for_nothing(
     host: HostUnderTest, second: HostUnderTest, store: VolumeStore, origin: MemoryOrigin
 ) -> None:
     """What a third host wrote since may be what is read."""
-    owner = second.plane.volumes._owner
+    questions = second.plane.volumes._questions
     answered = Head("0" * 32, "h1", 1, SECTORS)
-    assert owner.current_head(VOLUME, answered) == SECTORS
-    assert owner.current_head(VOLUME, dataclasses.replace(answered, owner="h3")) is None
+    assert questions.current_content(VOLUME, answered) == SECTORS
+    assert questions.current_content(VOLUME, dataclasses.replace(answered, owner="h3")) is None
     store.disallow_host(VOLUME, "h1")
     store.acquire(VOLUME, "h2")
-    assert owner.current_head(VOLUME, answered) is None
+    assert questions.current_content(VOLUME, answered) is None
     unsealed = dataclasses.replace(answered, owner="h2", epoch=2)
-    assert owner.current_head(VOLUME, unsealed) is None, "the epoch before may grow still"
+    assert questions.current_content(VOLUME, unsealed) is None, "the epoch before may grow still"
 
 
 def test_question_that_stays_goes_with_the_volume(store: VolumeStore, origin: MemoryOrigin) -> None:

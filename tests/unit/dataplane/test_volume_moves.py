@@ -148,7 +148,7 @@ def test_push_ahead_that_fails_keeps_nobody_waiting(
     assert tries == 1, "and not pushed at each look"
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
     host.plane.volumes.watch(VOLUME)
     assert host.state == "standby", "handed over"
 
@@ -181,7 +181,7 @@ def stuck(
     store.begin_standby(VOLUME, "h2")
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
     with broken_disk(host, monkeypatch), pytest.raises(exception.AcstorError):
         host.plane.volumes.watch(VOLUME)
     assert (host.state, host.device.state) == ("serving", "standby"), "requests wait"
@@ -252,7 +252,7 @@ def test_fold_ahead_that_fails_is_not_repeated_at_each_look(
     assert tries == 1
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._owner.ask_for(VOLUME, store.get(VOLUME).record)
+    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
     host.plane.volumes.watch(VOLUME)
     assert host.state == "standby", "handed over with the log as it is"
 

@@ -18,7 +18,7 @@ from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.dataplane.volumes.owner import VolumeOwner
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
 from acstor.dataplane.volumes.sockets import VolumeSockets, descriptor_name
 from acstor.dataplane.volumes.states import TRANSITIONS, LocalVolumeEvent, next_state
 from acstor.origin.posix import PosixOrigin
@@ -293,10 +293,10 @@ def test_nothing_is_pushed_to_a_directory_where_no_origin_is_mounted(
     tmp_path: pathlib.Path,
 ) -> None:
     """What is pushed is removed from the log: it would be neither here nor in the origin."""
-    owner = VolumeOwner("h1", lambda: PosixOrigin(str(tmp_path)))
+    access = OriginAccess(lambda: PosixOrigin(str(tmp_path)))
     for _ in range(2):
         with pytest.raises(exception.UnavailableError, match="no repository"):
-            owner.log_origin.put_if_absent("volume-logs/a", [b"log"])
+            access.log_origin.put_if_absent("volume-logs/a", [b"log"])
     assert list(tmp_path.iterdir()) == []
     Repository.init(PosixOrigin(str(tmp_path)))
-    assert owner.log_origin.put_if_absent("volume-logs/a", [b"log"])
+    assert access.log_origin.put_if_absent("volume-logs/a", [b"log"])
