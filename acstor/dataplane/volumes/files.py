@@ -14,34 +14,26 @@ Layout of ``[volumes] directory``, each file complete or absent::
 A log is removed in one place, :meth:`VolumeFiles._clear`, and only where ``clean.json`` is there.
 """
 
-import contextlib
+import dataclasses
 import logging
 import os
 import shutil
-import tempfile
-import threading
-from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 from acstor import exception
 from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean, has_none
+from acstor.dataplane.volumes.kept_files import FILE_BYTES_MAX, KeptFiles
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume, is_volume_id
 from acstor.dataplane.volumes.logs.aside import LogAside, LogsAside
+from acstor.dataplane.volumes.logs.removal import LogRemoval
 from acstor.files import sync_directory
 
 LOG = logging.getLogger(__name__)
 
-FILE_BYTES_MAX = 64 << 20
-"""Largest file that is read, bytes."""
-
-_ARRIVING = "arriving-"
 _KEPT = "volume.json"
 _STANDBY = "standby.json"
 _CLEAN = "clean.json"
 _ASIDE = "aside"
-_REMOVED = "removed-"
-
-_Kept = TypeVar("_Kept", KeptVolume, KeptStandby, KeptClean)
 
 
 class VolumeFiles:
@@ -54,6 +46,8 @@ class VolumeFiles:
     def __init__(self, directory: str, reserve_percent: int = 0) -> None:
         self._directory = directory
         self._reserve_percent = reserve_percent
+        self._kept_files = KeptFiles(directory)
+        self._removal = LogRemoval(directory)
         self.aside = LogsAside(os.path.join(directory, _ASIDE))
         """Logs that were put aside."""
 
@@ -65,7 +59,7 @@ class VolumeFiles:
     def kept(self) -> dict[str, KeptVolume | KeptStandby | exception.CorruptError]:
         """Return what was kept of each volume that was open, or what is wrong with it."""
         found: dict[str, KeptVolume | KeptStandby | exception.CorruptError] = {}
-        self.sweep_removed()
+        self._removal.sweep()
         if not os.path.isdir(self._directory):
             return found
         for volume in sorted(os.listdir(self._directory)):
@@ -89,18 +83,45 @@ class VolumeFiles:
 
         :raises CorruptError: when that is malformed.
         """
-        return self._read(volume, _KEPT, KeptVolume.decode)
+        return self._kept_files.read(volume, _KEPT, KeptVolume.decode)
+
+    def find_readable(self, volume: str) -> KeptVolume | None:
+        """Return what was kept of a volume, None also where that is malformed."""
+        try:
+            return self.find(volume)
+        except exception.CorruptError as error:
+            LOG.error("volume %s: %s", volume, error)
+            return None
+
+    def require(self, volume: str) -> KeptVolume:
+        """Return what was kept of a volume that is open.
+
+        :raises CorruptError: when that is malformed.
+        :raises InternalError: when there is nothing.
+        """
+        kept = self.find(volume)
+        if kept is None:
+            raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
+        return kept
 
     def find_standby(self, volume: str) -> KeptStandby | None:
         """Return what was kept of a volume whose standby this host is, or None.
 
         :raises CorruptError: when that is malformed.
         """
-        return self._read(volume, _STANDBY, KeptStandby.decode)
+        return self._kept_files.read(volume, _STANDBY, KeptStandby.decode)
+
+    def find_readable_standby(self, volume: str) -> KeptStandby | None:
+        """Return what was kept of a standby, None also where that is malformed."""
+        try:
+            return self.find_standby(volume)
+        except exception.CorruptError as error:
+            LOG.error("volume %s: %s", volume, error)
+            return None
 
     def directory(self, volume: str) -> str:
         """Return the directory of a volume."""
-        return os.path.join(self._directory, volume)
+        return self._kept_files.directory(volume)
 
     def log_directory(self, volume: str) -> str:
         """Return the directory of a volume's local log."""
@@ -119,9 +140,9 @@ class VolumeFiles:
         """
         standby = self.find_standby(volume)
         self._clear(volume, "the volume is opened in another epoch")
-        directory = self._make_directory(volume)
+        directory = self._kept_files.make_directory(volume)
         if standby is not None:
-            self._write(volume, _STANDBY, standby.encode())
+            self._kept_files.write(volume, _STANDBY, standby.encode())
         self.keep_clean(KeptClean(volume, CleanReason.UNSERVED))
         os.mkdir(self.log_directory(volume), mode=0o700)
         sync_directory(directory)
@@ -130,18 +151,22 @@ class VolumeFiles:
     def find_clean(self, volume: str) -> KeptClean | None:
         """Return why the log of a volume may be removed; None: it may not."""
         try:
-            return self._read(volume, _CLEAN, KeptClean.decode)
+            return self._kept_files.read(volume, _CLEAN, KeptClean.decode)
         except exception.CorruptError as error:
             LOG.error("volume %s: %s; its log is kept", volume, error)
             return None
 
     def keep_clean(self, clean: KeptClean) -> None:
         """Note that the log of a volume may be removed, until somebody is served from it."""
-        self._write(clean.volume, _CLEAN, clean.encode())
+        self._kept_files.write(clean.volume, _CLEAN, clean.encode())
+
+    def note_clean(self, volume: str, why: CleanReason) -> None:
+        """Note that the origin has all that travels of a volume's log."""
+        self.keep_clean(KeptClean(volume, why, self.find_readable(volume)))
 
     def begin_serving(self, volume: str) -> None:
         """Note that clients may write to a volume from now on: its log is not to be removed."""
-        self._forget(volume, _CLEAN)
+        self._kept_files.forget(volume, _CLEAN)
 
     def is_doubtful(self, volume: str) -> bool:
         """Return whether the volume may be another host's: the process before gave it back.
@@ -153,8 +178,8 @@ class VolumeFiles:
 
     def note_standby(self, kept: KeptStandby) -> None:
         """Have the next process follow a volume; what it was opened with is kept beside."""
-        self._make_directory(kept.volume)
-        self._write(kept.volume, _STANDBY, kept.encode())
+        self._kept_files.make_directory(kept.volume)
+        self._kept_files.write(kept.volume, _STANDBY, kept.encode())
         sync_directory(self._directory)
 
     def keep_standby(self, kept: KeptStandby) -> None:
@@ -172,26 +197,32 @@ class VolumeFiles:
         # The manifest first, under its digest: a kill in between leaves one that nothing names.
         if manifest is not None:
             self.keep_manifest(kept, manifest)
-        self._write(kept.volume, _KEPT, kept.encode())
-        self._forget(kept.volume, _STANDBY)
-        self._remove_others(kept)
+        self._kept_files.write(kept.volume, _KEPT, kept.encode())
+        self._kept_files.forget(kept.volume, _STANDBY)
+        self._kept_files.remove_other_manifests(kept)
 
     def change(self, kept: KeptVolume) -> None:
         """Keep what has changed of an open volume, beside the manifest below it.
 
         Other manifests stay: a fold may have put its own here and not be installed yet.
         """
-        self._write(kept.volume, _KEPT, kept.encode())
+        self._kept_files.write(kept.volume, _KEPT, kept.encode())
+
+    def replace(self, volume: str, **changes: Any) -> KeptVolume:
+        """Change fields of what is kept of an open volume, other than its manifest."""
+        kept = dataclasses.replace(self.require(volume), **changes)
+        self.change(kept)
+        return kept
 
     def keep_manifest(self, kept: KeptVolume, content: bytes) -> None:
         """Write the manifest of a volume that is to be kept."""
         path = self.manifest_path(kept)
         if path is not None:
-            self._write(kept.volume, os.path.basename(path), content)
+            self._kept_files.write(kept.volume, os.path.basename(path), content)
 
     def forget(self, volume: str) -> None:
         """Have a volume not be opened as owner again by the next process."""
-        self._forget(volume, _KEPT)
+        self._kept_files.forget(volume, _KEPT)
 
     def remove(self, volume: str, why: str) -> LogAside | None:
         """Remove all that is kept of a volume; a log that may not be removed is put aside.
@@ -209,8 +240,8 @@ class VolumeFiles:
         clean = self.find_clean(volume)
         if clean is None or not has_none(clean):
             return self._clear(volume, why)
-        self._forget(volume, _STANDBY)
-        self._forget(volume, _KEPT)
+        self._kept_files.forget(volume, _STANDBY)
+        self._kept_files.forget(volume, _KEPT)
         return None
 
     def closed(self) -> list[KeptClean]:
@@ -279,32 +310,11 @@ class VolumeFiles:
             )
             return aside
         # In this order: a kill in between leaves no volume, and a log that may go.
-        self._forget(volume, _STANDBY)
-        self._forget(volume, _KEPT)
-        self._remove_aside(self.log_directory(volume))
+        self._kept_files.forget(volume, _STANDBY)
+        self._kept_files.forget(volume, _KEPT)
+        self._removal.remove(self.log_directory(volume))
         shutil.rmtree(directory, ignore_errors=True)
         return None
-
-    def _remove_aside(self, path: str) -> None:
-        """Remove a log while others go on: gigabytes take seconds, and a guest may wait."""
-        try:
-            removed = tempfile.mkdtemp(dir=self._directory, prefix=_REMOVED)
-            os.rename(path, os.path.join(removed, "log"))
-        except OSError:
-            shutil.rmtree(path, ignore_errors=True)
-        self.sweep_removed()
-
-    def sweep_removed(self) -> None:
-        """Remove, in the background, what is to be removed, of a process that was killed, too."""
-        names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
-        paths = [os.path.join(self._directory, name) for name in names if name.startswith(_REMOVED)]
-
-        def remove() -> None:
-            for path in paths:
-                shutil.rmtree(path, ignore_errors=True)
-
-        if paths:
-            threading.Thread(target=remove, name="volume-remove", daemon=True).start()
 
     def _is_only_copy(self, volume: str) -> bool:
         """Return whether the log may have what the origin lacks."""
@@ -324,46 +334,3 @@ class VolumeFiles:
         except exception.CorruptError:
             return False
         return True
-
-    def _read(self, volume: str, name: str, decode: Callable[[bytes], _Kept]) -> _Kept | None:
-        path = os.path.join(self.directory(volume), name)
-        try:
-            with open(path, "rb") as source:
-                kept = decode(source.read(FILE_BYTES_MAX))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if kept.volume != volume:
-            raise exception.CorruptError(f"{path} is of volume {kept.volume}")
-        return kept
-
-    def _make_directory(self, volume: str) -> str:
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        directory = self.directory(volume)
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        return directory
-
-    def _forget(self, volume: str, name: str) -> None:
-        directory = self.directory(volume)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(directory, name))
-        # Also where it was gone: the attempt before may have failed to make that durable.
-        with contextlib.suppress(FileNotFoundError):
-            sync_directory(directory)
-
-    def _remove_others(self, kept: KeptVolume) -> None:
-        """Remove manifests that the volume had before, and what a killed process left."""
-        directory = self.directory(kept.volume)
-        for name in os.listdir(directory):
-            is_former = name.endswith(".manifest") and name != f"{kept.manifest}.manifest"
-            if is_former or name.startswith(_ARRIVING):
-                os.unlink(os.path.join(directory, name))
-
-    def _write(self, volume: str, name: str, content: bytes) -> None:
-        directory = self.directory(volume)
-        descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=directory)
-        with os.fdopen(descriptor, "wb") as copy:
-            copy.write(content)
-            copy.flush()
-            os.fsync(copy.fileno())
-        os.replace(path, os.path.join(directory, name))
-        sync_directory(directory)

@@ -137,7 +137,7 @@ class VolumeHandover(VolumeLifecycle):
 
         :returns: whether a migration of it is under way, so that it should be watched closely.
         """
-        local, kept = self._local(volume), self._find(volume)
+        local, kept = self._local(volume), self._files.find_readable(volume)
         if kept is None:
             return False
         record = self._owner.record(volume)
@@ -188,14 +188,14 @@ class VolumeHandover(VolumeLifecycle):
         with self._fold_turn(local), local.lock:
             if local.state is not _S.SERVING:
                 return
-            kept = self._kept(volume)
+            kept = self._files.require(volume)
             if local.released is None:
                 with map_errors(f"giving volume {volume} back"):
                     last = self._runtime().volume_release(volume)
                 local.released = last["epoch"], last["sequence"]
             try:
                 # Before the release: killed after it, the next process is the standby.
-                self._keep_clean(volume, CleanReason.RELEASED)
+                self._files.note_clean(volume, CleanReason.RELEASED)
                 self._files.note_standby(KeptStandby(volume, kept.size_bytes))
             except OSError as error:
                 self._take_back(local)
@@ -220,7 +220,7 @@ class VolumeHandover(VolumeLifecycle):
             if local.state is not _S.SERVING or local.released is None:
                 return
             try:
-                self._start(local, self._kept(local.volume))
+                self._start(local, self._files.require(local.volume))
             except exception.AcstorError as error:
                 local.error = str(error)
                 raise
@@ -255,7 +255,7 @@ class VolumeHandover(VolumeLifecycle):
 
     def _settle(self, local: LocalVolume) -> None:
         """Find out whether a standby is the owner still, and give the volume back if so."""
-        kept = self._find(local.volume)
+        kept = self._files.find_readable(local.volume)
         if kept is None:
             local.is_unchecked = False
             return

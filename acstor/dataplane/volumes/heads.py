@@ -59,7 +59,7 @@ class VolumeHeads(VolumeHandover):
 
         :raises AcstorError: when the volume cannot be read, or the origin does not answer.
         """
-        local, kept = self._local(volume), self._find(volume)
+        local, kept = self._local(volume), self._files.find_readable(volume)
         asked = self._questions.asked(volume)
         if kept is None or asked is None or asked.content is not None:
             local.head_asked = None

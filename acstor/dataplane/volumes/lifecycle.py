@@ -16,7 +16,7 @@ from acstor import exception
 from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane import descriptors
 from acstor.dataplane.volumes import sockets as volume_sockets
-from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean, has_none
+from acstor.dataplane.volumes.kept_clean import CleanReason, has_none
 from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import is_behind
@@ -145,12 +145,12 @@ class VolumeLifecycle(VolumeSettings):
                 self._register(local)
                 self._open(local, role)
                 return
-            kept = self._mended(self._kept(local.volume), look.record)
+            kept = self._mended(self._files.require(local.volume), look.record)
             self._reaffirm(kept)
             local.released = None
             self._start(local, kept)
         elif not local.is_in_runtime:
-            self._start(local, self._kept(local.volume))
+            self._start(local, self._files.require(local.volume))
         self._serve(local, LocalVolumeEvent.SERVED)
 
     def _owned(self, volume: str) -> KeptVolume:
@@ -164,13 +164,6 @@ class VolumeLifecycle(VolumeSettings):
                 return self._mended(kept, record)
             LOG.warning("volume %s: what is here is of epoch %d, which is over", volume, kept.epoch)
         return self._own(volume)
-
-    def _find_standby(self, volume: str) -> KeptStandby | None:
-        try:
-            return self._files.find_standby(volume)
-        except exception.CorruptError as error:
-            LOG.error("volume %s: %s", volume, error)
-            return None
 
     def _own(self, volume: str) -> KeptVolume:
         clean = self._files.find_clean(volume)
@@ -309,7 +302,10 @@ class VolumeLifecycle(VolumeSettings):
             if local.state is not _S.OPENING:
                 return
             try:
-                standby, kept = self._find_standby(volume), self._find(volume)
+                standby, kept = (
+                    self._files.find_readable_standby(volume),
+                    self._files.find_readable(volume),
+                )
                 if standby is not None:
                     self._follow(local, standby.size_bytes)
                     # Killed in a hand-over: it may be this host's still.
@@ -373,7 +369,7 @@ class VolumeLifecycle(VolumeSettings):
             if look is None:
                 # Without its epoch nobody knows whether it is another host's: it is not fenced.
                 if local.state in _MAY_BE_FENCED:
-                    self._kept(volume)
+                    self._files.require(volume)
                 local.is_unchecked = False
                 return
             kept = self._files.find(volume)
@@ -458,7 +454,10 @@ class VolumeLifecycle(VolumeSettings):
 
         :raises UnavailableError: when that is not possible; everything stays as it is.
         """
-        if self._find_standby(local.volume) is not None and self._find(local.volume) is None:
+        if (
+            self._files.find_readable_standby(local.volume) is not None
+            and self._files.find_readable(local.volume) is None
+        ):
             local.move(LocalVolumeEvent.FAILED)
             self._files.remove(local.volume, "its standby was closed")
             self._discard(local)
@@ -510,7 +509,7 @@ class VolumeLifecycle(VolumeSettings):
                 last = self._runtime().volume_release(local.volume)
             local.released = last["epoch"], last["sequence"]
         # Before the record says so: a process that is killed in between finds what it may remove.
-        self._keep_clean(local.volume, CleanReason.RELEASED)
+        self._files.note_clean(local.volume, CleanReason.RELEASED)
         self._owner.release(local.volume, *local.released)
         local.released = None
 
@@ -522,13 +521,9 @@ class VolumeLifecycle(VolumeSettings):
         if local.is_in_runtime and self._status_of_runtime(local).get("state") != _SYNC_FAILED:
             return
         LOG.warning("volume %s: its local log is opened again, to be given back", local.volume)
-        kept = self._kept(local.volume)
+        kept = self._files.require(local.volume)
         self._drop_from_runtime(local)
         self._start(local, kept)
-
-    def _keep_clean(self, volume: str, why: CleanReason) -> None:
-        """Note that the origin has all that travels of a volume's log."""
-        self._files.keep_clean(KeptClean(volume, why, self._find(volume)))
 
     def _forget_fenced(self, local: LocalVolume) -> None:
         dirty_bytes = self._status_of_runtime(local).get("dirty_bytes")
@@ -542,7 +537,7 @@ class VolumeLifecycle(VolumeSettings):
                 self._runtime().volume_unserve(local.volume, True)
         self._drop_from_runtime(local)
         if dirty_bytes == 0 and self._files.find_clean(local.volume) is None:
-            self._keep_clean(local.volume, CleanReason.PUSHED)
+            self._files.note_clean(local.volume, CleanReason.PUSHED)
         local.move(LocalVolumeEvent.CLOSE)
         self._forget(local, "another host owns the volume")
 

@@ -33,19 +33,6 @@ _MENDABLE = frozenset({_S.SERVING, _S.FROZEN})
 class VolumeMending(VolumeTable):
     """How a host's knowledge of a volume follows the record."""
 
-    def _find(self, volume: str) -> KeptVolume | None:
-        try:
-            return self._files.find(volume)
-        except exception.CorruptError as error:
-            LOG.error("volume %s: %s", volume, error)
-            return None
-
-    def _kept(self, volume: str) -> KeptVolume:
-        kept = self._files.find(volume)
-        if kept is None:
-            raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
-        return kept
-
     def look(self, volume: str) -> Look | None:
         """Ask who owns a volume; None when nothing is here of it.
 
@@ -115,7 +102,7 @@ class VolumeMending(VolumeTable):
 
     def _mend_in_fold_turn(self, local: LocalVolume) -> KeptVolume:
         with local.lock:
-            kept = self._kept(local.volume)
+            kept = self._files.require(local.volume)
             record = self._owner.owned_record(local.volume, kept.epoch)
             if self._is_behind(local, kept, record):
                 kept = self._mended(kept, record)

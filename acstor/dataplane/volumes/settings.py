@@ -4,7 +4,6 @@ Whoever changes the record tells the owner next, and may fail or be killed in be
 at a record that this host owns compares the settings, too.
 """
 
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -34,21 +33,21 @@ class VolumeSettings(VolumeMending):
         local = self._in_runtime(volume)
         with local.lock, map_errors(f"resizing volume {volume}"):
             self._runtime().volume_resize(volume, size_bytes)
-            self._change(local, size_bytes=size_bytes)
+            self._files.replace(local.volume, size_bytes=size_bytes)
 
     def set_durability(self, volume: str, durability: Mapping[str, Any]) -> None:
         """Change when writes are on the origin."""
         local = self._in_runtime(volume)
         with local.lock, map_errors(f"durability of volume {volume}"):
             self._runtime().volume_set_durability(volume, durability)
-            self._change(local, durability=durability)
+            self._files.replace(local.volume, durability=durability)
 
     def set_limits(self, volume: str, iops: int, bytes_per_s: int) -> None:
         """Change the limits of a volume's requests; 0: none."""
         local = self._in_runtime(volume)
         with local.lock, map_errors(f"limits of volume {volume}"):
             self._runtime().volume_set_limits(volume, iops, bytes_per_s)
-            self._change(local, iops=iops, bytes_per_s=bytes_per_s)
+            self._files.replace(local.volume, iops=iops, bytes_per_s=bytes_per_s)
 
     def _follow_settings(
         self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord"
@@ -66,7 +65,7 @@ class VolumeSettings(VolumeMending):
             try:
                 # Read again where no call comes in between: one that did may be newer than what
                 # was read before.
-                kept = self._kept(volume)
+                kept = self._files.require(volume)
                 record = self._owner.owned_record(volume, kept.epoch)
             except exception.AcstorError as error:
                 LOG.warning("volume %s: what its record says is not known: %s", volume, error)
@@ -104,9 +103,3 @@ class VolumeSettings(VolumeMending):
         if not is_here(durability=durability):
             found["durability"] = lambda: self.set_durability(volume, durability)
         return found
-
-    def _change(self, local: LocalVolume, **changes: Any) -> KeptVolume:
-        """Keep what has changed of a volume that is open, other than its manifest."""
-        kept = dataclasses.replace(self._kept(local.volume), **changes)
-        self._files.change(kept)
-        return kept

@@ -55,7 +55,7 @@ class Volumes(VolumesAside):
         return local
 
     def _push(self, local: LocalVolume) -> dict[str, object]:
-        volume, epoch = local.volume, self._kept(local.volume).epoch
+        volume, epoch = local.volume, self._files.require(local.volume).epoch
         for _ in range(_PUSH_ATTEMPTS_MAX):
             before = self._owner.owned_record(volume, epoch)
             with map_errors(f"pushing volume {volume}"):
@@ -189,7 +189,7 @@ class Volumes(VolumesAside):
         with local.lock, map_errors(f"folding volume {volume}"):
             # Local records that the manifest holds go from set_base on: it must be here.
             kept = dataclasses.replace(
-                self._kept(volume),
+                self._files.require(volume),
                 manifest=record.manifest,
                 next=record.next,
                 logs=[log.to_fields() for log in record.logs],
@@ -211,12 +211,12 @@ class Volumes(VolumesAside):
         """
         volume, last = local.volume, folded["folded"]
         with local.lock:
-            kept = self._kept(volume)
+            kept = self._files.require(volume)
             is_own = (last["volume"], last["epoch"]) == (volume, kept.epoch)
             if is_own and last["sequence"] >= kept.next:
                 logs = record.closed_until(volume, last["sequence"])
                 fields = [log.to_fields() for log in logs]
-                kept = self._change(local, next=last["sequence"] + 1, logs=fields)
+                kept = self._files.replace(local.volume, next=last["sequence"] + 1, logs=fields)
             folded_kept = dataclasses.replace(kept, manifest=folded["manifest"])
             self._files.keep_manifest(folded_kept, folded["content"])
 

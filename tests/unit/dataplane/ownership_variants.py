@@ -61,10 +61,10 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "a release is noted after it": changed(
         _Lifecycle,
         "_release",
-        "self._keep_clean(local.volume, CleanReason.RELEASED)\n"
+        "self._files.note_clean(local.volume, CleanReason.RELEASED)\n"
         "    self._owner.release(local.volume, *local.released)",
         "self._owner.release(local.volume, *local.released)\n"
-        "    self._keep_clean(local.volume, CleanReason.RELEASED)",
+        "    self._files.note_clean(local.volume, CleanReason.RELEASED)",
     ),
     "a close that failed goes on without a look": changed(
         _Lifecycle,
@@ -73,8 +73,8 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
         "pass",
         "if look is None or look.record is None:",
         "if False:",
-        "self._mended(self._kept(local.volume), look.record)",
-        "self._kept(local.volume)",
+        "self._mended(self._files.require(local.volume), look.record)",
+        "self._files.require(local.volume)",
         "self._reaffirm(kept)",
         "pass",
     ),

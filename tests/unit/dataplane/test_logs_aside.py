@@ -11,8 +11,7 @@ import pytest
 
 from acstor import exception
 from acstor.control.client import AdminClient
-from acstor.dataplane.volumes import files as volume_files
-from acstor.dataplane.volumes import kept_clean, reconciler
+from acstor.dataplane.volumes import kept_clean, kept_files, reconciler
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean
 from acstor.dataplane.volumes.kept_volume import KeptStandby
@@ -197,7 +196,7 @@ def test_proof_that_could_not_be_removed_durably_is_removed_again(
         if len(synced) == 1:
             raise OSError(errno.EIO, "the disk does not take it")
 
-    monkeypatch.setattr(volume_files, "sync_directory", sync)
+    monkeypatch.setattr(kept_files, "sync_directory", sync)
     with pytest.raises(OSError, match="does not take it"):
         files.begin_serving(VOLUME)
     files.begin_serving(VOLUME)

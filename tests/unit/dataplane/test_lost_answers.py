@@ -223,7 +223,7 @@ def never_doubtful(self: VolumeFiles, volume: str) -> bool:
 def keep_manifest_only(
     self: Volumes, local: LocalVolume, record: object, folded: Mapping[str, Any]
 ) -> None:
-    kept = dataclasses.replace(self._kept(local.volume), manifest=folded["manifest"])
+    kept = dataclasses.replace(self._files.require(local.volume), manifest=folded["manifest"])
     self._files.keep_manifest(kept, folded["content"])
 
 
