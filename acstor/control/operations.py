@@ -38,8 +38,24 @@ class Target(enum.StrEnum):
     """:class:`acstor.dataplane.images.Images`."""
     PLACEMENT = "placement"
     """:class:`acstor.dataplane.placement.Placement`."""
-    VOLUMES = "volumes"
-    """:class:`acstor.dataplane.volumes.volumes.Volumes`."""
+    VOLUME_STATUSES = "volume statuses"
+    """:class:`acstor.dataplane.volumes.statuses.VolumeStatuses`."""
+    VOLUME_OPENING = "volume opening"
+    """:class:`acstor.dataplane.volumes.lifecycle.opening.VolumeOpening`."""
+    VOLUME_CLOSING = "volume closing"
+    """:class:`acstor.dataplane.volumes.lifecycle.closing.VolumeClosing`."""
+    VOLUME_PUSHES = "volume pushes"
+    """:class:`acstor.dataplane.volumes.pushes.VolumePushes`."""
+    VOLUME_FREEZES = "volume freezes"
+    """:class:`acstor.dataplane.volumes.freezes.VolumeFreezes`."""
+    VOLUME_SETTINGS = "volume settings"
+    """:class:`acstor.dataplane.volumes.settings.VolumeSettings`."""
+    VOLUME_FOLDS = "volume folds"
+    """:class:`acstor.dataplane.volumes.folds.folds.VolumeFolds`."""
+    VOLUME_GIVING_UP = "volume giving up"
+    """:class:`acstor.dataplane.volumes.lifecycle.giving_up.VolumeGivingUp`."""
+    VOLUMES_ASIDE = "volumes aside"
+    """:class:`acstor.dataplane.volumes.logs.volumes_aside.VolumesAside`."""
 
 
 def as_it_is(result: object) -> object:
@@ -204,8 +220,8 @@ def _placement(name: str, method: str, *wanted: Parameter, **more: Any) -> Opera
     return Operation(name, Target.PLACEMENT, method, wanted, **more)
 
 
-def _volumes(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
-    return Operation(name, Target.VOLUMES, method, wanted, **more)
+def _volume(name: str, target: Target, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, target, method, wanted, **more)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -245,9 +261,18 @@ OPERATIONS: tuple[Operation, ...] = (
     _host("process.restart", "restart", answer=as_done),
     _host("process.stop", "stop_for_good", _FORCE, answer=as_done),
     _host("volume.host", "name", doors=frozenset({Door.CONTROL})),
-    _volumes("volume.open", "open", _VOLUME, _ROLE, doors=_ADMIN_AND_CONTROL, timeout=_MOVES_DATA),
-    _volumes(
+    _volume(
+        "volume.open",
+        Target.VOLUME_OPENING,
+        "open",
+        _VOLUME,
+        _ROLE,
+        doors=_ADMIN_AND_CONTROL,
+        timeout=_MOVES_DATA,
+    ),
+    _volume(
         "volume.close",
+        Target.VOLUME_CLOSING,
         "close",
         _VOLUME,
         _FORCE,
@@ -255,18 +280,27 @@ OPERATIONS: tuple[Operation, ...] = (
         doors=_ADMIN_AND_CONTROL,
         timeout=_MOVES_DATA,
     ),
-    _volumes("volume.list", "list_volumes"),
-    _volumes("volume.status", "status", _VOLUME, doors=_ALL_DOORS, bus_version="1.2"),
-    _volumes(
+    _volume("volume.list", Target.VOLUME_STATUSES, "list_volumes"),
+    _volume(
+        "volume.status",
+        Target.VOLUME_STATUSES,
+        "status",
+        _VOLUME,
+        doors=_ALL_DOORS,
+        bus_version="1.2",
+    ),
+    _volume(
         "volume.push",
+        Target.VOLUME_PUSHES,
         "push",
         _VOLUME,
         doors=_ADMIN_AND_BUS,
         bus_version="1.2",
         timeout=_MOVES_DATA,
     ),
-    _volumes(
+    _volume(
         "volume.freeze",
+        Target.VOLUME_FREEZES,
         "freeze",
         _VOLUME,
         _FREEZE_TIMEOUT,
@@ -276,8 +310,9 @@ OPERATIONS: tuple[Operation, ...] = (
         bus_version="1.4",
         timeout=protocol.VOLUME_FREEZE_MAX,
     ),
-    _volumes(
+    _volume(
         "volume.thaw",
+        Target.VOLUME_FREEZES,
         "thaw",
         _VOLUME,
         _HOLDER,
@@ -285,8 +320,9 @@ OPERATIONS: tuple[Operation, ...] = (
         bus_version="1.4",
         timeout=_CHANGES_A_RECORD,
     ),
-    _volumes(
+    _volume(
         "volume.resize",
+        Target.VOLUME_SETTINGS,
         "resize",
         _VOLUME,
         _SIZE,
@@ -295,8 +331,9 @@ OPERATIONS: tuple[Operation, ...] = (
         bus_version="1.2",
         timeout=_CHANGES_A_RECORD,
     ),
-    _volumes(
+    _volume(
         "volume.set_durability",
+        Target.VOLUME_SETTINGS,
         "set_durability",
         _VOLUME,
         _DURABILITY,
@@ -305,8 +342,9 @@ OPERATIONS: tuple[Operation, ...] = (
         bus_version="1.2",
         timeout=_CHANGES_A_RECORD,
     ),
-    _volumes(
+    _volume(
         "volume.set_limits",
+        Target.VOLUME_SETTINGS,
         "set_limits",
         _VOLUME,
         *_LIMITS,
@@ -315,12 +353,21 @@ OPERATIONS: tuple[Operation, ...] = (
         bus_version="1.2",
         timeout=_CHANGES_A_RECORD,
     ),
-    _volumes("volume.fold", "fold", _VOLUME, timeout=3600.0),
-    _volumes("volume.give_up", "give_up", _VOLUME, timeout=_MOVES_DATA),
-    _volumes("volume.list_aside", "list_aside"),
-    _volumes("volume.remove_aside", "remove_aside", _ASIDE),
-    _volumes("volume.restore_aside", "restore_aside", _ASIDE, answer=as_done, timeout=_MOVES_DATA),
-    _volumes("volume.export_aside", "export_aside", _ASIDE, _PATH, timeout=86400.0),
+    _volume("volume.fold", Target.VOLUME_FOLDS, "fold", _VOLUME, timeout=3600.0),
+    _volume("volume.give_up", Target.VOLUME_GIVING_UP, "give_up", _VOLUME, timeout=_MOVES_DATA),
+    _volume("volume.list_aside", Target.VOLUMES_ASIDE, "list_aside"),
+    _volume("volume.remove_aside", Target.VOLUMES_ASIDE, "remove_aside", _ASIDE),
+    _volume(
+        "volume.restore_aside",
+        Target.VOLUMES_ASIDE,
+        "restore_aside",
+        _ASIDE,
+        answer=as_done,
+        timeout=_MOVES_DATA,
+    ),
+    _volume(
+        "volume.export_aside", Target.VOLUMES_ASIDE, "export_aside", _ASIDE, _PATH, timeout=86400.0
+    ),
 )
 """All operations, in the order of the protocol's page."""
 

@@ -310,7 +310,7 @@ class DataPlaneHost:
             Target.HOST: self,
             Target.IMAGES: self.images,
             Target.PLACEMENT: self._placement,
-            Target.VOLUMES: self._volumes.volumes,
+            **self._volumes.volumes.targets(),
         }
         return dispatch.methods(door, targets, lambda: self.runtime)
 
@@ -333,7 +333,7 @@ class DataPlaneHost:
             chunk_size=self._settings["chunk_size"],
             placement_threshold=self._attachments.distance_threshold(),
             is_supervised=self._supervisor.is_configured,
-            volumes=len(self._volumes.volumes.list_volumes()),
+            volumes=len(self._volumes.volumes.statuses.list_volumes()),
             images_waiting=self._restored.waiting(),
         )
         return status
@@ -348,7 +348,7 @@ class DataPlaneHost:
     def metrics_text(self) -> str:
         """Return all metrics in the OpenMetrics text format."""
         runtime = self.runtime.metrics_text().rstrip().removesuffix(_END).rstrip()
-        return f"{runtime}\n{self._volumes.volumes.metrics_text()}{_END}\n"
+        return f"{runtime}\n{self._volumes.metrics_text()}{_END}\n"
 
     def restart(self) -> None:
         """Make room for the next process, which takes over the mount.
@@ -380,7 +380,7 @@ class DataPlaneHost:
     def _users(self) -> str:
         """Return what is in use, for people; empty: nothing."""
         opened = [image for image in self.runtime.list_images() if image["open_handles"]]
-        volumes = self._volumes.volumes.list_volumes()
+        volumes = self._volumes.volumes.statuses.list_volumes()
         counted = ((len(opened), "images"), (len(volumes), "volumes"))
         return ", ".join(f"{count} {what} are open" for count, what in counted if count)
 

@@ -1,15 +1,23 @@
 """One volume on this host: its state, its socket, and one change of it at a time."""
 
+import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
+from acstor import exception
 from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane.volumes.states import LocalVolumeEvent, next_state
+
+_TURN_TIMEOUT = 60.0
+"""Seconds that a close waits for what is being done to the volume: its caller gives up later."""
 
 
 class LocalVolume:
     """What the host process knows of a volume beside what the runtime does.
+
+    :class:`.table.VolumeTable` has the order of its locks.
 
     :param volume: its id.
     """
@@ -49,6 +57,23 @@ class LocalVolume:
         self.fold_lock = threading.Lock()
         """Held while it is folded; taken before ``lock``."""
         self._state = LocalVolumeState.CLOSED
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Take ``lock``, unless what is being done to the volume takes too long.
+
+        :raises UnavailableError: when it does.
+        """
+        if not self.lock.acquire(timeout=_TURN_TIMEOUT):
+            raise exception.UnavailableError(
+                f"volume {self.volume} is {self.state}, and that takes longer than "
+                f"{_TURN_TIMEOUT:g} s",
+                hint="it goes on; try again",
+            )
+        try:
+            yield
+        finally:
+            self.lock.release()
 
     def hold(self, holder: str, timeout_s: float) -> float:
         """Note who holds the writes; return for how long they are to be held from now on."""

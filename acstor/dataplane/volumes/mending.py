@@ -11,15 +11,18 @@ was collected meanwhile and whether the origin answers at a restart or not.
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
+from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.dataplane.volumes.observer import VolumeObserver
 from acstor.dataplane.volumes.ownership.outcomes import Look
-from acstor.dataplane.volumes.table import VolumeTable
-from acstor.native import map_errors
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.native import DataPlane, map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -30,8 +33,24 @@ _S = LocalVolumeState
 _MENDABLE = frozenset({_S.SERVING, _S.FROZEN})
 
 
-class VolumeMending(VolumeTable):
-    """How a host's knowledge of a volume follows the record."""
+class VolumeMending:
+    """What is kept of volumes, compared with their records and brought into line with them.
+
+    :param runtime: returns the runtime.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: VolumeFiles,
+        owner: VolumeOwner,
+        observer: VolumeObserver,
+        runtime: Callable[[], DataPlane],
+    ) -> None:
+        self._files = files
+        self._owner = owner
+        self._observer = observer
+        self._runtime = runtime
 
     def look(self, volume: str) -> Look | None:
         """Ask who owns a volume; None when nothing is here of it.
@@ -41,7 +60,7 @@ class VolumeMending(VolumeTable):
         kept = self._files.find(volume)
         return None if kept is None else self._owner.look(volume, kept.epoch)
 
-    def _reaffirm(self, kept: KeptVolume) -> None:
+    def reaffirm(self, kept: KeptVolume) -> None:
         """Have a release that was tried, and may be under way still, take no effect any more.
 
         Before a volume is served again that was being given back, and is this host's as its
@@ -53,7 +72,7 @@ class VolumeMending(VolumeTable):
         if self._files.is_doubtful(kept.volume):
             self._owner.reaffirm(kept.volume, kept.epoch)
 
-    def _mended(self, kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
+    def mended(self, kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
         """Return what a volume is to be opened with, kept, after a look at its record.
 
         :param record: names this host as owner in the epoch of ``kept``.
@@ -81,14 +100,16 @@ class VolumeMending(VolumeTable):
                 ) from error
         return mended
 
-    def _is_behind(self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord") -> bool:
+    def is_served_behind(
+        self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord"
+    ) -> bool:
         """Return whether a volume that is served has another manifest than its record."""
         if local.state not in _MENDABLE or record.manifest is None:
             return False
-        below = self._status_of_runtime(local).get("manifest")
+        below = self._observer.status(local).get("manifest")
         return is_behind(kept, record) or record.manifest != below
 
-    def _mend(self, local: LocalVolume) -> None:
+    def mend(self, local: LocalVolume) -> None:
         """Bring a volume that is served into line, unless a fold of it is under way.
 
         :raises AcstorError: when the origin does not answer.
@@ -96,16 +117,20 @@ class VolumeMending(VolumeTable):
         if not local.fold_lock.acquire(blocking=False):
             return  # the next fold begins with this
         try:
-            self._mend_in_fold_turn(local)
+            self.mend_in_fold_turn(local)
         finally:
             local.fold_lock.release()
 
-    def _mend_in_fold_turn(self, local: LocalVolume) -> KeptVolume:
+    def mend_in_fold_turn(self, local: LocalVolume) -> KeptVolume:
+        """Bring a volume that is served into line, holding its ``fold_lock``; return what is kept.
+
+        :raises FencedError: when another host owns it by now.
+        """
         with local.lock:
             kept = self._files.require(local.volume)
             record = self._owner.owned_record(local.volume, kept.epoch)
-            if self._is_behind(local, kept, record):
-                kept = self._mended(kept, record)
+            if self.is_served_behind(local, kept, record):
+                kept = self.mended(kept, record)
                 path = self._files.manifest_path(kept)
                 assert path is not None
                 with map_errors(f"mending volume {local.volume}"):

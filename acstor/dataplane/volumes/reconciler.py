@@ -84,24 +84,24 @@ class VolumeReconciler:
                 LOG.warning("looking after the volumes: %s", error)
 
     def _look(self) -> None:
-        due = self._volumes.observe()
+        due = self._volumes.observer.observe()
         self._due_count = len(due)
-        to_resume, unchecked = self._volumes.unsettled()
+        to_resume, unchecked = self._volumes.table.unsettled()
         for volume in to_resume:
             self._start("resume", volume, self._resume)
         for volume in unchecked:
             self._start("check", volume, self._check)
-        # What may be asked for any moment is folded at once (Volumes.watch), and not slowly.
+        # What may be asked for any moment is folded at once (VolumeWatch), and not slowly.
         for volume in set(due).difference(self._migrating):
             self._start("fold", volume, self._fold)
-        for volume in self._volumes.wanted():
-            self._start("fetch", volume, self._volumes.fetch)
-        for volume in self._volumes.heads_wanted():
-            self._start("fetch the head of", volume, self._volumes.fetch_head)
-        moving = self._volumes.moving()
+        for volume in self._volumes.fetching.wanted():
+            self._start("fetch", volume, self._volumes.fetching.fetch)
+        for volume in self._volumes.heads.wanted():
+            self._start("fetch the head of", volume, self._volumes.heads.fetch)
+        moving = self._volumes.table.moving()
         for volume in moving:
-            self._start("answer for the head of", volume, self._volumes.answer_head)
-        served = self._volumes.served()
+            self._start("answer for the head of", volume, self._volumes.heads.answer)
+        served = self._volumes.table.served()
         if served and time.monotonic() >= self._doorbell_at:
             self._doorbell_at = time.monotonic() + random.uniform(
                 _DOORBELL_INTERVAL / 2, _DOORBELL_INTERVAL
@@ -115,17 +115,17 @@ class VolumeReconciler:
         for volume in served:
             if self._may_watch(volume):
                 self._start("watch", volume, self._watch)
-        self._is_close = bool(moving) or self._volumes.has_standby()
+        self._is_close = bool(moving) or self._volumes.table.has_standby()
 
     def _listen(self, _: str) -> bool:
-        doorbell = self._volumes.doorbell()
+        doorbell = self._volumes.doorbells.heard()
         if doorbell != self._doorbell:
             self._doorbell = doorbell
             self._watch_at.clear()
         return True
 
     def _sweep(self, _: str) -> bool:
-        self._volumes.sweep_closed()
+        self._volumes.closed_logs.sweep()
         return True
 
     def _may_watch(self, volume: str) -> bool:
@@ -137,7 +137,7 @@ class VolumeReconciler:
         return True
 
     def _watch(self, volume: str) -> bool:
-        if self._volumes.watch(volume):
+        if self._volumes.watching.watch(volume):
             self._migrating.add(volume)
         else:
             self._migrating.discard(volume)
@@ -177,8 +177,8 @@ class VolumeReconciler:
 
     def _resume(self, volume: str) -> bool:
         with self._resuming:
-            self._volumes.resume(volume, self._look_in_time(volume))
-        return volume not in self._volumes.unsettled()[0]
+            self._volumes.resuming.resume(volume, self._look_in_time(volume))
+        return volume not in self._volumes.table.unsettled()[0]
 
     def _look_in_time(self, volume: str) -> Look | None:
         """Return who owns a volume, None when the origin does not say so in time."""
@@ -186,7 +186,7 @@ class VolumeReconciler:
 
         def ask() -> None:
             try:
-                answers.append(self._volumes.look(volume))
+                answers.append(self._volumes.mending.look(volume))
             except exception.AcstorError as error:
                 LOG.warning("volume %s: who owns it is not known: %s", volume, error)
 
@@ -196,9 +196,9 @@ class VolumeReconciler:
         return answers[0] if answers else None
 
     def _check(self, volume: str) -> bool:
-        self._volumes.checked(volume, self._volumes.look(volume))
+        self._volumes.checks.check(volume)
         return True
 
     def _fold(self, volume: str) -> bool:
-        self._volumes.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
+        self._volumes.folds.fold_slowly(volume, self._fold_spread / max(1, self._due_count))
         return True

@@ -65,7 +65,7 @@ class VolumeService:
 
         :param sockets: inherited listening sockets by name, now owned here.
         """
-        self.volumes.restore(sockets)
+        self.volumes.resuming.restore(sockets)
         self._reconciler.start()
 
     def start_control(self, methods: Mapping[str, Method]) -> None:
@@ -91,8 +91,15 @@ class VolumeService:
             self._control.stop()
         self._reconciler.stop()
         if is_final:
-            self.volumes.push_finally(self._conf.stop_push_timeout)
-        self.volumes.leave(is_final=is_final)
+            self.volumes.pushes.push_finally(self._conf.stop_push_timeout)
+            # The next process finds the sockets of one that does not end for good.
+            self.volumes.listeners.remove(self.volumes.table.all())
+
+    def metrics_text(self) -> str:
+        """Return the metrics of what the runtime does not know of."""
+        from acstor.dataplane.volumes import metrics  # not needed before anybody asks
+
+        return metrics.text(self.volumes.take_overs, self.volumes.files.aside.list())
 
 
 def _identity_path(state_path: str) -> str:

@@ -4,228 +4,291 @@ Who owns a volume is in its record in the origin (:mod:`acstor.repository.volume
 wrote is in its log, here and in the origin (crates/overlay).
 """
 
-import dataclasses
-import functools
-import logging
-import threading
-import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
 
-from acstor import exception
-from acstor.control.protocol import LocalVolumeState
-from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.control.operations import Target
+from acstor.dataplane.volumes.files import VolumeFiles
+from acstor.dataplane.volumes.folds.exclusion import FoldExclusion
+from acstor.dataplane.volumes.folds.folds import VolumeFolds
+from acstor.dataplane.volumes.folds.turns import FoldTurns
+from acstor.dataplane.volumes.freezes import VolumeFreezes
+from acstor.dataplane.volumes.handover.ahead import PushAhead
+from acstor.dataplane.volumes.handover.fetching import VolumeFetching
+from acstor.dataplane.volumes.handover.handover import VolumeHandover
+from acstor.dataplane.volumes.handover.heads import VolumeHeads
+from acstor.dataplane.volumes.handover.watch import VolumeWatch
+from acstor.dataplane.volumes.lifecycle.acquisition import VolumeAcquisition
+from acstor.dataplane.volumes.lifecycle.checks import OwnershipChecks
+from acstor.dataplane.volumes.lifecycle.closing import VolumeClosing
+from acstor.dataplane.volumes.lifecycle.forgetting import VolumeForgetting
+from acstor.dataplane.volumes.lifecycle.giving_up import VolumeGivingUp
+from acstor.dataplane.volumes.lifecycle.opening import VolumeOpening
+from acstor.dataplane.volumes.lifecycle.releases import VolumeReleases
+from acstor.dataplane.volumes.lifecycle.reopening import VolumeReopening
+from acstor.dataplane.volumes.lifecycle.resuming import VolumeResuming
+from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
+from acstor.dataplane.volumes.lifecycle.standby import VolumeStandby
+from acstor.dataplane.volumes.listeners import VolumeListeners
+from acstor.dataplane.volumes.logs.closed import ClosedLogs
+from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.logs.volumes_aside import VolumesAside
-from acstor.dataplane.volumes.states import LocalVolumeEvent
-from acstor.native import map_errors
+from acstor.dataplane.volumes.mending import VolumeMending
+from acstor.dataplane.volumes.observer import VolumeObserver
+from acstor.dataplane.volumes.ownership.doorbells import HostDoorbells
+from acstor.dataplane.volumes.ownership.heads import HeadQuestions
+from acstor.dataplane.volumes.ownership.migrations import MigrationRequests
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.pushes import VolumePushes
+from acstor.dataplane.volumes.settings import VolumeSettings
+from acstor.dataplane.volumes.sockets import VolumeSockets
+from acstor.dataplane.volumes.statuses import VolumeStatuses
+from acstor.dataplane.volumes.table import VolumeTable
+from acstor.dataplane.volumes.take_overs import TakeOvers
+from acstor.native import DataPlane
+from acstor.supervision.supervisor import Supervisor
 
-if TYPE_CHECKING:
-    from acstor.repository.volumes.record import VolumeRecord
 
-LOG = logging.getLogger(__name__)
+class Volumes:
+    """The volumes of one data plane: an object for each responsibility, put together here.
 
-_S = LocalVolumeState
-_NOBODY = ""
-"""Holder of a freeze whose caller does not name itself."""
-_PUSH_ATTEMPTS_MAX = 5
-"""Pushes that are begun again because a fold was installed meanwhile. A fold takes longer than a
-push of what is left, so the second is nearly always the last."""
-_PUSHED_FINALLY = frozenset({_S.SERVING, _S.FROZEN, _S.CLOSING})
+    Each knows only what was made before it. Whoever needs one calls it, not this: the sockets by
+    :meth:`targets`, the reconciler and the service by name.
 
+    :param host: its name in the records.
+    :param access: to the records.
+    :param is_enabled: whether volumes may be opened.
+    :param runtime: returns the runtime.
+    """
 
-class Volumes(VolumesAside):
-    """The volumes of one data plane; see :class:`.volume_table.VolumeTable`."""
-
-    def push(self, volume: str) -> dict[str, object]:
-        """Have everything acknowledged before on the origin; return how to find it there."""
-        local = self._owned_here(volume)
-        try:
-            return self._push(local)
-        except exception.FencedError:
-            self.checked(volume, self.look(volume))
-            raise
-
-    def _owned_here(self, volume: str) -> LocalVolume:
-        local = self._in_runtime(volume)
-        if local.state is _S.STANDBY:
-            raise exception.FencedError(
-                f"volume {volume} is not owned by {self._owner.host}, which is its standby",
-                hint="ask the owner: 'acstor volume show' tells which host that is",
-            )
-        return local
-
-    def _push(self, local: LocalVolume) -> dict[str, object]:
-        volume, epoch = local.volume, self._files.require(local.volume).epoch
-        for _ in range(_PUSH_ATTEMPTS_MAX):
-            before = self._owner.owned_record(volume, epoch)
-            with map_errors(f"pushing volume {volume}"):
-                pushed = self._runtime().volume_push(local.volume)
-            record = self._owner.owned_record(volume, epoch)
-            # A fold that is installed meanwhile may have read what was written after this push:
-            # its manifest is a state of the disk only with the objects that it pushed, too.
-            if pushed["epoch"] == epoch and record.manifest == before.manifest:
-                return _answer(record, volume, pushed["sequence"])
-        raise exception.UnavailableError(
-            f"volume {volume} was folded {_PUSH_ATTEMPTS_MAX} times while it was pushed",
-            hint="push it again",
+    def __init__(
+        self,
+        *,
+        host: str,
+        access: OriginAccess,
+        is_enabled: bool,
+        runtime: Callable[[], DataPlane],
+        files: VolumeFiles,
+        place: LogDirectory,
+        sockets: VolumeSockets,
+        supervisor: Supervisor,
+    ) -> None:
+        self._access = access
+        self._runtime = runtime
+        self.files = files
+        self.take_overs = TakeOvers()
+        """Of owners that had not given a volume back, by this process."""
+        self.owner = VolumeOwner(host, access)
+        self.doorbells = HostDoorbells(host, access)
+        self.migrations = MigrationRequests(host, access, self.doorbells)
+        self.questions = HeadQuestions(access, self.owner, self.doorbells)
+        self.table = VolumeTable(host)
+        self.observer = VolumeObserver(self.table, runtime)
+        self.statuses = VolumeStatuses(self.table, self.observer, sockets)
+        self.freezes = VolumeFreezes(self.table, self.observer, runtime)
+        self.listeners = VolumeListeners(sockets, supervisor)
+        self.mending = VolumeMending(
+            files=files, owner=self.owner, observer=self.observer, runtime=runtime
+        )
+        self.settings = VolumeSettings(
+            table=self.table,
+            files=files,
+            owner=self.owner,
+            observer=self.observer,
+            runtime=runtime,
+        )
+        self._add_folds()
+        self._add_lifecycle(place, is_enabled)
+        self._add_handover()
+        self._add_logs()
+        self.pushes = VolumePushes(
+            table=self.table,
+            files=files,
+            owner=self.owner,
+            checks=self.checks,
+            runtime=runtime,
         )
 
-    def push_finally(self, timeout_s: float) -> list[str]:
-        """Push all that travels before the process ends for good, of all volumes at once.
+    def _add_folds(self) -> None:
+        self.fold_exclusion = FoldExclusion(self._runtime)
+        self.fold_turns = FoldTurns(self.fold_exclusion.set_unwanted)
+        self.folds = VolumeFolds(
+            table=self.table,
+            files=self.files,
+            owner=self.owner,
+            mending=self.mending,
+            turns=self.fold_turns,
+            exclusion=self.fold_exclusion,
+            runtime=self._runtime,
+        )
 
-        Writes wait from here on. What the origin does not take in time stays here, and the next
-        process pushes it.
+    def _add_lifecycle(self, place: LogDirectory, is_enabled: bool) -> None:
+        self.serving = VolumeServing(
+            files=self.files,
+            listeners=self.listeners,
+            log_origin=self._access.log_origin,
+            runtime=self._runtime,
+        )
+        self.forgetting = VolumeForgetting(
+            table=self.table,
+            files=self.files,
+            listeners=self.listeners,
+            observer=self.observer,
+            serving=self.serving,
+        )
+        self.acquisition = VolumeAcquisition(
+            files=self.files,
+            owner=self.owner,
+            mending=self.mending,
+            take_overs=self.take_overs,
+            log_origin=self._access.log_origin,
+            runtime=self._runtime,
+        )
+        self.releases = VolumeReleases(
+            files=self.files,
+            owner=self.owner,
+            observer=self.observer,
+            serving=self.serving,
+            runtime=self._runtime,
+        )
+        self.standby = VolumeStandby(
+            files=self.files,
+            owner=self.owner,
+            migrations=self.migrations,
+            doorbells=self.doorbells,
+            acquisition=self.acquisition,
+            releases=self.releases,
+            serving=self.serving,
+        )
+        self.checks = OwnershipChecks(
+            table=self.table,
+            files=self.files,
+            mending=self.mending,
+            serving=self.serving,
+            standby=self.standby,
+        )
+        self._add_ways_in(place, is_enabled)
+        self._add_ways_out(place)
 
-        :returns: the volumes of which something may have stayed.
-        """
-        if timeout_s <= 0:
-            return []
-        with self._lock:
-            volumes = [one for one in self._volumes.values() if one.state in _PUSHED_FINALLY]
-        left = {local.volume for local in volumes}
+    def _add_ways_in(self, place: LogDirectory, is_enabled: bool) -> None:
+        self.resuming = VolumeResuming(
+            table=self.table,
+            place=place,
+            files=self.files,
+            mending=self.mending,
+            listeners=self.listeners,
+            serving=self.serving,
+            forgetting=self.forgetting,
+        )
+        self.reopening = VolumeReopening(
+            table=self.table,
+            files=self.files,
+            mending=self.mending,
+            serving=self.serving,
+            forgetting=self.forgetting,
+        )
+        self.opening = VolumeOpening(
+            is_enabled=is_enabled,
+            place=place,
+            table=self.table,
+            observer=self.observer,
+            statuses=self.statuses,
+            listeners=self.listeners,
+            checks=self.checks,
+            reopening=self.reopening,
+            acquisition=self.acquisition,
+            standby=self.standby,
+            serving=self.serving,
+            forgetting=self.forgetting,
+        )
 
-        def push(local: LocalVolume) -> None:
-            volume = local.volume
-            try:
-                with map_errors(f"the last push of volume {volume}"):
-                    self._runtime().volume_freeze(volume, timeout_s)
-                    self._runtime().volume_push(volume)
-                left.discard(volume)
-            except exception.AcstorError as error:
-                LOG.warning("%s", error)
+    def _add_ways_out(self, place: LogDirectory) -> None:
+        self.closing = VolumeClosing(
+            place=place,
+            table=self.table,
+            exclusion=self.fold_exclusion,
+            observer=self.observer,
+            resuming=self.resuming,
+            standby=self.standby,
+            releases=self.releases,
+            serving=self.serving,
+            forgetting=self.forgetting,
+        )
+        self.giving_up = VolumeGivingUp(
+            table=self.table,
+            files=self.files,
+            exclusion=self.fold_exclusion,
+            observer=self.observer,
+            serving=self.serving,
+            forgetting=self.forgetting,
+        )
 
-        until = time.monotonic() + timeout_s
-        pushing = [
-            threading.Thread(target=push, args=(local,), name="volume-last-push", daemon=True)
-            for local in volumes
-        ]
-        for thread in pushing:
-            thread.start()
-        for thread in pushing:
-            thread.join(max(0.0, until - time.monotonic()))
-        remaining = sorted(left)
-        if remaining:
-            LOG.warning(
-                "the process ends while the origin lacks writes of %s: they are in the local logs",
-                ", ".join(remaining),
-            )
-        return remaining
+    def _add_handover(self) -> None:
+        self.ahead = PushAhead(
+            observer=self.observer,
+            folds=self.folds,
+            turns=self.fold_turns,
+            exclusion=self.fold_exclusion,
+            runtime=self._runtime,
+        )
+        self.handover = VolumeHandover(
+            table=self.table,
+            files=self.files,
+            exclusion=self.fold_exclusion,
+            ahead=self.ahead,
+            releases=self.releases,
+        )
+        self.watching = VolumeWatch(
+            table=self.table,
+            files=self.files,
+            owner=self.owner,
+            migrations=self.migrations,
+            checks=self.checks,
+            settings=self.settings,
+            mending=self.mending,
+            releases=self.releases,
+            handover=self.handover,
+            ahead=self.ahead,
+        )
+        self.fetching = VolumeFetching(
+            table=self.table,
+            observer=self.observer,
+            owner=self.owner,
+            migrations=self.migrations,
+            standby=self.standby,
+        )
+        self.heads = VolumeHeads(
+            table=self.table,
+            files=self.files,
+            observer=self.observer,
+            owner=self.owner,
+            questions=self.questions,
+            runtime=self._runtime,
+        )
 
-    def freeze(self, volume: str, timeout_s: float, holder: str | None) -> None:
-        """Hold writes until :meth:`thaw`, or for ``timeout_s`` seconds.
+    def _add_logs(self) -> None:
+        self.closed_logs = ClosedLogs(
+            table=self.table, files=self.files, owner=self.owner, forgetting=self.forgetting
+        )
+        self.aside = VolumesAside(
+            table=self.table,
+            files=self.files,
+            owner=self.owner,
+            listeners=self.listeners,
+            forgetting=self.forgetting,
+            runtime=self._runtime,
+        )
 
-        :param holder: on whose behalf; writes go on when none holds them any more.
-        """
-        local = self._in_runtime(volume)
-        with local.lock, map_errors(f"freezing volume {volume}"):
-            self._require(local, _S.SERVING, _S.FROZEN)
-            if local.state is _S.SERVING:
-                local.freezes.clear()  # the process before, or an owner before, may have had them
-            self._runtime().volume_freeze(volume, local.hold(holder or _NOBODY, timeout_s))
-            local.move(LocalVolumeEvent.FREEZE)
-
-    def thaw(self, volume: str, holder: str | None) -> dict[str, object]:
-        """Let writes go on, unless others hold them; say whether they were held until now.
-
-        :param holder: as it was given to :meth:`freeze`.
-        """
-        local = self._in_runtime(volume)
-        with local.lock, map_errors(f"thawing volume {volume}"):
-            self._require(local, _S.SERVING, _S.FROZEN)
-            was_held, remaining_s = local.let_go(holder or _NOBODY)
-            if local.state is _S.FROZEN and remaining_s > 0:
-                self._runtime().volume_freeze(volume, remaining_s)
-            else:
-                self._runtime().volume_thaw(volume)
-                local.move(LocalVolumeEvent.THAW)
-        return {"done": True, "was_held": was_held}
-
-    def fold(self, volume: str) -> dict[str, object]:
-        """Turn the volume's log in the origin into packs and a new manifest, at once."""
-        local = self._owned_here(volume)
-        with self._fold_turns.at_once(), self._fold_turn(local):
-            return self._fold(local, 0.0)
-
-    def fold_slowly(self, volume: str, spread_s: float) -> dict[str, object]:
-        """Do the same, spread over a time, and give up when somebody is not to wait for it.
-
-        :raises UnavailableError: when it was given up, or the volume is not to be folded now.
-        """
-        local = self._in_runtime(volume)
-        has_given_way = local.has_given_way
-        turns = self._fold_turns
-        with turns.at_once() if has_given_way else turns.over_time(local):
-            # Nobody waits in the turn of all volumes for what is done to one of them.
-            if not local.fold_lock.acquire(blocking=False):
-                raise exception.UnavailableError(f"volume {volume} is being changed")
-            try:
-                return self._fold(local, 0.0 if has_given_way else spread_s)
-            finally:
-                local.fold_lock.release()
-
-    def _fold(self, local: LocalVolume, spread_s: float) -> dict[str, object]:
-        folded = self._fold_in_turn(local, spread_s)
-        local.has_given_way = False
-        return folded
-
-    def _fold_in_turn(self, local: LocalVolume, spread_s: float) -> dict[str, object]:
-        volume = local.volume
-        # Chunks of the manifest below are named as they are: it must be the record's.
-        kept = self._mend_in_fold_turn(local)
-        epoch = kept.epoch
-        record = self._owner.owned_record(volume, epoch)
-        with map_errors(f"folding volume {volume}"):
-            folded = self._runtime().volume_fold(
-                volume,
-                functools.partial(self._owner.announce_fold, volume, epoch),
-                spread_s,
-                record.dedup_scope,
-            )
-        if folded is None:
-            return {"manifest": None, "is_folded": False}
-        digest = folded["manifest"]
-        self._prepare_fold(local, record, folded)
-        record = self._owner.install_fold(volume, epoch, digest, folded["folded"])
-        with local.lock, map_errors(f"folding volume {volume}"):
-            # Local records that the manifest holds go from set_base on: it must be here.
-            kept = dataclasses.replace(
-                self._files.require(volume),
-                manifest=record.manifest,
-                next=record.next,
-                logs=[log.to_fields() for log in record.logs],
-            )
-            self._files.keep(kept)
-            path = self._files.manifest_path(kept)
-            assert path is not None
-            self._runtime().volume_set_base(volume, path)
-        LOG.info("volume %s is folded into manifest %s", volume, digest)
-        return {"manifest": digest, "is_folded": True}
-
-    def _prepare_fold(
-        self, local: LocalVolume, record: "VolumeRecord", folded: Mapping[str, Any]
-    ) -> None:
-        """Keep all that a fold will change here but the manifest's name.
-
-        From the installation on the record counts the slots until then as folded, and what is in
-        them is collected: this host must not take them for free, whatever becomes of it.
-        """
-        volume, last = local.volume, folded["folded"]
-        with local.lock:
-            kept = self._files.require(volume)
-            is_own = (last["volume"], last["epoch"]) == (volume, kept.epoch)
-            if is_own and last["sequence"] >= kept.next:
-                logs = record.closed_until(volume, last["sequence"])
-                fields = [log.to_fields() for log in logs]
-                kept = self._files.replace(local.volume, next=last["sequence"] + 1, logs=fields)
-            folded_kept = dataclasses.replace(kept, manifest=folded["manifest"])
-            self._files.keep_manifest(folded_kept, folded["content"])
-
-
-def _answer(record: "VolumeRecord", volume: str, sequence: int) -> dict[str, object]:
-    state = record.pushed_disk(volume, sequence)
-    return {
-        "epoch": record.epoch,
-        "sequence": sequence,
-        "size_bytes": record.size_bytes,
-        **state.to_fields(),
-    }
+    def targets(self) -> Mapping[Target, object]:
+        """Return what does the operations on volumes."""
+        return {
+            Target.VOLUME_STATUSES: self.statuses,
+            Target.VOLUME_OPENING: self.opening,
+            Target.VOLUME_CLOSING: self.closing,
+            Target.VOLUME_PUSHES: self.pushes,
+            Target.VOLUME_FREEZES: self.freezes,
+            Target.VOLUME_SETTINGS: self.settings,
+            Target.VOLUME_FOLDS: self.folds,
+            Target.VOLUME_GIVING_UP: self.giving_up,
+            Target.VOLUMES_ASIDE: self.aside,
+        }

@@ -12,7 +12,15 @@ from acstor.control.operations import BY_MESSAGE, OPERATIONS, Door, Operation, T
 from acstor.dataplane.host import DataPlaneHost
 from acstor.dataplane.images import Images
 from acstor.dataplane.placement import Placement
-from acstor.dataplane.volumes.volumes import Volumes
+from acstor.dataplane.volumes.folds.folds import VolumeFolds
+from acstor.dataplane.volumes.freezes import VolumeFreezes
+from acstor.dataplane.volumes.lifecycle.closing import VolumeClosing
+from acstor.dataplane.volumes.lifecycle.giving_up import VolumeGivingUp
+from acstor.dataplane.volumes.lifecycle.opening import VolumeOpening
+from acstor.dataplane.volumes.logs.volumes_aside import VolumesAside
+from acstor.dataplane.volumes.pushes import VolumePushes
+from acstor.dataplane.volumes.settings import VolumeSettings
+from acstor.dataplane.volumes.statuses import VolumeStatuses
 from acstor.native import DataPlane
 from acstor.rpc.agent_server import version_of
 from testbed.doubles.memory_runtime import MemoryRuntime
@@ -24,7 +32,15 @@ TARGETS = {
     Target.HOST: DataPlaneHost,
     Target.IMAGES: Images,
     Target.PLACEMENT: Placement,
-    Target.VOLUMES: Volumes,
+    Target.VOLUME_STATUSES: VolumeStatuses,
+    Target.VOLUME_OPENING: VolumeOpening,
+    Target.VOLUME_CLOSING: VolumeClosing,
+    Target.VOLUME_PUSHES: VolumePushes,
+    Target.VOLUME_FREEZES: VolumeFreezes,
+    Target.VOLUME_SETTINGS: VolumeSettings,
+    Target.VOLUME_FOLDS: VolumeFolds,
+    Target.VOLUME_GIVING_UP: VolumeGivingUp,
+    Target.VOLUMES_ASIDE: VolumesAside,
 }
 NAMES = [operation.name for operation in OPERATIONS]
 WITH_PARAMETERS = [operation for operation in OPERATIONS if operation.parameters]

@@ -208,7 +208,7 @@ class ModelHost(SteppedHost):
             if looks == _FETCH_LOOKS_MAX:
                 raise GaveUpError
 
-        self.volumes.fetch(VOLUME, wait)
+        self.volumes.fetching.fetch(VOLUME, wait)
 
 
 class OwnershipModel:
@@ -245,11 +245,11 @@ class OwnershipModel:
         """Have a host begin something."""
         volumes = host.volumes
         actions: dict[str, Callable[[], object]] = {
-            "open": functools.partial(volumes.open, VOLUME, "owner"),
-            "follow": functools.partial(volumes.open, VOLUME, "standby"),
-            "close": functools.partial(volumes.close, VOLUME, force=True),
-            "push": functools.partial(volumes.push, VOLUME),
-            "fold": functools.partial(volumes.fold, VOLUME),
+            "open": functools.partial(volumes.opening.open, VOLUME, "owner"),
+            "follow": functools.partial(volumes.opening.open, VOLUME, "standby"),
+            "close": functools.partial(volumes.closing.close, VOLUME, force=True),
+            "push": functools.partial(volumes.pushes.push, VOLUME),
+            "fold": functools.partial(volumes.folds.fold, VOLUME),
             "fetch": host.fetch_for_a_while,
             "reconcile": host.step,
         }
@@ -371,7 +371,7 @@ class OwnershipModel:
                 self.observe()
         for host in self.hosts.values():
             try:
-                host.volumes.close(VOLUME, force=True)
+                host.volumes.closing.close(VOLUME, force=True)
             except exception.AcstorError as error:
                 raise HistoryError(f"{host.name} cannot close the volume: {error!r}") from error
             self.observe()
@@ -381,7 +381,7 @@ class OwnershipModel:
         self.store.allow_host(VOLUME, HEIR)
         heir = self.hosts[HEIR]
         try:
-            heir.volumes.open(VOLUME, "owner")
+            heir.volumes.opening.open(VOLUME, "owner")
         except exception.AcstorError as error:
             raise HistoryError(f"nobody can open the volume: {error!r}") from error
         assert heir.device is not None

@@ -6,7 +6,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from acstor.dataplane.volumes import files, handover, lifecycle, mending, volumes
+from acstor.dataplane.volumes import files, mending
+from acstor.dataplane.volumes.folds import folds
+from acstor.dataplane.volumes.handover import handover
+from acstor.dataplane.volumes.lifecycle import acquisition, opening, releases, reopening, resuming
 from acstor.dataplane.volumes.ownership import owner as volume_owner
 from acstor.repository.volumes import ownership, record
 from tests.unit.dataplane.ownership_cases import Case
@@ -28,12 +31,9 @@ def changed(owner: type, name: str, *lines: str) -> AbstractContextManager[objec
     return mock.patch.object(owner, name, names[name])
 
 
-_Lifecycle = lifecycle.VolumeLifecycle
-_Handover = handover.VolumeHandover
-
 BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "a release that hangs may take effect after all": mock.patch.object(
-        mending.VolumeMending, "_reaffirm", return_value=None
+        mending.VolumeMending, "reaffirm", return_value=None
     ),
     "an epoch that was taken over is not sealed": changed(
         volume_owner.VolumeOwner,
@@ -59,64 +59,64 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
         files.VolumeFiles, "is_doubtful", return_value=False
     ),
     "a release is noted after it": changed(
-        _Lifecycle,
-        "_release",
+        releases.VolumeReleases,
+        "release",
         "self._files.note_clean(local.volume, CleanReason.RELEASED)\n"
         "    self._owner.release(local.volume, *local.released)",
         "self._owner.release(local.volume, *local.released)\n"
         "    self._files.note_clean(local.volume, CleanReason.RELEASED)",
     ),
     "a close that failed goes on without a look": changed(
-        _Lifecycle,
-        "_reopen",
-        "look = self.look(local.volume)",
+        reopening.VolumeReopening,
+        "reopen",
+        "look = self._mending.look(local.volume)",
         "pass",
         "if look is None or look.record is None:",
         "if False:",
-        "self._mended(self._files.require(local.volume), look.record)",
+        "self._mending.mended(self._files.require(local.volume), look.record)",
         "self._files.require(local.volume)",
-        "self._reaffirm(kept)",
+        "self._mending.reaffirm(kept)",
         "pass",
     ),
     "a new guest is let in without a look": changed(
-        _Lifecycle,
+        opening.VolumeOpening,
         "open",
         "if local.state in _SERVED or (local.state is _S.CLOSING and local.released is None):",
         "if local.state in _SERVED and local.is_unchecked:",
     ),
     "a resumed volume is served whatever its record says": changed(
-        _Lifecycle,
+        resuming.VolumeResuming,
         "resume",
         "if look is not None and look.record is None:",
         "if False:",
     ),
     "what is kept is opened whatever its record says": changed(
-        _Lifecycle,
-        "_owned",
+        acquisition.VolumeAcquisition,
+        "acquire",
         "record = self._owner.look(volume, kept.epoch).record\n        if record is not None:",
         "record = self._owner.look(volume, kept.epoch).record or self._owner.record(volume)\n"
         "        if record is not None:",
     ),
     "a hand-over without an answer is served on": changed(
-        _Handover,
+        handover.VolumeHandover,
         "hand_over",
-        "        self._finish_release(local, kept.size_bytes)",
+        "        self._releases.finish(local, kept.size_bytes)",
         "        try:\n"
-        "            self._finish_release(local, kept.size_bytes)\n"
+        "            self._releases.finish(local, kept.size_bytes)\n"
         "        except exception.AcstorError:\n"
-        "            self._start(local, kept)\n"
+        "            self._releases._serving.start(local, kept)\n"
         "            local.move(LocalVolumeEvent.SERVED)\n"
         "            raise",
     ),
     "slots that were folded are used again": changed(
-        volumes.Volumes,
-        "_prepare_fold",
+        folds.VolumeFolds,
+        "_prepare",
         'if is_own and last["sequence"] >= kept.next:',
         "if False:",
     ),
     "a record is followed with the slots that are here": changed(
         mending.VolumeMending,
-        "_mended",
+        "mended",
         "mended = _as_recorded(kept, record)",
         "mended = kept",
     ),

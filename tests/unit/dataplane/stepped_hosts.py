@@ -101,7 +101,7 @@ class SteppedHost:
             ),
             supervisor=Supervisor(None),
         )
-        self.volumes.restore({})
+        self.volumes.resuming.restore({})
 
     @property
     def device(self) -> MemoryVolume | None:
@@ -132,21 +132,21 @@ class SteppedHost:
     def step(self) -> None:
         """Do what goes on by itself, once: see :mod:`acstor.dataplane.volumes.reconciler`."""
         volumes = self.volumes
-        volumes.observe()
-        to_resume, unchecked = volumes.unsettled()
+        volumes.observer.observe()
+        to_resume, unchecked = volumes.table.unsettled()
         for volume in to_resume:
-            volumes.resume(volume, self._look(volume))
+            volumes.resuming.resume(volume, self._look(volume))
         for volume in unchecked:
             self.attempt(functools.partial(self._check, volume))
-        for volume in volumes.served():
-            self.attempt(functools.partial(volumes.watch, volume))
+        for volume in volumes.table.served():
+            self.attempt(functools.partial(volumes.watching.watch, volume))
 
     def _check(self, volume: str) -> None:
-        self.volumes.checked(volume, self.volumes.look(volume))
+        self.volumes.checks.check(volume)
 
     def _look(self, volume: str) -> Look | None:
         try:
-            return self.volumes.look(volume)
+            return self.volumes.mending.look(volume)
         except exception.AcstorError:
             return None
 
@@ -158,4 +158,4 @@ class SteppedHost:
         def wait(seconds: float) -> None:
             other.step()
 
-        assert self.volumes.fetch(VOLUME, wait)
+        assert self.volumes.fetching.fetch(VOLUME, wait)

@@ -16,7 +16,7 @@ from tests.unit.dataplane.volume_hosts import VOLUME
 def owner(store: VolumeStore, origin: MemoryOrigin, path: pathlib.Path) -> SteppedHost:
     """h1, which serves the volume."""
     host = SteppedHost("h1", origin, path / "h1")
-    host.volumes.open(VOLUME, "owner")
+    host.volumes.opening.open(VOLUME, "owner")
     return host
 
 
@@ -26,34 +26,34 @@ def device(host: SteppedHost) -> MemoryVolume:
 
 
 def test_served_volume_is_not_fenced_for_what_cannot_be_read(owner: SteppedHost) -> None:
-    path = pathlib.Path(owner.volumes._files.directory(VOLUME), "volume.json")
+    path = pathlib.Path(owner.volumes.files.directory(VOLUME), "volume.json")
     device(owner).write(512)
     sound = path.read_text()
     path.write_text("{")
     with pytest.raises(exception.CorruptError, match="malformed"):
-        owner.volumes.open(VOLUME, "owner")
+        owner.volumes.opening.open(VOLUME, "owner")
     assert owner.is_served
     path.unlink()
     with pytest.raises(exception.InternalError, match=VOLUME):
-        owner.volumes.open(VOLUME, "owner")
+        owner.volumes.opening.open(VOLUME, "owner")
     assert owner.is_served
     path.write_text(sound)
-    assert owner.volumes.open(VOLUME, "owner")["epoch"] == 1
+    assert owner.volumes.opening.open(VOLUME, "owner")["epoch"] == 1
     assert device(owner).dirty_bytes == 512
 
 
 def test_volume_resumed_unchecked_is_not_fenced_for_what_cannot_be_read(
     owner: SteppedHost,
 ) -> None:
-    path = pathlib.Path(owner.volumes._files.directory(VOLUME), "volume.json")
+    path = pathlib.Path(owner.volumes.files.directory(VOLUME), "volume.json")
     owner.start()
-    owner.volumes.resume(VOLUME, None)  # the origin is away
+    owner.volumes.resuming.resume(VOLUME, None)  # the origin is away
     sound = path.read_text()
     path.write_text("{")
     owner.step()
     assert owner.is_served
     path.write_text(sound)
-    assert owner.volumes.unsettled()[1] == [VOLUME], "it is looked at again"
+    assert owner.volumes.table.unsettled()[1] == [VOLUME], "it is looked at again"
     owner.step()
-    assert owner.volumes.unsettled()[1] == []
+    assert owner.volumes.table.unsettled()[1] == []
     assert owner.is_served

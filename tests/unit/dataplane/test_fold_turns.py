@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import handover, reconciler
-from acstor.dataplane.volumes.fold_turns import FoldTurns
+from acstor.dataplane.volumes import reconciler
+from acstor.dataplane.volumes.folds.turns import FoldTurns
+from acstor.dataplane.volumes.handover import ahead
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from testbed.doubles.memory_volumes import MemoryVolume
@@ -24,11 +25,11 @@ def other(host: HostUnderTest, store: VolumeStore, monkeypatch: pytest.MonkeyPat
     host.restart()
     store.create(NewVolume(OTHER, SIZE))
     store.allow_host(OTHER, "h1")
-    host.plane.volumes.open(OTHER, "owner")
+    host.plane.volumes.opening.open(OTHER, "owner")
     assert host.plane.runtime is not None
     device = host.plane.runtime.volumes[OTHER]
     device.write(512)
-    host.plane.volumes.push(OTHER)
+    host.plane.volumes.pushes.push(OTHER)
     device.may_fold.clear()
     device.is_fold_due = True
     wait_for("a fold", lambda: device.is_folding)
@@ -45,7 +46,7 @@ def ask(host: HostUnderTest) -> None:
 def fold_ahead(host: HostUnderTest) -> None:
     volumes = host.plane.volumes
     host.device.is_log_long = True
-    assert volumes._push_ahead(volumes._local(VOLUME), is_asked=True)
+    assert volumes.ahead.push(volumes.table.find_or_add(VOLUME), is_asked=True)
 
 
 @pytest.mark.parametrize("fold", [ask, fold_ahead])
@@ -67,11 +68,11 @@ def test_fold_that_takes_its_time_gives_way_to_that_of_another_volume_once(
 def test_fold_ahead_does_not_wait_for_one_that_gives_no_way(
     host: HostUnderTest, store: VolumeStore, other: MemoryVolume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "_FOLD_WAIT", 0.0)
+    monkeypatch.setattr(ahead, "_FOLD_WAIT", 0.0)
     volumes = host.plane.volumes
     host.device.is_log_long = True
-    with volumes._fold_turns.at_once():
-        assert not volumes._push_ahead(volumes._local(VOLUME), is_asked=True)
+    with volumes.fold_turns.at_once():
+        assert not volumes.ahead.push(volumes.table.find_or_add(VOLUME), is_asked=True)
     assert store.get(VOLUME).record.manifest is None
 
 

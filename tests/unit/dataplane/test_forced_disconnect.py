@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.backoff import BackOff
-from acstor.dataplane.volumes import lifecycle, reconciler
+from acstor.dataplane.volumes import local_volume, reconciler
 from acstor.drivers.brick import options
 from acstor.drivers.nova.volumes import registration
 from acstor.origin.memory import MemoryOrigin
@@ -91,7 +91,7 @@ def test_volume_whose_resume_is_held_is_waited_for(
 def test_resume_that_takes_too_long_is_left_alone(
     host: HostUnderTest, nova: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_CHANGE_TIMEOUT", 0.05)
+    monkeypatch.setattr(local_volume, "_TURN_TIMEOUT", 0.05)
     may_open = threading.Event()
     runtime = lose_power(host, may_open=may_open)
     assert runtime.is_opening.wait(60)

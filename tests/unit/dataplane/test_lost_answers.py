@@ -14,10 +14,10 @@ from unittest import mock
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import handover
 from acstor.dataplane.volumes.files import VolumeFiles
+from acstor.dataplane.volumes.folds.folds import VolumeFolds
+from acstor.dataplane.volumes.handover import fetching
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.dataplane.volumes.volumes import Volumes
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
@@ -68,7 +68,7 @@ class Cloud:
         """Close the volume wherever it is, and find everything in the origin."""
         for host in self.hosts.values():
             host.step()
-            host.volumes.close(VOLUME, force=True)
+            host.volumes.closing.close(VOLUME, force=True)
         self.collect()
         record = self.store.get(VOLUME).record
         assert record.owner is None
@@ -76,10 +76,10 @@ class Cloud:
         # And the next owner finds it, too.
         self.store.allow_host(VOLUME, "h1")
         host = self.hosts["h1"]
-        host.volumes.open(VOLUME, "owner")
+        host.volumes.opening.open(VOLUME, "owner")
         assert host.device is not None
         assert host.device.words == self.history
-        host.volumes.close(VOLUME, force=False)
+        host.volumes.closing.close(VOLUME, force=False)
 
 
 Change = Callable[[Cloud], None]
@@ -87,22 +87,22 @@ Change = Callable[[Cloud], None]
 
 def opening(cloud: Cloud) -> None:
     h1 = cloud.hosts["h1"]
-    h1.attempt(lambda: h1.volumes.open(VOLUME, "owner"))
+    h1.attempt(lambda: h1.volumes.opening.open(VOLUME, "owner"))
 
 
 def closing(cloud: Cloud) -> None:
     h1 = cloud.hosts["h1"]
-    h1.attempt(lambda: h1.volumes.close(VOLUME, force=True))
+    h1.attempt(lambda: h1.volumes.closing.close(VOLUME, force=True))
 
 
 def pushing(cloud: Cloud) -> None:
     h1 = cloud.hosts["h1"]
-    h1.attempt(lambda: h1.volumes.push(VOLUME))
+    h1.attempt(lambda: h1.volumes.pushes.push(VOLUME))
 
 
 def folding(cloud: Cloud) -> None:
     h1 = cloud.hosts["h1"]
-    h1.attempt(lambda: h1.volumes.fold(VOLUME))
+    h1.attempt(lambda: h1.volumes.folds.fold(VOLUME))
 
 
 def folding_beside_writes(cloud: Cloud) -> None:
@@ -121,9 +121,9 @@ def begin_migration(cloud: Cloud) -> None:
     """Have h2 be the standby, and want the volume."""
     h2 = cloud.hosts["h2"]
     cloud.store.begin_standby(VOLUME, "h2")
-    h2.volumes.open(VOLUME, "standby")
+    h2.volumes.opening.open(VOLUME, "standby")
     assert h2.device is not None
-    h2.volumes._migrations.ask_for(VOLUME, cloud.store.get(VOLUME).record)
+    h2.volumes.migrations.ask_for(VOLUME, cloud.store.get(VOLUME).record)
 
 
 def go_on(cloud: Cloud) -> None:
@@ -139,13 +139,13 @@ def go_on(cloud: Cloud) -> None:
             h1.fetch(h2)
             cloud.write(h1)
     elif cloud.served() is None:
-        h1.volumes.open(VOLUME, "owner")
+        h1.volumes.opening.open(VOLUME, "owner")
     cloud.write(h1)
 
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "_PATIENCE", 0.0)
+    monkeypatch.setattr(fetching, "_PATIENCE", 0.0)
 
 
 def clouds(directory: pathlib.Path) -> Iterator[tuple[int, Cloud]]:
@@ -159,14 +159,14 @@ def prepared(cloud: Cloud, change: Change) -> None:
     """Have h1 serve a volume with a history, of which something is not pushed."""
     h1 = cloud.hosts["h1"]
     if change is opening:
-        h1.volumes.open(VOLUME, "owner")
+        h1.volumes.opening.open(VOLUME, "owner")
         cloud.write(h1)
-        h1.volumes.close(VOLUME, force=False)
+        h1.volumes.closing.close(VOLUME, force=False)
         return
-    h1.volumes.open(VOLUME, "owner")
+    h1.volumes.opening.open(VOLUME, "owner")
     for _ in range(3):
         cloud.write(h1)
-        h1.volumes.push(VOLUME)
+        h1.volumes.pushes.push(VOLUME)
     cloud.write(h1)
     if change is handing_over:
         begin_migration(cloud)
@@ -221,7 +221,7 @@ def never_doubtful(self: VolumeFiles, volume: str) -> bool:
 
 
 def keep_manifest_only(
-    self: Volumes, local: LocalVolume, record: object, folded: Mapping[str, Any]
+    self: VolumeFolds, local: LocalVolume, record: object, folded: Mapping[str, Any]
 ) -> None:
     kept = dataclasses.replace(self._files.require(local.volume), manifest=folded["manifest"])
     self._files.keep_manifest(kept, folded["content"])
@@ -238,7 +238,7 @@ BROKEN_VARIANTS: dict[str, tuple[str, Any]] = {
     ),
     "slots are kept after the fold is installed": (
         "folding",
-        mock.patch.object(Volumes, "_prepare_fold", keep_manifest_only),
+        mock.patch.object(VolumeFolds, "_prepare", keep_manifest_only),
     ),
 }
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acstor.dataplane.volumes import handover
+from acstor.dataplane.volumes.handover import fetching
 from tests.unit.dataplane.ownership_cases import CHANGES, Case, all_cases, run_all_calls
 from tests.unit.dataplane.ownership_model import Effect
 from tests.unit.dataplane.ownership_orders import THEMES, Order
@@ -38,7 +38,7 @@ _SAMPLE = random.Random(12).sample(_CASES, SAMPLE)
 
 @pytest.fixture(autouse=True)
 def quick_and_quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(handover, "_PATIENCE", 0.0)
+    monkeypatch.setattr(fetching, "_PATIENCE", 0.0)
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import heads as volume_heads
 from acstor.dataplane.volumes import reconciler
+from acstor.dataplane.volumes.handover import heads as volume_heads
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.volumes import heads
 from acstor.repository.volumes.heads import Head
@@ -104,8 +104,8 @@ def test_owner_that_heard_and_was_replaced_is_not_waited_for(
     try:
         wait_for("it pushes", is_pushing.is_set)
         second.device.is_head_wanted = True
-        owner = second.plane.volumes._owner
-        questions = second.plane.volumes._questions
+        owner = second.plane.volumes.owner
+        questions = second.plane.volumes.questions
         wait_for("it is heard", lambda: (questions.asked(VOLUME) or Head("")).owner == "h1")
         monkeypatch.setattr(owner, "record", lambda _: VolumeRecord(1 << 20, None, owner="h3"))
         wait_for("it is given up", lambda: second.device.is_head_given_up)
@@ -117,7 +117,7 @@ def test_owner_that_never_answers_hands_the_volume_over(
     host: HostUnderTest, second: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of a release before this one."""
-    monkeypatch.setattr(host.plane.volumes._questions, "asked", lambda _: None)
+    monkeypatch.setattr(host.plane.volumes.questions, "asked", lambda _: None)
     monkeypatch.setattr(volume_heads, "_PATIENCE", 0.3)
     second.device.is_head_wanted = True
     wait_for("h2 serves", lambda: second.state == "serving")
@@ -128,7 +128,7 @@ def test_origin_that_is_away_for_a_moment_is_asked_again(
     second: HostUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volumes = second.plane.volumes
-    ask, calls = volumes._questions.ask, []
+    ask, calls = volumes.questions.ask, []
 
     def ask_sometimes(volume: str) -> str:
         calls.append(volume)
@@ -136,7 +136,7 @@ def test_origin_that_is_away_for_a_moment_is_asked_again(
             raise exception.UnavailableError("the origin is away")
         return ask(volume)
 
-    monkeypatch.setattr(volumes._questions, "ask", ask_sometimes)
+    monkeypatch.setattr(volumes.questions, "ask", ask_sometimes)
     monkeypatch.setattr(volume_heads, "_AWAY_WAIT", 0.05)
     second.device.is_head_wanted = True
     wait_for("an answer", lambda: second.device.head_answer == SECTORS)
@@ -156,7 +156,7 @@ def test_answer_of_an_owner_that_was_replaced_counts_for_nothing(
     host: HostUnderTest, second: HostUnderTest, store: VolumeStore, origin: MemoryOrigin
 ) -> None:
     """What a third host wrote since may be what is read."""
-    questions = second.plane.volumes._questions
+    questions = second.plane.volumes.questions
     answered = Head("0" * 32, "h1", 1, SECTORS)
     assert questions.current_content(VOLUME, answered) == SECTORS
     assert questions.current_content(VOLUME, dataclasses.replace(answered, owner="h3")) is None

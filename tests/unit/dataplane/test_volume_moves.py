@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
-from acstor.dataplane.volumes import handover, reconciler
+from acstor.dataplane.volumes import reconciler
+from acstor.dataplane.volumes.handover import fetching
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.volumes import doorbells
@@ -119,7 +120,7 @@ def _is_pushed_ahead(host: HostUnderTest) -> bool:
     before = host.device.pushed_ahead
     host.device.write(512)
     for _ in range(100):
-        host.plane.volumes.watch(VOLUME)
+        host.plane.volumes.watching.watch(VOLUME)
     return host.device.pushed_ahead > before
 
 
@@ -144,12 +145,12 @@ def test_push_ahead_that_fails_keeps_nobody_waiting(
 
     monkeypatch.setattr(runtime, "volume_push_ahead", fail)
     for _ in range(3):
-        assert host.plane.volumes.watch(VOLUME), "it is looked at as closely as before"
+        assert host.plane.volumes.watching.watch(VOLUME), "it is looked at as closely as before"
     assert tries == 1, "and not pushed at each look"
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
-    host.plane.volumes.watch(VOLUME)
+    second.plane.volumes.migrations.ask_for(VOLUME, store.get(VOLUME).record)
+    host.plane.volumes.watching.watch(VOLUME)
     assert host.state == "standby", "handed over"
 
 
@@ -164,7 +165,7 @@ def broken_disk(host: HostUnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterato
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(host.plane.volumes._files, "note_standby", refuse)
+        full.setattr(host.plane.volumes.files, "note_standby", refuse)
         yield
 
 
@@ -181,9 +182,9 @@ def stuck(
     store.begin_standby(VOLUME, "h2")
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
+    second.plane.volumes.migrations.ask_for(VOLUME, store.get(VOLUME).record)
     with broken_disk(host, monkeypatch), pytest.raises(exception.AcstorError):
-        host.plane.volumes.watch(VOLUME)
+        host.plane.volumes.watching.watch(VOLUME)
     assert (host.state, host.device.state) == ("serving", "standby"), "requests wait"
     return second
 
@@ -192,10 +193,10 @@ def test_hand_over_amid_which_the_log_was_damaged_is_finished(
     host: HostUnderTest, store: VolumeStore, stuck: HostUnderTest
 ) -> None:
     """All of it is in the origin, so that nobody needs the log."""
-    host.plane.volumes.watch(VOLUME)
+    host.plane.volumes.watching.watch(VOLUME)
     assert host.state == "standby"
     assert store.get(VOLUME).record.owner is None
-    assert stuck.plane.volumes.fetch(VOLUME)
+    assert stuck.plane.volumes.fetching.fetch(VOLUME)
     assert stuck.state == "serving"
 
 
@@ -205,11 +206,11 @@ def test_hand_over_that_nobody_waits_for_any_more_is_taken_back(
 ) -> None:
     store.disallow_host(VOLUME, "h2")
     with pytest.raises(exception.AcstorError, match="does not open"):
-        host.plane.volumes.watch(VOLUME)
+        host.plane.volumes.watching.watch(VOLUME)
     assert "does not open" in host.call("status")["error"]
     assert host.plane.runtime is not None
     host.plane.runtime.fail_every_open = None
-    host.plane.volumes.watch(VOLUME)
+    host.plane.volumes.watching.watch(VOLUME)
     assert (host.state, host.device.state) == ("serving", "open")
     assert host.call("status")["error"] is None
     assert store.get(VOLUME).record.owner == "h1"
@@ -246,14 +247,14 @@ def test_fold_ahead_that_fails_is_not_repeated_at_each_look(
         raise error
 
     monkeypatch.setattr(runtime, "volume_push_ahead", lambda _: True)
-    monkeypatch.setattr(host.plane.volumes, "_fold", fail)
+    monkeypatch.setattr(host.plane.volumes.folds, "fold_in_turn", fail)
     for _ in range(3):
-        assert host.plane.volumes.watch(VOLUME)
+        assert host.plane.volumes.watching.watch(VOLUME)
     assert tries == 1
     second = add_host("h2")
     second.call("open", role="standby")
-    second.plane.volumes._migrations.ask_for(VOLUME, store.get(VOLUME).record)
-    host.plane.volumes.watch(VOLUME)
+    second.plane.volumes.migrations.ask_for(VOLUME, store.get(VOLUME).record)
+    host.plane.volumes.watching.watch(VOLUME)
     assert host.state == "standby", "handed over with the log as it is"
 
 
@@ -266,9 +267,9 @@ def test_folds_ahead_that_nobody_asked_for_leave_pauses(
     assert runtime is not None
     folds: list[object] = []
     monkeypatch.setattr(runtime, "volume_push_ahead", lambda _: True)
-    monkeypatch.setattr(host.plane.volumes, "_fold", lambda *_: folds.append(_))
+    monkeypatch.setattr(host.plane.volumes.folds, "fold_in_turn", lambda *_: folds.append(_))
     for _ in range(3):
-        assert host.plane.volumes.watch(VOLUME)
+        assert host.plane.volumes.watching.watch(VOLUME)
     assert len(folds) == 1
 
 
@@ -296,7 +297,7 @@ def test_hand_over_pushes_and_folds_while_requests_go_on(
         return push_ahead(volume)
 
     monkeypatch.setattr(runtime, "volume_push_ahead", observed)
-    host.plane.volumes.hand_over(VOLUME)
+    host.plane.volumes.handover.hand_over(VOLUME)
     assert seen[0] == ("serving", "open", MUCH), "nothing was pushed before"
     assert host.state == "standby"
     record = store.get(VOLUME).record
@@ -314,7 +315,7 @@ def test_log_that_is_read_quickly_is_not_folded_while_somebody_waits(
     host.device.write(MUCH // 4)
     host.device.is_log_long = True
     manifest = store.get(VOLUME).record.manifest
-    host.plane.volumes.hand_over(VOLUME)
+    host.plane.volumes.handover.hand_over(VOLUME)
     assert host.state == "standby"
     assert store.get(VOLUME).record.manifest == manifest
 
@@ -331,7 +332,7 @@ def test_standby_asks_until_the_owner_has_pushed_everything(
     store.begin_standby(VOLUME, "h2")
     second.call("open", role="standby")
     volumes = second.plane.volumes
-    record, asked = volumes._owner.record, 0
+    record, asked = volumes.owner.record, 0
 
     def record_sometimes(volume: str) -> object:
         nonlocal asked
@@ -340,7 +341,7 @@ def test_standby_asks_until_the_owner_has_pushed_everything(
             raise exception.UnavailableError("the origin is away")
         return record(volume)
 
-    monkeypatch.setattr(volumes._owner, "record", record_sometimes)
+    monkeypatch.setattr(volumes.owner, "record", record_sometimes)
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
@@ -351,8 +352,8 @@ def test_standby_asks_until_the_owner_has_pushed_everything(
 
     clock = iter(range(0, 10**9, 60))
     timeless = types.SimpleNamespace(monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr(handover, "time", timeless)
-    assert volumes.fetch(VOLUME, wait)
+    monkeypatch.setattr(fetching, "time", timeless)
+    assert volumes.fetching.fetch(VOLUME, wait)
     assert len(waits) >= 100
     assert max(waits) <= 1.0
 

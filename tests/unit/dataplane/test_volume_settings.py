@@ -24,7 +24,7 @@ def owner(store: VolumeStore, origin: MemoryOrigin, path: pathlib.Path) -> Stepp
     """h1, which serves a write-back volume."""
     store.set_durability(VOLUME, BACK)
     host = SteppedHost("h1", origin, path / "h1")
-    host.volumes.open(VOLUME, "owner")
+    host.volumes.opening.open(VOLUME, "owner")
     return host
 
 
@@ -34,7 +34,7 @@ def device(host: SteppedHost) -> MemoryVolume:
 
 
 def kept(host: SteppedHost) -> KeptVolume:
-    found = host.volumes._files.find(VOLUME)
+    found = host.volumes.files.find(VOLUME)
     assert found is not None
     return found
 
@@ -42,7 +42,7 @@ def kept(host: SteppedHost) -> KeptVolume:
 def restart(host: SteppedHost) -> None:
     """Have the process end and the next one resume, while the origin is away."""
     host.start()
-    host.volumes.resume(VOLUME, None)
+    host.volumes.resuming.resume(VOLUME, None)
 
 
 def change(store: VolumeStore) -> None:
@@ -98,7 +98,7 @@ def test_setting_that_was_not_kept_is_set_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(owner.volumes._files, "change", is_full)
+        full.setattr(owner.volumes.files, "change", is_full)
         owner.step()
         assert owner.is_served
         assert kept(owner).durability == BACK.to_fields()
@@ -115,9 +115,9 @@ def test_setting_that_the_record_took_back_is_taken_back(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(owner.volumes._files, "change", is_full)
+        full.setattr(owner.volumes.files, "change", is_full)
         with pytest.raises(OSError, match="space"):
-            owner.volumes.set_limits(VOLUME, 1, 1)
+            owner.volumes.settings.set_limits(VOLUME, 1, 1)
     owner.step()
     assert device(owner).limits == (0, 0)
 
@@ -129,9 +129,9 @@ def test_call_that_comes_beside_a_look_counts(
     store.describe(VOLUME, metadata={"iops": "100"})
     record = store.get(VOLUME).record
     store.describe(VOLUME, metadata={"iops": "200"})
-    owner.volumes.set_limits(VOLUME, 200, 0)
-    monkeypatch.setattr(owner.volumes._owner, "record", lambda volume: record)
-    owner.volumes.watch(VOLUME)
+    owner.volumes.settings.set_limits(VOLUME, 200, 0)
+    monkeypatch.setattr(owner.volumes.owner, "record", lambda volume: record)
+    owner.volumes.watching.watch(VOLUME)
     assert device(owner).limits == (200, 0)
 
 
@@ -143,12 +143,12 @@ def test_limit_that_can_be_none_limits_nothing(
     store.create(NewVolume(other, SIZE, metadata=metadata))
     store.allow_host(other, "h1")
     host = SteppedHost("h1", origin, path / "h1")
-    host.volumes.open(other, "owner")
+    host.volumes.opening.open(other, "owner")
     assert host.runtime.volumes[other].limits == (0, 0)
 
 
 def test_smaller_size_of_a_record_shrinks_nothing(owner: SteppedHost, store: VolumeStore) -> None:
-    owner.volumes.resize(VOLUME, 2 * SIZE)
+    owner.volumes.settings.resize(VOLUME, 2 * SIZE)
     owner.step()
     assert owner.is_served
     assert device(owner).size_bytes == 2 * SIZE
@@ -158,20 +158,20 @@ def test_setting_that_changes_while_a_fold_is_installed_leaves_its_manifest(
     owner: SteppedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volumes = owner.volumes
-    install = volumes._owner.install_fold
+    install = volumes.owner.install_fold
 
     def install_late(*arguments: Any) -> Any:
-        volumes.set_limits(VOLUME, 7, 0)
+        volumes.settings.set_limits(VOLUME, 7, 0)
         return install(*arguments)
 
-    monkeypatch.setattr(volumes._owner, "install_fold", install_late)
+    monkeypatch.setattr(volumes.owner, "install_fold", install_late)
     words = [device(owner).write(512)]
-    volumes.push(VOLUME)
-    assert volumes.fold(VOLUME)["is_folded"]
+    volumes.pushes.push(VOLUME)
+    assert volumes.folds.fold(VOLUME)["is_folded"]
     restart(owner)
     assert owner.is_served, "without the origin"
     assert (device(owner).words, device(owner).limits) == (words, (7, 0))
-    found = list(pathlib.Path(volumes._files.directory(VOLUME)).glob("*.manifest"))
+    found = list(pathlib.Path(volumes.files.directory(VOLUME)).glob("*.manifest"))
     assert [path.stem for path in found] == [kept(owner).manifest]
 
 
@@ -181,6 +181,6 @@ def test_fold_names_new_chunks_in_the_scope_of_the_record(
     for scope in ("a project", "another one", None):
         store.set_dedup_scope(VOLUME, scope)
         device(owner).write(512)
-        owner.volumes.push(VOLUME)
-        assert owner.volumes.fold(VOLUME)["is_folded"]
+        owner.volumes.pushes.push(VOLUME)
+        assert owner.volumes.folds.fold(VOLUME)["is_folded"]
         assert device(owner).fold_scope == scope

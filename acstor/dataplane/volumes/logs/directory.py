@@ -7,12 +7,15 @@ its own, and the state directory a copy: they must be the same. The page is
 """
 
 import json
+import logging
 import os
 import uuid
 
 from acstor import exception, untrusted_json
 from acstor.files import write_atomically
 from acstor.origin import mounts
+
+LOG = logging.getLogger(__name__)
 
 IDENTITY_VERSION = 1
 """Of ``identity.json``, in both places."""
@@ -35,12 +38,28 @@ class LogDirectory:
         self._path = path
         self._copy_path = copy_path
         self._mounts_table = mounts_table
+        self._first_error: exception.AcstorError | None = None
+
+    def begin(self) -> bool:
+        """Check the directory when the process begins; return whether logs may be looked for in it.
+
+        Where not, every later check fails, too: nobody knows what else is there.
+        """
+        try:
+            self.check()
+        except exception.AcstorError as error:
+            self._first_error = error
+            LOG.error("no volume is opened on this host: %s", error)
+            return False
+        return True
 
     def check(self) -> None:
         """Make sure that the directory is the one that had the logs of this host.
 
-        :raises UnavailableError: when it is not.
+        :raises UnavailableError: when it is not, or was not when the process began.
         """
+        if self._first_error is not None:
+            raise self._first_error
         copy = _read(self._copy_path)
         if copy is None or copy == _read(os.path.join(self._path, _IDENTITY)):
             return

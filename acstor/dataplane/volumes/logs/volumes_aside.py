@@ -1,52 +1,51 @@
-"""What operators do with volumes that cannot be opened or closed, and with their local logs.
+"""Logs that were put aside, as an operator has them: listed, removed, restored and exported.
 
-Nothing of this is on the socket of Nova and Cinder: no call of theirs gives anything up.
+Nothing of this is on the socket of Nova and Cinder.
 """
 
 import dataclasses
 import logging
+from collections.abc import Callable
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
+from acstor.dataplane.volumes.files import VolumeFiles
+from acstor.dataplane.volumes.lifecycle.forgetting import VolumeForgetting
+from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.logs import aside_reader
 from acstor.dataplane.volumes.logs.aside import LogAside
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.states import LocalVolumeEvent
-from acstor.dataplane.volumes.volumes_closed import VolumesClosed
+from acstor.dataplane.volumes.table import VolumeTable
+from acstor.native import DataPlane
 
 LOG = logging.getLogger(__name__)
 
 _S = LocalVolumeState
-_MAY_BE_GIVEN_UP = frozenset({_S.OPENING, _S.CLOSING, _S.FENCED})
-_WHY = "an operator gave the volume up on this host"
 
 
-class VolumesAside(VolumesClosed):
-    """Giving volumes up, and the logs that were put aside."""
+class VolumesAside:
+    """Volumes whose log was put aside.
 
-    def give_up(self, volume: str) -> dict[str, object]:
-        """Close a volume that cannot be opened or pushed; what only its log has is put aside.
+    :param runtime: returns the runtime.
+    """
 
-        :returns: ``aside``: the log, see :meth:`list_aside`; None where nothing was in it alone.
-        :raises NotFoundError: when it is not open here.
-        :raises InvalidError: while it is served.
-        """
-        local = self._known(volume)
-        with self._fold_turn(local), self._turn(local):
-            self._observe(local)
-            if local.state not in _MAY_BE_GIVEN_UP:
-                raise exception.InvalidError(
-                    f"volume {volume} is {local.state} on {self._owner.host}: nothing of it is to "
-                    "be given up",
-                    hint="detach it",
-                )
-            self._drop_from_runtime(local)
-            if local.state is _S.FENCED:
-                local.move(LocalVolumeEvent.CLOSE)
-            local.move(LocalVolumeEvent.GIVEN_UP)
-            aside = self._files.remove(volume, _WHY)
-            self._discard(local)
-        LOG.warning("volume %s: %s", volume, _WHY)
-        return {"aside": aside and dataclasses.asdict(aside)}
+    def __init__(
+        self,
+        *,
+        table: VolumeTable,
+        files: VolumeFiles,
+        owner: VolumeOwner,
+        listeners: VolumeListeners,
+        forgetting: VolumeForgetting,
+        runtime: Callable[[], DataPlane],
+    ) -> None:
+        self._table = table
+        self._files = files
+        self._owner = owner
+        self._listeners = listeners
+        self._forgetting = forgetting
+        self._runtime = runtime
 
     def list_aside(self) -> list[dict[str, object]]:
         """Return the logs that were put aside, ordered by name."""
@@ -69,7 +68,7 @@ class VolumesAside(VolumesClosed):
         :raises CorruptError: when what was kept of it cannot be read.
         """
         aside = self._files.aside.get(name)
-        with self._changing(aside.volume) as local:
+        with self._table.changing(aside.volume) as local:
             if local.state is not _S.CLOSED:
                 raise exception.ConflictError(
                     f"volume {aside.volume} is {local.state} on {self._owner.host}",
@@ -77,13 +76,13 @@ class VolumesAside(VolumesClosed):
                 )
             try:
                 self._check_is_last(aside)
-                self._sockets.attach(aside.volume)
+                self._listeners.attach(aside.volume)
                 self._files.restore_aside(aside)
             except Exception:
-                self._discard(local)
+                self._forgetting.discard(local)
                 raise
             local.move(LocalVolumeEvent.OPEN)
-            self._listener(local)
+            self._listeners.bound(local)
         LOG.warning("volume %s is opened again from %s", aside.volume, aside.path)
 
     def export_aside(self, name: str, path: str) -> dict[str, object]:
@@ -95,7 +94,7 @@ class VolumesAside(VolumesClosed):
         """
         aside = self._files.aside.get(name)
         kept = self._files.find_aside(aside)
-        with self._changing(aside.volume) as local:
+        with self._table.changing(aside.volume) as local:
             if local.state is not _S.CLOSED:
                 raise exception.ConflictError(
                     f"volume {aside.volume} is {local.state} on {self._owner.host}: detach it first"
@@ -105,7 +104,7 @@ class VolumesAside(VolumesClosed):
             except OSError as error:
                 raise exception.InvalidError(f"{path}: {error.strerror}") from error
             finally:
-                self._discard(local)
+                self._forgetting.discard(local)
         return {"path": path, "size_bytes": size_bytes}
 
     def _check_is_last(self, aside: LogAside) -> None:

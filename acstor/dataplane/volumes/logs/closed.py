@@ -8,30 +8,46 @@ import logging
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
-from acstor.dataplane.volumes.heads import VolumeHeads
+from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.kept_clean import KeptClean
+from acstor.dataplane.volumes.lifecycle.forgetting import VolumeForgetting
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.table import VolumeTable
 
 LOG = logging.getLogger(__name__)
 
 
-class VolumesClosed(VolumeHeads):
-    """Removing the logs of closed volumes that are of no use any more."""
+class ClosedLogs:
+    """The logs of closed volumes, removed once they are of no use any more."""
 
-    def sweep_closed(self) -> None:
+    def __init__(
+        self,
+        *,
+        table: VolumeTable,
+        files: VolumeFiles,
+        owner: VolumeOwner,
+        forgetting: VolumeForgetting,
+    ) -> None:
+        self._table = table
+        self._files = files
+        self._owner = owner
+        self._forgetting = forgetting
+
+    def sweep(self) -> None:
         """Remove what is kept of closed volumes that were deleted, reverted or owned elsewhere.
 
         :raises AcstorError: when the origin does not answer; those before it are swept.
         """
         for clean in self._files.closed():
-            with self._changing(clean.volume) as local:
+            with self._table.changing(clean.volume) as local:
                 if local.state is not LocalVolumeState.CLOSED:
                     continue
                 try:
-                    self._sweep(clean)
+                    self._remove_if_useless(clean)
                 finally:
-                    self._discard(local)
+                    self._forgetting.discard(local)
 
-    def _sweep(self, clean: KeptClean) -> None:
+    def _remove_if_useless(self, clean: KeptClean) -> None:
         # Looked at again: it may have been opened and closed since.
         if self._files.find_closed(clean.volume) != clean or clean.opened is None:
             return

@@ -16,9 +16,13 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
-from acstor.dataplane.volumes.handover import VolumeHandover
+from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.local_volume import LocalVolume
-from acstor.native import map_errors
+from acstor.dataplane.volumes.observer import VolumeObserver
+from acstor.dataplane.volumes.ownership.heads import HeadQuestions
+from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.table import VolumeTable
+from acstor.native import DataPlane, map_errors
 from acstor.repository.volumes.heads import Head
 
 LOG = logging.getLogger(__name__)
@@ -33,33 +37,42 @@ _AWAY_WAIT = 1.0
 """Longest pause after the origin did not answer, seconds."""
 
 
-class VolumeHeads(VolumeHandover):
-    """How a standby reads the first sectors of a volume that stays where it is."""
+class VolumeHeads:
+    """First sectors of volumes that stay where they are: answered by the owner, for the standby.
 
-    def moving(self) -> list[str]:
-        """Return the volumes served here that another host may have as a standby."""
-        with self._lock:
-            volumes = list(self._volumes.values())
-        return [one.volume for one in volumes if one.state is _S.SERVING and one.is_movable]
+    :param runtime: returns the runtime.
+    """
 
-    def heads_wanted(self) -> list[str]:
+    def __init__(
+        self,
+        *,
+        table: VolumeTable,
+        files: VolumeFiles,
+        observer: VolumeObserver,
+        owner: VolumeOwner,
+        questions: HeadQuestions,
+        runtime: Callable[[], DataPlane],
+    ) -> None:
+        self._table = table
+        self._files = files
+        self._observer = observer
+        self._owner = owner
+        self._questions = questions
+        self._runtime = runtime
+
+    def wanted(self) -> list[str]:
         """Return the volumes of which this host is the standby and whose first sectors are read."""
-        with self._lock:
-            volumes = list(self._volumes.values())
-        return [
-            local.volume
-            for local in volumes
-            if local.state is _S.STANDBY and self._status_of_runtime(local).get("is_head_wanted")
-        ]
+        standbys = self._table.in_state(_S.STANDBY)
+        return [one.volume for one in standbys if self._observer.status(one).get("is_head_wanted")]
 
-    def answer_head(self, volume: str) -> bool:
+    def answer(self, volume: str) -> bool:
         """Answer a standby that reads the first sectors, if one does; the task is done then.
 
         It is told at once that it was heard, and answered when the volume has been got ahead.
 
         :raises AcstorError: when the volume cannot be read, or the origin does not answer.
         """
-        local, kept = self._local(volume), self._files.find_readable(volume)
+        local, kept = self._table.find_or_add(volume), self._files.find_readable(volume)
         asked = self._questions.asked(volume)
         if kept is None or asked is None or asked.content is not None:
             local.head_asked = None
@@ -74,7 +87,7 @@ class VolumeHeads(VolumeHandover):
         self._questions.answer(volume, Head(asked.nonce, self._owner.host, kept.epoch, content))
         return True
 
-    def fetch_head(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
+    def fetch(self, volume: str, wait: Callable[[float], object] = time.sleep) -> bool:
         """Answer reads of the first sectors that wait here by what the owner has.
 
         Where that does not succeed they wait for the volume itself, as all other requests do.
@@ -82,7 +95,7 @@ class VolumeHeads(VolumeHandover):
         :returns: whether the task is done.
         :raises AcstorError: when the volume was closed meanwhile.
         """
-        local = self._known(volume)
+        local = self._table.known(volume)
         with map_errors(f"volume {volume}"):
             look = self._runtime().volume_begin_head(volume)
         if look is None:

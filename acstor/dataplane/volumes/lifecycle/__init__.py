@@ -1,0 +1,1 @@
+"""Life of a volume on this host: opened, resumed after a restart, checked, and closed."""
