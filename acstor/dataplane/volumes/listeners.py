@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 
 class VolumeListeners:
-    """The listening socket of each volume; whoever calls holds the volume's lock."""
+    """The listening socket of each volume; one thread at a time per volume."""
 
     def __init__(self, sockets: VolumeSockets, supervisor: Supervisor) -> None:
         self._sockets = sockets

@@ -15,7 +15,7 @@ _TURN_TIMEOUT = 60.0
 
 
 class LocalVolume:
-    """What the host process knows of a volume beside what the runtime does.
+    """Knowledge of the host process about a volume, beside that of the runtime.
 
     :class:`.table.VolumeTable` has the order of its locks.
 

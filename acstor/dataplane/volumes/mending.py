@@ -34,7 +34,7 @@ _MENDABLE = frozenset({_S.SERVING, _S.FROZEN})
 
 
 class VolumeMending:
-    """What is kept of volumes, compared with their records and brought into line with them.
+    """Files of volumes, compared with their records and brought into line with them.
 
     :param runtime: returns the runtime.
     """

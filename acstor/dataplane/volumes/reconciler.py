@@ -1,6 +1,6 @@
-"""What goes on by itself with the volumes of a host: resuming, looking who owns them, folding.
+"""Threads that look after the volumes of a host: they resume, check who owns them, and fold.
 
-And removing what was kept of volumes that are closed, once it is of no use any more.
+They remove what was kept of volumes that are closed, too, once it is of no use any more.
 """
 
 import logging

@@ -20,7 +20,7 @@ from acstor.supervision.supervisor import Supervisor
 
 
 class VolumeService:
-    """What a data plane does with volumes, put together from the configuration.
+    """The volumes of a data plane, put together from the configuration, started and stopped.
 
     :param runtime: returns the runtime.
     :param open_origin: None: the origin of the configuration.

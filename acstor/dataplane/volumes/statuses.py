@@ -8,7 +8,7 @@ from acstor.dataplane.volumes.table import VolumeTable
 
 
 class VolumeStatuses:
-    """What somebody is told of volumes."""
+    """Answers about volumes, composed of what the runtime says and what is known here."""
 
     def __init__(
         self, table: VolumeTable, observer: VolumeObserver, sockets: VolumeSockets

@@ -4,7 +4,7 @@ import threading
 
 
 class TakeOvers:
-    """How often this process took a volume over from an owner that had not given it back."""
+    """Counts of volumes that this process took over from owners that had not given them back."""
 
     def __init__(self) -> None:
         self._counts = {"complete": 0, "rolled_back": 0}

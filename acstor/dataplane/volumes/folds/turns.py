@@ -9,7 +9,7 @@ from acstor.dataplane.volumes.local_volume import LocalVolume
 
 
 class FoldTurns:
-    """Whose turn it is; taken before any lock of a volume.
+    """The turns of a host's folds; taken before any lock of a volume.
 
     :param set_unwanted: has the fold of a volume that is under way given up, or no longer.
     """

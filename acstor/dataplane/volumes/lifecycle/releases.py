@@ -84,6 +84,8 @@ class VolumeReleases:
     def take_back(self, local: LocalVolume) -> None:
         """Go on as the owner of what the runtime gave back and the record does not say.
 
+        Takes the volume's lock itself.
+
         :raises AcstorError: when the local log does not open: requests wait until it does, or the
             volume is handed over, or closed.
         """

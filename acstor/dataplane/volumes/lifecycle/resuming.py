@@ -55,7 +55,8 @@ class VolumeResuming:
         """
         sockets = dict(inherited)
         is_place_right = self._place.begin()
-        for volume, kept in self._kept_before().items() if is_place_right else ():
+        kept_before = self._kept_before() if is_place_right else {}
+        for volume, kept in kept_before.items():
             local = self._table.find_or_add(volume)
             local.move(LocalVolumeEvent.OPEN)
             self._listeners.restore(local, sockets.pop(descriptor_name(volume), None))

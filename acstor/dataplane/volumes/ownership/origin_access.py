@@ -51,7 +51,7 @@ class OriginAccess:
 
     @property
     def log_origin(self) -> DeferredOrigin:
-        """Where logs of volumes go."""
+        """The origin as logs of volumes use it."""
         return DeferredOrigin(self.origin)
 
     def origin(self) -> Origin:

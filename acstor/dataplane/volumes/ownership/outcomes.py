@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Sealed:
-    """Where the log of an owner before ends."""
+    """End of the log of an owner before."""
 
     last: int | None
     """Last log object that counts; None: none does."""
@@ -40,7 +40,7 @@ class Acquired:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """What a volume's record said of this host."""
+    """Answer of a volume's record to a host that asks whether it is the owner."""
 
     epoch: int
     """The one that was asked about."""
