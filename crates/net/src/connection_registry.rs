@@ -21,9 +21,19 @@ pub struct ConnectionRegistry {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    open: HashMap<u64, AbortHandle>,
+    open: HashMap<u64, Task>,
     /// Whether every connection was cut off and none may begin.
     is_closed: bool,
+}
+
+/// What is known of the task of an open connection.
+#[derive(Debug)]
+enum Task {
+    /// It is about to begin.
+    Beginning,
+    /// It is to end as soon as it has begun.
+    CutOff,
+    Begun(AbortHandle),
 }
 
 /// Tells a connection when it is to go.
@@ -73,19 +83,42 @@ impl ConnectionRegistry {
 
     /// Lets `start` begin a task for a new connection, unless all were cut off.
     pub fn open(self: &Arc<Self>, start: impl FnOnce(OpenConnection, DrainSignal) -> AbortHandle) {
-        // The lock is held so that the task cannot leave the registry before it is in it, and so that
-        // whoever tells connections to go sees this one or is seen by it.
+        let Some((connection, signal)) = self.enter() else { return };
+        let id = connection.id;
+        // Without the lock: where the runtime goes down, the task is dropped at once, by this thread, and
+        // its connection leaves the registry.
+        let task = start(connection, signal);
+        if let Some(cut_off) = self.begun(id, task) {
+            cut_off.abort();
+        }
+    }
+
+    /// Enters a connection before its task begins, so that it cannot leave before it is in, and so that
+    /// whoever tells connections to go sees this one or is seen by it.
+    fn enter(self: &Arc<Self>) -> Option<(OpenConnection, DrainSignal)> {
         let mut state = self.state.lock();
         if state.is_closed {
-            return;
+            return None;
         }
         let id = state.next;
         state.next += 1;
+        state.open.insert(id, Task::Beginning);
         let requested = self.requested.subscribe();
         let born = *requested.borrow();
-        let signal = DrainSignal { born, requested };
-        let task = start(OpenConnection { registry: Arc::clone(self), id }, signal);
-        state.open.insert(id, task);
+        drop(state);
+        let connection = OpenConnection { registry: Arc::clone(self), id };
+        Some((connection, DrainSignal { born, requested }))
+    }
+
+    /// Notes that a task has begun; returns it where it was cut off meanwhile.
+    fn begun(&self, id: u64, task: AbortHandle) -> Option<AbortHandle> {
+        let mut state = self.state.lock();
+        // A task that has ended already is not there any more.
+        let known = state.open.get_mut(&id)?;
+        match std::mem::replace(known, Task::Begun(task.clone())) {
+            Task::CutOff => Some(task),
+            Task::Beginning | Task::Begun(_) => None,
+        }
     }
 
     /// Tells every connection that is open now to go and waits until all are gone; those that are
@@ -119,18 +152,40 @@ impl ConnectionRegistry {
     pub fn cut_off_all(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        state.open.values().for_each(AbortHandle::abort);
+        let tasks = state.open.values_mut().filter_map(Task::cut_off).collect();
+        drop(state);
+        abort(tasks);
     }
 
     fn cut_off(&self, ids: &[u64]) {
-        let state = self.state.lock();
-        ids.iter().filter_map(|id| state.open.get(id)).for_each(AbortHandle::abort);
+        let mut state = self.state.lock();
+        let tasks = ids.iter().filter_map(|id| state.open.get_mut(id)?.cut_off()).collect();
+        drop(state);
+        abort(tasks);
     }
 
     fn is_any_open(&self, ids: &[u64]) -> bool {
         let state = self.state.lock();
         ids.iter().any(|id| state.open.contains_key(id))
     }
+}
+
+impl Task {
+    /// Returns what is to be aborted; a task that has not begun is, once it has.
+    fn cut_off(&mut self) -> Option<AbortHandle> {
+        match self {
+            Task::Begun(task) => Some(task.clone()),
+            Task::Beginning | Task::CutOff => {
+                *self = Task::CutOff;
+                None
+            }
+        }
+    }
+}
+
+/// Ends tasks, for who does not hold the registry's lock: what a task drops may want it.
+fn abort(tasks: Vec<AbortHandle>) {
+    tasks.iter().for_each(AbortHandle::abort);
 }
 
 #[cfg(test)]
@@ -184,6 +239,38 @@ mod tests {
         registry.cut_off_all();
         open(&registry, true);
         assert!(registry.dismiss(SOON).await);
+        assert_eq!(registry.count(), 0);
+    }
+
+    /// A task that a runtime refuses since it goes down is dropped by whoever starts it.
+    #[test]
+    fn test_open_amid_the_end_of_the_runtime_leaves_no_connection() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let registry = ConnectionRegistry::new();
+            registry
+                .open(|connection, _| handle.spawn(async move { drop(connection) }).abort_handle());
+            tell.send(registry.count())
+        });
+        let count = told.recv_timeout(Duration::from_secs(10)).expect("it waits for itself");
+        assert_eq!(count, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_cut_off_reaches_a_connection_whose_task_is_about_to_begin() {
+        let registry = ConnectionRegistry::new();
+        registry.open(|connection, _| {
+            registry.cut_off_all();
+            let task = tokio::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(connection);
+            });
+            task.abort_handle()
+        });
+        assert!(registry.dismiss(SOON).await, "it is gone without a time-out");
         assert_eq!(registry.count(), 0);
     }
 }
