@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use acstor_peer::frame::{FrameError, FrameKind, Header, Hello};
@@ -14,11 +16,14 @@ use acstor_peer::{
 };
 use acstor_selection::BreakerState;
 use acstor_types::{ChunkSize, ErrorKind};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use support::chunks::{Gated, TestDisk, WrongBytes, content};
 use support::scripted::{Scripted, scripted};
 use support::{PATIENCE, client, config, get, later, serve, until};
+
+const MILLI: Duration = Duration::from_millis(1);
 
 fn limited(change: impl FnOnce(&mut ClientLimits)) -> PeerConfig {
     let mut config = config(Security::Plain);
@@ -454,4 +459,82 @@ async fn test_connection_unused_is_closed_by_the_client() {
     until("the connection is closed", || server.stats().connections_open == 0).await;
     assert_eq!(client.stats().closed(CloseReason::Idle), 1);
     client.fetch(&address, get(0), later()).await.unwrap();
+}
+
+fn runtime(has_io: bool) -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time();
+    if has_io {
+        builder.enable_io();
+    }
+    builder.build().unwrap()
+}
+
+/// In a runtime without I/O an attempt to connect panics. It is the trial of a peer that was down.
+#[test]
+fn test_attempt_that_panics_has_failed_and_the_next_one_is_made() {
+    let config = limited(|limits| (limits.backoff_min, limits.backoff_max) = (MILLI, MILLI));
+    let (whole, without_io) = (runtime(true), runtime(false));
+    let client = client(&config);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    whole.block_on(client.fetch(&address, get(0), later())).unwrap_err();
+    let error = without_io.block_on(async {
+        loop {
+            let hung = Instant::now() + Duration::from_secs(10);
+            let error = client.fetch(&address, get(0), hung).await.unwrap_err();
+            let is_late = matches!(error, PeerError::Deadline { .. });
+            if is_late || client.stats().peers[0].connect_failures > 1 {
+                return error;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert!(error.to_string().contains("the attempt ended early"), "{error}");
+    assert_eq!(client.breaker(&address), BreakerState::Open);
+    whole.block_on(async {
+        let listener = std::net::TcpListener::bind(&address).unwrap();
+        let _server = PeerServer::start(listener, Arc::new(TestDisk), &config).unwrap();
+        while client.fetch(&address, get(0), later()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(client.breaker(&address), BreakerState::Closed);
+}
+
+/// An attempt that a runtime never begins, since it goes down, has failed as well.
+#[test]
+fn test_attempt_amid_the_end_of_the_runtime_has_failed() {
+    let runtime = runtime(true);
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _entered = handle.enter();
+        let client = client(&limited(|_| {}));
+        let fetch = std::pin::pin!(client.fetch("127.0.0.1:1", get(0), later()));
+        let polled = fetch.poll(&mut Context::from_waker(Waker::noop()));
+        tell.send(matches!(polled, Poll::Ready(Err(PeerError::Down { .. }))))
+    });
+    assert!(told.recv_timeout(Duration::from_secs(10)).expect("it waits for itself"));
+}
+
+#[test]
+fn test_connection_whose_task_is_dropped_leaves_the_pool() {
+    let config = limited(|limits| (limits.backoff_min, limits.backoff_max) = (MILLI, MILLI));
+    let servers = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (_server, address) = servers.block_on(async { serve(TestDisk, &config) });
+    let (first, second) = (runtime(true), runtime(true));
+    let client = client(&config);
+    first.block_on(client.fetch(&address, get(0), later())).unwrap();
+    assert_eq!(client.stats().peers[0].connections, 1);
+    drop(first);
+    assert_eq!(client.stats().peers[0].connections, 0);
+    assert_eq!(client.stats().closed(CloseReason::Shutdown), 1);
+    second.block_on(async {
+        while client.fetch(&address, get(0), later()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
 }

@@ -52,6 +52,21 @@ pub(super) struct Connection {
     unflushed: bool,
     answers: u64,
     watch: Watch,
+    _in_pool: InPool,
+}
+
+/// Takes a connection out of the pool whose task panics, or is dropped with its runtime.
+struct InPool {
+    peer: Arc<Peer>,
+    status: Arc<LinkStatus>,
+}
+
+impl Drop for InPool {
+    fn drop(&mut self) {
+        if self.status.end(CloseReason::Shutdown) {
+            self.peer.connection_dropped(&self.status);
+        }
+    }
 }
 
 /// Notices silence: looks at what changed since the last tick, so that nothing is timed on the way of
@@ -97,6 +112,7 @@ impl Connection {
             unflushed: false,
             answers: 0,
             watch,
+            _in_pool: InPool { peer: Arc::clone(&peer), status: Arc::clone(&status) },
             peer,
             status,
         }

@@ -48,8 +48,9 @@ impl LinkStatus {
         self.load.load(Ordering::Relaxed)
     }
 
-    pub(super) fn end(&self, reason: CloseReason) {
-        let _ = self.ended.set(reason);
+    /// Notes why the connection ended; `false` where that is known already.
+    pub(super) fn end(&self, reason: CloseReason) -> bool {
+        self.ended.set(reason).is_ok()
     }
 
     /// Why the connection ended; [`CloseReason::Shutdown`] when its task was dropped with its runtime.

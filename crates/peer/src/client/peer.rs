@@ -10,7 +10,7 @@ use acstor_runclock::{RunClock, RunInstant};
 use acstor_selection::{Backoff, BreakerRules, BreakerState, CircuitBreaker, Moment};
 use acstor_types::Digest;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -221,8 +221,9 @@ impl Peer {
             return Err(PeerError::Shutdown);
         }
         if let Some(link) = pool.links.iter().min_by_key(|link| link.status.load()).cloned() {
-            if link.status.load() >= LOAD_FOR_ANOTHER && self.may_add(&pool, now) {
-                self.start_connecting(&mut pool);
+            let is_worth_it = link.status.load() >= LOAD_FOR_ANOTHER && self.may_add(&pool, now);
+            if is_worth_it {
+                self.start_connecting(pool);
             }
             return Ok(Some(link));
         }
@@ -234,7 +235,7 @@ impl Peer {
         let is_failed = waited && pool.breaker.state() == BreakerState::Open;
         // An attempt always ends, so it needs no time as a trial, and its end no jitter here.
         if !is_failed && pool.breaker.admit(rules, Duration::ZERO, moment, 0.0).is_granted() {
-            self.start_connecting(&mut pool);
+            self.start_connecting(pool);
             return Ok(None);
         }
         match pool.breaker.state() {
@@ -261,15 +262,15 @@ impl Peer {
             && pool.another_after.is_none_or(|at| now >= at)
     }
 
-    fn start_connecting(self: &Arc<Self>, pool: &mut Pool) {
+    fn start_connecting(self: &Arc<Self>, mut pool: MutexGuard<'_, Pool>) {
         pool.connecting += 1;
-        let peer = Arc::clone(self);
+        let attempt = Attempt { peer: Arc::clone(self), is_settled: false };
+        // Without the lock: a runtime that goes down drops the task at once, and the attempt takes it.
+        drop(pool);
         // A task of its own: the connection must come about when the fetch that wanted it is dropped.
         tokio::spawn(async move {
-            let attempt = Attempt(Some(Arc::clone(&peer)));
-            let outcome = peer.connect().await;
-            attempt.settle();
-            if let Some(connection) = peer.connected(outcome) {
+            let outcome = attempt.peer.connect().await;
+            if let Some(connection) = attempt.settle(outcome) {
                 connection.run().await;
             }
         });
@@ -343,16 +344,25 @@ impl Peer {
         reason: CloseReason,
         was_of_use: bool,
     ) {
+        let is_failure = !reason.is_orderly() || (reason == CloseReason::PeerClosed && !was_of_use);
+        self.take_out(status, reason, is_failure);
+        tracing::debug!(peer = self.address, %reason, "connection ended");
+    }
+
+    /// Notes that the task of a connection was dropped, or panicked: what ends so is not begun anew at
+    /// once.
+    pub(super) fn connection_dropped(&self, status: &Arc<LinkStatus>) {
+        self.take_out(status, status.reason(), true);
+    }
+
+    fn take_out(&self, status: &Arc<LinkStatus>, reason: CloseReason, is_failure: bool) {
         self.client.closed.count(reason);
         let mut pool = self.pool.lock();
         pool.links.retain(|link| !Arc::ptr_eq(&link.status, status));
-        let is_failure = !reason.is_orderly() || (reason == CloseReason::PeerClosed && !was_of_use);
         if is_failure && !pool.is_closed {
             let error = PeerError::Disconnected { address: self.address.clone(), reason };
             self.note_failure(&mut pool, self.clock().now(), error);
         }
-        drop(pool);
-        tracing::debug!(peer = self.address, %reason, "connection ended");
     }
 
     pub(super) fn first_answer(&self) {
@@ -406,19 +416,26 @@ impl Peer {
     }
 }
 
-/// Takes an attempt to connect off the count when its task is dropped with its runtime.
-struct Attempt(Option<Arc<Peer>>);
+/// An attempt to connect. Dropped unsettled, by a panic of its task or with its runtime, it has failed.
+struct Attempt {
+    peer: Arc<Peer>,
+    is_settled: bool,
+}
 
 impl Attempt {
-    fn settle(mut self) {
-        self.0 = None;
+    /// Notes how it ended; returns the connection that its task shall run.
+    fn settle(mut self, outcome: Result<Greeted, PeerError>) -> Option<Connection> {
+        self.is_settled = true;
+        self.peer.connected(outcome)
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(peer) = &self.0 {
-            peer.pool.lock().connecting -= 1;
+        if !self.is_settled {
+            let cause = Arc::new(std::io::Error::other("the attempt ended early"));
+            let address = self.peer.address.clone();
+            drop(self.peer.connected(Err(PeerError::Connect { address, cause })));
         }
     }
 }
