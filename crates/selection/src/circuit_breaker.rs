@@ -32,7 +32,7 @@ pub enum BreakerEvent {
     Opened,
     /// The back-off is over and somebody wants the source.
     TrialDue,
-    /// The source answered.
+    /// The source answered. During a penalty that is no event.
     Succeeded,
 }
 
@@ -138,6 +138,8 @@ pub struct CircuitBreaker {
     state: BreakerState,
     /// Failures in a row.
     failures: u32,
+    /// Whether it is open for a time that no answer shortens.
+    is_penalty: bool,
     /// The end of the back-off, or of the trial's time; meaningless while closed.
     until: Moment,
 }
@@ -151,7 +153,8 @@ impl Default for CircuitBreaker {
 impl CircuitBreaker {
     /// Returns a closed one.
     pub const fn new() -> CircuitBreaker {
-        CircuitBreaker { state: BreakerState::Closed, failures: 0, until: Moment::ZERO }
+        let (state, until) = (BreakerState::Closed, Moment::ZERO);
+        CircuitBreaker { state, failures: 0, is_penalty: false, until }
     }
 
     /// The state.
@@ -189,6 +192,7 @@ impl CircuitBreaker {
                 if is_over =>
             {
                 self.apply(BreakerEvent::TrialDue);
+                self.is_penalty = false;
                 self.until = now + trial_time;
                 Admission::Trial
             }
@@ -207,18 +211,24 @@ impl CircuitBreaker {
     }
 
     /// Closes it, and remembers the failures: the next one opens it for as long as if it had stayed open.
+    /// A penalty ends with a trial only: what answers now was asked before.
     pub fn close(&mut self) {
-        self.apply(BreakerEvent::Succeeded);
+        if !self.is_penalty {
+            self.apply(BreakerEvent::Succeeded);
+        }
     }
 
-    /// Forgets the failures in a row.
+    /// Forgets the failures in a row, unless they stand for a penalty.
     pub fn forget_failures(&mut self) {
-        self.failures = 0;
+        if !self.is_penalty {
+            self.failures = 0;
+        }
     }
 
     /// Notes a failure; `unit` in [0, 1) is the jitter.
     pub fn failed(&mut self, rules: &BreakerRules, now: Moment, unit: f64) {
-        if self.state == BreakerState::Open && rules.while_open == FailureWhileOpen::Ignored {
+        let is_ignored = self.is_penalty || rules.while_open == FailureWhileOpen::Ignored;
+        if self.state == BreakerState::Open && is_ignored {
             return;
         }
         self.failures = self.failures.saturating_add(1);
@@ -230,10 +240,11 @@ impl CircuitBreaker {
         self.apply(BreakerEvent::Opened);
     }
 
-    /// Opens it for `time`, whatever its state; a failure of the trial that follows opens it for the
-    /// longest time.
+    /// Opens it for `time`, whatever its state and whatever comes of attempts that began before: a
+    /// penalty. A failure of the trial that follows opens it for the longest time.
     pub fn open_for(&mut self, time: Duration, now: Moment) {
         self.failures = u32::MAX;
+        self.is_penalty = true;
         self.until = now + time;
         self.apply(BreakerEvent::Opened);
     }

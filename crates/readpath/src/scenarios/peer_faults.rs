@@ -81,6 +81,31 @@ async fn test_lying_peer_is_counted_and_left_alone_and_nobody_sees_its_bytes() {
     }
 }
 
+/// A right answer that was on its way when the peer lied says nothing of its disk and memory.
+#[tokio::test(start_paused = true)]
+async fn test_penalty_of_a_lying_peer_outlasts_what_was_under_way() {
+    let (world, image) = world(&config());
+    let first = world.span_of(&image, "b", 0);
+    world.network.set("b", PeerFaultMode::Slow(100 * MILLI));
+    let under_way = tokio::spawn(world.host("a").view(&image).read(first * 4096, 4096));
+    tokio::time::sleep(10 * MILLI).await;
+    world.network.set("b", PeerFaultMode::Lies);
+    world.host("a").read_chunk(&image, first + 1).await.unwrap();
+    assert_eq!(world.host("a").fetches("corrupt"), 1);
+    world.network.set("b", PeerFaultMode::Well);
+    let before = world.host("a").fetches("ok");
+    under_way.await.unwrap().unwrap();
+    assert_eq!(world.host("a").fetches("ok"), before + 1, "the answer came");
+    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    world.host("a").read_chunk(&image, first + 2).await.unwrap();
+    assert_eq!(world.network.asked("b").len(), 2, "still left alone");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    world.host("a").read_chunk(&image, first + 3).await.unwrap();
+    assert_eq!(world.network.asked("b").len(), 3, "asked again after the penalty");
+    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn test_dead_peer_costs_one_refused_connection_and_then_nothing() {
     let (world, image) = world(&config());

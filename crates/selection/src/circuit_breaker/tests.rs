@@ -4,6 +4,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_secs(10) };
+const PENALTY_MAX: Duration = Duration::from_secs(15);
 const RULES: BreakerRules = BreakerRules {
     failures_max: 1,
     backoff: BACKOFF,
@@ -90,12 +91,39 @@ fn test_open_for_lasts_and_a_failed_trial_then_backs_off_longest() {
     assert_eq!(breaker.retry_in(over), BACKOFF.max);
 }
 
+#[test]
+fn test_penalty_is_ended_by_its_time_and_a_trial_only() {
+    for while_open in [FailureWhileOpen::Ignored, FailureWhileOpen::Extends] {
+        let rules = BreakerRules { while_open, ..RULES };
+        let over = Moment::ZERO + 60 * SECOND;
+        let mut breaker = CircuitBreaker::new();
+        breaker.open_for(60 * SECOND, Moment::ZERO);
+        // The ends of attempts that began before.
+        breaker.succeeded();
+        breaker.close();
+        breaker.forget_failures();
+        breaker.failed(&rules, Moment::ZERO + SECOND, 0.0);
+        let before = Moment::ZERO + 59 * SECOND;
+        assert_eq!(breaker.admit(&rules, SECOND, before, 0.0), Admission::Wait(over));
+        breaker.succeeded();
+        assert_eq!(breaker.admit(&rules, SECOND, over, 0.0), Admission::Trial);
+        breaker.failed(&rules, over, 0.0);
+        assert_eq!(breaker.retry_in(over), BACKOFF.max, "the failures are remembered");
+        let mut breaker = CircuitBreaker::new();
+        breaker.open_for(60 * SECOND, Moment::ZERO);
+        assert_eq!(breaker.admit(&rules, SECOND, over, 0.0), Admission::Trial);
+        breaker.succeeded();
+        assert_eq!(breaker.admit(&rules, SECOND, over, 0.0), Admission::Go, "the trial ends it");
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Admit,
     Close,
     Succeeded,
     Failed,
+    Penalise(u64),
     Wait(u64),
 }
 
@@ -105,6 +133,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Close),
         Just(Step::Succeeded),
         Just(Step::Failed),
+        (0_u64..15_000).prop_map(Step::Penalise),
         (0_u64..15_000).prop_map(Step::Wait),
     ]
 }
@@ -126,33 +155,42 @@ fn rules() -> impl Strategy<Value = BreakerRules> {
 
 proptest! {
     /// The state moves only along the table; a source that is not trusted is tried at most once in the
-    /// time of a trial, and never before the back-off is over.
+    /// time of a trial, and never before the back-off or the penalty is over.
     #[test]
     fn proptest_breaker_keeps_to_its_table(
         steps in prop::collection::vec(step(), 0..100), unit in 0.0..1.0, rules in rules()
     ) {
         let mut now = Moment::ZERO;
         let mut breaker = CircuitBreaker::new();
-        let mut tried: Option<Moment> = None;
+        let (mut tried, mut penalised_until): (Option<Moment>, Option<Moment>) = (None, None);
         for step in steps {
             let before = breaker.state();
             let due = breaker.retry_in(now).is_zero();
             match step {
                 Step::Admit => match breaker.admit(&rules, SECOND, now, unit) {
-                    Admission::Go => prop_assert_eq!(before, BreakerState::Closed),
+                    Admission::Go => {
+                        prop_assert_eq!(before, BreakerState::Closed);
+                        prop_assert_eq!(penalised_until, None);
+                    }
                     Admission::Trial => {
+                        prop_assert!(penalised_until.is_none_or(|until| now >= until));
+                        penalised_until = None;
                         prop_assert!(before != BreakerState::Closed && due);
                         prop_assert!(tried.is_none_or(|at| now.since(at) >= SECOND));
                         tried = Some(now);
                     }
                     Admission::Wait(until) => {
                         prop_assert_ne!(before, BreakerState::Closed);
-                        prop_assert!(until.since(now) <= BACKOFF.max);
+                        prop_assert!(until.since(now) <= BACKOFF.max.max(PENALTY_MAX));
                     }
                 },
                 Step::Close => breaker.close(),
                 Step::Succeeded => breaker.succeeded(),
                 Step::Failed => breaker.failed(&rules, now, unit),
+                Step::Penalise(ms) => {
+                    penalised_until = Some(now + Duration::from_millis(ms));
+                    breaker.open_for(Duration::from_millis(ms), now);
+                }
                 Step::Wait(ms) => now = now + Duration::from_millis(ms),
             }
             let after = breaker.state();

@@ -38,6 +38,23 @@ fn test_peer_of_wrong_content_is_left_alone_for_the_time_given() {
     assert!(peer.admit(TRIAL, now + HOUR));
 }
 
+/// Fetches that were under way when it sent wrong content end right, refused or not at all.
+#[test]
+fn test_what_was_under_way_does_not_shorten_the_time_for_wrong_content() {
+    let ends: [fn(&mut PeerHealth, Moment); 3] = [
+        |peer, now| peer.answered(MILLI, now),
+        |peer, _| peer.refused(),
+        |peer, now| peer.timed_out(TRIAL, now, 0.5),
+    ];
+    for end in ends {
+        let mut peer = peer();
+        peer.corrupt(HOUR, Moment::ZERO);
+        end(&mut peer, Moment::ZERO + MILLI);
+        assert!(!peer.admit(TRIAL, Moment::ZERO + HOUR - SECOND));
+        assert!(peer.admit(TRIAL, Moment::ZERO + HOUR));
+    }
+}
+
 #[test]
 fn test_slow_for_counts_unbroken_samples_only() {
     let mut peer = peer();
