@@ -1,135 +1,73 @@
-//! Health of the chunk store's disk: a breaker between reads and a disk that hangs.
+//! Health of the chunk store's disk: the circuit breaker between reads and a disk that hangs.
+//!
+//! The page `reference/state-machines/store-disk` says what its states mean here.
 
 use acstor_runclock::RunInstant;
+use acstor_selection::{Backoff, BreakerRules, CircuitBreaker, FailureWhileOpen, OverdueTrial};
 use parking_lot::Mutex;
 
 use crate::limits;
+use crate::steering::moment;
+
+/// The rules of the disk's breaker. A failure is a read that is late: an error is an answer. The trial is a
+/// read that some guest may wait for no longer, so another one follows.
+const RULES: BreakerRules = BreakerRules {
+    failures_max: limits::STORE_LATE_MAX,
+    backoff: Backoff { min: limits::STORE_PROBE_INTERVAL, max: limits::STORE_PROBE_INTERVAL },
+    while_open: FailureWhileOpen::Ignored,
+    overdue: OverdueTrial::Repeated,
+};
+/// Jitter of the back-off: no other host asks this disk.
+const JITTER: f64 = 0.0;
 
 /// The disk of the chunk store as its readers see it.
-///
-/// ```text
-///               LateInARow                     ProbeDue             ProbeDue
-///   Answering ---------------> Hung --------------------> Probing --------.
-///     ^  ^                     |  ^                       |  |  ^         |
-///     |  +------CameBack-------+  +---------Late----------+  |  +---------+
-///     +-------------------------CameBack---------------------+
-/// ```
-///
-/// The page `reference/state-machines/store-disk` shows the same table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreState {
-    /// Reads go to the disk.
-    Answering,
-    /// No read goes to the disk: what is on it only is taken for absent.
-    Hung,
-    /// One read is out to see.
-    Probing,
-}
-
-/// Event in the life of the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreEvent {
-    /// A read has not come back in time.
-    Late,
-    /// As many reads in a row have not.
-    LateInARow,
-    /// A read wants the disk, and it is time to look whether it is back.
-    ProbeDue,
-    /// A read came back, with content or with an error, late or not.
-    CameBack,
-}
-
-/// Every transition; a pair that is not listed leaves the state as it is.
-pub(crate) const TRANSITIONS: [(StoreState, StoreEvent, StoreState); 6] = {
-    use StoreEvent::{CameBack, Late, LateInARow, ProbeDue};
-    use StoreState::{Answering, Hung, Probing};
-    [
-        (Answering, LateInARow, Hung),
-        (Hung, ProbeDue, Probing),
-        (Hung, CameBack, Answering),
-        (Probing, Late, Hung),
-        (Probing, ProbeDue, Probing),
-        (Probing, CameBack, Answering),
-    ]
-};
-
-impl StoreState {
-    fn after(self, event: StoreEvent) -> StoreState {
-        let row = TRANSITIONS.iter().find(|(from, on, _)| (*from, *on) == (self, event));
-        row.map_or(self, |(_, _, to)| *to)
-    }
-}
-
-/// The breaker.
 #[derive(Debug)]
-pub(crate) struct StoreHealth(Mutex<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    state: StoreState,
-    /// Reads in a row that were late.
-    late: u32,
-    /// When a read may look whether the disk is back; a disk that answers has none.
-    probe_at: Option<RunInstant>,
-}
+pub(crate) struct StoreHealth(Mutex<CircuitBreaker>);
 
 impl StoreHealth {
     pub(crate) fn new() -> StoreHealth {
-        StoreHealth(Mutex::new(Inner { state: StoreState::Answering, late: 0, probe_at: None }))
+        StoreHealth(Mutex::default())
     }
 
     /// Asks for leave to read.
     pub(crate) fn admits(&self, now: RunInstant) -> bool {
-        let mut inner = self.0.lock();
-        let Some(probe_at) = inner.probe_at else { return true };
-        let is_due = now >= probe_at;
-        if is_due {
-            inner.state = inner.state.after(StoreEvent::ProbeDue);
-            inner.probe_at = Some(now + limits::STORE_PROBE_INTERVAL);
-        }
-        is_due
+        let mut breaker = self.0.lock();
+        breaker.admit(&RULES, limits::STORE_PROBE_INTERVAL, moment(now), JITTER).is_granted()
     }
 
     /// Notes that the disk gave a read back, with content or with an error, late or not.
     pub(crate) fn came_back(&self) {
-        let mut inner = self.0.lock();
-        if inner.state != StoreState::Answering {
+        let mut breaker = self.0.lock();
+        if !breaker.is_closed() {
             tracing::warn!("the disk of the chunk store answers again");
         }
-        let state = inner.state.after(StoreEvent::CameBack);
-        *inner = Inner { state, late: 0, probe_at: None };
+        breaker.succeeded();
     }
 
     /// Notes that a read has not come back in time.
     pub(crate) fn was_late(&self, now: RunInstant) {
-        let mut inner = self.0.lock();
-        inner.late = inner.late.saturating_add(1);
-        let event = match inner.late >= limits::STORE_LATE_MAX {
-            true if inner.state == StoreState::Answering => StoreEvent::LateInARow,
-            _ => StoreEvent::Late,
-        };
-        let next = inner.state.after(event);
-        if event == StoreEvent::LateInARow {
+        let mut breaker = self.0.lock();
+        let was_answering = breaker.is_closed();
+        breaker.failed(&RULES, moment(now), JITTER);
+        if was_answering && !breaker.is_closed() {
             tracing::error!(
                 "the disk of the chunk store does not answer: chunks that are on it only are \
                  taken for absent; look for its errors in the kernel's log"
             );
         }
-        if next != inner.state {
-            inner.probe_at = Some(now + limits::STORE_PROBE_INTERVAL);
-        }
-        inner.state = next;
     }
 
     /// Whether reads go to the disk.
     pub(crate) fn is_answering(&self) -> bool {
-        self.0.lock().state == StoreState::Answering
+        self.0.lock().is_closed()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use acstor_selection::{BREAKER_TRANSITIONS, BreakerEvent, BreakerState};
 
     use super::*;
 
@@ -145,10 +83,10 @@ mod tests {
         });
         let listed: BTreeSet<Vec<String>> =
             rows.map(|row| row.iter().map(|line| cell(line)).collect()).collect();
-        let row = |(from, on, to): &(StoreState, StoreEvent, StoreState)| {
+        let row = |(from, on, to): &(BreakerState, BreakerEvent, BreakerState)| {
             vec![format!("{from:?}"), format!("{on:?}"), format!("{to:?}")]
         };
-        assert_eq!(listed, TRANSITIONS.iter().map(row).collect());
+        assert_eq!(listed, BREAKER_TRANSITIONS.iter().map(row).collect());
     }
 
     /// A read that was late says nothing of a disk that hangs already, nor puts the next look off.
