@@ -22,6 +22,7 @@ mod preload;
 mod readpath;
 #[cfg(test)]
 mod scenarios;
+mod seams;
 mod steering;
 mod view;
 
@@ -38,9 +39,11 @@ pub use observe::metric_names;
 pub use origin::posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
 pub use origin::{OriginError, OriginRange, OriginSource};
 pub use preload::{PreloadEstimate, PreloadRequest, PreloadState, PreloadStatus, PreloadWhat};
-pub use readpath::{ManifestState, ReadPath, Seams};
+pub use readpath::ReadPath;
+pub use seams::Seams;
 pub use steering::peer_latencies::PeerLatency;
 pub use steering::peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};
+pub use view::attachments::ManifestState;
 pub use view::deduplication::Walk;
 pub use view::manifest_source::{ManifestFault, ManifestFile, ManifestSource};
 pub use view::wanted_chunks::Coverage;

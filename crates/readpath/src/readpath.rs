@@ -1,93 +1,54 @@
-//! One host's read path: what is attached, and the parts behind it.
+//! One host's read path: its parts, and the front that delegates to them.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acstor_ring::{RingHandle, Threshold};
+use acstor_peer::{ChunkRequest, ChunkServer, ServeFuture};
+use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
 use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::ahead::read_trace::ReadTrace;
-use crate::fetch::flight::FlightTable;
+use crate::ahead::working_sets::WorkingSets;
+use crate::fetch::serve::Responder;
 use crate::fetch::sources::Sources;
-use crate::keeping::ghost::GhostTable;
-use crate::keeping::host_chunks::HostChunks;
-use crate::keeping::inserter::Inserter;
-use crate::keeping::pins::PinTable;
-use crate::keeping::recent::RecentCache;
-use crate::keeping::store_reader::StoreReader;
+use crate::keeping::claims::Claims;
+use crate::keeping::pin_table::PinTable;
+use crate::keeping::pins::Pins;
+use crate::observe::gauges::GaugeReader;
 use crate::observe::metrics::Metrics;
-use crate::observe::runtime_metrics::RuntimeCollector;
-use crate::origin::origin_pool::{self, LateSink, OriginPool};
+use crate::origin::origin_pool::{self, LateSink};
 use crate::origin::origin_queue::OriginQueue;
-use crate::preload::PreloadTable;
-use crate::steering::Steering;
-use crate::view::attachment::Attachment;
+use crate::preload::{Preloads, Room};
+use crate::view::attachments::Attachments;
+use crate::view::deduplication::Deduplicator;
+#[cfg(test)]
 use crate::view::disk::Disk;
-use crate::view::disk_view::DiskView;
-use crate::view::manifest_loads::ManifestLoads;
-use crate::view::manifest_source::ManifestSource;
-use crate::view::offered_view::OfferedView;
-use crate::view::waiting_reads::WaitingReads;
 use crate::{
-    BlockView, LocalStore, OriginSource, PeerSource, ReadPathConfig, ReadPathError, limits,
+    BlockView, Coverage, ManifestSource, ManifestState, PeerLatency, PinReport, PreloadEstimate,
+    PreloadRequest, PreloadStatus, PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, Seams,
+    Walk, WorkingSet,
 };
 
-/// What a read path reads from.
-#[derive(Clone)]
-pub struct Seams {
-    /// This host's chunk store.
-    pub store: Arc<dyn LocalStore>,
-    /// The other hosts.
-    pub peers: Arc<dyn PeerSource>,
-    /// The origin.
-    pub origin: Arc<dyn OriginSource>,
-    /// The rings in use; shared with whoever sets them.
-    pub rings: Arc<RingHandle>,
-    /// The running time of the runtime, by which others are late; best the same as of `peers`.
-    pub clock: RunClock,
-}
-
-/// Where the manifest of an attached disk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ManifestState {
-    /// In memory.
-    InMemory,
-    /// Where it was offered from; it is read when it is needed.
-    OnDisk,
-    /// There too, and found damaged: the disk cannot be read until it is attached anew.
-    Damaged,
-}
-
-/// What became of an attachment.
-enum Entered {
-    New(Arc<Attachment>),
-    Present(Arc<Attachment>),
-}
-
 /// The read path of one host. Cheap to clone; every clone is the same read path.
+///
+/// It does nothing itself: views of disks read from the sources, and everything else is done by the part
+/// that it is named after.
 #[derive(Clone)]
 pub struct ReadPath {
     pub(crate) sources: Arc<Sources>,
-    pub(crate) serves_inflight: Arc<AtomicUsize>,
-    pub(crate) pins: Arc<PinTable>,
-    /// Pins of preloads, which a pin of head and tail leaves alone.
-    pub(crate) preload_pins: Arc<PinTable>,
-    pub(crate) preloads: Arc<PreloadTable>,
-    /// Chunks that this host may be about to give up, and does not claim to keep.
-    pub(crate) offered: Arc<Mutex<HashSet<Digest>>>,
-    disks: Arc<ArcSwap<HashMap<DiskId, Arc<Attachment>>>>,
-    rings: Arc<RingHandle>,
-    inserter_thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    attachments: Arc<Attachments>,
+    pins: Arc<Pins>,
+    preloads: Arc<Preloads>,
+    working_sets: Arc<WorkingSets>,
+    deduplicator: Arc<Deduplicator>,
+    pub(crate) responder: Arc<Responder>,
+    gauges: Arc<GaugeReader>,
 }
 
 impl ReadPath {
@@ -121,62 +82,36 @@ impl ReadPath {
             &LateSink,
         ) -> Result<(), ReadPathError>,
     ) -> Result<ReadPath, ReadPathError> {
-        config.validate()?;
-        let metrics = Arc::new(Metrics::new(registry));
-        registry.register_collector(Box::new(RuntimeCollector(seams.clock.clone())));
-        let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
-        let thread = inserter.start(seams.store.clone(), metrics.clone())?;
-        let queue = Arc::new(OriginQueue::new(&config));
-        let late_sink = keep_late_chunks(&inserter, &metrics);
-        start_workers(&queue, &metrics, &late_sink)?;
-        let chunk = seams.store.chunk_size().bytes();
-        let clock = seams.clock;
-        let steering = Steering::new(
-            &config,
-            seams.rings.clone(),
-            clock.clone(),
-            queue.clone(),
-            metrics.clone(),
-        );
-        let sources = Sources {
-            chunks: HostChunks {
-                reader: StoreReader::new(
-                    seams.store.clone(),
-                    metrics.clone(),
-                    config.store_late_after,
-                    clock.clone(),
-                    runtime.clone(),
-                ),
-                store: seams.store,
-                recent: RecentCache::new(config.recent_bytes),
-                inserter,
-                ghosts: GhostTable::new(limits::GHOST_ENTRIES),
-                keep: config.keep,
-                metrics: metrics.clone(),
-            },
-            peers: seams.peers,
-            steering: Arc::new(steering),
-            origin: OriginPool::new(queue, runtime.clone()),
-            flights: Arc::new(FlightTable::new(clock.clone())),
-            metrics,
-            clock,
-            prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
-            manifest_loads: ManifestLoads::default(),
-            runtime,
-            is_draining: AtomicBool::new(false),
-            waiting_reads: WaitingReads::default(),
-            config,
+        let (store, rings) = (seams.store.clone(), seams.rings.clone());
+        let sources = Arc::new(Sources::start(config, seams, registry, runtime, start_workers)?);
+        let attachments = Arc::new(Attachments::new(sources.clone()));
+        let pin_table = Arc::new(PinTable::new(store.clone()));
+        let preload_pins = Arc::new(PinTable::new(store.clone()));
+        let pins = Pins::new(sources.clone(), attachments.clone(), pin_table.clone());
+        let room = Room::new(store.clone(), pin_table, preload_pins);
+        let preloads = Arc::new(Preloads::new(sources.clone(), attachments.clone(), room));
+        let working_sets = Arc::new(WorkingSets::new(attachments.clone(), store));
+        let claims = Arc::new(Claims::new(sources.clone()));
+        let deduplicator = Deduplicator::new(sources.clone(), attachments.clone(), claims.clone());
+        let responder = Responder::new(sources.clone(), attachments.clone(), claims);
+        let responder = Arc::new(responder);
+        let gauges = GaugeReader {
+            sources: sources.clone(),
+            attachments: attachments.clone(),
+            preloads: preloads.clone(),
+            working_sets: working_sets.clone(),
+            responder: responder.clone(),
+            rings,
         };
         Ok(ReadPath {
-            sources: Arc::new(sources),
-            serves_inflight: Arc::default(),
-            pins: Arc::default(),
-            preload_pins: Arc::default(),
-            preloads: Arc::new(PreloadTable::new()),
-            offered: Arc::default(),
-            disks: Arc::default(),
-            rings: seams.rings,
-            inserter_thread: Arc::new(Mutex::new(Some(thread))),
+            sources,
+            attachments,
+            pins: Arc::new(pins),
+            preloads,
+            working_sets,
+            deduplicator: Arc::new(deduplicator),
+            responder,
+            gauges: Arc::new(gauges),
         })
     }
 
@@ -192,18 +127,7 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`].
     pub fn attach(&self, manifest: Manifest) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let header = manifest.header();
-        let make = || Attachment::of(manifest.clone(), &self.sources);
-        let attachment = match self.enter(&header, make)? {
-            Entered::New(attachment) => attachment,
-            Entered::Present(attachment) => {
-                attachment.replace((header, manifest.digest()), Some(&manifest), None)?;
-                attachment
-            }
-        };
-        let view = attachment.bring(manifest, &self.sources);
-        // One of its own: that the disk is held is how the attachment knows that it is in use.
-        Ok(Arc::new(DiskView { disk: view.disk.clone(), sources: self.sources.clone() }))
+        self.attachments.attach(manifest)
     }
 
     /// Attaches a disk as [`ReadPath::attach`] does, but its manifest is read from `source` when it is
@@ -218,50 +142,7 @@ impl ReadPath {
         digest: Digest,
         source: Arc<dyn ManifestSource>,
     ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let make = || Attachment::offered(header, digest, source.clone());
-        let attachment = match self.enter(&header, make)? {
-            Entered::New(attachment) => attachment,
-            Entered::Present(attachment) => {
-                attachment.replace((header, digest), None, Some(source))?;
-                attachment
-            }
-        };
-        Ok(Arc::new(OfferedView { attachment, sources: self.sources.clone() }))
-    }
-
-    /// Finds the attachment of a disk, or enters the one that is made.
-    fn enter(
-        &self,
-        header: &ManifestHeader,
-        make: impl FnOnce() -> Attachment,
-    ) -> Result<Entered, ReadPathError> {
-        let (ours, theirs) = (self.sources.chunks.store.chunk_size(), header.chunk_size);
-        let id = header.disk_id;
-        if ours != theirs {
-            let (ours, theirs) = (ours.as_u32(), theirs.as_u32());
-            return Err(ReadPathError::ChunkSize { disk: id, theirs, ours });
-        }
-        if let Some(attachment) = self.attachment(&id) {
-            return Ok(Entered::Present(attachment));
-        }
-        let new = Arc::new(make());
-        let mut outcome = Ok(Entered::New(new.clone()));
-        self.disks.rcu(|disks| {
-            outcome = match disks.get(&id) {
-                // Somebody else attached it at the same time.
-                Some(other) => Ok(Entered::Present(other.clone())),
-                None if disks.len() >= limits::DISKS_MAX => {
-                    Err(ReadPathError::TooManyDisks(limits::DISKS_MAX))
-                }
-                None => Ok(Entered::New(new.clone())),
-            };
-            let mut disks = HashMap::clone(disks);
-            if let Ok(Entered::New(new)) = &outcome {
-                disks.insert(id, new.clone());
-            }
-            disks
-        });
-        outcome
+        self.attachments.offer(header, digest, source)
     }
 
     /// Detaches a disk and takes its pins back. Views of it go on working; peers can no longer have
@@ -270,20 +151,15 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn detach(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
-        self.attached_disk(disk_id)?;
-        self.disks.rcu(|disks| {
-            let mut disks = HashMap::clone(disks);
-            disks.remove(disk_id);
-            disks
-        });
-        self.forget_preload(disk_id);
-        self.unpin_except(disk_id, &HashSet::new());
+        self.attachments.remove(disk_id)?;
+        self.preloads.forget(disk_id);
+        self.pins.forget(disk_id);
         Ok(())
     }
 
     /// Ids of the attached disks, in no order.
     pub fn disks(&self) -> Vec<DiskId> {
-        self.disks.load().keys().copied().collect()
+        self.attachments.ids()
     }
 
     /// Where the manifest of an attached disk is.
@@ -291,58 +167,151 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn manifest_state(&self, disk_id: &DiskId) -> Result<ManifestState, ReadPathError> {
-        let attachment = self.attached_disk(disk_id)?;
-        Ok(match attachment.memory_bytes() {
-            0 if attachment.is_damaged() => ManifestState::Damaged,
-            0 => ManifestState::OnDisk,
-            _ => ManifestState::InMemory,
-        })
+        self.attachments.manifest_state(disk_id)
     }
 
     /// Drops from memory the manifests that can be read again and that nobody has needed for `idle`, in
-    /// general [`limits::MANIFEST_IDLE`]. `is_open`: whether a front end has a disk open, which is a need.
+    /// general [`limits::MANIFEST_IDLE`](crate::limits::MANIFEST_IDLE). `is_open`: whether a front end has
+    /// a disk open, which is a need.
     pub fn release_idle_manifests(&self, idle: Duration, is_open: impl Fn(&DiskId) -> bool) {
-        for attachment in self.attached() {
-            attachment.release_idle(idle, || is_open(&attachment.id()));
-        }
+        self.attachments.release_idle_manifests(idle, is_open);
     }
 
     /// A disk whose manifest is in memory.
     #[cfg(test)]
     pub(crate) fn disk(&self, disk_id: &DiskId) -> Option<Arc<Disk>> {
-        Some(self.attachment(disk_id)?.view.load_full()?.disk.clone())
+        Some(self.attachments.get(disk_id)?.view.load_full()?.disk.clone())
     }
 
-    pub(crate) fn attached(&self) -> Vec<Arc<Attachment>> {
-        self.disks.load().values().cloned().collect()
+    /// Fetches the first `head_bytes` and last `tail_bytes` of a disk into the chunk store and keeps
+    /// them there, in place of the disk's former pins. Both are rounded up to whole chunks.
+    ///
+    /// Call again for what is missing; what is pinned already costs nothing then.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`].
+    ///
+    /// # Cancel safety
+    /// What was pinned until then stays pinned, and is unpinned by the next pin or the detach.
+    pub async fn pin(
+        &self,
+        disk_id: &DiskId,
+        head_bytes: u64,
+        tail_bytes: u64,
+        timeout: Duration,
+    ) -> Result<PinReport, ReadPathError> {
+        self.pins.pin(disk_id, head_bytes, tail_bytes, timeout).await
     }
 
-    pub(crate) fn attachment(&self, disk_id: &DiskId) -> Option<Arc<Attachment>> {
-        self.disks.load().get(disk_id).cloned()
+    /// Bytes pinned for a disk, by preloads too.
+    pub fn pinned_bytes(&self, disk_id: &DiskId) -> u64 {
+        self.preloads.pinned_bytes(disk_id)
     }
 
-    pub(crate) fn attached_disk(&self, disk_id: &DiskId) -> Result<Arc<Attachment>, ReadPathError> {
-        self.attachment(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))
+    /// Keeps a chunk in the chunk store, as one that was obtained; blocks while the queue is full,
+    /// for two seconds at most. Without room the chunk is not kept: the origin has it.
+    ///
+    /// `bytes` must be what `digest` names.
+    pub fn keep(&self, digest: Digest, bytes: Bytes) {
+        self.sources.chunks.keep_made(digest, bytes);
     }
 
-    /// The disk for one look at it; waits for the local disk where its manifest is not in memory.
-    pub(crate) fn read_disk(&self, disk_id: &DiskId) -> Result<Arc<Disk>, ReadPathError> {
-        let read = self.attached_disk(disk_id)?.read(&self.sources);
-        read.map_err(|error| ReadPathError::Manifest {
-            disk: *disk_id,
-            kind: error.kind(),
-            reason: error.to_string(),
-        })
+    /// What a preload would bring and the room there is for it. A look-up per chunk; blocks where the
+    /// manifest is not in memory.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
+    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
+    pub fn preload_estimate(
+        &self,
+        disk_id: &DiskId,
+        what: PreloadWhat,
+    ) -> Result<PreloadEstimate, ReadPathError> {
+        self.preloads.estimate(disk_id, what)
     }
 
-    /// As [`ReadPath::read_disk`], for a task.
-    pub(crate) async fn disk_apart(&self, disk_id: &DiskId) -> Result<Arc<Disk>, ReadPathError> {
-        if let Some(view) = self.attached_disk(disk_id)?.view.load_full() {
-            return Ok(view.disk.clone());
-        }
-        let (path, disk) = (self.clone(), *disk_id);
-        let read = self.sources.runtime.spawn_blocking(move || path.read_disk(&disk)).await;
-        read.unwrap_or(Err(ReadPathError::NotAttached(*disk_id)))
+    /// Starts to bring a disk, or what its boots read, into the chunk store; returns at once.
+    ///
+    /// One job per disk: a live one of the same `what` and `pin` gets the new rate, any other is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
+    /// [`ReadPathError::TooManyChunks`].
+    pub fn preload_start(
+        &self,
+        disk_id: &DiskId,
+        request: PreloadRequest,
+    ) -> Result<PreloadStatus, ReadPathError> {
+        self.preloads.start(disk_id, request)
+    }
+
+    /// The newest preload of each disk that had one, in the order of ids.
+    pub fn preload_status(&self) -> Vec<PreloadStatus> {
+        self.preloads.status()
+    }
+
+    /// Stops the preload of a disk; what it brought stays. Nothing happens where there is none.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn preload_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
+        self.preloads.stop(disk_id)
+    }
+
+    /// Stops every preload, for good.
+    pub fn stop_preloads(&self) {
+        self.preloads.stop_all();
+    }
+
+    /// Follows a hint that a disk is about to be booted: preloads its working set at a rate, bytes
+    /// per second, where it has one that is not all here and nothing preloads the disk. Returns at
+    /// once and never waits.
+    pub fn preload_hint(&self, disk_id: DiskId, rate: u64) {
+        self.preloads.hint(disk_id, rate);
+    }
+
+    /// Which chunks guests of this host read while the disk booted, since the process started.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::TooManyChunks`].
+    pub fn working_set(&self, disk_id: &DiskId) -> Result<WorkingSet, ReadPathError> {
+        self.working_sets.recorded(disk_id)
+    }
+
+    /// Length of the bitmap of an attached disk, bytes.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn bitmap_len(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
+        self.working_sets.bitmap_len(disk_id)
+    }
+
+    /// Takes over which chunks boots of the disk read, as learnt by all hosts. Blocks where the manifest
+    /// is not in memory.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`]; [`ReadPathError::WorkingSet`] when it is no bitmap of this
+    /// disk; [`ReadPathError::TooManyChunks`]. What was set before stays.
+    pub fn set_working_set(&self, disk_id: &DiskId, bitmap: &[u8]) -> Result<(), ReadPathError> {
+        self.working_sets.set(disk_id, bitmap)
+    }
+
+    /// How much of each working set that was set this host holds, in the order of ids. Touches no
+    /// chunk.
+    pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {
+        self.working_sets.coverage()
+    }
+
+    /// Walks the chunk store for ever and demotes copies that the pool does not need; does nothing where
+    /// copies are not limited.
+    pub async fn deduplicate(self) {
+        self.deduplicator.run().await;
+    }
+
+    /// Looks at the next cold chunks, however full the store is.
+    pub async fn deduplicate_some(&self, walk: &mut Walk) {
+        self.deduplicator.walk_some(walk).await;
     }
 
     /// While on, requests of peers are refused as overload; guests are served as ever.
@@ -365,6 +334,12 @@ impl ReadPath {
         self.sources.steering.placement.set_threshold(threshold);
     }
 
+    /// Returns the latency of at most `max` peers that answered within the last ten minutes, those first
+    /// that this host fetched most from.
+    pub fn peer_latencies(&self, max: usize) -> Vec<PeerLatency> {
+        self.sources.steering.peers.busiest(max, self.sources.clock.now())
+    }
+
     /// Whether the origin answers, as far as this host knows.
     pub fn is_origin_up(&self) -> bool {
         self.sources.origin.queue().health.is_up()
@@ -375,7 +350,7 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn trace_start(&self, disk_id: &DiskId, capacity: usize) -> Result<(), ReadPathError> {
-        let disk = self.attached_disk(disk_id)?;
+        let disk = self.attachments.find(disk_id)?;
         disk.records.trace.store(Some(Arc::new(ReadTrace::new(capacity))));
         Ok(())
     }
@@ -385,7 +360,7 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn trace_get(&self, disk_id: &DiskId) -> Result<String, ReadPathError> {
-        let disk = self.attached_disk(disk_id)?;
+        let disk = self.attachments.find(disk_id)?;
         Ok(disk.records.trace.load_full().map_or_else(String::new, |trace| trace.to_json_lines()))
     }
 
@@ -394,42 +369,18 @@ impl ReadPath {
     /// # Errors
     /// [`ReadPathError::NotAttached`].
     pub fn trace_stop(&self, disk_id: &DiskId) -> Result<(), ReadPathError> {
-        let disk = self.attached_disk(disk_id)?;
-        disk.records.trace.store(None);
+        self.attachments.find(disk_id)?.records.trace.store(None);
         Ok(())
+    }
+
+    /// Returns the totals.
+    pub fn counts(&self) -> ReadCounts {
+        self.sources.metrics.counts()
     }
 
     /// Brings the gauges of the registry up to date; call before encoding it.
     pub fn refresh_gauges(&self) {
-        let sources = &self.sources;
-        let gauges = &sources.metrics.gauges;
-        let usage = sources.chunks.store.usage();
-        let queue = sources.origin.queue();
-        let as_gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        gauges.flights.set(sources.flights.len() as i64);
-        gauges.peers_penalised.set(sources.steering.peers.open() as i64);
-        gauges.origin_up.set(i64::from(queue.health.is_up()));
-        gauges.origin_queue_chunks.set(queue.depth() as i64);
-        gauges.store_up.set(i64::from(sources.chunks.reader.is_answering()));
-        gauges.serves_inflight.set(self.serves_inflight.load(Ordering::Relaxed) as i64);
-        gauges.insert_queue_bytes.set(sources.chunks.inserter.bytes() as i64);
-        gauges.recent_bytes.set(sources.chunks.recent.bytes() as i64);
-        gauges.store_capacity_bytes.set(as_gauge(usage.capacity_bytes));
-        gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
-        gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));
-        gauges.ring_generation.set(as_gauge(self.rings.generation()));
-        gauges.distance_threshold.set(i64::from(self.distance_threshold().0));
-        gauges.peers_loaded.set(sources.steering.overloaded_peers() as i64);
-        gauges.own_link_slow.set(i64::from(sources.steering.is_own_link_slow()));
-        gauges.reads_waiting.set(sources.waiting_reads.count() as i64);
-        sources.metrics.preload.set_jobs(self.preloads.counts());
-        sources.metrics.preload.set_working_sets(self.working_set_totals());
-        let attached = self.attached();
-        let in_memory: Vec<u64> =
-            attached.iter().map(|disk| disk.memory_bytes()).filter(|bytes| *bytes > 0).collect();
-        gauges.disks.set(attached.len() as i64);
-        gauges.manifests_in_memory.set(in_memory.len() as i64);
-        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum()));
+        self.gauges.refresh();
     }
 
     /// Waits until every chunk obtained so far is in the chunk store or refused by it, at most
@@ -441,27 +392,17 @@ impl ReadPath {
     /// Stops: reads that wait for the origin fail, chunks that wait to be kept are written within
     /// `timeout`. Threads that wait for an origin that hangs are left behind. Blocks.
     pub fn stop(&self, timeout: Duration) {
-        self.stop_preloads();
-        self.sources.origin.queue().stop();
-        self.sources.chunks.inserter.stop();
-        self.sources.chunks.reader.stop(timeout.max(limits::END_WAIT));
-        // It ends at once where nothing waits, unless the disk hangs: then it is left behind.
-        let has_ended = self.sources.chunks.inserter.wait_ended(timeout.max(limits::END_WAIT));
-        if let (true, Some(thread)) = (has_ended, self.inserter_thread.lock().take())
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that keeps chunks panicked");
-        }
+        self.preloads.stop_all();
+        self.sources.stop(timeout);
     }
 }
 
-fn keep_late_chunks(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> LateSink {
-    let (inserter, metrics) = (inserter.clone(), metrics.clone());
-    Arc::new(move |chunks: Vec<(Digest, Bytes)>| {
-        for (digest, bytes) in chunks {
-            if !inserter.push(digest, bytes) {
-                metrics.insert_dropped();
-            }
-        }
-    })
+impl ChunkServer for ReadPath {
+    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
+        self.responder.serve(request, deadline)
+    }
+
+    fn holds(&self, digests: &[Digest]) -> Vec<bool> {
+        self.responder.holds(digests)
+    }
 }

@@ -1,6 +1,7 @@
 //! Interface of a disk to its front end: its size, its bytes as segments, its holes.
 
 pub(crate) mod attachment;
+pub(crate) mod attachments;
 pub(crate) mod deduplication;
 pub(crate) mod disk;
 pub(crate) mod disk_view;

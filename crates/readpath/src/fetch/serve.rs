@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
+use acstor_peer::{ChunkRequest, PeerStatus, ServeFuture};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::fetch::flight::Priority;
 use crate::fetch::outcome::Serve;
-use crate::fetch::sources::Want;
+use crate::fetch::sources::{Sources, Want};
+use crate::keeping::claims::Claims;
 use crate::steering::peers::NO_HINT;
+use crate::view::attachments::Attachments;
 use crate::view::disk::Disk;
-use crate::{ReadPath, Tier, limits};
+use crate::{Tier, limits};
 
 /// Share of a request's time that is kept back, so that the refusal arrives before the requester
 /// gives up: it then knows that this host is alive and its origin is not.
@@ -37,12 +39,39 @@ impl Drop for InFlight {
     }
 }
 
-impl ChunkServer for ReadPath {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        let path = self.clone();
+/// Answers the requests of peers.
+pub(crate) struct Responder {
+    sources: Arc<Sources>,
+    attachments: Arc<Attachments>,
+    pub(crate) claims: Arc<Claims>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+/// How many requests may be answered at a time: each holds a chunk in memory.
+fn serves_max(configured: usize, chunk_size: ChunkSize) -> usize {
+    configured.min(limits::SERVE_INFLIGHT_BYTES_MAX / chunk_size.bytes())
+}
+
+impl Responder {
+    pub(crate) fn new(
+        sources: Arc<Sources>,
+        attachments: Arc<Attachments>,
+        claims: Arc<Claims>,
+    ) -> Responder {
+        Responder { sources, attachments, claims, in_flight: Arc::default() }
+    }
+
+    /// Requests that are being answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Answers a request for a chunk.
+    pub(crate) fn serve(self: &Arc<Self>, request: ChunkRequest, deadline: Instant) -> ServeFuture {
+        let responder = self.clone();
         Box::pin(async move {
-            let result = path.answer(&request, deadline).await;
-            let metrics = &path.sources.metrics;
+            let result = responder.answer(&request, deadline).await;
+            let metrics = &responder.sources.metrics;
             match &result {
                 Ok((bytes, served)) => metrics.served(*served, bytes.len()),
                 Err((_, served)) => metrics.served(*served, 0),
@@ -51,17 +80,11 @@ impl ChunkServer for ReadPath {
         })
     }
 
-    fn holds(&self, digests: &[Digest]) -> Vec<bool> {
-        digests.iter().map(|digest| self.keeps(digest)).collect()
+    /// Answers which of some chunks this host keeps.
+    pub(crate) fn holds(&self, digests: &[Digest]) -> Vec<bool> {
+        digests.iter().map(|digest| self.claims.keeps(digest)).collect()
     }
-}
 
-/// How many requests may be answered at a time: each holds a chunk in memory.
-fn serves_max(configured: usize, chunk_size: ChunkSize) -> usize {
-    configured.min(limits::SERVE_INFLIGHT_BYTES_MAX / chunk_size.bytes())
-}
-
-impl ReadPath {
     async fn answer(
         &self,
         request: &ChunkRequest,
@@ -72,7 +95,7 @@ impl ReadPath {
             return Err((PeerStatus::Overloaded, Serve::Draining));
         }
         let max = serves_max(sources.config.serve_inflight_max, request.chunk_size);
-        let Some(_entered) = InFlight::enter(&self.serves_inflight, max) else {
+        let Some(_entered) = InFlight::enter(&self.in_flight, max) else {
             return Err((PeerStatus::Overloaded, Serve::Overloaded));
         };
         if request.chunk_size != sources.chunks.store.chunk_size() {
@@ -110,7 +133,7 @@ impl ReadPath {
         if request.chunk_index == NO_HINT {
             return None;
         }
-        let attachment = self.attachment(&request.disk_id)?;
+        let attachment = self.attachments.get(&request.disk_id)?;
         let load = self.sources.manifest_loads.load(&self.sources, &attachment, Priority::Peer);
         let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
         let want = disk.want(request.chunk_index)?;

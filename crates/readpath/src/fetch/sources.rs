@@ -6,17 +6,25 @@ use std::time::Duration;
 
 use acstor_runclock::RunClock;
 use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId};
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::fetch::flight::FlightTable;
+use crate::keeping::ghost::GhostTable;
 use crate::keeping::host_chunks::HostChunks;
+use crate::keeping::inserter::Inserter;
+use crate::keeping::recent::RecentCache;
+use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
-use crate::origin::origin_pool::OriginPool;
+use crate::observe::runtime_metrics::RuntimeCollector;
+use crate::origin::origin_pool::{LateSink, OriginPool};
+use crate::origin::origin_queue::OriginQueue;
 use crate::steering::Steering;
 use crate::view::manifest_loads::ManifestLoads;
 use crate::view::waiting_reads::WaitingReads;
-use crate::{PeerSource, ReadPathConfig};
+use crate::{PeerSource, ReadPathConfig, ReadPathError, Seams, limits};
 
 /// A chunk that somebody wants, and where the origin has it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +66,89 @@ impl Drop for Sources {
 }
 
 impl Sources {
+    /// Starts what a chunk can come from: the inserter is a thread, `start_workers` starts those of the
+    /// origin, all else runs on `runtime`. The metrics are registered with `registry`.
+    ///
+    /// # Errors
+    /// [`ReadPathError::Config`] for a value out of range, [`ReadPathError::Thread`].
+    pub(crate) fn start(
+        config: ReadPathConfig,
+        seams: Seams,
+        registry: &mut Registry,
+        runtime: Handle,
+        start_workers: impl FnOnce(
+            &Arc<OriginQueue>,
+            &Arc<Metrics>,
+            &LateSink,
+        ) -> Result<(), ReadPathError>,
+    ) -> Result<Sources, ReadPathError> {
+        config.validate()?;
+        let metrics = Arc::new(Metrics::new(registry));
+        registry.register_collector(Box::new(RuntimeCollector(seams.clock.clone())));
+        let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
+        inserter.start(seams.store.clone(), metrics.clone())?;
+        let queue = Arc::new(OriginQueue::new(&config));
+        let late_sink = keep_late_chunks(&inserter, &metrics);
+        start_workers(&queue, &metrics, &late_sink)?;
+        let Seams { store, peers, rings, clock, origin: _ } = seams;
+        let chunk = store.chunk_size().bytes();
+        let (of_queue, of_metrics) = (queue.clone(), metrics.clone());
+        let steering = Steering::new(&config, rings, clock.clone(), of_queue, of_metrics);
+        let reader = StoreReader::new(
+            store.clone(),
+            metrics.clone(),
+            config.store_late_after,
+            clock.clone(),
+            runtime.clone(),
+        );
+        let chunks = HostChunks {
+            reader,
+            store,
+            recent: RecentCache::new(config.recent_bytes),
+            inserter,
+            ghosts: GhostTable::new(limits::GHOST_ENTRIES),
+            keep: config.keep,
+            metrics: metrics.clone(),
+        };
+        Ok(Sources {
+            chunks,
+            peers,
+            steering: Arc::new(steering),
+            origin: OriginPool::new(queue, runtime.clone()),
+            flights: Arc::new(FlightTable::new(clock.clone())),
+            metrics,
+            clock,
+            prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
+            manifest_loads: ManifestLoads::default(),
+            runtime,
+            is_draining: AtomicBool::new(false),
+            waiting_reads: WaitingReads::default(),
+            config,
+        })
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
+
+    /// Stops: reads that wait for the origin fail, chunks that wait to be kept are written within
+    /// `timeout`. Threads that wait for an origin or a disk that hangs are left behind. Blocks.
+    pub(crate) fn stop(&self, timeout: Duration) {
+        self.origin.queue().stop();
+        self.chunks.inserter.stop();
+        self.chunks.reader.stop(timeout.max(limits::END_WAIT));
+        // It ends at once where nothing waits, unless the disk hangs.
+        self.chunks.inserter.join(timeout.max(limits::END_WAIT));
+    }
+}
+
+fn keep_late_chunks(inserter: &Arc<Inserter>, metrics: &Arc<Metrics>) -> LateSink {
+    let (inserter, metrics) = (inserter.clone(), metrics.clone());
+    Arc::new(move |chunks: Vec<(Digest, Bytes)>| {
+        for (digest, bytes) in chunks {
+            if !inserter.push(digest, bytes) {
+                metrics.insert_dropped();
+            }
+        }
+    })
 }

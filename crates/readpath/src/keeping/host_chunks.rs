@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use acstor_types::Digest;
 use bytes::Bytes;
@@ -13,6 +14,9 @@ use crate::keeping::recent::RecentCache;
 use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
 use crate::{Keep, LocalChunk, LocalLook, LocalStore, Tier};
+
+/// Longest wait for room in the queue of chunks to be written.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where a chunk is on this host, as far as that is known without I/O.
 pub(crate) enum AtHost {
@@ -112,6 +116,15 @@ impl HostChunks {
         };
         if is_kept {
             self.insert(digest, obtained.bytes.clone());
+        }
+    }
+
+    /// Keeps a chunk that this host made itself, a fold's, which nobody has to obtain; waits for room in
+    /// the queue, but not long.
+    pub(crate) fn keep_made(&self, digest: Digest, bytes: Bytes) {
+        if !self.inserter.push(digest, bytes.clone()) {
+            self.inserter.flush(ROOM_TIMEOUT);
+            self.insert(digest, bytes);
         }
     }
 

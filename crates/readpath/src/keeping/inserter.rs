@@ -26,6 +26,8 @@ pub(crate) struct Inserter {
     state: Mutex<State>,
     changed: Condvar,
     bytes_max: usize,
+    /// The thread, until somebody has waited for its end.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +67,8 @@ pub(crate) enum NotQueued {
 
 impl Inserter {
     pub(crate) fn new(bytes_max: usize) -> Inserter {
-        Inserter { state: Mutex::default(), changed: Condvar::new(), bytes_max }
+        let (state, thread) = (Mutex::default(), Mutex::default());
+        Inserter { state, changed: Condvar::new(), bytes_max, thread }
     }
 
     /// Starts the thread that writes.
@@ -73,15 +76,17 @@ impl Inserter {
         self: &Arc<Self>,
         store: Arc<dyn LocalStore>,
         metrics: Arc<Metrics>,
-    ) -> Result<JoinHandle<()>, ReadPathError> {
+    ) -> Result<(), ReadPathError> {
         let inserter = self.clone();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("acstor-insert".to_owned())
             .spawn(move || inserter.run(&*store, &metrics))
             .map_err(|error| ReadPathError::Thread {
                 name: "acstor-insert",
                 cause: error.to_string(),
-            })
+            })?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
     }
 
     /// Queues a verified chunk; `false`: the queue is full and the chunk is dropped.
@@ -154,9 +159,20 @@ impl Inserter {
         self.changed.notify_all();
     }
 
-    /// Waits until the thread has nothing to do any more after [`Inserter::stop`], at most `timeout`;
-    /// returns whether that is so. Blocks.
-    pub(crate) fn wait_ended(&self, timeout: Duration) -> bool {
+    /// Waits for the thread's end after [`Inserter::stop`], at most `timeout`; one that waits for a disk
+    /// that hangs is left behind. Blocks.
+    pub(crate) fn join(&self, timeout: Duration) {
+        if !self.wait_ended(timeout) {
+            return;
+        }
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that keeps chunks panicked");
+        }
+    }
+
+    /// Waits until the thread has nothing to do any more; returns whether that is so.
+    fn wait_ended(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         while !state.has_ended {

@@ -1,6 +1,6 @@
 //! The few totals that a status line shows; everything else is in the metrics.
 
-use crate::{ReadPath, Tier};
+use crate::Tier;
 
 /// Counts of one tier's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +28,5 @@ impl ReadCounts {
     /// What `tier` answered.
     pub fn tier(&self, tier: Tier) -> TierCount {
         self.tiers[tier.index()]
-    }
-}
-
-impl ReadPath {
-    /// Returns the totals.
-    pub fn counts(&self) -> ReadCounts {
-        self.sources.metrics.counts()
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
@@ -15,6 +14,7 @@ use crate::fetch::outcome::{
     Bypass, Deduplication, Hedge, Insert, Join, ManifestLoad, OriginCall, OriginChunk,
     OriginRefusal, PeerFetch, PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
 };
+use crate::observe::gauges::Gauges;
 use crate::observe::metric_names as names;
 use crate::observe::preload_metrics::PreloadMetrics;
 use crate::origin::origin_pool::RunResult;
@@ -54,75 +54,6 @@ impl Labelled {
 
     fn sum(&self) -> u64 {
         self.0.iter().map(Counter::get).sum()
-    }
-}
-
-/// Values that are read off when the metrics are asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Gauges {
-    pub(crate) flights: Gauge,
-    pub(crate) peers_penalised: Gauge,
-    pub(crate) origin_up: Gauge,
-    pub(crate) origin_queue_chunks: Gauge,
-    pub(crate) serves_inflight: Gauge,
-    pub(crate) insert_queue_bytes: Gauge,
-    pub(crate) recent_bytes: Gauge,
-    pub(crate) store_capacity_bytes: Gauge,
-    pub(crate) store_used_bytes: Gauge,
-    pub(crate) store_pinned_bytes: Gauge,
-    pub(crate) ring_generation: Gauge,
-    pub(crate) disks: Gauge,
-    pub(crate) manifests_in_memory: Gauge,
-    pub(crate) manifest_bytes: Gauge,
-    pub(crate) reads_waiting: Gauge,
-    pub(crate) distance_threshold: Gauge,
-    pub(crate) peers_loaded: Gauge,
-    pub(crate) own_link_slow: Gauge,
-    pub(crate) store_up: Gauge,
-}
-
-impl Gauges {
-    fn register(registry: &mut Registry) -> Gauges {
-        let gauges = Gauges::default();
-        let mut add = |name: &str, help: &str, gauge: &Gauge| {
-            registry.register(name, help, gauge.clone());
-        };
-        add(names::FLIGHTS, "Efforts to obtain a chunk under way", &gauges.flights);
-        add(names::PEERS_PENALISED, "Peers penalised or on trial", &gauges.peers_penalised);
-        add(names::ORIGIN_UP, "Whether the origin answers", &gauges.origin_up);
-        add(
-            names::ORIGIN_QUEUE_CHUNKS,
-            "Chunks waiting for the origin",
-            &gauges.origin_queue_chunks,
-        );
-        add(names::SERVES_INFLIGHT, "Requests of peers being answered", &gauges.serves_inflight);
-        add(names::INSERT_QUEUE_BYTES, "Bytes waiting to be kept", &gauges.insert_queue_bytes);
-        add(names::RECENT_BYTES, "Bytes of recent chunks in memory", &gauges.recent_bytes);
-        add(
-            names::STORE_CAPACITY_BYTES,
-            "Capacity of the chunk store",
-            &gauges.store_capacity_bytes,
-        );
-        add(names::STORE_USED_BYTES, "Bytes in the chunk store", &gauges.store_used_bytes);
-        add(names::STORE_PINNED_BYTES, "Bytes pinned", &gauges.store_pinned_bytes);
-        add(names::RING_GENERATION, "Generation of the ring in use", &gauges.ring_generation);
-        add(
-            names::DISTANCE_THRESHOLD,
-            "Hops from which on a host is not asked",
-            &gauges.distance_threshold,
-        );
-        add(names::PEERS_LOADED, "Peers slower than the origin", &gauges.peers_loaded);
-        add(names::OWN_LINK_SLOW, "Whether all sources are slow", &gauges.own_link_slow);
-        add(names::STORE_UP, "Whether the chunk store's disk answers", &gauges.store_up);
-        add(names::DISKS, "Disks attached", &gauges.disks);
-        add(
-            names::MANIFESTS_IN_MEMORY,
-            "Disks whose manifest is in memory",
-            &gauges.manifests_in_memory,
-        );
-        add(names::MANIFEST_BYTES, "Bytes of manifests in memory", &gauges.manifest_bytes);
-        add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
-        gauges
     }
 }
 

@@ -1,6 +1,7 @@
 //! Counts and metrics.
 
 pub(crate) mod counts;
+pub(crate) mod gauges;
 pub mod metric_names;
 pub(crate) mod metrics;
 pub(crate) mod preload_metrics;

@@ -6,20 +6,21 @@
 
 mod failure;
 mod job;
+mod preloads;
 mod rate_limit;
 mod recent_rate;
 mod room;
 mod run;
 mod state;
-mod table;
 
 use std::time::SystemTime;
 
 use acstor_types::DiskId;
 
 pub(crate) use job::Job;
+pub(crate) use preloads::Preloads;
+pub(crate) use room::Room;
 pub use state::PreloadState;
-pub(crate) use table::PreloadTable;
 
 /// Chunks that a preload brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

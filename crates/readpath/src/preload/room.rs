@@ -7,9 +7,10 @@ use acstor_types::{Digest, DiskId};
 
 use super::failure::PreloadFailure;
 use super::{Job, PreloadEstimate, PreloadWhat};
+use crate::keeping::pin_table::{PinTable, Pinned};
 use crate::view::disk::Disk;
 use crate::view::wanted_chunks::WantedChunks;
-use crate::{ReadPath, ReadPathError};
+use crate::{LocalError, LocalStore, ReadPathError};
 
 /// Result of a survey of the chunk store.
 pub(crate) struct Survey {
@@ -34,25 +35,46 @@ pub(crate) fn wanted(disk: &Disk, what: PreloadWhat) -> Result<Arc<WantedChunks>
     }
 }
 
-impl ReadPath {
-    /// What a preload would bring and the room there is for it. A look-up per chunk; blocks where the
-    /// manifest is not in memory.
-    ///
-    /// # Errors
-    /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
-    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
-    pub fn preload_estimate(
+/// The room for preloads in the chunk store.
+pub(crate) struct Room {
+    store: Arc<dyn LocalStore>,
+    /// Pins of heads and tails.
+    pins: Arc<PinTable>,
+    /// Pins of preloads, which a pin of head and tail leaves alone.
+    preload_pins: Arc<PinTable>,
+}
+
+impl Room {
+    pub(crate) fn new(
+        store: Arc<dyn LocalStore>,
+        pins: Arc<PinTable>,
+        preload_pins: Arc<PinTable>,
+    ) -> Room {
+        Room { store, pins, preload_pins }
+    }
+
+    /// Chunks that are pinned for a disk, by a preload too.
+    pub(crate) fn pinned_chunks(&self, disk_id: &DiskId) -> usize {
+        self.pins.count_with(&self.preload_pins, disk_id)
+    }
+
+    /// Pins a digest for the preload of a disk; `None` where the preload has pinned it already.
+    pub(super) fn try_pin(
         &self,
         disk_id: &DiskId,
-        what: PreloadWhat,
-    ) -> Result<PreloadEstimate, ReadPathError> {
-        let disk = self.read_disk(disk_id)?;
-        Ok(self.survey(&disk, &*wanted(&disk, what)?).estimate)
+        digest: &Digest,
+    ) -> Result<Option<Pinned>, LocalError> {
+        self.preload_pins.try_pin(disk_id, digest)
+    }
+
+    /// Takes the pins of a disk's preload back.
+    pub(super) fn unpin(&self, disk_id: &DiskId) {
+        self.preload_pins.unpin_all(disk_id);
     }
 
     /// Looks at every wanted chunk: not for a thread that must not wait.
-    fn survey(&self, disk: &Disk, wanted: &WantedChunks) -> Survey {
-        let store = &self.sources.chunks.store;
+    pub(super) fn survey(&self, disk: &Disk, wanted: &WantedChunks) -> Survey {
+        let store = &self.store;
         let pinned = self.pinned_digests(&disk.id());
         let (mut missing, mut present) = (Vec::new(), Vec::new());
         let (mut unpinned, mut evictable_wanted) = (0_u64, 0_u64);
@@ -90,7 +112,7 @@ impl ReadPath {
     pub(super) fn prepare(&self, disk: &Disk, job: &Job) -> Result<Survey, PreloadFailure> {
         let request = job.request();
         if !request.pin && !job.is_hint() {
-            self.unpin_preloaded(&job.disk);
+            self.unpin(&job.disk);
         }
         let survey = self.survey(disk, &*wanted(disk, request.what)?);
         let PreloadEstimate { missing_bytes: missing, free_bytes: free, .. } = survey.estimate;
@@ -106,8 +128,8 @@ impl ReadPath {
         }
         for digest in &survey.present {
             if !request.pin {
-                self.sources.chunks.store.favor(digest);
-            } else if let Some(pin) = self.pin_preloaded(&job.disk, digest)? {
+                self.store.favor(digest);
+            } else if let Some(pin) = self.try_pin(&job.disk, digest)? {
                 pin.keep();
             }
         }
@@ -115,8 +137,9 @@ impl ReadPath {
     }
 
     fn pinned_digests(&self, disk_id: &DiskId) -> HashSet<Digest> {
-        let mut pinned = self.pins.lock().get(disk_id).cloned().unwrap_or_default();
-        pinned.extend(self.preload_pins.lock().get(disk_id).into_iter().flatten());
+        let mut pinned = HashSet::new();
+        self.pins.add_to(&mut pinned, disk_id);
+        self.preload_pins.add_to(&mut pinned, disk_id);
         pinned
     }
 }

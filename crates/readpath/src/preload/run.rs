@@ -14,22 +14,22 @@ use tokio::time::{Instant, sleep, timeout};
 use super::failure::PreloadFailure;
 use super::rate_limit::{RateLimit, batch_bytes};
 use super::room::Survey;
-use super::{Job, PreloadState};
+use super::{Job, PreloadState, Preloads};
 use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::outcome::PreloadChunk;
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::inserter::NotQueued;
-use crate::keeping::pins::Pinned;
+use crate::keeping::pin_table::Pinned;
 use crate::steering::jitter;
 use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
-use crate::{InsertOutcome, ReadPath, Tier, limits};
+use crate::{InsertOutcome, Tier, limits};
 
 type Ended = Result<Result<(), PreloadFailure>, JoinError>;
 
 /// A preload at work.
 struct Run {
-    path: ReadPath,
+    preloads: Arc<Preloads>,
     disk: Arc<Disk>,
     job: Arc<Job>,
     limit: RateLimit,
@@ -37,35 +37,28 @@ struct Run {
     chunks: JoinSet<Result<(), PreloadFailure>>,
 }
 
-impl ReadPath {
-    /// Waits for its turn, then brings everything that the job wants.
-    pub(super) async fn run_preload(self, attachment: Arc<Attachment>, job: Arc<Job>) {
-        let Ok(_place) = self.preloads.places.clone().acquire_owned().await else { return };
-        job.begin();
-        // The manifest stays in memory until the preload ends.
-        let disk = match self
-            .sources
-            .manifest_loads
-            .load(&self.sources, &attachment, Priority::Preload)
-            .await
-        {
-            Ok(view) => view.disk.clone(),
-            Err(error) => {
-                let failure = PreloadFailure::Manifest(error);
-                return self.end_preload(&job, PreloadState::Failed, Some(failure));
-            }
-        };
-        let limit = RateLimit::default();
-        let mut run =
-            Run { path: self.clone(), disk, job: job.clone(), limit, chunks: JoinSet::new() };
-        let outcome = run.bring_all().await;
-        // Whatever is in flight ends first, so that nothing goes on behind a job that has ended.
-        run.chunks.shutdown().await;
-        match outcome {
-            Ok(()) => self.end_preload(&job, PreloadState::Done, None),
-            Err(PreloadFailure::Stopped) => self.end_preload(&job, PreloadState::Stopped, None),
-            Err(failure) => self.end_preload(&job, PreloadState::Failed, Some(failure)),
+/// Waits for its turn, then brings everything that the job wants.
+pub(super) async fn run(preloads: Arc<Preloads>, attachment: Arc<Attachment>, job: Arc<Job>) {
+    let Ok(_place) = preloads.places.clone().acquire_owned().await else { return };
+    job.begin();
+    // The manifest stays in memory until the preload ends.
+    let sources = &preloads.sources;
+    let disk = match sources.manifest_loads.load(sources, &attachment, Priority::Preload).await {
+        Ok(view) => view.disk.clone(),
+        Err(error) => {
+            let failure = PreloadFailure::Manifest(error);
+            return preloads.end(&job, PreloadState::Failed, Some(failure));
         }
+    };
+    let (limit, chunks) = (RateLimit::default(), JoinSet::new());
+    let mut run = Run { preloads: preloads.clone(), disk, job: job.clone(), limit, chunks };
+    let outcome = run.bring_all().await;
+    // Whatever is in flight ends first, so that nothing goes on behind a job that has ended.
+    run.chunks.shutdown().await;
+    match outcome {
+        Ok(()) => preloads.end(&job, PreloadState::Done, None),
+        Err(PreloadFailure::Stopped) => preloads.end(&job, PreloadState::Stopped, None),
+        Err(failure) => preloads.end(&job, PreloadState::Failed, Some(failure)),
     }
 }
 
@@ -88,18 +81,18 @@ impl Run {
     }
 
     async fn prepare(&self) -> Result<Survey, PreloadFailure> {
-        let (path, disk, job) = (self.path.clone(), self.disk.clone(), self.job.clone());
-        self.path
+        let (preloads, disk, job) = (self.preloads.clone(), self.disk.clone(), self.job.clone());
+        self.preloads
             .sources
             .runtime
-            .spawn_blocking(move || path.prepare(&disk, &job))
+            .spawn_blocking(move || preloads.room.prepare(&disk, &job))
             .await
             .unwrap_or(Err(PreloadFailure::Internal("the look at the chunk store ended early")))
     }
 
     /// Brings the chunks of ascending `indexes`, batch by batch.
     async fn bring(&mut self, indexes: &[u32]) -> Result<(), PreloadFailure> {
-        let chunk = self.path.sources.chunks.store.chunk_size().bytes();
+        let chunk = self.preloads.sources.chunks.store.chunk_size().bytes();
         let in_flight_max = (limits::PRELOAD_WINDOW_BYTES / chunk).max(1);
         let mut left = indexes;
         while !left.is_empty() {
@@ -128,8 +121,8 @@ impl Run {
         let mut wants = Vec::with_capacity(batch.len());
         for index in batch {
             let Some(want) = self.disk.want(u64::from(*index)) else { continue };
-            if self.path.sources.chunks.store.contains(&want.digest) {
-                found(&self.path.sources, &self.job, &want);
+            if self.preloads.sources.chunks.store.contains(&want.digest) {
+                found(&self.preloads.sources, &self.job, &want);
             } else {
                 wants.push((*index, want));
             }
@@ -151,8 +144,8 @@ impl Run {
 
     /// Waits while reads of guests wait, but not for ever.
     async fn give_way(&mut self) -> Result<(), PreloadFailure> {
-        let Run { path, job, chunks, .. } = self;
-        let waiting = &path.sources.waiting_reads;
+        let Run { preloads, job, chunks, .. } = self;
+        let waiting = &preloads.sources.waiting_reads;
         if waiting.count() == 0 {
             return Ok(());
         }
@@ -163,17 +156,17 @@ impl Run {
         };
         let outcome = watching(chunks, until_none).await;
         drop(giving_way);
-        path.sources.metrics.preload.gave_way(since.elapsed());
+        preloads.sources.metrics.preload.gave_way(since.elapsed());
         outcome
     }
 
     /// Starts to obtain a batch; nothing waits here, so that neighbours leave the origin together.
     fn start(&mut self, wants: &[(u32, Want)]) -> Result<(), PreloadFailure> {
-        let sources = &self.path.sources;
+        let sources = &self.preloads.sources;
         let mut flights = Vec::with_capacity(wants.len());
         for (index, want) in wants {
             let pin = match self.job.request().pin {
-                true => self.path.pin_preloaded(&self.job.disk, &want.digest)?,
+                true => self.preloads.room.try_pin(&self.job.disk, &want.digest)?,
                 false => None,
             };
             let deadline = sources.clock.now() + sources.config.read_deadline;
@@ -183,7 +176,7 @@ impl Run {
         for (index, flight, deadline, pin) in flights {
             let (sources, disk, job) = (sources.clone(), self.disk.clone(), self.job.clone());
             let chunk = Chunk { sources, disk, job, index, pin, attempts: 0, away_since: None };
-            self.chunks.spawn_on(chunk.bring(flight, deadline), &self.path.sources.runtime);
+            self.chunks.spawn_on(chunk.bring(flight, deadline), &self.preloads.sources.runtime);
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ async fn everywhere(copies_max: usize) -> (World, Image) {
 
 /// How many hosts mean to keep a chunk.
 fn copies(world: &World, image: &Image, index: usize) -> usize {
-    world.hosts.iter().filter(|host| host.path.keeps(&image.digest(index))).count()
+    world.hosts.iter().filter(|host| host.path.responder.claims.keeps(&image.digest(index))).count()
 }
 
 async fn rounds(world: &World, count: usize) {
@@ -49,7 +49,7 @@ async fn test_copies_beyond_the_threshold_are_given_up_by_those_placed_worst() {
         for index in 0..CHUNKS as u64 {
             let oid = acstor_types::Oid::of(&image.id(), index - index % 16);
             let owner = ring(1, &HOSTS.map(|host| (host, 1))).owner(oid).name.clone();
-            assert!(world.host(&owner).path.keeps(&image.digest(index as usize)));
+            assert!(world.host(&owner).path.responder.claims.keeps(&image.digest(index as usize)));
         }
         let demoted = "acstor_deduplication_chunks_total{outcome=\"demoted\"}";
         let sum: u64 = world.hosts.iter().map(|host| host.metric(demoted)).sum();
@@ -70,12 +70,13 @@ async fn test_what_a_host_wants_for_itself_or_cannot_ask_about_stays() {
                 .set(peer, if host == "a" { PeerFaultMode::Well } else { PeerFaultMode::Dead });
         }
         world.host(host).path.deduplicate_some(&mut Walk::default()).await;
-        let kept = (0..CHUNKS).filter(|index| world.host(host).path.keeps(&image.digest(*index)));
+        let kept = (0..CHUNKS)
+            .filter(|index| world.host(host).path.responder.claims.keeps(&image.digest(*index)));
         assert_eq!(kept.count(), CHUNKS, "{host}");
     }
     let wanted = "acstor_deduplication_chunks_total{outcome=\"wanted\"}";
     assert_eq!(world.host("a").metric(wanted), CHUNKS as u64);
-    assert_eq!(world.host("b").path.offered.lock().len(), 0, "claimed again");
+    assert_eq!(world.host("b").path.responder.claims.offered(), 0, "claimed again");
 }
 
 /// More and more images on all hosts: four copies of each chunk do not fit, two of all do.

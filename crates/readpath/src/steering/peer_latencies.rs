@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::ReadPath;
-
 /// How long fetches from one peer took of late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLatency {
@@ -17,15 +15,8 @@ pub struct PeerLatency {
     pub p99: Duration,
 }
 
-impl ReadPath {
-    /// Returns the latency of at most `max` peers that answered within the last ten minutes, those first
-    /// that this host fetched most from.
-    pub fn peer_latencies(&self, max: usize) -> Vec<PeerLatency> {
-        busiest(self.sources.steering.peers.latencies(self.sources.clock.now()), max)
-    }
-}
-
-fn busiest(mut peers: Vec<PeerLatency>, max: usize) -> Vec<PeerLatency> {
+/// Returns at most `max` of the peers, those first that this host fetched most from.
+pub(super) fn busiest(mut peers: Vec<PeerLatency>, max: usize) -> Vec<PeerLatency> {
     peers.sort_by(|a, b| b.fetches.cmp(&a.fetches).then_with(|| a.name.cmp(&b.name)));
     peers.truncate(max);
     peers

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::limits;
 use crate::steering::moment;
-use crate::steering::peer_latencies::PeerLatency;
+use crate::steering::peer_latencies::{PeerLatency, busiest};
 
 /// One peer, by the name that the ring gives it.
 #[derive(Debug)]
@@ -128,6 +128,11 @@ impl PeerTable {
     pub(crate) fn latencies(&self, now: RunInstant) -> Vec<PeerLatency> {
         let now = moment(now);
         self.peers.read().values().filter_map(|peer| peer.latency(now)).collect()
+    }
+
+    /// As [`PeerTable::latencies`], of at most `max` peers, those first that this host fetched most from.
+    pub(crate) fn busiest(&self, max: usize, now: RunInstant) -> Vec<PeerLatency> {
+        busiest(self.latencies(now), max)
     }
 
     /// How many peers have a breaker that is not closed now.

@@ -22,9 +22,12 @@ use acstor_types::{Digest, Entry, Oid};
 use tokio::time::Instant;
 
 use crate::fetch::outcome::Deduplication;
+use crate::fetch::sources::Sources;
+use crate::keeping::claims::Claims;
+use crate::limits;
 use crate::steering::placement::Candidate;
+use crate::view::attachments::Attachments;
 use crate::view::disk::Disk;
-use crate::{ReadPath, limits};
 
 /// Position of the walk of one host.
 #[derive(Debug, Default)]
@@ -42,9 +45,24 @@ enum Place {
     At(HashSet<Oid>),
 }
 
-impl ReadPath {
+/// Walks the chunk store of one host and demotes the copies that the pool does not need.
+pub(crate) struct Deduplicator {
+    sources: Arc<Sources>,
+    attachments: Arc<Attachments>,
+    claims: Arc<Claims>,
+}
+
+impl Deduplicator {
+    pub(crate) fn new(
+        sources: Arc<Sources>,
+        attachments: Arc<Attachments>,
+        claims: Arc<Claims>,
+    ) -> Deduplicator {
+        Deduplicator { sources, attachments, claims }
+    }
+
     /// Walks for ever; does nothing where copies are not limited.
-    pub async fn deduplicate(self) {
+    pub(crate) async fn run(self: &Arc<Self>) {
         if self.sources.config.copies_max == 0 {
             return;
         }
@@ -54,26 +72,21 @@ impl ReadPath {
             let usage = self.sources.chunks.store.usage();
             let is_full =
                 usage.used_bytes * 100 >= usage.capacity_bytes * limits::DEDUPLICATION_FILL_PERCENT;
-            if is_full && !self.is_draining() {
-                self.deduplicate_some(&mut walk).await;
+            if is_full && !self.sources.is_draining() {
+                self.walk_some(&mut walk).await;
             }
         }
     }
 
-    /// Whether this host has a chunk in its store and means to go on keeping it.
-    pub(crate) fn keeps(&self, digest: &Digest) -> bool {
-        let is_offered = self.offered.lock().contains(digest);
-        !is_offered && !self.is_draining() && self.sources.chunks.store.keeps(digest)
-    }
-
     /// Looks at the next cold chunks, however full the store is.
-    pub async fn deduplicate_some(&self, walk: &mut Walk) {
-        let path = self.clone();
+    pub(crate) async fn walk_some(self: &Arc<Self>, walk: &mut Walk) {
+        let walker = self.clone();
         let mut cursor = walk.cursor;
         // Reads records and looks through manifests: not among the tasks that answer reads.
         let found = tokio::task::spawn_blocking(move || {
-            let cold = path.sources.chunks.store.coldest(&mut cursor, limits::DEDUPLICATION_CHUNKS);
-            let places = path.places(&cold);
+            let store = &walker.sources.chunks.store;
+            let cold = store.coldest(&mut cursor, limits::DEDUPLICATION_CHUNKS);
+            let places = walker.places(&cold);
             (cursor, cold, places)
         });
         let Ok((cursor, cold, places)) = found.await else { return };
@@ -122,8 +135,7 @@ impl ReadPath {
     /// Demotes those of the chunks that enough others keep.
     async fn give_up(&self, chunks: Vec<(Digest, Vec<Candidate>)>) {
         // First this, then the questions: see the module's text.
-        self.offered.lock().extend(chunks.iter().map(|(digest, _)| *digest));
-        let _withdrawn = Offer { path: self, chunks: chunks.iter().map(|(d, _)| *d).collect() };
+        let _withdrawn = self.claims.offer(chunks.iter().map(|(digest, _)| *digest).collect());
         let mut by_peer: HashMap<Arc<str>, (Arc<str>, Vec<Digest>)> = HashMap::new();
         for (digest, better) in &chunks {
             for one in better {
@@ -158,7 +170,7 @@ impl ReadPath {
         let wanted: HashSet<u64> = digests.iter().map(Digest::prefix_u64).collect();
         let known: HashSet<Digest> = digests.iter().copied().collect();
         let mut places = HashMap::new();
-        for attachment in self.attached() {
+        for attachment in self.attachments.all() {
             // Of those that are not in memory one after the other; none is kept there.
             if let Ok(disk) = attachment.read(&self.sources) {
                 self.places_on(&disk, &wanted, &known, &mut places);
@@ -193,21 +205,6 @@ impl ReadPath {
             if let Place::At(positions) = place {
                 positions.insert(self.sources.steering.placement.oid(&disk.manifest, index));
             }
-        }
-    }
-}
-
-/// Claims chunks again when it is over, however it ends; those that were demoted stay so.
-struct Offer<'a> {
-    path: &'a ReadPath,
-    chunks: Vec<Digest>,
-}
-
-impl Drop for Offer<'_> {
-    fn drop(&mut self) {
-        let mut offered = self.path.offered.lock();
-        for digest in &self.chunks {
-            offered.remove(digest);
         }
     }
 }
