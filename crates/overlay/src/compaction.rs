@@ -49,7 +49,7 @@ impl Compaction {
     pub(crate) fn begin_quiet(&self, log: &LocalLog) {
         self.releases.fetch_add(1, Ordering::AcqRel);
         drop(self.round.lock());
-        drop(log.keep_turn.lock());
+        log.wait_for_upkeep();
     }
 
     /// Ends what [`Compaction::begin_quiet`] has begun.
@@ -69,9 +69,9 @@ pub(crate) fn compact_until_closed(core: &Core) {
         core.fail_waiters_with_log();
         core.tell_of_waiting();
         if let Some(until) = Instant::now().checked_sub(DAMAGED_AGAIN)
-            && !core.log.map.read().undelivered().is_empty()
+            && !core.log.map().undelivered().is_empty()
         {
-            core.log.map.write().retry_undelivered(until);
+            core.log.map_mut().retry_undelivered(until);
         }
         let mut look_again = TABLE_LOOK;
         if core.regions.take_due()
@@ -83,8 +83,7 @@ pub(crate) fn compact_until_closed(core: &Core) {
             look_again = LOOK_AROUND;
         }
         compact(core);
-        let is_wanted =
-            || core.log.wants_keep.load(Ordering::Acquire) && !core.compaction.is_quiet();
+        let is_wanted = || core.log.wants_keep() && !core.compaction.is_quiet();
         core.compaction.rest(
             || !core.is_closed() && !is_wanted(),
             || if core.regions.is_due() { look_again } else { LOOK_AROUND },
@@ -99,7 +98,7 @@ pub(crate) fn compact(core: &Core) {
         return;
     }
     let checkpoint_bytes = limits::CHECKPOINT_BYTES.min(core.config.segment_bytes * 16);
-    if core.log.wants_keep.swap(false, Ordering::AcqRel)
+    if core.log.take_wants_keep()
         && let Err(error) = core.log.keep(core.volume, core.epoch, checkpoint_bytes)
     {
         tracing::warn!(volume = %core.volume, %error, "cannot keep the local log short");

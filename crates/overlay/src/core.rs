@@ -103,7 +103,7 @@ impl Core {
     pub(crate) fn new(parts: CoreParts) -> Core {
         let flusher = Flusher::new(Arc::clone(&parts.log), parts.runtime.clone());
         let timeout = parts.durability.io_timeout(parts.config.io_timeout);
-        let regions = RegionState::new(parts.durability, &parts.log.map.read().regions);
+        let regions = RegionState::new(parts.durability, &parts.log.map().regions);
         Core {
             volume: parts.volume,
             epoch: parts.epoch,
@@ -195,8 +195,8 @@ impl Core {
         let mut pusher = self.pusher.lock();
         let mut may_travel_anew = false;
         {
-            let _head = self.log.head.lock();
-            let mut map = self.log.map.write();
+            let _head = self.log.head();
+            let mut map = self.log.map_mut();
             if *map.regions != *regions {
                 let (before, groups) = (map.regions.groups(), regions.groups().len());
                 may_travel_anew = before.iter().any(|one| one.class == DurabilityClass::None);
@@ -227,7 +227,7 @@ impl Core {
             VolumeState::Closed
         } else if self.log.is_failed() {
             VolumeState::Failed
-        } else if self.log.head.lock().is_frozen {
+        } else if self.log.head().is_frozen {
             VolumeState::Frozen
         } else {
             VolumeState::Open
@@ -259,7 +259,7 @@ impl Core {
 
     /// Whether a fold takes anything out of the map.
     pub(crate) fn is_pushed(&self) -> bool {
-        self.log.map.read().regions.pushed_groups() != 0
+        self.log.map().regions.pushed_groups() != 0
     }
 
     /// Returns what the answer to a write of `bytes` in a range of sectors is held back by, if anything.
@@ -310,7 +310,7 @@ impl Core {
 
     /// Freezes the volume; returns the number of this freeze.
     pub(crate) fn freeze(&self) -> u64 {
-        let mut head = self.log.head.lock();
+        let mut head = self.log.head();
         head.is_frozen = true;
         // Under the lock, so that the end of an earlier freeze is not taken for that of this one.
         self.freezes.next()
@@ -318,7 +318,7 @@ impl Core {
 
     /// Ends freeze `number`, unless another one or a thaw came after it.
     pub(crate) fn end_freeze(&self, number: u64) {
-        let mut head = self.log.head.lock();
+        let mut head = self.log.head();
         if self.freezes.is_last(number) {
             head.is_frozen = false;
             drop(head);
@@ -327,7 +327,7 @@ impl Core {
     }
 
     pub(crate) fn thaw(&self) {
-        let mut head = self.log.head.lock();
+        let mut head = self.log.head();
         self.freezes.next();
         head.is_frozen = false;
         drop(head);
@@ -345,7 +345,7 @@ impl Core {
         let to_origin = fua && self.regions.flushes_to_origin();
         if self.regions.has_write_through() || to_origin {
             let what = Awaited::Write { start, end, to_origin };
-            let regions = Arc::clone(&self.log.map.read().regions);
+            let regions = Arc::clone(&self.log.map().regions);
             // While partitions are unknown each write may be one that goes through.
             if self.are_partitions_unknown() || what.groups(&regions) != 0 {
                 // A push syncs the local log first.
@@ -393,7 +393,7 @@ impl Core {
 
     /// Fails when the origin does not have all of the disk, since some of it cannot be read here.
     pub(crate) fn check_delivered(&self) -> Result<(), OverlayError> {
-        let map = self.log.map.read();
+        let map = self.log.map();
         if map.undelivered().is_empty() {
             return Ok(());
         }
@@ -403,7 +403,7 @@ impl Core {
     /// Bytes of the local log that are not what was written, or cannot be read.
     pub(crate) fn damaged_bytes(&self) -> u64 {
         let (has_bad, undelivered) = {
-            let map = self.log.map.read();
+            let map = self.log.map();
             let has_bad = map.segments.values().any(|segment| segment.bad_bytes() > 0);
             (has_bad, map.undelivered().sectors() * crate::SECTOR_BYTES)
         };
@@ -414,7 +414,7 @@ impl Core {
     fn bad_bytes(&self) -> u64 {
         let (mut bytes, mut after) = (0, None);
         loop {
-            let map = self.log.map.read();
+            let map = self.log.map();
             let step = map.extents.after(after, limits::CHECKPOINT_STEP);
             let Some(last) = step.last() else { return bytes };
             after = Some(last.start);

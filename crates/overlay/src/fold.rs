@@ -92,8 +92,8 @@ impl Folded {
     /// Drops from the overlay what the new base holds, where it was not written since.
     pub(crate) fn drop_from(&self, core: &Core) {
         for step in self.extents.chunks(1024) {
-            let _head = core.log.head.lock();
-            let mut map = core.log.map.write();
+            let _head = core.log.head();
+            let mut map = core.log.map_mut();
             step.iter().for_each(|extent| map.drop_extent(extent));
         }
         core.origin_log.sub(self.stored);
@@ -159,7 +159,7 @@ pub(crate) fn fold(
     core.push_groups()?;
     if until.epoch == core.epoch {
         // From here on the record may name it.
-        write_floor(&*core.log.disk, core.epoch, until.sequence + 1)?;
+        write_floor(core.log.disk(), core.epoch, until.sequence + 1)?;
     }
     let digest = manifest.digest();
     Ok(Some(Folded { content, digest, manifest, until, extents, stored }))
@@ -180,7 +180,7 @@ fn begin(core: &Core) -> Result<Option<(LogPosition, LogSize)>, OverlayError> {
         let own = own.map(|sequence| LogPosition { volume, epoch, sequence });
         let until = own.or(core.inherited);
         drop(pusher);
-        if until.is_some() || core.log.map.read().dirty_sectors() == 0 {
+        if until.is_some() || core.log.map().dirty_sectors() == 0 {
             return Ok(until.map(|until| (until, stored)));
         }
         // The first of the log.
@@ -222,7 +222,7 @@ impl Fold<'_> {
 
     /// Chunks that the overlay has something of which travels, in order.
     fn chunks(&self) -> BTreeSet<u64> {
-        let map = self.core.log.map.read();
+        let map = self.core.log.map();
         let regions = std::sync::Arc::clone(&map.regions);
         let end = self.size_bytes / SECTOR;
         let mut chunks = BTreeSet::new();
@@ -242,7 +242,7 @@ impl Fold<'_> {
         let (offset, end) = (chunk * len, ((chunk + 1) * len).min(self.size_bytes));
         let (start, end) = (offset / SECTOR, end / SECTOR);
         let (regions, extents): (_, Vec<_>) = {
-            let map = self.core.log.map.read();
+            let map = self.core.log.map();
             let travels = |extent: &Extent| {
                 !map.regions.has_class(extent.start, extent.end, DurabilityClass::None)
             };

@@ -333,8 +333,8 @@ impl Pusher {
     ) -> Option<Stream> {
         let is_chosen = |group: u8| groups & 1 << group != 0;
         let (through, is_begun, deadline) = {
-            let head = log.head.lock();
-            let mut map = log.map.write();
+            let head = log.head();
+            let mut map = log.map_mut();
             let deadline = deadline(&map, is_chosen);
             (head.next_sequence - 1, map.begin_cut(stream, is_chosen), deadline)
         };
@@ -342,8 +342,8 @@ impl Pusher {
             self.covered(log, stream, groups, through);
             return None;
         }
-        while !log.map.write().resolve_some(stream, RESOLVE_STEP) {}
-        let (mut extents, segments) = log.map.write().take_resolved(stream);
+        while !log.map_mut().resolve_some(stream, RESOLVE_STEP) {}
+        let (mut extents, segments) = log.map_mut().take_resolved(stream);
         extents.sort_unstable_by_key(|extent| extent.start);
         let left = extents.iter().map(record_bytes).sum();
         let pace = deadline.map(|deadline| Pace::until(Instant::now(), deadline, left));
@@ -398,7 +398,7 @@ impl Pusher {
                     has_more: !is_last,
                     is_preempting: stream == Stream::Preempting,
                     record_count: 0,
-                    log_id: log.log_id,
+                    log_id: log.id(),
                     through: batch.through,
                     created_ms: now.as_millis() as u64,
                     body_bytes: 0,
@@ -425,7 +425,7 @@ impl Pusher {
             && let Some(batch) = self.batch(stream).take()
         {
             let done = {
-                let mut map = log.map.write();
+                let mut map = log.map_mut();
                 let done = map.finish_cut(stream);
                 if !batch.left_out.is_empty() {
                     map.undeliver(&batch.left_out, Instant::now());
@@ -454,7 +454,7 @@ impl Pusher {
             }
         }
         let (pushed, is_whole) = {
-            let map = log.map.read();
+            let map = log.map();
             let pushed = map.regions.pushed_groups();
             (pushed, pushed & !groups == 0 && map.undelivered().is_empty())
         };
@@ -503,7 +503,7 @@ impl Pusher {
     /// Gives up what is under way: the local log keeps it, and it is dirty as before.
     pub(crate) fn abandon(&mut self, log: &LocalLog) {
         (self.main, self.preempting) = (None, None);
-        log.map.write().abandon_cuts();
+        log.map_mut().abandon_cuts();
     }
 }
 

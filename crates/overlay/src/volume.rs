@@ -120,7 +120,7 @@ impl Volume {
         let (log_bytes, live_bytes) = core.log.usage();
         let (waiting, origin_log) = (core.origin_wait.waiting(), core.origin_log.get());
         let (dirty_sectors, oldest, late) = {
-            let map = core.log.map.read();
+            let map = core.log.map();
             (map.dirty_sectors(), map.oldest_dirty(), map.lateness(Instant::now()))
         };
         OverlayStatus {
@@ -214,7 +214,7 @@ impl Volume {
         let share = fold_share(core.volume);
         let size = core.origin_log.get();
         let is_reached = |value: u64, threshold: u64| value as f64 >= threshold as f64 * share;
-        core.load.is_map_long(core.log.map.read().extents.len())
+        core.load.is_map_long(core.log.map().extents.len())
             || is_reached(size.bytes, bytes.max(manifest))
             || is_reached(size.objects, objects.max(least))
     }
@@ -338,7 +338,7 @@ pub(crate) fn open_core(
     };
     if config.quota_bytes == 0 {
         // One that was written under a larger quota can be compacted all the same.
-        let present = log.map.read().segments.len() as u64;
+        let present = log.map().segments.len() as u64;
         log.raise_quota((present + limits::SEGMENTS_MIN) * config.segment_bytes);
     }
     let first = first_slot(&**disk, epoch, opening.next)?;
@@ -376,7 +376,7 @@ pub(crate) fn open_core(
     }
     if is_resumed {
         // No less than what lies in the origin since the last fold is still in the local log.
-        let bytes = core.log.map.read().clean_bytes();
+        let bytes = core.log.map().clean_bytes();
         core.origin_log.set_bytes(bytes);
     }
     Ok(core)

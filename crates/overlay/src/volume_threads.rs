@@ -110,7 +110,7 @@ pub(crate) fn push_until_closed(core: &Core) {
 
 /// How long a push thread sleeps at most: nobody wakes it for the first write of a period.
 fn look_around(core: &Core) -> Duration {
-    let periods = Arc::clone(&core.log.map.read().regions);
+    let periods = Arc::clone(&core.log.map().regions);
     let periods = periods.groups().iter().filter(|group| group.class == DurabilityClass::WriteBack);
     let shortest = periods.map(|group| group.period).min().unwrap_or(LOOK_AROUND);
     (shortest / 8).clamp(LOOK_AROUND_LEAST, LOOK_AROUND)

@@ -25,7 +25,7 @@ impl Core {
     /// What must be pushed now, and when to look again.
     pub(crate) fn wanted(&self, now: Instant) -> (Wanted, Option<Instant>) {
         let asked = self.queue.requested();
-        let map = self.log.map.read();
+        let map = self.log.map();
         let mut due = 0;
         let mut next = None;
         for (number, group) in map.regions.groups().iter().enumerate() {
@@ -120,7 +120,7 @@ impl Core {
     /// while somebody sends an object, and only a look between two objects sees all of it.
     pub(crate) fn bytes_to_push(&self) -> u64 {
         let pusher = self.pusher.lock();
-        pusher.left_bytes() + self.log.map.read().uncut_bytes()
+        pusher.left_bytes() + self.log.map().uncut_bytes()
     }
 
     /// Pushes everything that was acknowledged before the call, each group as it is at a moment.
@@ -138,7 +138,7 @@ impl Core {
     /// Returns whether a moment of all groups would be so large that somebody has to wait for it.
     fn is_much_left(&self) -> bool {
         self.regions.has_write_through()
-            && self.log.map.read().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
+            && self.log.map().dirty_sectors() * crate::SECTOR_BYTES > limits::MOMENT_BYTES
     }
 
     /// Pushes until groups are on the origin up to `target`, and no batch is there in part; `is_whole`:
@@ -154,7 +154,7 @@ impl Core {
             self.check_open()?;
             let mut asked = {
                 let pusher = self.pusher.lock();
-                let asked = groups(&self.log.map.read().regions);
+                let asked = groups(&self.log.map().regions);
                 let whole = pusher.whole(asked, target).filter(|_| is_whole);
                 let settled = pusher.settled(asked, target);
                 if let Some(last) = whole.or(settled.filter(|_| !is_whole)) {

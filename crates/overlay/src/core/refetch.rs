@@ -190,7 +190,7 @@ impl Core {
     ) -> Result<Refetched, BaseError> {
         let asked = Instant::now();
         let mut turn = self.refetch.turn.lock().await;
-        let Some(damage) = self.log.map.read().damage(extent) else {
+        let Some(damage) = self.log.map().damage(extent) else {
             return Ok(Refetched::Changed);
         };
         turn.hopeless.retain(|_, since| since.elapsed() < HOPELESS_TIME);
@@ -226,7 +226,7 @@ impl Core {
 
     /// Whether some of a damaged record was written, or moved, since it was looked up.
     fn has_changed(&self, extent: &Extent, damage: &Damage) -> bool {
-        let map = self.log.map.read();
+        let map = self.log.map();
         let mut parts = damage.parts.iter().chain([extent]);
         parts.any(|part| !map.is_unchanged(part))
     }
@@ -268,7 +268,7 @@ impl Core {
             tracing::warn!(volume = %self.volume, offset, %error,
                 "content that was fetched from the origin cannot be written to the local log");
         }
-        if let Some(segment) = self.log.map.read().segments.get(&damage.place.0) {
+        if let Some(segment) = self.log.map().segments.get(&damage.place.0) {
             // It may be reclaimed now; else that finds what else is damaged.
             segment.set_damaged(false);
         }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use crate::base::{BaseError, base_extent, copy_pieces, read_base, try_base};
 use crate::core::Core;
 use crate::core::refetch::Refetched;
-use crate::log::AppendError;
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::range_set::RangeSet;
 use crate::segments::record::SECTOR;
+use crate::segments::record_log::AppendError;
 use crate::segments::segment::{LogPiece, Segment};
 use crate::{
     DeviceError, DeviceErrorKind, DeviceExtent, Done, ExtentQuery, OverlayError, Piece, TryRead,
@@ -84,7 +84,7 @@ impl Core {
         let (start, end) = (offset / SECTOR, (offset + len as u64) / SECTOR);
         let mut parts = Vec::with_capacity(4);
         let mut at = start;
-        let map = self.log.map.read();
+        let map = self.log.map();
         for extent in map.extents.range(start, end) {
             push_gap(&mut parts, at, extent.start);
             at = extent.end;
@@ -300,7 +300,7 @@ impl Core {
         fua: bool,
     ) -> Option<crate::DeviceFuture<()>> {
         let (offset, len) = change.range();
-        if self.log.wants_keep.load(Ordering::Relaxed) {
+        if self.log.wants_keep() {
             self.compaction.nudge();
         }
         if self.regions.has_partitions() && self.regions.table.is_in(offset, offset + len) {
@@ -372,7 +372,7 @@ impl Core {
             return extents;
         }
         let base = self.base.load_full();
-        let map = self.log.map.read();
+        let map = self.log.map();
         let (mut at, end) = (offset / SECTOR, (offset + len) / SECTOR);
         while at < end {
             let next = match what {

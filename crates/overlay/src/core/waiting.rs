@@ -6,11 +6,11 @@ use tokio::sync::oneshot;
 
 use crate::core::requests::append_error;
 use crate::core::{Core, undelivered_text};
-use crate::log::AppendError;
 use crate::push::Pusher;
 use crate::regions::RegionMap;
 use crate::regions::durability::DurabilityClass;
 use crate::segments::flusher::closed;
+use crate::segments::record_log::AppendError;
 use crate::{DeviceError, DeviceErrorKind, DeviceFuture};
 
 /// One who waits for the origin.
@@ -59,7 +59,7 @@ impl Core {
             if let Err(error) = self.check_log() {
                 return Box::pin(async move { Err(error) });
             }
-            let groups = what.groups(&Arc::clone(&self.log.map.read().regions));
+            let groups = what.groups(&Arc::clone(&self.log.map().regions));
             if groups == 0 && !self.are_partitions_unknown() {
                 // Regions have changed since somebody looked.
                 drop(queue);
@@ -91,7 +91,7 @@ impl Core {
 
     /// Returns whether the origin has what somebody waits for, once the rest of its batch is there.
     fn delivered(&self, what: Awaited) -> Result<(), DeviceError> {
-        let map = self.log.map.read();
+        let map = self.log.map();
         let is_left_out = match what {
             Awaited::Write { start, end, .. } => map.undelivered().overlaps(start, end),
             Awaited::All => !map.undelivered().is_empty(),
@@ -104,7 +104,7 @@ impl Core {
 
     /// Takes over for those who wait what the regions ask for now.
     pub(crate) fn review_waiters(&self) {
-        let regions = Arc::clone(&self.log.map.read().regions);
+        let regions = Arc::clone(&self.log.map().regions);
         let mut queue = self.queue.lock();
         let (rest, done): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiters)
             .into_iter()

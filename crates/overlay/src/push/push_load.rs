@@ -42,7 +42,7 @@ impl PushLoad {
     #[must_use]
     pub(crate) fn look(&self, log: &LocalLog) -> bool {
         let backlogs = {
-            let map = log.map.read();
+            let map = log.map();
             let is_full = map.extents.len() >= self.extents_max.load(Ordering::Relaxed);
             self.is_map_full.store(is_full, Ordering::Relaxed);
             map.backlogs(self.cut_left.load(Ordering::Relaxed))
@@ -62,7 +62,7 @@ impl PushLoad {
 
     /// Returns what the answer to a write of `bytes` in a range of sectors is held back by, if anything.
     pub(crate) fn hold(&self, log: &LocalLog, start: u64, end: u64, bytes: u64) -> Option<Held> {
-        let regions = Arc::clone(&log.map.read().regions);
+        let regions = Arc::clone(&log.map().regions);
         let is_pushed_later = regions.has_class(start, end, DurabilityClass::WriteBack);
         is_pushed_later.then(|| self.hold_back.hold(Instant::now(), bytes)).flatten()
     }

@@ -7,8 +7,8 @@ use crate::log::LocalLog;
 use crate::push::fetch_ahead::visit_objects;
 use crate::push::origin_log::{LogObject, LogRecord, log_key};
 use crate::push::seal::open_batches;
-use crate::segments::reclaim::append_error;
 use crate::segments::record::SECTOR;
+use crate::segments::record_log::append_error;
 use crate::{OriginSink, OverlayError};
 
 /// A closed range of log objects.

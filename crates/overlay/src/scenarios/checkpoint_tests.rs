@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use acstor_testkit::{Fault, seeded_rng};
 use acstor_types::DiskId;
 
-use crate::log::{LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::regions::durability::Durability;
+use crate::scenarios::extent_reading::read_extent;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::segments::disk::LogDisk;
+use crate::segments::quota::LogConfig;
 use crate::segments::recovery::{create_log, open_log};
 
 const CONFIG: LogConfig =
@@ -24,6 +26,10 @@ fn regions() -> Arc<RegionMap> {
     Arc::new(RegionMap::new(&Durability::default(), &[]))
 }
 
+fn is_late(log: &LocalLog, now: Instant) -> bool {
+    log.upkeep.checkpoints.is_late(&log.records, now)
+}
+
 fn new_log(disk: &MemoryDisk) -> LocalLog {
     let disk: Arc<dyn LogDisk> = Arc::new(disk.clone());
     let log = create_log(&disk, CONFIG, regions()).unwrap();
@@ -33,9 +39,9 @@ fn new_log(disk: &MemoryDisk) -> LocalLog {
 
 /// Overwrites the same sectors until `count` more segments are full, and nothing of them alive.
 fn fill_dead(log: &LocalLog, count: u32) {
-    let first = log.head.lock().segment.number;
+    let first = log.head().segment.number;
     let mut round = 0_u8;
-    while log.head.lock().segment.number < first + count {
+    while log.head().segment.number < first + count {
         round = round.wrapping_add(1);
         log.write(1000, &[round; LARGE as usize * SECTOR]).unwrap();
     }
@@ -43,11 +49,11 @@ fn fill_dead(log: &LocalLog, count: u32) {
 
 /// First bytes of some sectors as another process finds them.
 fn found(log: &LocalLog, sectors: &[u64]) -> Vec<u8> {
-    let map = log.map.read();
+    let map = log.map();
     let first = |at: &u64| {
         let mut bytes = [0; SECTOR];
         if let Some(extent) = map.extents.range(*at, at + 1).next() {
-            LocalLog::read_extent(&map.segments, &extent, &mut bytes).unwrap();
+            read_extent(&map.segments, &extent, &mut bytes).unwrap();
         }
         bytes[0]
     };
@@ -107,9 +113,9 @@ fn new_life_of_a_segment_syncs_nothing() {
     let log = new_log(&disk);
     fill_dead(&log, 4);
     log.checkpoint(VOLUME, 1).unwrap();
-    let (before, recycled) = (disk.faults.calls("sync"), log.pool.recycled());
-    assert!(log.prepare_spare().unwrap());
-    assert_eq!((disk.faults.calls("sync"), log.pool.recycled()), (before, recycled + 1));
+    let (before, recycled) = (disk.faults.calls("sync"), log.pool().recycled());
+    assert!(log.records.prepare_spare().unwrap());
+    assert_eq!((disk.faults.calls("sync"), log.pool().recycled()), (before, recycled + 1));
 }
 
 /// What was synced is there, whichever of header, name and records a power failure takes.
@@ -121,7 +127,7 @@ fn new_life_of_a_segment_outlives_a_power_failure_with_its_records() {
         fill_dead(&log, 4);
         log.checkpoint(VOLUME, 1).unwrap();
         fill_dead(&log, 2);
-        assert!(log.pool.recycled() > 0);
+        assert!(log.pool().recycled() > 0);
         log.write(0, &[9; SECTOR]).unwrap();
         log.sync(log.appended()).unwrap();
         let last = found(&log, &[1000]);
@@ -142,14 +148,14 @@ fn checkpoint_comes_soon_after_a_burst() {
     let log = new_log(&disk);
     let begin = Instant::now();
     let later = |seconds| begin + Duration::from_secs(seconds);
-    assert!(!log.is_checkpoint_late(later(3600)), "nothing was written");
+    assert!(!is_late(&log, later(3600)), "nothing was written");
     for number in 0..20 {
         log.write(number * LARGE, &[1; LARGE as usize * SECTOR]).unwrap();
     }
-    assert!(!log.is_checkpoint_late(begin));
-    assert!(log.is_checkpoint_late(later(600)));
+    assert!(!is_late(&log, begin));
+    assert!(is_late(&log, later(600)));
     log.checkpoint(VOLUME, 1).unwrap();
-    assert!(!log.is_checkpoint_late(later(3600)));
+    assert!(!is_late(&log, later(3600)));
 }
 
 /// What a checkpoint calls dirty, and was pushed since, would be pushed again by who opens the log.
@@ -186,7 +192,7 @@ fn checkpoints_are_a_bounded_share_of_what_is_written() {
             log.keep(VOLUME, 1, 64 << 10).unwrap();
             let renames = disk.faults.calls("rename");
             checkpoints += renames - last;
-            written += (renames - last) * log.head.lock().checkpoint_bytes;
+            written += (renames - last) * log.head().checkpoint_bytes;
             last = renames;
         }
     }

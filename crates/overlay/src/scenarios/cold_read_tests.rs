@@ -19,13 +19,15 @@ use tokio::runtime::Runtime;
 
 use crate::core::Core;
 use crate::core::requests::Change;
-use crate::log::{LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::regions::durability::{Durability, DurabilityClass};
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::segments::disk::{HostDirectory, LogDisk, LogFile};
 use crate::segments::extent_map::Place;
+use crate::segments::quota::LogConfig;
+use crate::segments::reclaim::Reclaimer;
 use crate::segments::recovery::create_log;
 use crate::segments::segment::{LogPiece, Segment};
 use crate::volume::open_core;
@@ -91,7 +93,7 @@ impl Host {
     fn reopen(&mut self) {
         self.core.set_closed();
         self.core.log.checkpoint(VOLUME, 1).unwrap();
-        self.core.log.disk.unlock();
+        self.core.log.disk().unlock();
         self.core = open(&self.runtime, &self.directory);
         self.evict();
     }
@@ -105,7 +107,7 @@ impl Host {
     }
 
     fn place(&self, number: u64) -> (Arc<Segment>, u64) {
-        let map = self.core.log.map.read();
+        let map = self.core.log.map();
         let sector = number * (PAGE as u64 / 512);
         let extent = map.extents.range(sector, sector + 1).next().unwrap();
         let Place::Log { segment, offset } = extent.place else { panic!("zeros") };
@@ -118,7 +120,7 @@ impl Host {
 
     /// Has memory forget what it has of the log and is on the disk.
     fn evict(&self) {
-        let segments: Vec<_> = self.core.log.map.read().segments.values().cloned().collect();
+        let segments: Vec<_> = self.core.log.map().segments.values().cloned().collect();
         for segment in segments {
             let file = OpenOptions::new().read(true).open(self.path(&segment)).unwrap();
             file.sync_all().unwrap();
@@ -341,7 +343,7 @@ fn log_in_shared_file() -> (LocalLog, Arc<SharedFile>, u64) {
     let regions = Arc::new(RegionMap::new(&Durability::default(), &[]));
     let log = create_log(&disk, sizes, regions).unwrap();
     let file = {
-        let mut head = log.head.lock();
+        let mut head = log.head();
         let file = Arc::new(SharedFile {
             inner: Arc::clone(&head.segment.file),
             segment: Mutex::default(),
@@ -354,12 +356,12 @@ fn log_in_shared_file() -> (LocalLog, Arc<SharedFile>, u64) {
         let (number, size) = (before.number, before.size_bytes);
         let segment = Arc::new(Segment::empty(number, before.salt, file.clone(), size));
         *file.segment.lock() = Arc::downgrade(&segment);
-        log.map.write().segments.insert(number, Arc::clone(&segment));
+        log.map_mut().segments.insert(number, Arc::clone(&segment));
         head.segment = segment;
         file
     };
     log.write(0, &[1; 512]).unwrap();
-    let Place::Log { offset, .. } = log.map.read().extents.range(0, 1).next().unwrap().place else {
+    let Place::Log { offset, .. } = log.map().extents.range(0, 1).next().unwrap().place else {
         panic!("zeros")
     };
     (log, file, offset)
@@ -368,7 +370,7 @@ fn log_in_shared_file() -> (LocalLog, Arc<SharedFile>, u64) {
 #[test]
 fn record_that_is_compared_before_a_hint_reads_it_is_not_known_after_it() {
     let (log, file, offset) = log_in_shared_file();
-    let segment = Arc::clone(&log.head.lock().segment);
+    let segment = Arc::clone(&log.head().segment);
     assert!(segment.is_known(offset), "what was just written");
     file.offset.store(offset, Ordering::Release);
     LogPiece::new(&segment, offset, 512).start_read();
@@ -384,7 +386,7 @@ fn record_that_is_compared_before_an_append_reads_its_page_is_not_known_after_it
     file.offset.store(offset, Ordering::Release);
     log.write(1, &[2; 512]).unwrap();
     assert_eq!(file.reads.load(Ordering::Acquire), 1);
-    let segment = Arc::clone(&log.head.lock().segment);
+    let segment = Arc::clone(&log.head().segment);
     assert!(!segment.is_known(offset), "the kernel may have read its page");
     segment.read_record(offset).unwrap();
     assert!(segment.is_known(offset), "nothing is under way any more");
@@ -394,7 +396,7 @@ fn record_that_is_compared_before_an_append_reads_its_page_is_not_known_after_it
 #[test]
 fn record_that_memory_has_wrong_is_read_from_the_disk() {
     let (log, file, offset) = log_in_shared_file();
-    let segment = Arc::clone(&log.head.lock().segment);
+    let segment = Arc::clone(&log.head().segment);
     file.is_wrong_in_memory.store(true, Ordering::Release);
     assert_eq!(segment.read_record(offset).unwrap().1, [1; 512]);
     let mut part = [0; 100];
@@ -424,8 +426,8 @@ fn record_that_memory_has_wrong_is_damaged_where_the_disk_is_not_asked() {
     let regions = Arc::new(RegionMap::new(&Durability::default(), &[]));
     let log = create_log(&disk, sizes, regions).unwrap();
     log.write(0, &[1; 512]).unwrap();
-    let segment = Arc::clone(&log.head.lock().segment);
-    let at = log.head.lock().offset - 512;
+    let segment = Arc::clone(&log.head().segment);
+    let at = log.head().offset - 512;
     segment.file.write_all_at(&mut [IoSlice::new(&[2])], at).unwrap();
     assert_eq!(segment.read_record(at).unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
@@ -434,13 +436,13 @@ fn record_that_memory_has_wrong_is_damaged_where_the_disk_is_not_asked() {
 #[test]
 fn record_that_reclaiming_found_rotten_is_given_to_nobody() {
     let host = Host::found();
-    while host.place(0).0.number == host.core.log.head.lock().segment.number {
+    while host.place(0).0.number == host.core.log.head().segment.number {
         host.write(RECORDS + 1, content(0));
     }
     host.core.log.sync(host.core.log.appended()).unwrap();
     host.evict();
     host.rot(9, 1000);
-    host.core.log.reclaim_one(100).unwrap_err();
+    Reclaimer(&host.core.log.records).one(100).unwrap_err();
     host.assert_only_damaged(&[9]);
     assert_eq!(host.core.damaged_bytes(), PAGE as u64);
 }
@@ -471,8 +473,8 @@ fn record_that_rotted_is_not_at_hand_where_its_file_is_used_again() {
     }
     host.reopen();
     // Where the file system is short of room nothing is kept, and the file is a new one.
-    let is_kept = host.core.log.pool_max() > 0;
-    assert_eq!(host.core.log.pool.recycled(), u64::from(is_kept));
+    let is_kept = host.core.log.records.files.kept_max() > 0;
+    assert_eq!(host.core.log.pool().recycled(), u64::from(is_kept));
     for number in 0..RECORDS {
         host.write(number, content(number));
     }

@@ -9,13 +9,14 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::OverlayError;
-use crate::log::{LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::regions::durability::Durability;
 use crate::scenarios::failing_device::FailingDevice;
 use crate::scenarios::log_crash::seeds;
 use crate::scenarios::write_history::{SECTORS, WriteHistory};
 use crate::segments::disk::{HostDirectory, LogDisk};
+use crate::segments::quota::LogConfig;
 use crate::segments::recovery::{create_log, open_log};
 
 const CONFIG: LogConfig =
@@ -89,7 +90,8 @@ impl Run {
             90..94 => log.keep(VOLUME, 1, 64 << 10).is_ok(),
             94..97 => log.make_room(VOLUME, 1).is_ok(),
             _ => {
-                log.start_writeback(std::time::Instant::now() + std::time::Duration::from_secs(60));
+                let later = std::time::Instant::now() + std::time::Duration::from_secs(60);
+                log.upkeep.writeback.start(&log.records, later);
                 true
             }
         };

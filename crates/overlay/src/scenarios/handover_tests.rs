@@ -198,7 +198,7 @@ fn batch_that_has_just_begun_is_left_to_be_pushed() {
     }
     let core = &source.core;
     std::thread::scope(|scope| {
-        let asked = core.log.map.read().regions.groups().len();
+        let asked = core.log.map().regions.groups().len();
         let wanted = Wanted { asked: (1 << asked) - 1, ..Wanted::default() };
         let pushing = scope.spawn(move || core.push_one(wanted).unwrap());
         has_begun.recv().unwrap();

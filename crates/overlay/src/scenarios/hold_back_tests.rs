@@ -64,7 +64,7 @@ fn guest_that_outruns_the_origin_is_held_back() {
     assert!(!(0..4).any(|number| write(&core, number)), "nothing is known of the origin");
     assert_eq!(core.load.hold_back.rate(), None);
     let asked = Wanted { asked: 1, ..Wanted::default() };
-    while core.log.map.read().dirty_sectors() > 0 {
+    while core.log.map().dirty_sectors() > 0 {
         core.push_one(asked).unwrap();
     }
     assert_eq!(core.pusher.lock().sent_bytes, 4 * MIB);
@@ -78,7 +78,7 @@ fn guest_that_outruns_the_origin_is_held_back() {
     // What is there is sent in large objects, without waiting for its share of the time.
     let before = core.pusher.lock().stored_objects;
     let due = Wanted { due: 1, ..Wanted::default() };
-    while core.log.map.read().dirty_sectors() > 0 {
+    while core.log.map().dirty_sectors() > 0 {
         core.push_one(due).unwrap();
     }
     let objects = core.pusher.lock().stored_objects - before;

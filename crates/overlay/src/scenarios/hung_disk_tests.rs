@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::compaction::compact;
-use crate::log::AppendError;
 use crate::regions::durability::{Durability, DurabilityClass};
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::scenarios::memory_origin::MemoryOrigin;
 use crate::scenarios::volume_tests::until;
 use crate::segments::disk::LogDisk;
+use crate::segments::record_log::AppendError;
 use crate::{
     BlockDevice, DeviceError, DeviceErrorKind, Opening, Piece, TryRead, Volume, VolumeConfig,
     VolumeState,
@@ -176,10 +176,10 @@ fn requests_that_wait_for_the_origin_fail_with_the_local_log() {
     host.fails(host.start_flush());
     assert_eq!(host.volume.status().waiting_requests, 0);
     // What fails because the log has failed does not take the reason's place.
-    log.head.lock().spare = None;
-    log.wants_keep.store(true, Ordering::Release);
+    log.head().spare = None;
+    log.records.wants_keep.store(true, Ordering::Release);
     compact(&host.volume.core);
-    assert!(!log.wants_keep.load(Ordering::Acquire), "it was tried");
+    assert!(!log.wants_keep(), "it was tried");
     let reason = host.volume.status().error.unwrap();
     assert!(reason.contains("local disk failed"), "{reason}");
 }

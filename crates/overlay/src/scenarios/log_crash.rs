@@ -12,7 +12,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::OverlayError;
-use crate::log::{LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::regions::durability::Durability;
 use crate::scenarios::memory_disk::MemoryDisk;
@@ -20,6 +20,8 @@ use crate::scenarios::rotting::Rot;
 use crate::scenarios::write_history::{SECTORS, WriteHistory, read_sectors, read_state};
 use crate::segments::disk::LogDisk;
 use crate::segments::map_state::Stream;
+use crate::segments::quota::LogConfig;
+use crate::segments::reclaim::Reclaimer;
 use crate::segments::record::RECORDS_OFFSET;
 use crate::segments::recovery::{create_log, open_log};
 
@@ -81,7 +83,7 @@ impl Run {
 
     /// Everything dirty is taken as if it had reached the origin.
     fn push(&mut self) {
-        let mut map = self.log.map.write();
+        let mut map = self.log.map_mut();
         if map.begin_cut(Stream::Main, |_| true) {
             while !map.resolve_some(Stream::Main, 3) {}
             assert!(!map.take_resolved(Stream::Main).0.is_empty());
@@ -103,7 +105,7 @@ impl Run {
     }
 
     fn crash(&mut self) {
-        self.recycled += self.log.pool.recycled();
+        self.recycled += self.log.pool().recycled();
         let is_kill = self.rng.random_bool(0.3);
         let mut is_all = is_kill && !self.is_lossy && !self.log.is_failed();
         self.disk = if is_kill {
@@ -252,18 +254,18 @@ fn space_comes_back_on_a_full_file_system() {
 fn damaged_segment_is_told_once_and_left() {
     let disk: Arc<dyn LogDisk> = Arc::new(MemoryDisk::new(64 << 20));
     let log = new_log(&disk);
-    let first = Arc::clone(&log.head.lock().segment);
+    let first = Arc::clone(&log.head().segment);
     let data = [7; 16 << 10];
     for at in 0..5 {
         log.write(at * 32, &data).unwrap();
     }
-    assert!(first.number < log.head.lock().segment.number);
+    assert!(first.number < log.head().segment.number);
     log.zero(32, 4 * 32).unwrap();
     let nothing = [0; 64];
     first.file.write_all_at(&mut [std::io::IoSlice::new(&nothing)], RECORDS_OFFSET).unwrap();
-    let error = log.reclaim_one(100).unwrap_err();
+    let error = Reclaimer(&log.records).one(100).unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
-    assert!(!log.reclaim_one(100).unwrap(), "it is not tried again");
+    assert!(!Reclaimer(&log.records).one(100).unwrap(), "it is not tried again");
     assert_eq!(first.live(), data.len() as u64, "nothing of it was given up");
 }
 

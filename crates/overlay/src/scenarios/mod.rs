@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint_tests;
 pub(crate) mod cold_read_tests;
+pub(crate) mod extent_reading;
 pub(crate) mod failing_device;
 pub(crate) mod failing_device_tests;
 pub(crate) mod fold_tests;

@@ -114,7 +114,7 @@ fn read_that_fails_once_takes_nothing_out_of_a_batch() {
             for waiter in waiters {
                 host.runtime.block_on(waiter).unwrap();
             }
-            assert_eq!(host.core.log.map.read().dirty_sectors(), 0);
+            assert_eq!(host.core.log.map().dirty_sectors(), 0);
             let places: Vec<u64> = (0..WRITES).map(|n| n * 8192).collect();
             assert_eq!(host.elsewhere(&places), [1, 2, 3, 4, 5], "{nth} {object_bytes}");
         }
@@ -132,7 +132,7 @@ impl Host {
     /// Pushes until nothing is under way; returns how many attempts failed.
     pub(crate) fn push(&self) -> u32 {
         let mut failures = 0;
-        while failures == 0 && self.core.log.map.read().uncut_bytes() > 0
+        while failures == 0 && self.core.log.map().uncut_bytes() > 0
             || self.core.pusher.lock().is_under_way()
         {
             failures += u32::from(self.core.push_one(ASKED).is_err());
@@ -146,7 +146,7 @@ impl Host {
 
     /// The segment and the offset in it that have a byte of the disk.
     pub(crate) fn place(&self, offset: u64) -> (Arc<Segment>, u64) {
-        let map = self.core.log.map.read();
+        let map = self.core.log.map();
         let sector = offset / 512;
         let extent = map.extents.range(sector, sector + 1).next().unwrap();
         let Place::Log { segment, offset } = extent.place else { panic!("zeros") };
@@ -195,7 +195,7 @@ fn damaged_record_goes_nowhere() {
         assert_eq!(host.outcomes(waiters), [true, false, true, true, true]);
         assert_eq!(host.read(), [Some(1), None, Some(3), Some(4), Some(5)]);
         assert_eq!(host.core.damaged_bytes(), 512);
-        assert_eq!(host.core.log.map.read().dirty_sectors(), 1, "the origin lacks it");
+        assert_eq!(host.core.log.map().dirty_sectors(), 1, "the origin lacks it");
         let error = host.core.push_all().unwrap_err().to_string();
         assert!(error.contains("512 bytes") && error.contains("at byte 8192"), "{error}");
         let everywhere = host.elsewhere(&PLACES);
@@ -216,7 +216,7 @@ fn damaged_range_is_whole_again_once_it_is_overwritten() {
     assert_eq!(host.outcomes(vec![waiter]), [true]);
     assert_eq!(host.read(), [1, 2, 3, 9, 5].map(Some));
     host.core.push_all().unwrap();
-    assert_eq!((host.core.damaged_bytes(), host.core.log.map.read().dirty_sectors()), (0, 0));
+    assert_eq!((host.core.damaged_bytes(), host.core.log.map().dirty_sectors()), (0, 0));
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 9, 5]);
 }
 
@@ -238,7 +238,7 @@ fn damaged_record_is_not_folded() {
     host.origin.faults.disarm();
     let disk = host.origin.disk(&fold().unwrap().unwrap().digest);
     assert_eq!(PLACES.map(|place| disk[place as usize]), [1, 2, 3, 4, 5]);
-    assert_eq!(host.core.log.map.read().dirty_sectors(), 0, "the origin has it");
+    assert_eq!(host.core.log.map().dirty_sectors(), 0, "the origin has it");
     host.core.push_all().unwrap();
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 4, 5]);
 }
@@ -275,7 +275,7 @@ fn unreadable_sector_holds_up_nobody_else() {
     host.disk.set_broken(&name, offset, true);
     host.core.pusher.lock().unreadable_time = Duration::ZERO;
     let mut failures = 0;
-    while host.core.log.map.read().uncut_bytes() > 0 || host.core.pusher.lock().is_under_way() {
+    while host.core.log.map().uncut_bytes() > 0 || host.core.pusher.lock().is_under_way() {
         failures += 1;
         assert!(failures < 10, "the push does not go on");
         drop(host.core.push_one(ASKED));
@@ -285,7 +285,7 @@ fn unreadable_sector_holds_up_nobody_else() {
     assert_eq!(host.read(), [Some(1), Some(2), None, Some(4), Some(5)]);
 
     host.disk.set_broken(&name, offset, false);
-    assert!(host.core.log.map.write().retry_undelivered(std::time::Instant::now()));
+    assert!(host.core.log.map_mut().retry_undelivered(std::time::Instant::now()));
     host.core.push_all().unwrap_err();
     for _ in 0..3 {
         host.core.push_one(ASKED).unwrap();

@@ -93,7 +93,7 @@ fn damaged_record_that_was_pushed_comes_from_the_origin() {
             assert_eq!(host.core.damaged_bytes(), known, "a record without a header is none");
             assert_eq!(host.read(), ALL, "{at} {is_header} {is_reopened}");
             assert_eq!(host.place(PLACES[1]).1 != before.1, is_damaged, "it was put back");
-            assert_eq!(host.core.log.map.read().dirty_sectors(), 0, "the origin has it");
+            assert_eq!(host.core.log.map().dirty_sectors(), 0, "the origin has it");
             if is_damaged {
                 host.assert_healed(ALL);
             }
@@ -124,7 +124,7 @@ fn newer_writes_inside_a_damaged_record_stay() {
         [[9; 512], [9; 512], [7; 512]].concat()
     );
     assert_eq!(host.core.damaged_bytes(), 0, "one read has put all of the record back");
-    assert_eq!(host.core.log.map.read().dirty_sectors(), 2, "and what was written is yet to go");
+    assert_eq!(host.core.log.map().dirty_sectors(), 2, "and what was written is yet to go");
     host.push();
     assert_eq!(host.outcomes(vec![waiter]), [true]);
     host.assert_healed([Some(7), Some(7), Some(7), Some(9), Some(7)]);
@@ -215,7 +215,7 @@ fn what_no_object_has_any_more_is_in_the_manifest() {
     for key in host.origin.keys("volume-log/") {
         host.origin.remove(&key);
     }
-    assert_eq!(host.core.log.map.read().extents.len(), 1, "the fold knew it elsewhere");
+    assert_eq!(host.core.log.map().extents.len(), 1, "the fold knew it elsewhere");
     host.damage(PLACES[1]);
     assert_eq!(host.read(), ALL);
     host.origin.faults.fail_always("get", Fault::EIO);
@@ -251,11 +251,11 @@ fn damaged_record_that_was_not_pushed_does_not_keep_the_rest_from_being_folded()
     // The disk gives it after all while a fold is made that did not have it.
     let folded = host.fold();
     host.flip(&segment, offset + 100);
-    assert!(host.core.log.map.write().retry_undelivered(std::time::Instant::now()));
+    assert!(host.core.log.map_mut().retry_undelivered(std::time::Instant::now()));
     for _ in 0..3 {
         host.core.push_one(ASKED).unwrap();
     }
-    assert_eq!(host.core.log.map.read().dirty_sectors(), 0);
+    assert_eq!(host.core.log.map().dirty_sectors(), 0);
     host.install(&folded);
     assert_eq!(host.read(), [Some(1), Some(9), Some(8), Some(4), Some(5)]);
     host.core.push_all().unwrap();
@@ -340,7 +340,7 @@ fn write_beside_the_origin_s_answer_wins() {
             let mut expected = vec![2; 4096];
             expected[at as usize..at as usize + len].fill(9);
             assert_eq!(host.core.read_bytes(PLACES[1], 4096).unwrap(), expected, "{at} {len}");
-            let dirty = host.core.log.map.read().dirty_sectors();
+            let dirty = host.core.log.map().dirty_sectors();
             let written = if is_pushed { 0 } else { len as u64 / 512 };
             assert_eq!(dirty, written, "the write, and not what was put back");
             assert_eq!(host.core.damaged_bytes(), 0);
@@ -375,7 +375,7 @@ fn hooked(hook: &Hook) -> Host {
 fn nothing_is_put_back_over_a_newer_place() {
     let host = Host::pushed();
     let sector = PLACES[1] / 512;
-    let extent = host.core.log.map.read().extents.range(sector, sector + 1).next().unwrap();
+    let extent = host.core.log.map().extents.range(sector, sector + 1).next().unwrap();
     assert!(matches!(extent.place, Place::Log { .. }));
     host.written(PLACES[1], 9, 512);
     assert_eq!(host.core.log.put_back(&extent, &[2; 512]).unwrap(), 0);

@@ -242,11 +242,11 @@ fn log_with_parts_of_class_none_says_that_the_origin_has_the_rest() {
 /// Turns a bit around of what the log has at a place of the disk.
 fn damage(volume: &Volume, offset: u64) {
     let extent = {
-        let map = volume.core.log.map.read();
+        let map = volume.core.log.map();
         map.extents.range(offset / 512, offset / 512 + 1).next().unwrap()
     };
     let Place::Log { segment, offset } = extent.place else { panic!("zeros") };
-    let segment = Arc::clone(&volume.core.log.map.read().segments[&segment]);
+    let segment = Arc::clone(&volume.core.log.map().segments[&segment]);
     let mut byte = [0];
     segment.file.read_exact_at(&mut byte, offset + 100).unwrap();
     segment.file.write_all_at(&mut [IoSlice::new(&[byte[0] ^ 1])], offset + 100).unwrap();

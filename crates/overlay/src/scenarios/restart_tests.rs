@@ -9,7 +9,7 @@ use crate::scenarios::push_fault_tests::{FIRST, Host, PLACES, VOLUME, open, open
 
 impl Host {
     fn dirty_sectors(&self) -> u64 {
-        self.core.log.map.read().dirty_sectors()
+        self.core.log.map().dirty_sectors()
     }
 
     fn objects(&self) -> usize {
@@ -68,7 +68,7 @@ fn what_could_not_be_pushed_is_dirty_after_a_kill() {
     for _ in 0..2 {
         host.push_and_keep();
         host.kill();
-        assert!(host.core.log.map.read().dirty_run(PLACES[1] / 512, PLACES[2] / 512).1);
+        assert!(host.core.log.map().dirty_run(PLACES[1] / 512, PLACES[2] / 512).1);
     }
 }
 
@@ -83,10 +83,10 @@ fn content_whose_class_has_changed_is_dirty_after_a_kill() {
     core.log.write(0, &[7; 512]).unwrap();
     core.log.checkpoint(VOLUME, 1).unwrap();
     core.apply_regions(&travels().durability, &[], core.regions.table_writes());
-    assert_eq!(core.log.map.read().dirty_sectors(), 1);
+    assert_eq!(core.log.map().dirty_sectors(), 1);
     drop(core);
     let core = open(&runtime, &disk.after_kill(), &origin, travels());
-    assert_eq!(core.log.map.read().dirty_sectors(), 1, "the origin would never get it");
+    assert_eq!(core.log.map().dirty_sectors(), 1, "the origin would never get it");
     core.push_all().unwrap();
     let host = Host { runtime, disk, origin, core };
     assert_eq!(host.elsewhere(&[0]), [7]);

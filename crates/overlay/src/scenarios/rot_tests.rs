@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use acstor_types::DiskId;
 
 use crate::OverlayError;
-use crate::log::{LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::regions::durability::Durability;
+use crate::scenarios::extent_reading::read_extent;
 use crate::scenarios::memory_disk::MemoryDisk;
 use crate::segments::extent_map::{Extent, Place};
+use crate::segments::quota::LogConfig;
+use crate::segments::reclaim::Reclaimer;
 use crate::segments::record::HEADER_LEN;
 use crate::segments::recovery::{create_log, open_log};
 use crate::segments::segment::Segment;
@@ -95,7 +98,7 @@ impl Log {
     }
 
     fn at(&self, number: usize) -> At {
-        let map = self.log.map.read();
+        let map = self.log.map();
         let start = number as u64 * SECTORS;
         let extent = map.extents.range(start, start + 1).next().unwrap();
         let Place::Log { segment, offset } = extent.place else { panic!("zeros") };
@@ -117,14 +120,14 @@ impl Log {
 
     /// First byte of each record; `None`: it cannot be read.
     fn read(&self) -> Vec<Option<u8>> {
-        let map = self.log.map.read();
+        let map = self.log.map();
         let read = |number: usize| {
             let start = number as u64 * SECTORS;
             let Some(extent) = map.extents.range(start, start + SECTORS).next() else {
                 return Some(0);
             };
             let mut bytes = vec![0; extent.bytes() as usize];
-            LocalLog::read_extent(&map.segments, &extent, &mut bytes).ok().map(|()| bytes[0])
+            read_extent(&map.segments, &extent, &mut bytes).ok().map(|()| bytes[0])
         };
         (0..RECORDS).map(read).collect()
     }
@@ -158,7 +161,7 @@ impl Log {
 
     fn is_dirty(&self, number: usize) -> bool {
         let start = number as u64 * SECTORS;
-        self.log.map.read().all_dirty().overlaps(start, start + SECTORS)
+        self.log.map().all_dirty().overlaps(start, start + SECTORS)
     }
 }
 
@@ -309,7 +312,7 @@ fn copies_that_rot_are_errors_and_no_dirtier_than_before() {
     let before = log.at(kept).segment.number;
     log.log.zero(0, kept as u64 * SECTORS).unwrap();
     log.log.checkpoint(VOLUME, 1).unwrap();
-    assert!(log.log.reclaim_one(100).unwrap());
+    assert!(Reclaimer(&log.log.records).one(100).unwrap());
     let copy = log.at(kept);
     assert_ne!(copy.segment.number, before);
     log.log.restore(400, &content).unwrap();
@@ -317,24 +320,28 @@ fn copies_that_rot_are_errors_and_no_dirtier_than_before() {
     log.log.write(500, &content).unwrap();
     log.sync();
     copy.flip_payload();
-    let extent = log.log.map.read().extents.range(400, 401).next().unwrap();
+    let extent = log.log.map().extents.range(400, 401).next().unwrap();
     let Place::Log { offset, .. } = extent.place else { panic!("zeros") };
-    let head = Arc::clone(&log.log.head.lock().segment);
+    let head = Arc::clone(&log.log.head().segment);
     At { segment: head, payload: offset }.flip_payload();
     log.reopen().unwrap();
     let read = |log: &Log, sectors: Range<u64>| {
-        let map = log.log.map.read();
+        let map = log.log.map();
         let extent: Extent = map.extents.range(sectors.start, sectors.end).next().unwrap();
         let mut bytes = vec![0; extent.bytes() as usize];
-        LocalLog::read_extent(&map.segments, &extent, &mut bytes).ok().map(|()| bytes[0])
+        read_extent(&map.segments, &extent, &mut bytes).ok().map(|()| bytes[0])
     };
     assert_eq!(read(&log, 300..308), Some(4));
     assert_eq!(read(&log, 400..408), None);
     assert_eq!(read(&log, 500..508), Some(4));
     assert_eq!(log.read()[kept..kept + 2], [None, Some(kept as u8 + 2)]);
-    let dirty = log.log.map.read().all_dirty();
+    let dirty = log.log.map().all_dirty();
     assert!(log.is_dirty(kept) && dirty.overlaps(500, 508));
     assert!(!dirty.overlaps(300, 308) && !dirty.overlaps(400, 408));
+}
+
+fn is_untold(log: &LocalLog, now: Instant) -> bool {
+    log.upkeep.checkpoints.is_flush_untold(&log.records, now)
 }
 
 /// Nothing that was appended later says that the last records were flushed: a checkpoint does.
@@ -343,15 +350,15 @@ fn last_flush_is_saved_where_nothing_follows() {
     let mut log = Log::flushed(RECORDS);
     let now = Instant::now();
     let later = now + Duration::from_secs(11);
-    assert!(!log.log.is_flush_untold(now), "more may follow");
+    assert!(!is_untold(&log.log, now), "more may follow");
     log.write(0);
-    assert!(!log.log.is_flush_untold(later), "it was not flushed");
+    assert!(!is_untold(&log.log, later), "it was not flushed");
     log.sync();
-    assert!(!log.log.is_flush_untold(now + Duration::from_secs(12)), "it has just been seen");
-    assert!(log.log.is_flush_untold(now + Duration::from_secs(22)));
-    *log.log.seen.lock() = (log.log.appended(), now - Duration::from_secs(60));
+    assert!(!is_untold(&log.log, now + Duration::from_secs(12)), "it has just been seen");
+    assert!(is_untold(&log.log, now + Duration::from_secs(22)));
+    *log.log.upkeep.checkpoints.seen.lock() = (log.log.appended(), now - Duration::from_secs(60));
     log.log.ease(VOLUME, 1).unwrap();
-    assert!(!log.log.is_flush_untold(now + Duration::from_secs(22)), "it is told");
+    assert!(!is_untold(&log.log, now + Duration::from_secs(22)), "it is told");
     for number in [0, RECORDS - 1] {
         log.at(number).flip_payload();
     }
@@ -360,7 +367,7 @@ fn last_flush_is_saved_where_nothing_follows() {
     // As long as checkpoints are apart.
     log.write(1);
     log.sync();
-    log.log.head.lock().checkpoint_bytes = 1 << 20;
-    *log.log.seen.lock() = (log.log.appended(), now - Duration::from_secs(60));
-    assert!(!log.log.is_flush_untold(now), "it costs more than was written");
+    log.log.head().checkpoint_bytes = 1 << 20;
+    *log.log.upkeep.checkpoints.seen.lock() = (log.log.appended(), now - Duration::from_secs(60));
+    assert!(!is_untold(&log.log, now), "it costs more than was written");
 }

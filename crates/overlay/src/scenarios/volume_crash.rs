@@ -390,7 +390,7 @@ impl Run {
     /// Returns a byte of some records each that are alive on the origin, too, as far as they live.
     fn clean_records(&mut self) -> Vec<(Arc<Segment>, u64)> {
         drop(self.read_state()); // now all records are known
-        let map = self.core.log.map.read();
+        let map = self.core.log.map();
         let mut records: BTreeMap<(u32, u64), (bool, u64)> = BTreeMap::new();
         for extent in map.extents.range(0, SECTORS) {
             let Place::Log { segment, offset } = extent.place else { continue };

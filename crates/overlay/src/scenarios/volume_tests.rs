@@ -314,8 +314,8 @@ fn partition_of_class_none_never_travels() {
     let table = crate::regions::gpt::tests::table(&[("root", 2048, 4095), ("swap", 4096, 8191)]);
     host.wait(volume.write(0, Bytes::from(table), false)).unwrap();
     until("the table is read", || {
-        volume.core.log.map.read().regions.groups().len() == 2
-            && volume.core.log.map.read().regions.group_of(4096) == 1
+        volume.core.log.map().regions.groups().len() == 2
+            && volume.core.log.map().regions.group_of(4096) == 1
     });
     host.wait(volume.write(2048 * 512, data(1, 4096), false)).unwrap();
     host.wait(volume.write(4096 * 512, data(2, 4096), false)).unwrap();
@@ -395,7 +395,7 @@ fn table_of_no_whole_sectors_is_read() {
     let base = Arc::new(MemoryBase(Bytes::from(table)));
     let volume =
         host.try_open(Host::opening(Durability { regions, ..slow() }), Some(base)).unwrap();
-    let regions = Arc::clone(&volume.core.log.map.read().regions);
+    let regions = Arc::clone(&volume.core.log.map().regions);
     assert_eq!(regions.class(regions.group_of(4096)), DurabilityClass::None);
     volume.push_now().unwrap();
 }

@@ -2,6 +2,7 @@
 //! after some write, none older than the last that was synced.
 
 use crate::log::LocalLog;
+use crate::scenarios::extent_reading::read_extent;
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::range_set::RangeSet;
 
@@ -34,7 +35,7 @@ pub(crate) fn write_of(sector: u64, bytes: &[u8]) -> u64 {
 
 /// Returns the number of the write that made each sector.
 pub(crate) fn read_state(log: &LocalLog) -> Vec<u64> {
-    let map = log.map.read();
+    let map = log.map();
     let mut state = vec![0; SECTORS as usize];
     for extent in map.extents.range(0, SECTORS) {
         for at in extent.start..extent.end {
@@ -42,7 +43,7 @@ pub(crate) fn read_state(log: &LocalLog) -> Vec<u64> {
             let mut bytes = [0; SECTOR];
             let one = Extent { start: at, end: at + 1, place };
             let mut reads = 0..READS_MAX;
-            while let Err(error) = LocalLog::read_extent(&map.segments, &one, &mut bytes) {
+            while let Err(error) = read_extent(&map.segments, &one, &mut bytes) {
                 assert!(reads.next().is_some(), "cannot read sector {at}: {error}");
             }
             state[at as usize] = write_of(at, &bytes);
@@ -54,14 +55,14 @@ pub(crate) fn read_state(log: &LocalLog) -> Vec<u64> {
 
 /// Returns the number of the write that made each sector; `None`: it cannot be read.
 pub(crate) fn read_sectors(log: &LocalLog) -> Vec<Option<u64>> {
-    let map = log.map.read();
+    let map = log.map();
     let mut state = vec![Some(0); SECTORS as usize];
     for extent in map.extents.range(0, SECTORS) {
         for at in extent.start..extent.end {
             let place = extent.place.advance(at - extent.start);
             let mut bytes = [0; SECTOR];
             let one = Extent { start: at, end: at + 1, place };
-            let read = LocalLog::read_extent(&map.segments, &one, &mut bytes);
+            let read = read_extent(&map.segments, &one, &mut bytes);
             state[at as usize] = read.ok().map(|()| write_of(at, &bytes));
         }
     }
@@ -147,11 +148,11 @@ impl WriteHistory {
                 matching = Some(count);
             }
         }
-        let record_bytes = log.config.record_bytes() as u64;
+        let record_bytes = log.records.files.quota.sizes.record_bytes() as u64;
         let Some(count) = matching.or_else(|| self.partial_match(&found, record_bytes)) else {
             panic!("no prefix of the writes: synced {} of {}", self.synced, self.writes.len());
         };
-        let dirty = log.map.read().all_dirty();
+        let dirty = log.map().all_dirty();
         // What was pushed may count as dirty again, never the other way round.
         for (start, end) in self.dirty.iter() {
             for at in start..end {

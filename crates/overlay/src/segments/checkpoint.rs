@@ -29,23 +29,19 @@
 //! they refer to is synced before the file gets its name.
 
 use std::io::IoSlice;
-use std::sync::Arc;
-use std::time::Instant;
 
 use acstor_types::DiskId;
 use acstor_types::bytes_le::{u32_at, u64_at};
 
 use crate::error::GIVE_UP;
-use crate::log::LocalLog;
 use crate::segments::disk::{LogDisk, LogFile};
 use crate::segments::extent_map::{Extent, Place};
 use crate::segments::record::OVERLAY_LOG_VERSION;
-use crate::segments::segment::Segment;
 use crate::{OverlayError, limits};
 
 /// Name of the checkpoint.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
-const CHECKPOINT_NEW: &str = "checkpoint.new";
+pub(super) const CHECKPOINT_NEW: &str = "checkpoint.new";
 const MAGIC: &[u8; 8] = b"ACSTOVCP";
 const END_MAGIC: &[u8; 8] = b"ACSTOVCE";
 const HEADER_LEN: usize = 96;
@@ -91,24 +87,27 @@ impl CheckpointHeader {
 }
 
 /// Writes a checkpoint piece by piece.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     file: &'a dyn LogFile,
     offset: u64,
     buffer: Vec<u8>,
     crc: crc32fast::Hasher,
-    extents: u64,
+    pub(super) extents: u64,
     ranges: u64,
 }
 
 impl<'a> Writer<'a> {
-    fn begin(file: &'a dyn LogFile, header: &CheckpointHeader) -> std::io::Result<Writer<'a>> {
+    pub(super) fn begin(
+        file: &'a dyn LogFile,
+        header: &CheckpointHeader,
+    ) -> std::io::Result<Writer<'a>> {
         file.write_all_at(&mut [IoSlice::new(&header.encode())], 0)?;
         let (offset, buffer) = (HEADER_LEN as u64, Vec::with_capacity(WRITE_BYTES + EXTENT_LEN));
         let crc = crc32fast::Hasher::new();
         Ok(Writer { file, offset, buffer, crc, extents: 0, ranges: 0 })
     }
 
-    fn extent(&mut self, extent: &Extent) -> std::io::Result<()> {
+    pub(super) fn extent(&mut self, extent: &Extent) -> std::io::Result<()> {
         let (segment, units) = extent.place.pack();
         self.buffer.extend_from_slice(&extent.start.to_le_bytes());
         self.buffer.extend_from_slice(&extent.end.to_le_bytes());
@@ -118,7 +117,7 @@ impl<'a> Writer<'a> {
         self.flush(WRITE_BYTES)
     }
 
-    fn range(&mut self, start: u64, end: u64) -> std::io::Result<()> {
+    pub(super) fn range(&mut self, start: u64, end: u64) -> std::io::Result<()> {
         self.buffer.extend_from_slice(&start.to_le_bytes());
         self.buffer.extend_from_slice(&end.to_le_bytes());
         self.ranges += 1;
@@ -136,7 +135,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Ends the file and makes it durable; returns its length.
-    fn end(mut self) -> std::io::Result<u64> {
+    pub(super) fn end(mut self) -> std::io::Result<u64> {
         self.flush(1)?;
         let mut end = [0; END_LEN];
         end[..8].copy_from_slice(END_MAGIC);
@@ -258,96 +257,6 @@ pub(crate) fn rewrite_checkpoint(
     writer.end().map_err(io)?;
     disk.rename(CHECKPOINT_NEW, CHECKPOINT).map_err(io)?;
     disk.sync().map_err(io)
-}
-
-impl LocalLog {
-    /// Writes a checkpoint, then takes out the segments that it makes superfluous.
-    pub(crate) fn checkpoint(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
-        let _turn = self.keep_turn.lock();
-        self.checkpoint_in_turn(volume, epoch)
-    }
-
-    /// As [`LocalLog::checkpoint`], for who holds `keep_turn`.
-    pub(crate) fn checkpoint_in_turn(
-        &self,
-        volume: DiskId,
-        epoch: u32,
-    ) -> Result<(), OverlayError> {
-        let (header, dead, appended) = {
-            let mut head = self.head.lock();
-            let map = self.map.read();
-            let header = CheckpointHeader {
-                log_id: self.log_id,
-                volume,
-                epoch,
-                segment: head.segment.number,
-                offset: head.offset,
-                next_sequence: head.next_sequence,
-            };
-            // What dies later may still be named by an extent that was copied before.
-            let is_dead = |s: &&Arc<Segment>| s.number < header.segment && s.live() == 0;
-            let dead: Vec<_> = map.segments.values().filter(is_dead).map(|s| s.number).collect();
-            let appended = std::mem::take(&mut head.since_checkpoint);
-            head.checkpoint_at = Instant::now();
-            (header, dead, appended)
-        };
-        let written = self.write_checkpoint(&header, &dead);
-        match written {
-            Ok((bytes, dirty_bytes)) => {
-                let mut head = self.head.lock();
-                head.checkpoint_bytes = bytes;
-                head.checkpoint_dirty = (dirty_bytes, header.next_sequence - 1);
-            }
-            Err(error) => {
-                self.head.lock().since_checkpoint += appended;
-                return Err(error);
-            }
-        }
-        dead.into_iter().try_for_each(|number| self.retire(number))
-    }
-
-    /// Writes the file and what it refers to; returns its length and how many bytes it calls dirty.
-    /// `dead`: segments that no extent refers to, nor a scan from the position on. What only they hold
-    /// need not reach the disk.
-    fn write_checkpoint(
-        &self,
-        header: &CheckpointHeader,
-        dead: &[u32],
-    ) -> Result<(u64, u64), OverlayError> {
-        let io = |error| OverlayError::io("write the checkpoint", error);
-        let file = self.disk.create(CHECKPOINT_NEW, 0).map_err(io)?;
-        let mut writer = Writer::begin(&*file, header).map_err(io)?;
-        let mut after = None;
-        loop {
-            let step = self.map.read().extents.after(after, limits::CHECKPOINT_STEP);
-            let Some(last) = step.last() else { break };
-            after = Some(last.start);
-            for extent in &step {
-                writer.extent(extent).map_err(io)?;
-            }
-            if writer.extents > limits::CHECKPOINT_EXTENTS_MAX {
-                return Err(OverlayError::NoSpace("more extents in one checkpoint".into()));
-            }
-        }
-        // What becomes dirty from now on lies behind the position in the log.
-        let (mut at, mut dirty_bytes) = (0, 0);
-        loop {
-            let step = self.map.read().dirty_from(at, limits::CHECKPOINT_STEP);
-            let Some((_, end)) = step.last() else { break };
-            at = *end;
-            for (start, end) in step {
-                dirty_bytes += (end - start) * crate::SECTOR_BYTES;
-                writer.range(start, end).map_err(io)?;
-            }
-        }
-        // Everything that an extent may refer to must outlive what the file outlives.
-        let synced = self.sync_but(dead).map_err(|e| OverlayError::Unavailable(e.to_string()))?;
-        let len = writer.end().map_err(io)?;
-        self.disk.rename(CHECKPOINT_NEW, CHECKPOINT).map_err(io)?;
-        self.disk.sync().map_err(io)?;
-        self.checkpoint_covers(synced, dead);
-        Ok((len, dirty_bytes))
-    }
 }
 
 #[cfg(test)]

@@ -13,19 +13,21 @@ use hashbrown::HashSet;
 
 use crate::OverlayError;
 use crate::error::GIVE_UP;
-use crate::log::{Head, LocalLog, LogConfig};
+use crate::log::LocalLog;
 use crate::regions::RegionMap;
 use crate::segments::checkpoint::{Checkpoint, read_checkpoint};
 use crate::segments::disk::{LogDisk, LogFile};
 use crate::segments::extent_map::{Extent, Place};
+use crate::segments::head::Head;
 use crate::segments::map_state::MapState;
-use crate::segments::pool::{Pool, keep_some};
+use crate::segments::quota::LogConfig;
 use crate::segments::record::{
     HEADER_LEN, HeaderError, OVERLAY_LOG_VERSION, RECORDS_OFFSET, RecordHeader, SegmentHeader,
 };
 use crate::segments::record_index::{Window, visit_headers};
 use crate::segments::scan::{Headless, Scanned, salt_of, scan};
 use crate::segments::segment::Segment;
+use crate::segments::segment_files::{Pool, SegmentFiles, keep_some};
 
 /// A log that was found, and whose it is.
 #[derive(Debug)]
@@ -164,12 +166,13 @@ fn start(
     number: u32,
     next_sequence: u64,
 ) -> Result<LocalLog, OverlayError> {
-    let segment = pool
-        .new_segment(&**disk, log_id, number, &config)
+    let files = SegmentFiles::new(Arc::clone(disk), log_id, config, pool);
+    let segment = files
+        .create(number)
         .map_err(|error| OverlayError::io("create a segment of the local log", error))?;
     map.segments.insert(number, Arc::clone(&segment));
     let head = Head::new(segment, next_sequence);
-    Ok(LocalLog::new(Arc::clone(disk), config, log_id, head, map, pool))
+    Ok(LocalLog::new(files, head, map))
 }
 
 /// The files of a log.
@@ -296,6 +299,7 @@ mod tests {
 
     use super::*;
     use crate::regions::durability::Durability;
+    use crate::scenarios::extent_reading::read_extent;
     use crate::scenarios::memory_disk::MemoryDisk;
     use crate::segments::record::RecordKind;
 
@@ -316,7 +320,7 @@ mod tests {
             log.write(number, &[number as u8 + 1; 512]).unwrap();
         }
         log.sync(log.appended()).unwrap();
-        Arc::clone(&log.head.lock().segment)
+        Arc::clone(&log.head().segment)
     }
 
     /// Who opens a log without its checkpoint must not take it for one that was never begun.
@@ -352,21 +356,21 @@ mod tests {
         }
         log.restore_zeroes(5000, 8).unwrap();
         log.sync(log.appended()).unwrap();
-        assert!(log.map.read().segments.len() > 1);
+        assert!(log.map().segments.len() > 1);
         assert!(open_log(&disk, CONFIG, regions()).unwrap().is_none());
         create_log(&disk, CONFIG, regions()).unwrap();
     }
 
     /// How many writes there are; they must be the first ones.
     fn found(log: &LocalLog) -> u64 {
-        let map = log.map.read();
+        let map = log.map();
         let mut count = 0;
         for extent in map.extents.range(0, WRITES) {
             for at in extent.start..extent.end {
                 let place = extent.place.advance(at - extent.start);
                 let mut bytes = [0; 512];
                 let one = Extent { start: at, end: at + 1, place };
-                LocalLog::read_extent(&map.segments, &one, &mut bytes).unwrap();
+                read_extent(&map.segments, &one, &mut bytes).unwrap();
                 assert_eq!((at, bytes), (count, [at as u8 + 1; 512]));
                 count += 1;
             }

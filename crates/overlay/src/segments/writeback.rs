@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::limits;
-use crate::log::LocalLog;
+use crate::segments::record_log::RecordLog;
 use crate::segments::segment::Segment;
 
 /// Age at which appended bytes are written: what a flush after a longer pause need not wait for.
@@ -53,13 +53,13 @@ impl State {
     }
 }
 
-impl LocalLog {
+impl Writeback {
     /// Asks the kernel to start writing what is old, or more than may be left. Not for a writer: the
     /// request itself may wait.
-    pub(crate) fn start_writeback(&self, now: Instant) {
-        let mut state = self.writeback.0.lock();
+    pub(crate) fn start(&self, records: &RecordLog, now: Instant) {
+        let mut state = self.0.lock();
         let (segments, end) = {
-            let head = self.head.lock();
+            let head = records.head();
             let mut segments: Vec<_> = head.unsynced.to_vec();
             segments.push(Arc::clone(&head.segment));
             (segments, (head.segment.number, head.offset))
@@ -108,11 +108,12 @@ mod tests {
     use acstor_types::DiskId;
 
     use super::*;
-    use crate::log::LogConfig;
+    use crate::log::LocalLog;
     use crate::regions::RegionMap;
     use crate::regions::durability::Durability;
     use crate::scenarios::memory_disk::MemoryDisk;
     use crate::segments::disk::LogDisk;
+    use crate::segments::quota::LogConfig;
     use crate::segments::recovery::create_log;
 
     const CONFIG: LogConfig =
@@ -134,7 +135,7 @@ mod tests {
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
         let asked = |seconds| {
             let before = disk.faults.calls("writeback");
-            log.start_writeback(at(seconds));
+            log.upkeep.writeback.start(&log.records, at(seconds));
             disk.faults.calls("writeback") - before
         };
         log.write(0, &[1; 4096]).unwrap();
@@ -152,9 +153,9 @@ mod tests {
             log.write(0, &[1; 16 << 10]).unwrap();
         }
         let begin = Instant::now();
-        log.start_writeback(begin);
-        log.start_writeback(begin + AGE);
-        assert!(log.head.lock().unsynced.len() > 5);
+        log.upkeep.writeback.start(&log.records, begin);
+        log.upkeep.writeback.start(&log.records, begin + AGE);
+        assert!(log.head().unsynced.len() > 5);
         assert_eq!(disk.faults.calls("writeback"), 1, "the one that is alive");
     }
 

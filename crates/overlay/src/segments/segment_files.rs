@@ -1,4 +1,4 @@
-//! Segments that nothing refers to any more, kept to be written anew.
+//! The files of segments: made, kept to be written anew once nothing refers to them, removed.
 //!
 //! A file that was written once has its blocks, and often its pages in memory: appending to it
 //! costs a copy, where a new file costs pages, and with each sync a transaction of the file
@@ -12,12 +12,12 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acstor_types::DiskId;
 use parking_lot::Mutex;
 
-use crate::log::{AppendError, LocalLog, LogConfig};
 use crate::segments::disk::LogDisk;
+use crate::segments::quota::{LogConfig, Quota};
 use crate::segments::record::SegmentHeader;
+use crate::segments::record_log::AppendError;
 use crate::segments::segment::Segment;
 use crate::{OverlayError, limits};
 
@@ -30,8 +30,6 @@ const QUOTA_SHARE: u64 = 4;
 const FREE_SHARE: u64 = 10;
 /// Segments that nobody has needed for so long are removed.
 const IDLE: Duration = Duration::from_secs(600);
-/// Dead segments that are worth a checkpoint wherever room is short.
-pub(crate) const DEAD_MIN: u64 = 2;
 
 /// Dead segments of a local log.
 #[derive(Debug)]
@@ -55,6 +53,11 @@ impl Pool {
         self.0.lock().segments.len()
     }
 
+    /// Whether nobody has needed a segment for long.
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+        now.duration_since(self.0.lock().used) >= IDLE
+    }
+
     /// Lives that began in the file of another segment since the log was opened.
     #[cfg(test)]
     pub(crate) fn recycled(&self) -> u64 {
@@ -76,21 +79,6 @@ impl Pool {
         segment
     }
 
-    /// Makes segment `number`, from one that is dead where there is one. It outlives a power failure
-    /// once it was synced.
-    pub(crate) fn new_segment(
-        &self,
-        disk: &dyn LogDisk,
-        log_id: [u8; 16],
-        number: u32,
-        config: &LogConfig,
-    ) -> io::Result<Arc<Segment>> {
-        match self.take() {
-            Some(dead) => recycle(disk, log_id, number, dead),
-            None => create_segment(disk, log_id, number, config),
-        }
-    }
-
     fn put(&self, segment: Arc<Segment>) {
         self.0.lock().segments.push(segment);
     }
@@ -100,86 +88,100 @@ impl Pool {
     }
 }
 
-impl LocalLog {
-    /// Makes segment `number`; see [`Pool::new_segment`].
-    pub(crate) fn new_segment(&self, number: u32) -> Result<Arc<Segment>, AppendError> {
-        if !self.pool.has_free() {
-            self.keep_to_quota().map_err(AppendError::Io)?;
+/// The files of the segments of one local log.
+#[derive(Debug)]
+pub(crate) struct SegmentFiles {
+    pub(crate) disk: Arc<dyn LogDisk>,
+    pub(crate) log_id: [u8; 16],
+    pub(crate) quota: Quota,
+    pub(crate) pool: Pool,
+}
+
+impl SegmentFiles {
+    pub(crate) fn new(
+        disk: Arc<dyn LogDisk>,
+        log_id: [u8; 16],
+        sizes: LogConfig,
+        pool: Pool,
+    ) -> SegmentFiles {
+        SegmentFiles { disk, log_id, quota: Quota::new(sizes), pool }
+    }
+
+    /// Makes segment `number` where a log of `in_use` segments may have one more.
+    pub(crate) fn make(
+        &self,
+        number: u32,
+        in_use: impl FnOnce() -> usize,
+    ) -> Result<Arc<Segment>, AppendError> {
+        if !self.has_free() {
+            self.keep_to_quota(in_use()).map_err(AppendError::Io)?;
         }
-        let made = self.pool.new_segment(&*self.disk, self.log_id, number, &self.config);
-        made.map_err(|error| match is_full(&error) {
+        self.create(number).map_err(|error| match is_full(&error) {
             true => AppendError::NoSpace,
             false => AppendError::Io(error),
         })
     }
 
-    /// Whether the file system has room for one more segment, or one is ready that needs none.
-    pub(crate) fn can_make_segment(&self) -> bool {
-        let needed = self.config.segment_bytes.saturating_add(self.config.reserve_bytes);
+    /// Makes segment `number`, from one that is dead where there is one. It outlives a power failure
+    /// once it was synced.
+    pub(crate) fn create(&self, number: u32) -> io::Result<Arc<Segment>> {
+        match self.pool.take() {
+            Some(dead) => recycle(&*self.disk, self.log_id, number, dead),
+            None => create_segment(&*self.disk, self.log_id, number, &self.quota.sizes),
+        }
+    }
+
+    /// Whether a dead segment can be written anew.
+    pub(crate) fn has_free(&self) -> bool {
         self.pool.has_free()
-            || self.head.lock().spare.is_some()
-            // A file system that does not say is asked by making the segment.
-            || self.disk.space().map_or(true, |space| space.free_bytes >= needed)
+    }
+
+    /// Whether the file system has room for one more segment.
+    pub(crate) fn has_space_for_one(&self) -> bool {
+        let sizes = &self.quota.sizes;
+        let needed = sizes.segment_bytes.saturating_add(sizes.reserve_bytes);
+        // A file system that does not say is asked by making the segment.
+        self.disk.space().map_or(true, |space| space.free_bytes >= needed)
     }
 
     /// Makes room in the quota for another file: what is kept and still read cannot be used.
-    fn keep_to_quota(&self) -> io::Result<()> {
-        let segments = self.map.read().segments.len();
-        while (segments + self.pool.len()) as u64 >= self.segments_max() {
+    fn keep_to_quota(&self, in_use: usize) -> io::Result<()> {
+        while (in_use + self.pool.len()) as u64 >= self.quota.segments_max() {
             let Some(kept) = self.pool.pop() else { break };
             self.disk.remove(&Segment::file_name(kept.number))?;
         }
         Ok(())
     }
 
-    /// Takes a segment out of the log that a durable checkpoint does not need.
-    pub(crate) fn retire(&self, number: u32) -> Result<(), OverlayError> {
-        let Some(segment) = self.map.write().segments.remove(&number) else { return Ok(()) };
-        let is_of_size = segment.size_bytes == self.config.segment_bytes;
-        if is_of_size && (self.pool.len() as u64) < self.pool_max() {
+    /// Keeps a segment that the log does not need any more to be written anew, or removes it.
+    pub(crate) fn put_away(&self, segment: Arc<Segment>) -> Result<(), OverlayError> {
+        let is_of_size = segment.size_bytes == self.quota.sizes.segment_bytes;
+        if is_of_size && (self.pool.len() as u64) < self.kept_max() {
             self.pool.put(segment);
             return Ok(());
         }
-        self.remove_segment(number)
+        self.remove(segment.number)
     }
 
     /// Most segments that are kept: none where the file system is short of room.
-    pub(crate) fn pool_max(&self) -> u64 {
-        if has_plenty(&*self.disk) { kept_max(&self.sizes()) } else { 0 }
+    pub(crate) fn kept_max(&self) -> u64 {
+        if self.has_plenty() { kept_max(&self.quota.now()) } else { 0 }
+    }
+
+    /// Whether nobody else on the file system is in need of room.
+    pub(crate) fn has_plenty(&self) -> bool {
+        has_plenty(&*self.disk)
     }
 
     /// Gives back what is kept, to the file system.
-    pub(crate) fn drain_pool(&self) -> Result<(), OverlayError> {
+    pub(crate) fn drain(&self) -> Result<(), OverlayError> {
         while let Some(segment) = self.pool.pop() {
-            self.remove_segment(segment.number)?;
+            self.remove(segment.number)?;
         }
         Ok(())
     }
 
-    /// Starts writing what is old, writes a checkpoint that is late, and gives dead segments back when nobody needs them, or somebody
-    /// else does.
-    pub(crate) fn ease(&self, volume: DiskId, epoch: u32) -> Result<(), OverlayError> {
-        let now = Instant::now();
-        self.start_writeback(now);
-        let is_idle = now.duration_since(self.pool.0.lock().used) >= IDLE;
-        let is_wanted = is_idle || !has_plenty(&*self.disk);
-        let is_push_untold = self.is_push_untold(now);
-        let is_untold = self.is_flush_untold(now) || is_push_untold;
-        if self.is_failed() || !is_wanted && !is_untold && !self.is_checkpoint_late(now) {
-            return Ok(());
-        }
-        let _turn = self.keep_turn.lock();
-        if is_push_untold {
-            // Whether it comes about or not: a disk that is full is not tried at each look.
-            self.head.lock().is_as_opened = false;
-        }
-        if is_untold || self.is_checkpoint_late(now) || self.dead_segments() as u64 >= DEAD_MIN {
-            self.checkpoint_in_turn(volume, epoch)?;
-        }
-        if is_wanted { self.drain_pool() } else { Ok(()) }
-    }
-
-    pub(crate) fn remove_segment(&self, number: u32) -> Result<(), OverlayError> {
+    pub(crate) fn remove(&self, number: u32) -> Result<(), OverlayError> {
         let name = Segment::file_name(number);
         self.disk.remove(&name).map_err(|error| OverlayError::io(format!("remove {name}"), error))
     }
@@ -285,8 +287,10 @@ fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use acstor_testkit::Fault;
+    use acstor_types::DiskId;
 
     use super::*;
+    use crate::log::LocalLog;
     use crate::regions::RegionMap;
     use crate::regions::durability::Durability;
     use crate::scenarios::memory_disk::MemoryDisk;
@@ -310,8 +314,8 @@ mod tests {
 
     /// Overwrites the same sectors until `segments` segments are dead, and takes them out.
     fn kill_segments(log: &LocalLog, segments: u32) {
-        let first = log.head.lock().segment.number;
-        while log.head.lock().segment.number < first + segments {
+        let first = log.head().segment.number;
+        while log.head().segment.number < first + segments {
             log.write(0, &[1; 8192]).unwrap();
         }
         log.checkpoint(VOLUME, 1).unwrap();
@@ -321,7 +325,7 @@ mod tests {
     fn dead_segment(log: &LocalLog, disk: &dyn LogDisk, sequence: u64) -> Arc<Segment> {
         let (number, salt, size_bytes) = (0xff, 77, CONFIG.segment_bytes);
         let file = disk.create(&Segment::file_name(number), size_bytes).unwrap();
-        let header = SegmentHeader { number, log_id: log.log_id, size_bytes, salt };
+        let header = SegmentHeader { number, log_id: log.id(), size_bytes, salt };
         file.write_all_at(&mut [IoSlice::new(&header.encode())], 0).unwrap();
         let payload = [0xee; 512];
         let record = RecordHeader {
@@ -347,20 +351,20 @@ mod tests {
     fn record_of_the_life_before_is_never_taken() {
         let disk = MemoryDisk::new(64 << 20);
         let log = new_log(&disk);
-        while log.head.lock().offset < 60 << 10 {
+        while log.head().offset < 60 << 10 {
             log.write(0, &[1; 4096]).unwrap();
         }
-        let sequence = log.head.lock().next_sequence;
-        log.pool.put(dead_segment(&log, &disk, sequence));
+        let sequence = log.head().next_sequence;
+        log.pool().put(dead_segment(&log, &disk, sequence));
         // The segment's header is written, its first record is not.
         disk.faults.fail_nth("write", 2, Fault::EIO);
         log.write(8, &[2; 8192]).unwrap_err();
-        assert_eq!(log.pool.recycled(), 1);
+        assert_eq!(log.pool().recycled(), 1);
         drop(log);
         let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
         let log = open_log(&shared, CONFIG, regions()).unwrap().unwrap().log;
-        assert_eq!(log.head.lock().next_sequence, sequence);
-        assert!(log.map.read().extents.range(1000, 1001).next().is_none());
+        assert_eq!(log.head().next_sequence, sequence);
+        assert!(log.map().extents.range(1000, 1001).next().is_none());
     }
 
     #[test]
@@ -368,7 +372,7 @@ mod tests {
         let disk = MemoryDisk::new(64 << 20);
         let log = new_log(&disk);
         log.write(500, &[9; 512]).unwrap();
-        let read = Arc::clone(&log.head.lock().segment);
+        let read = Arc::clone(&log.head().segment);
         log.write(500, &[1; 512]).unwrap();
         kill_segments(&log, 1);
         for _ in 0..3 {
@@ -377,7 +381,7 @@ mod tests {
         let mut bytes = [0; 512];
         read.file.read_exact_at(&mut bytes, RECORDS_OFFSET + HEADER_LEN as u64).unwrap();
         assert_eq!(bytes, [9; 512]);
-        assert!(log.pool.recycled() > 0, "the others are");
+        assert!(log.pool().recycled() > 0, "the others are");
     }
 
     #[test]
@@ -385,7 +389,7 @@ mod tests {
         let disk = MemoryDisk::new(64 << 20);
         let log = new_log(&disk);
         kill_segments(&log, 7);
-        assert_eq!(log.pool.len() as u64, KEPT_MIN);
+        assert_eq!(log.pool().len() as u64, KEPT_MIN);
         let files = |disk: &MemoryDisk| {
             let names = disk.list().unwrap();
             names.iter().filter(|name| Segment::number_of(name).is_some()).count() as u64
@@ -395,7 +399,7 @@ mod tests {
         // They are found again, and the head is made of one.
         let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
         let log = open_log(&shared, CONFIG, regions()).unwrap().unwrap().log;
-        assert_eq!((log.pool.recycled(), files(&disk)), (1, 5));
+        assert_eq!((log.pool().recycled(), files(&disk)), (1, 5));
         let mut at = 0;
         while log.write(at, &[3; 16 << 10]).is_ok() {
             at += 32;
@@ -412,9 +416,9 @@ mod tests {
             log.make_room_unsaved().unwrap();
             log.restore(number % 8 * 16, &[1; 8192]).unwrap();
         }
-        let held = log.head.lock().unsynced.len() as u64;
-        assert!(held < log.segments_max(), "{held} segments are held");
-        assert!(log.pool.recycled() > 10, "{} are written again", log.pool.recycled());
+        let held = log.head().unsynced.len() as u64;
+        assert!(held < log.records.files.quota.segments_max(), "{held} segments are held");
+        assert!(log.pool().recycled() > 10, "{} are written again", log.pool().recycled());
     }
 
     #[test]
@@ -422,12 +426,12 @@ mod tests {
         let disk = MemoryDisk::new(1 << 20);
         let log = new_log(&disk);
         kill_segments(&log, 3);
-        assert!(log.pool.len() >= 3);
+        assert!(log.pool().len() >= 3);
         log.ease(VOLUME, 1).unwrap();
-        assert!(log.pool.len() >= 3, "nobody is in need");
+        assert!(log.pool().len() >= 3, "nobody is in need");
         disk.create("of somebody else", 700 << 10).unwrap();
         log.ease(VOLUME, 1).unwrap();
-        assert_eq!(log.pool.len(), 0);
+        assert_eq!(log.pool().len(), 0);
         let free = disk.space().unwrap().free_bytes;
         assert!(free >= 3 * CONFIG.segment_bytes, "{free}");
     }
@@ -439,13 +443,13 @@ mod tests {
         for _ in 0..24 {
             log.write(0, &[1; 8192]).unwrap();
         }
-        let dead = log.dead_segments() as u64;
+        let dead = log.records.dead_segments() as u64;
         log.ease(VOLUME, 1).unwrap();
-        assert_eq!(log.dead_segments() as u64, dead, "nobody is in need");
+        assert_eq!(log.records.dead_segments() as u64, dead, "nobody is in need");
         disk.create("of somebody else", 700 << 10).unwrap();
         let before = disk.space().unwrap().free_bytes;
         log.ease(VOLUME, 1).unwrap();
-        assert_eq!((log.dead_segments(), log.pool.len()), (0, 0));
+        assert_eq!((log.records.dead_segments(), log.pool().len()), (0, 0));
         let freed = disk.space().unwrap().free_bytes - before;
         assert!(dead >= 2 && freed >= dead * CONFIG.segment_bytes, "{freed} of {dead} segments");
     }
@@ -457,10 +461,10 @@ mod tests {
         let log = new_log(&disk);
         kill_segments(&log, 2);
         log.sync(log.appended()).unwrap();
-        let (dead, number) = (log.pool.take().unwrap(), log.head.lock().next_number);
+        let (dead, number) = (log.pool().take().unwrap(), log.head().next_number);
         let name = Segment::file_name(dead.number);
         let header =
-            SegmentHeader { number, log_id: log.log_id, size_bytes: CONFIG.segment_bytes, salt: 1 };
+            SegmentHeader { number, log_id: log.id(), size_bytes: CONFIG.segment_bytes, salt: 1 };
         dead.file.write_all_at(&mut [IoSlice::new(&header.encode())], 0).unwrap();
         drop(log);
         let shared: Arc<dyn LogDisk> = Arc::new(disk.after_kill());
