@@ -82,6 +82,7 @@ CRATE_ARROWS = {
     "types": set(),
     "ring": {"types"},
     "diskio": set(),
+    "manifest": {"types"},
     "store": {"types", "diskio"},
     "runclock": set(),
     "selection": set(),

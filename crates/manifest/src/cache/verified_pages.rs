@@ -1,0 +1,45 @@
+//! Pages of one manifest, read and verified when they are not in memory.
+
+use std::sync::Arc;
+
+use crate::cache::cached_pages::CachedPages;
+use crate::cache::page_cache::PageCache;
+use crate::format::header::Header;
+use crate::format::index::verify_page;
+use crate::{PAGE_LEN, Page, PageSource, RawPages};
+
+/// Pages of a manifest: from the cache, else read, verified and kept there.
+///
+/// Verifying a page reads those of the index above it in the same way, at most five.
+#[derive(Clone, Debug)]
+pub struct VerifiedPages<R> {
+    cached: CachedPages,
+    raw: R,
+}
+
+impl<R: RawPages> VerifiedPages<R> {
+    /// The pages of the manifest of `header`, by `cache` and `raw`.
+    pub fn new(header: Arc<Header>, cache: Arc<PageCache>, raw: R) -> VerifiedPages<R> {
+        VerifiedPages { cached: CachedPages::new(header, cache), raw }
+    }
+
+    /// The pages that are in memory.
+    pub fn cached(&self) -> &CachedPages {
+        &self.cached
+    }
+}
+
+impl<R: RawPages> PageSource for VerifiedPages<R> {
+    type Error = R::Error;
+
+    fn page(&self, number: u32) -> Result<Page, R::Error> {
+        if let Some(page) = self.cached.get(number) {
+            return Ok(page);
+        }
+        let mut bytes = [0; PAGE_LEN];
+        self.raw.read(number, &mut bytes)?;
+        let page = verify_page(self.cached.header(), number, Arc::new(bytes), self)?;
+        self.cached.keep(number, &page);
+        Ok(page)
+    }
+}
