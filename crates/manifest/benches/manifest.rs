@@ -10,8 +10,8 @@ use acstor_manifest::{
     RawBytes, Reader, Stack, VerifiedPages, merge, verify_page,
 };
 use acstor_types::{ChunkSize, Codec, Digest, DiskId, PackId, StoredChunk};
-use divan::counter::ItemsCount;
 use divan::Bencher;
+use divan::counter::ItemsCount;
 
 /// Data chunks of the disk: 4 GiB of 64 KiB chunks.
 const CHUNKS: u64 = 1 << 16;

@@ -6,14 +6,14 @@ use acstor_types::{Digest, ErrorKind};
 
 use crate::cache::page_cache::PageCache;
 use crate::format::header::Header;
-use crate::format::index::verify_page;
+use crate::format::index::{Parent, verify_page};
 use crate::{ManifestError, PAGE_LEN, Page, PageBytes, PageSource};
 
 /// Reason why there is no page.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
-    /// The page has to be fetched; see [`CachedPages::admit`].
+    /// The page has to be fetched; see [`CachedPages::missing`], [`CachedPages::admit`].
     #[error("page {page} of manifest {manifest} is not in memory")]
     Missing {
         /// Name of the manifest.
@@ -52,6 +52,25 @@ impl CachedPages {
     /// The header.
     pub fn header(&self) -> &Arc<Header> {
         &self.header
+    }
+
+    /// Returns the pages to fetch for one that is missing, in the order in which they are admitted:
+    /// those of the index above it that are missing too, then itself. At most five.
+    ///
+    /// # Errors
+    /// [`ManifestError::Range`] past the end of the manifest.
+    pub fn missing(&self, number: u32) -> Result<Vec<u32>, ManifestError> {
+        let mut path = vec![number];
+        let mut at = number;
+        while let Parent::Page { number, .. } = self.header.parent(at)? {
+            if self.get(number).is_some() {
+                break;
+            }
+            path.push(number);
+            at = number;
+        }
+        path.reverse();
+        Ok(path)
     }
 
     /// Verifies the bytes of a page, and keeps the page.

@@ -8,28 +8,47 @@ use crate::format::layout::{first_of, split};
 use crate::read::span_view::Coverage;
 use crate::read::stack::Stack;
 
+/// Data of the span that was looked at last.
+#[derive(Debug, Default)]
+struct LastSpan(Option<(u32, Coverage)>);
+
+impl LastSpan {
+    fn get<S: PageSource>(&mut self, stack: &Stack<S>, span: u32) -> Result<&Coverage, S::Error> {
+        let coverage = match self.0.take() {
+            Some((last, coverage)) if last == span => coverage,
+            _ => stack.coverage(stack.all(), span)?,
+        };
+        Ok(&self.0.insert((span, coverage)).1)
+    }
+}
+
 impl<S: PageSource> Stack<S> {
     /// Returns the first chunk with content at or after `from`; `None` when there is none.
     ///
     /// # Errors
     /// [`PageSource::Error`] when a page cannot be had.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>, S::Error> {
+        self.find_data(&mut LastSpan::default(), from)
+    }
+
+    fn find_data(&self, last: &mut LastSpan, from: u64) -> Result<Option<u64>, S::Error> {
         let count = self.header().chunk_count();
         let mut at = from;
         while at < count {
-            let (span, _) = split(at);
-            let Some(span) = self.next_span(self.all(), span)? else { return Ok(None) };
-            at = at.max(first_of(span));
-            let found = match self.coverage(self.all(), span)? {
+            let (span, chunk) = split(at);
+            let found = match last.get(self, span)? {
                 Coverage::Empty => None,
-                Coverage::Full => Some(split(at).1),
-                Coverage::Some(data) => data.next_set(split(at).1),
+                Coverage::Full => Some(chunk),
+                Coverage::Some(data) => data.next_set(chunk),
             };
             if let Some(chunk) = found {
                 let index = first_of(span) + u64::from(chunk);
                 return Ok((index < count).then_some(index));
             }
-            at = first_of(span + 1);
+            match self.next_span(self.all(), span + 1)? {
+                Some(span) => at = first_of(span),
+                None => break,
+            }
         }
         Ok(None)
     }
@@ -40,11 +59,15 @@ impl<S: PageSource> Stack<S> {
     /// # Errors
     /// [`PageSource::Error`] when a page cannot be had.
     pub fn next_hole(&self, from: u64) -> Result<u64, S::Error> {
+        self.find_hole(&mut LastSpan::default(), from)
+    }
+
+    fn find_hole(&self, last: &mut LastSpan, from: u64) -> Result<u64, S::Error> {
         let count = self.header().chunk_count();
         let mut at = from;
         while at < count {
             let (span, chunk) = split(at);
-            match self.coverage(self.all(), span)? {
+            match last.get(self, span)? {
                 Coverage::Empty => return Ok(at),
                 Coverage::Full => {}
                 Coverage::Some(data) => {
@@ -62,7 +85,7 @@ impl<S: PageSource> Stack<S> {
     ///
     /// Ends after the first error.
     pub fn data_runs(&self, range: Range<u64>) -> DataRuns<'_, S> {
-        DataRuns { stack: self, range }
+        DataRuns { stack: self, range, last: LastSpan::default() }
     }
 
     /// All levels.
@@ -76,15 +99,17 @@ impl<S: PageSource> Stack<S> {
 pub struct DataRuns<'a, S> {
     stack: &'a Stack<S>,
     range: Range<u64>,
+    last: LastSpan,
 }
 
 impl<S: PageSource> DataRuns<'_, S> {
-    fn find_run(&self) -> Result<Option<Range<u64>>, S::Error> {
-        let Some(start) = self.stack.next_data(self.range.start)? else { return Ok(None) };
-        if start >= self.range.end {
+    fn find_run(&mut self) -> Result<Option<Range<u64>>, S::Error> {
+        let Range { start, end } = self.range;
+        let Some(start) = self.stack.find_data(&mut self.last, start)? else { return Ok(None) };
+        if start >= end {
             return Ok(None);
         }
-        Ok(Some(start..self.stack.next_hole(start)?.min(self.range.end)))
+        Ok(Some(start..self.stack.find_hole(&mut self.last, start)?.min(end)))
     }
 }
 

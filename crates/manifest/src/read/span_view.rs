@@ -20,6 +20,7 @@ pub(crate) struct SpanView {
 }
 
 /// Data of a span, as far as one has to know.
+#[derive(Debug)]
 pub(crate) enum Coverage {
     Empty,
     Full,

@@ -91,3 +91,65 @@ pub fn read_all(bytes: &[u8]) -> Result<(), ManifestError> {
 
 /// Data chunks of a model, ascending.
 pub type Model = BTreeMap<u64, (Pack, StoredChunk)>;
+
+/// A spool that keeps nothing: for manifests of which only the header is looked at.
+#[derive(Debug, Default)]
+pub struct NoSpool;
+
+impl std::io::Read for NoSpool {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl std::io::Write for NoSpool {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::io::Seek for NoSpool {
+    fn seek(&mut self, _: std::io::SeekFrom) -> std::io::Result<u64> {
+        Ok(0)
+    }
+}
+
+/// Chunks of a pack of [`large_pack`].
+pub const PACK_CHUNKS: u64 = 512;
+
+/// The pack and place of the `ordinal`-th chunk of a disk of 64 KiB chunks, about half as large when
+/// stored, in packs of 15 MiB.
+pub fn large_pack(ordinal: u64) -> (Pack, StoredChunk) {
+    let slot = (ordinal % PACK_CHUNKS) as u32;
+    let id = PackId(Digest::of(&(ordinal / PACK_CHUNKS).to_le_bytes()));
+    let chunk =
+        StoredChunk { offset: 4096 + slot * 30_000, stored_len: 30_000, ..stored(ordinal, 0) };
+    (Pack { id, stored_bytes: PACK_CHUNKS as u32 * 30_000, class: 0 }, chunk)
+}
+
+/// A disk of 64 KiB chunks.
+pub fn large_disk(size_bytes: u64, base: Option<Base>) -> Disk {
+    Disk { size_bytes, chunk_size: ChunkSize::DEFAULT, ..disk(1, base) }
+}
+
+/// Builds a manifest of a large disk; the last pack may be used in part.
+pub fn build_large<W: std::io::Read + std::io::Write + std::io::Seek>(
+    disk: Disk,
+    chunks: impl IntoIterator<Item = u64>,
+    spool: W,
+) -> acstor_manifest::Built<W> {
+    let mut builder = Builder::new(disk, spool).unwrap();
+    let mut number = 0;
+    for (ordinal, index) in chunks.into_iter().enumerate() {
+        let (pack, chunk) = large_pack(ordinal as u64);
+        if (ordinal as u64).is_multiple_of(PACK_CHUNKS) {
+            number = builder.add_pack(pack).unwrap();
+        }
+        builder.push(index, number, chunk).unwrap();
+    }
+    builder.finish().unwrap()
+}
