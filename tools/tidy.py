@@ -93,7 +93,7 @@ CRATE_ARROWS = {
     "overlay": {"types", "diskio", "readpath"},
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
-    "fuzzing": {"types", "ring", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
+    "fuzzing": {"types", "ring", "manifest", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
     "pyext": {"types", "ring", "readpath", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use acstor_fuzzing::mutations::Mutations;
 use acstor_fuzzing::{
-    fuse_requests, manifest, nbd_protocol, nbd_server, pack_header, peer_client, peer_frames,
-    peer_server, ring, store_records,
+    fuse_requests, manifest, manifest_pages, nbd_protocol, nbd_server, pack_header, peer_client,
+    peer_frames, peer_server, ring, store_records,
 };
 
 /// Inputs of a decoder, and of what opens a connection or files for each.
@@ -47,7 +47,12 @@ fn fuse_requests_are_parsed_or_refused() {
 
 #[test]
 fn manifests_are_parsed_or_refused() {
-    use_all(golden(&["manifest-"]), MANY / 4, manifest::run);
+    use_all(golden(&["manifest-v1"]), MANY / 4, manifest::run);
+}
+
+#[test]
+fn manifests_by_the_page_are_read_or_refused() {
+    use_all(golden(&["manifest-v2"]), MANY / 8, manifest_pages::run);
 }
 
 #[test]
