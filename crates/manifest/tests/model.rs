@@ -258,7 +258,7 @@ fn test_folds_for_ever_stay_three_deep() {
         let edits =
             [Edit::Write(at..(at + 30).min(CHUNKS), round as u32 % 6), Edit::Discard(at..at + 2)];
         let changes = apply(&mut model, &edits, round);
-        let sizes: Vec<u64> = manifests.iter().map(|bytes| bytes.len() as u64 / 4096).collect();
+        let sizes = stack(&manifests).page_counts();
         let levels = levels_to_merge(delta_pages(changes.len() as u64, 1), &sizes);
         fold(&mut manifests, &changes, levels, round as u8);
         deepest = deepest.max(manifests.len());
@@ -296,5 +296,5 @@ fn test_stack_of_strangers_is_refused() {
     let deeper = delta(Some(right), 100).unwrap();
     let sideways = Base { name: deeper.header().name(), depth: 1 };
     let sideways = delta(Some(sideways), 100).unwrap();
-    assert!(refused(vec![sideways, deeper, whole()]).contains("as deep"));
+    assert!(refused(vec![sideways, deeper, whole()]).contains("depth of the base"));
 }

@@ -6,7 +6,7 @@ use crate::format::entry::Entry;
 use crate::format::layout::{PAGE_ENTRIES, first_of, split};
 use crate::format::map::ChunkBits;
 use crate::read::reader::Reader;
-use crate::read::span_view::SpanView;
+use crate::read::span_view::{SpanView, next_span};
 use crate::read::stack::Stack;
 use crate::{ManifestError, Page, PageSource};
 
@@ -53,29 +53,24 @@ pub struct Entries<'a, S> {
     view: Option<(u32, SpanView)>,
 }
 
-impl<S: PageSource> Stack<S> {
-    /// Returns the chunks with content within `range`, ascending.
-    ///
-    /// Ends after the first error. Memory: one page a level and some bits.
-    pub fn entries(&self, range: Range<u64>) -> Entries<'_, S> {
+impl<'a, S: PageSource> Entries<'a, S> {
+    pub(crate) fn of(stack: &'a Stack<S>, range: Range<u64>) -> Self {
         Entries {
-            stack: self,
-            cursors: self.levels().iter().map(EntryCursor::new).collect(),
+            stack,
+            cursors: stack.levels().iter().map(EntryCursor::new).collect(),
             next: range.start,
-            end: range.end.min(self.header().chunk_count()),
+            end: range.end.min(stack.header().chunk_count()),
             view: None,
         }
     }
-}
 
-impl<S: PageSource> Entries<'_, S> {
     fn find_chunk(&mut self) -> Result<Option<DataChunk>, S::Error> {
         while self.next < self.end {
             let (span, chunk) = split(self.next);
             let view = match self.view.take() {
                 Some((number, view)) if number == span => view,
                 _ => {
-                    let Some(found) = self.stack.next_span(self.stack.all(), span)? else {
+                    let Some(found) = next_span(self.stack, self.stack.all(), span)? else {
                         break;
                     };
                     if found != span {

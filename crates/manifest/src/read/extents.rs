@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::PageSource;
 use crate::format::layout::{first_of, split};
-use crate::read::span_view::Coverage;
+use crate::read::span_view::{Coverage, next_span};
 use crate::read::stack::Stack;
 
 /// Data of the span that was looked at last.
@@ -16,27 +16,31 @@ impl LastSpan {
     fn get<S: PageSource>(&mut self, stack: &Stack<S>, span: u32) -> Result<&Coverage, S::Error> {
         let coverage = match self.0.take() {
             Some((last, coverage)) if last == span => coverage,
-            _ => stack.coverage(stack.all(), span)?,
+            _ => Coverage::of(stack, stack.all(), span)?,
         };
         Ok(&self.0.insert((span, coverage)).1)
     }
 }
 
-impl<S: PageSource> Stack<S> {
-    /// Returns the first chunk with content at or after `from`; `None` when there is none.
-    ///
-    /// # Errors
-    /// [`PageSource::Error`] when a page cannot be had.
-    pub fn next_data(&self, from: u64) -> Result<Option<u64>, S::Error> {
-        self.find_data(&mut LastSpan::default(), from)
+/// A search for data and holes.
+#[derive(Debug)]
+pub(crate) struct Extents<'a, S> {
+    stack: &'a Stack<S>,
+    last: LastSpan,
+}
+
+impl<'a, S: PageSource> Extents<'a, S> {
+    pub(crate) fn of(stack: &'a Stack<S>) -> Self {
+        Extents { stack, last: LastSpan::default() }
     }
 
-    fn find_data(&self, last: &mut LastSpan, from: u64) -> Result<Option<u64>, S::Error> {
-        let count = self.header().chunk_count();
+    /// As [`Stack::next_data`].
+    pub(crate) fn next_data(&mut self, from: u64) -> Result<Option<u64>, S::Error> {
+        let count = self.stack.header().chunk_count();
         let mut at = from;
         while at < count {
             let (span, chunk) = split(at);
-            let found = match last.get(self, span)? {
+            let found = match self.last.get(self.stack, span)? {
                 Coverage::Empty => None,
                 Coverage::Full => Some(chunk),
                 Coverage::Some(data) => data.next_set(chunk),
@@ -45,7 +49,7 @@ impl<S: PageSource> Stack<S> {
                 let index = first_of(span) + u64::from(chunk);
                 return Ok((index < count).then_some(index));
             }
-            match self.next_span(self.all(), span + 1)? {
+            match next_span(self.stack, self.stack.all(), span + 1)? {
                 Some(span) => at = first_of(span),
                 None => break,
             }
@@ -53,21 +57,13 @@ impl<S: PageSource> Stack<S> {
         Ok(None)
     }
 
-    /// Returns the first chunk without content at or after `from`, at most the number of chunks: a
-    /// disk ends with a hole.
-    ///
-    /// # Errors
-    /// [`PageSource::Error`] when a page cannot be had.
-    pub fn next_hole(&self, from: u64) -> Result<u64, S::Error> {
-        self.find_hole(&mut LastSpan::default(), from)
-    }
-
-    fn find_hole(&self, last: &mut LastSpan, from: u64) -> Result<u64, S::Error> {
-        let count = self.header().chunk_count();
+    /// As [`Stack::next_hole`].
+    pub(crate) fn next_hole(&mut self, from: u64) -> Result<u64, S::Error> {
+        let count = self.stack.header().chunk_count();
         let mut at = from;
         while at < count {
             let (span, chunk) = split(at);
-            match last.get(self, span)? {
+            match self.last.get(self.stack, span)? {
                 Coverage::Empty => return Ok(at),
                 Coverage::Full => {}
                 Coverage::Some(data) => {
@@ -80,36 +76,27 @@ impl<S: PageSource> Stack<S> {
         }
         Ok(count)
     }
-
-    /// Returns the runs of chunks with content within `range`, ascending.
-    ///
-    /// Ends after the first error.
-    pub fn data_runs(&self, range: Range<u64>) -> DataRuns<'_, S> {
-        DataRuns { stack: self, range, last: LastSpan::default() }
-    }
-
-    /// All levels.
-    pub(crate) fn all(&self) -> Range<usize> {
-        0..self.levels().len()
-    }
 }
 
 /// Runs of chunks with content; see [`Stack::data_runs`].
 #[derive(Debug)]
 pub struct DataRuns<'a, S> {
-    stack: &'a Stack<S>,
+    extents: Extents<'a, S>,
     range: Range<u64>,
-    last: LastSpan,
 }
 
-impl<S: PageSource> DataRuns<'_, S> {
+impl<'a, S: PageSource> DataRuns<'a, S> {
+    pub(crate) fn of(stack: &'a Stack<S>, range: Range<u64>) -> Self {
+        DataRuns { extents: Extents::of(stack), range }
+    }
+
     fn find_run(&mut self) -> Result<Option<Range<u64>>, S::Error> {
         let Range { start, end } = self.range;
-        let Some(start) = self.stack.find_data(&mut self.last, start)? else { return Ok(None) };
+        let Some(start) = self.extents.next_data(start)? else { return Ok(None) };
         if start >= end {
             return Ok(None);
         }
-        Ok(Some(start..self.stack.find_hole(&mut self.last, start)?.min(end)))
+        Ok(Some(start..self.extents.next_hole(start)?.min(end)))
     }
 }
 

@@ -62,32 +62,36 @@ impl SpanView {
     }
 }
 
-impl<S: PageSource> Stack<S> {
-    /// Returns the first span at or after `from` of which one of the levels says anything.
-    pub(crate) fn next_span(
-        &self,
-        levels: Range<usize>,
-        from: u32,
-    ) -> Result<Option<u32>, S::Error> {
-        let mut next = None;
-        for reader in self.levels().get(levels).into_iter().flatten() {
-            let found = reader.next_span(from)?;
-            next = [next, found].into_iter().flatten().min();
-        }
-        Ok(next)
+/// Returns the first span at or after `from` of which one of the levels says anything.
+pub(crate) fn next_span<S: PageSource>(
+    stack: &Stack<S>,
+    levels: Range<usize>,
+    from: u32,
+) -> Result<Option<u32>, S::Error> {
+    let mut next = None;
+    for reader in stack.levels().get(levels).into_iter().flatten() {
+        let found = reader.next_span(from)?;
+        next = [next, found].into_iter().flatten().min();
     }
+    Ok(next)
+}
 
+impl Coverage {
     /// Returns which chunks of a span have content in some of the levels.
-    pub(crate) fn coverage(&self, levels: Range<usize>, span: u32) -> Result<Coverage, S::Error> {
+    pub(crate) fn of<S: PageSource>(
+        stack: &Stack<S>,
+        levels: Range<usize>,
+        span: u32,
+    ) -> Result<Coverage, S::Error> {
         // Most spans are said by one level alone, in its directory.
         for level in levels.clone() {
-            let Some(reader) = self.levels().get(level) else { break };
+            let Some(reader) = stack.levels().get(level) else { break };
             match reader.span(span)? {
                 Span::Nothing => {}
                 Span::Zeros => return Ok(Coverage::Empty),
                 Span::Run { first: 0, len: SPAN_CHUNKS, .. } => return Ok(Coverage::Full),
                 Span::Run { .. } | Span::Map { .. } => {
-                    let view = SpanView::of(self, level..levels.end, span, ChunkBits::EMPTY)?;
+                    let view = SpanView::of(stack, level..levels.end, span, ChunkBits::EMPTY)?;
                     return Ok(Coverage::Some(Box::new(view.data)));
                 }
             }

@@ -1,7 +1,11 @@
 //! Manifests on top of each other: a whole one below, deltas above.
 
+use std::ops::Range;
+
 use crate::format::entry::Entry;
 use crate::format::header::Header;
+use crate::read::entries::Entries;
+use crate::read::extents::{DataRuns, Extents};
 use crate::read::reader::{Found, Reader};
 use crate::{ManifestError, PageSource, limits};
 
@@ -28,7 +32,7 @@ pub struct Stack<S> {
 fn check_base(upper: &Header, base: &Header) -> Result<(), ManifestError> {
     let requirements = [
         (upper.base() == Some(base.name()), "it names another"),
-        (base.depth() < upper.depth(), "the base is as deep as itself"),
+        (base.depth() + 1 == upper.depth(), "depth of the base"),
         (base.chunk_size() == upper.chunk_size(), "chunks of another size"),
         (base.size_bytes() <= upper.size_bytes(), "the base is larger"),
     ];
@@ -61,6 +65,17 @@ impl<S> Stack<S> {
         &self.levels
     }
 
+    /// All levels.
+    pub(crate) fn all(&self) -> Range<usize> {
+        0..self.levels.len()
+    }
+
+    /// Pages of each manifest, for [`levels_to_merge`](crate::levels_to_merge).
+    pub fn page_counts(&self) -> Vec<u64> {
+        let pages = |reader: &Reader<S>| u64::from(reader.header().sections().page_count());
+        self.levels.iter().map(pages).collect()
+    }
+
     /// The topmost header, which has size and id of the disk.
     pub fn header(&self) -> &Header {
         // There is at least one level.
@@ -82,5 +97,36 @@ impl<S: PageSource> Stack<S> {
             }
         }
         Ok(Chunk::Zero)
+    }
+
+    /// Returns the first chunk with content at or after `from`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`PageSource::Error`] when a page cannot be had.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>, S::Error> {
+        Extents::of(self).next_data(from)
+    }
+
+    /// Returns the first chunk without content at or after `from`, at most the number of chunks: a
+    /// disk ends with a hole.
+    ///
+    /// # Errors
+    /// [`PageSource::Error`] when a page cannot be had.
+    pub fn next_hole(&self, from: u64) -> Result<u64, S::Error> {
+        Extents::of(self).next_hole(from)
+    }
+
+    /// Returns the runs of chunks with content within `range`, ascending.
+    ///
+    /// Ends after the first error.
+    pub fn data_runs(&self, range: Range<u64>) -> DataRuns<'_, S> {
+        DataRuns::of(self, range)
+    }
+
+    /// Returns the chunks with content within `range`, ascending.
+    ///
+    /// Ends after the first error. Memory: one page a level and some bits.
+    pub fn entries(&self, range: Range<u64>) -> Entries<'_, S> {
+        Entries::of(self, range)
     }
 }

@@ -12,7 +12,7 @@ use crate::format::layout::{SPAN_CHUNKS, first_of, split};
 use crate::format::map::ChunkBits;
 use crate::format::summary::Pack;
 use crate::read::entries::EntryCursor;
-use crate::read::span_view::{Coverage, SpanView};
+use crate::read::span_view::{Coverage, SpanView, next_span};
 use crate::read::stack::Stack;
 use crate::write::builder::{Base, BuildError, Builder, Disk};
 use crate::write::built::Built;
@@ -136,7 +136,7 @@ where
 
     /// Returns the next span with something to merge.
     fn next_span(&mut self, from: u32) -> Result<Option<u32>, MergeError<S::Error>> {
-        let old = self.stack.next_span(self.levels.clone(), from).map_err(MergeError::Read)?;
+        let old = next_span(self.stack, self.levels.clone(), from).map_err(MergeError::Read)?;
         let new = match self.changes.peek() {
             Some((index, _)) if *index >= self.chunk_count || split(*index).0 < from => {
                 return Err(BuildError::Order(*index).into());
@@ -214,7 +214,7 @@ where
             *zero = ChunkBits::EMPTY;
             return Ok(false);
         }
-        let below = match self.stack.coverage(rest, span).map_err(MergeError::Read)? {
+        let below = match Coverage::of(self.stack, rest, span).map_err(MergeError::Read)? {
             Coverage::Empty => ChunkBits::EMPTY,
             Coverage::Full => ChunkBits::of_range(0, SPAN_CHUNKS),
             Coverage::Some(bits) => *bits,
