@@ -81,6 +81,7 @@ NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 CRATE_ARROWS = {
     "types": set(),
     "ring": {"types"},
+    "pack": {"types"},
     "diskio": set(),
     "manifest": {"types"},
     "store": {"types", "diskio"},
@@ -93,9 +94,10 @@ CRATE_ARROWS = {
     "overlay": {"types", "diskio", "readpath"},
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
-    "fuzzing": {"types", "ring", "manifest", "store", "peer", "readpath", "fuse", "overlay", "nbd"},
+    "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
+    | {"nbd"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
-    "pyext": {"types", "ring", "readpath", "fuse", "overlay", "host"},
+    "pyext": {"types", "ring", "pack", "readpath", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }
