@@ -1,11 +1,17 @@
-"""The origin's interface: immutable objects under keys, and refs that change by compare-and-swap.
+"""The origin's two interfaces: immutable objects under keys, and refs that change by swaps.
+
+:class:`ObjectStore` may be in one place or in several, as what is in it never changes.
+:class:`RefStore` has one home, where it is decided who was first. :class:`Origin` is both, for
+those who need both: an image, a volume and a collection do. Who needs one takes that one.
 
 Callers guarantee that a name is never both an object (or ref) and the folder of another one.
 Implementations guarantee, whatever is killed at whatever moment:
 
 * an object is visible with all its bytes or not at all, and never changes;
+* refs are linearisable: each call takes effect, or not at all, at one moment between its beginning
+  and its end; one that ends with an error at one moment from its beginning on, or never. So two
+  callers that swap the same ref with the same token cannot both succeed;
 * what ``put_if_absent`` or ``swap_ref`` reported is still there after a power failure;
-* two callers that swap the same ref with the same token cannot both succeed;
 * an object or ref that exists while ``list`` or ``list_refs`` runs from its start to its end is
   in the result.
 
@@ -13,13 +19,14 @@ All methods may be called from several threads at once and may block. Every meth
 :class:`~acstor.exception.UnavailableError` (the store cannot be reached or answered with an I/O
 error: try again later), and those that write
 :class:`~acstor.exception.ExhaustedError` (no space). After an error of a writing method the
-caller does not know whether the write took place.
+caller does not know whether the write took place, or still will.
 """
 
 import abc
 import collections.abc
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 
 from acstor import exception
@@ -48,11 +55,22 @@ class Space:
     """Bytes free, and those stored by now, by whomever."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadRange:
+    """A run of an object's bytes, and where they are wanted."""
+
+    key: str
+    offset: int
+    """From the object's start, bytes."""
+    buffer: memoryview
+    """Filled to its end; its length is the run's."""
+
+
 class DamagedRefError(exception.CorruptError):
     """Ref whose stored bytes are not those that were written.
 
     :param token: of the ref in this state: who knows what it has to hold replaces it by that, with
-        :meth:`Origin.swap_ref`.
+        :meth:`RefStore.swap_ref`.
     """
 
     def __init__(self, message: str, *, token: str, hint: str | None = None) -> None:
@@ -68,8 +86,22 @@ class OvertakenError(exception.ConflictError):
     """
 
 
-class Origin(abc.ABC):
-    """The central store that everything can be re-read from."""
+class Store:
+    """Common part of both: leftovers that are swept, and an end."""
+
+    def sweep(self) -> int:
+        """Remove what crashed writers left behind, where it is old enough that none still runs.
+
+        :returns: number of leftovers removed.
+        """
+        return 0
+
+    def close(self) -> None:
+        """Release what the origin holds; it must not be used afterwards."""
+
+
+class ObjectStore(Store, abc.ABC):
+    """Objects under keys; they are stored once, read, and deleted, but never changed."""
 
     @abc.abstractmethod
     def put_if_absent(self, key: str, buffers: Sequence[Buffer]) -> bool:
@@ -116,6 +148,96 @@ class Origin(abc.ABC):
         :raises InvalidError: when the key is malformed.
         """
 
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove the folder ``prefix`` if no object is in it; stores without folders do nothing.
+
+        Only for a folder that nobody stores anything in any more: a call that does at the same
+        moment may fail with :class:`~acstor.exception.UnavailableError` and has to be repeated.
+
+        :param prefix: of objects; ends with ``/``.
+        :returns: whether this call removed it.
+        :raises InvalidError: when the prefix is malformed.
+        """
+        keys.validate_prefix(prefix)
+        return False
+
+    def space(self) -> Space | None:
+        """Return how much room there is, None where the store does not say."""
+        return None
+
+    def read_exactly(self, key: str, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset`` on.
+
+        :raises CorruptError: when the object ends before the buffer is full.
+        :raises NotFoundError: when there is no such object.
+        """
+        view = buffer.cast("B") if buffer.format != "B" or buffer.ndim != 1 else buffer
+        done = 0
+        while done < len(view):
+            count = self.readinto(key, offset + done, view[done:])
+            if count == 0:
+                raise exception.CorruptError(
+                    f"object {key} ends at byte {offset + done}, "
+                    f"{len(view) - done} more were expected"
+                )
+            done += count
+
+    def read_many(
+        self, ranges: Sequence[ReadRange], deadline_seconds: float | None = None
+    ) -> collections.abc.Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges, all at once where the store can do that.
+
+        :param deadline_seconds: from the call on; what is not read by then is given up. None: only
+            the store's own deadlines count.
+        :returns: of each range what keeps it from being filled, None where it is. What keeps it is
+            :class:`~acstor.exception.DeadlineError` where the time was over, else what
+            :meth:`read_exactly` raises.
+        """
+        end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
+        return [self._read_range(one, end) for one in ranges]
+
+    def _read_range(self, one: ReadRange, end: float | None) -> exception.AcstorError | None:
+        if end is not None and time.monotonic() >= end:
+            return exception.DeadlineError(f"there was no time to read {one.key}")
+        try:
+            self.read_exactly(one.key, one.offset, one.buffer)
+        except exception.AcstorError as error:
+            return error
+        return None
+
+    def get_range(self, key: str, offset: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``offset`` on.
+
+        :raises CorruptError: when the object ends before that.
+        :raises NotFoundError: when there is no such object.
+        """
+        content = bytearray(size)
+        self.read_exactly(key, offset, memoryview(content))
+        return bytes(content)
+
+    def get(self, key: str, size_max: int) -> bytes:
+        """Return a whole object of at most ``size_max`` bytes.
+
+        :raises InvalidError: when it is larger.
+        :raises NotFoundError: when there is no such object.
+        """
+        size = self.size(key)
+        if size > size_max:
+            raise exception.InvalidError(f"object {key} has {size} bytes, more than {size_max}")
+        return self.get_range(key, 0, size)
+
+    def exists(self, key: str) -> bool:
+        """Return whether there is such an object."""
+        try:
+            self.size(key)
+        except exception.NotFoundError:
+            return False
+        return True
+
+
+class RefStore(Store, abc.ABC):
+    """Refs: small contents under names, each changed by compare-and-swap only."""
+
     @abc.abstractmethod
     def get_ref(self, name: str) -> Ref | None:
         """Return the ref's present state, or None when there is no such ref.
@@ -160,23 +282,6 @@ class Origin(abc.ABC):
         :raises InvalidError: when the prefix is malformed.
         """
 
-    def remove_folder(self, prefix: str) -> bool:
-        """Remove the folder ``prefix`` if no object is in it; stores without folders do nothing.
-
-        Only for a folder that nobody stores anything in any more: a call that does at the same
-        moment may fail with :class:`~acstor.exception.UnavailableError` and has to be repeated.
-
-        :param prefix: of objects; ends with ``/``.
-        :returns: whether this call removed it.
-        :raises InvalidError: when the prefix is malformed.
-        """
-        keys.validate_prefix(prefix)
-        return False
-
-    def space(self) -> Space | None:
-        """Return how much room there is, None where the store does not say."""
-        return None
-
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return a context in which what this thread writes to refs leads to more space.
 
@@ -205,61 +310,12 @@ class Origin(abc.ABC):
         """
         return False
 
-    def sweep(self) -> int:
-        """Remove what crashed writers left behind, where it is old enough that none still runs.
 
-        :returns: number of leftovers removed.
-        """
-        return 0
+class Origin(ObjectStore, RefStore):
+    """The central store that everything can be re-read from: objects, and the refs that name them.
 
-    def close(self) -> None:  # noqa: B027 - most implementations hold nothing
-        """Release what the origin holds; it must not be used afterwards."""
-
-    def read_exactly(self, key: str, offset: int, buffer: memoryview) -> None:
-        """Fill ``buffer`` from ``offset`` on.
-
-        :raises CorruptError: when the object ends before the buffer is full.
-        :raises NotFoundError: when there is no such object.
-        """
-        view = buffer.cast("B") if buffer.format != "B" or buffer.ndim != 1 else buffer
-        done = 0
-        while done < len(view):
-            count = self.readinto(key, offset + done, view[done:])
-            if count == 0:
-                raise exception.CorruptError(
-                    f"object {key} ends at byte {offset + done}, "
-                    f"{len(view) - done} more were expected"
-                )
-            done += count
-
-    def get_range(self, key: str, offset: int, size: int) -> bytes:
-        """Return ``size`` bytes from ``offset`` on.
-
-        :raises CorruptError: when the object ends before that.
-        :raises NotFoundError: when there is no such object.
-        """
-        content = bytearray(size)
-        self.read_exactly(key, offset, memoryview(content))
-        return bytes(content)
-
-    def get(self, key: str, size_max: int) -> bytes:
-        """Return a whole object of at most ``size_max`` bytes.
-
-        :raises InvalidError: when it is larger.
-        :raises NotFoundError: when there is no such object.
-        """
-        size = self.size(key)
-        if size > size_max:
-            raise exception.InvalidError(f"object {key} has {size} bytes, more than {size_max}")
-        return self.get_range(key, 0, size)
-
-    def exists(self, key: str) -> bool:
-        """Return whether there is such an object."""
-        try:
-            self.size(key)
-        except exception.NotFoundError:
-            return False
-        return True
+    Objects and refs may have the same names.
+    """
 
 
 REF_SIZE_MAX = 64 << 20

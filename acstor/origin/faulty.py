@@ -102,6 +102,25 @@ class FaultyOrigin(base.Origin):
             buffer = buffer[:1]
         return self._after(fault, key, self._inner.readinto(key, offset, buffer))
 
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges; each is a read of its own to the faults."""
+        outcomes: dict[int, exception.AcstorError | None] = {}
+        faults: dict[int, Fault | None] = {}
+        for index, one in enumerate(ranges):
+            try:
+                faults[index] = self._before(Operation.READ, one.key)
+            except exception.AcstorError as error:
+                outcomes[index] = error
+        found = self._inner.read_many([ranges[index] for index in faults], deadline_seconds)
+        for (index, fault), outcome in zip(faults.items(), found, strict=True):
+            try:
+                outcomes[index] = self._after(fault, ranges[index].key, outcome)
+            except exception.AcstorError as error:
+                outcomes[index] = error
+        return [outcomes[index] for index in range(len(ranges))]
+
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
         fault = self._before(Operation.SIZE, key)

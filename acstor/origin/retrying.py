@@ -69,6 +69,27 @@ class RetryingOrigin(base.Origin):
         """Read from an object into ``buffer``."""
         return self._repeat(functools.partial(self.inner.readinto, key, offset, buffer))
 
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges; what fails for a time is asked for again."""
+        end = None if deadline_seconds is None else self._clock() + deadline_seconds
+        outcomes: dict[int, exception.AcstorError | None] = {}
+        pending = list(range(len(ranges)))
+
+        def attempt() -> None:
+            left = None if end is None else max(0.0, end - self._clock())
+            found = self.inner.read_many([ranges[index] for index in pending], left)
+            outcomes.update(zip(pending, found, strict=True))
+            errors = {index: error for index in pending if (error := outcomes[index])}
+            pending[:] = [index for index, error in errors.items() if error.is_transient]
+            if pending:
+                raise errors[pending[0]]
+
+        with contextlib.suppress(exception.AcstorError):  # they are among the outcomes
+            self._repeat(attempt, deadline_seconds)
+        return [outcomes[index] for index in range(len(ranges))]
+
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""
         return self._repeat(functools.partial(self.inner.size, key))
@@ -152,9 +173,13 @@ class RetryingOrigin(base.Origin):
         """Close the origin that does the work."""
         self.inner.close()
 
-    def _repeat(self, call: Callable[[], Answer]) -> Answer:
-        """Return the answer of ``call``, or raise what its last attempt raised."""
-        deadline = self._clock() + self._deadline_seconds
+    def _repeat(self, call: Callable[[], Answer], seconds_max: float | None = None) -> Answer:
+        """Return the answer of ``call``, or raise what its last attempt raised.
+
+        :param seconds_max: for which it is repeated at most; None: the origin's deadline.
+        """
+        seconds = self._deadline_seconds
+        deadline = self._clock() + (seconds if seconds_max is None else min(seconds, seconds_max))
         bound = WAIT_SECONDS_INITIAL
         while True:
             try:

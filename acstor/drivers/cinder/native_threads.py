@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from acstor import native
+from acstor import exception, native
 from acstor.origin import base
 from acstor.repository.source.base import Extent, ImageSource
 
@@ -91,6 +91,12 @@ class NativeThreadOrigin(base.Origin):
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Read from an object into ``buffer``."""
         return self._run(lambda: self._inner.readinto(key, offset, buffer))
+
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges."""
+        return self._run(lambda: self._inner.read_many(ranges, deadline_seconds))
 
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""

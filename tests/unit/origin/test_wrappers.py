@@ -195,6 +195,34 @@ def test_put_with_lost_answer_is_found_stored() -> None:
     assert origin.get("a", 3) == b"abc"
 
 
+def ranges_of(*keys: str) -> list[base.ReadRange]:
+    return [base.ReadRange(key, 0, memoryview(bytearray(3))) for key in keys]
+
+
+def test_only_ranges_that_failed_for_a_time_are_read_again() -> None:
+    origin, _, inner = retried(
+        Fault(Operation.READ, Effect.ERROR, call=2),
+        Fault(Operation.READ, Effect.LOST_ANSWER, call=4),
+    )
+    for key in ("a", "b", "c"):
+        origin.put_if_absent(key, [key.encode() * 3])
+    ranges = ranges_of("a", "b", "none", "c")
+    outcomes = origin.read_many(ranges)
+    assert [type(outcome) for outcome in outcomes] == [
+        type(None), type(None), exception.NotFoundError, type(None),
+    ]  # fmt: skip
+    assert [bytes(ranges[index].buffer) for index in (0, 1, 3)] == [b"aaa", b"bbb", b"ccc"]
+    assert inner.calls[Operation.READ] == 6
+
+
+def test_ranges_are_not_read_again_after_their_own_deadline() -> None:
+    origin, time, _ = retried(Fault(Operation.READ, Effect.ERROR), deadline=60.0)
+    origin.put_if_absent("a", [b"abc"])
+    outcomes = origin.read_many(ranges_of("a", "none"), 2.0)
+    assert all(isinstance(outcome, exception.UnavailableError) for outcome in outcomes)
+    assert time.now == pytest.approx(2.0)
+
+
 def test_open_by_url(tmp_path: pathlib.Path) -> None:
     for scheme in ("posix", "file"):
         origin = opening.open_origin(f"{scheme}://{tmp_path}", 5.0)
@@ -223,5 +251,7 @@ def test_bad_url_is_an_error_of_its_kind(url: str, expected: type[exception.Acst
 def test_wrapper_asks_the_inner_origin_for_everything(wrapper: type[base.Origin]) -> None:
     """The answers that origins have by default would else hide the inner one's."""
     made_of_others = {"read_exactly", "get_range", "get", "exists"}
-    asked = {name for name in vars(base.Origin) if not name.startswith("_")} - made_of_others
-    assert asked <= vars(wrapper).keys()
+    interfaces = (base.Store, base.ObjectStore, base.RefStore)
+    names = {name for one in interfaces for name in vars(one) if not name.startswith("_")}
+    assert {"put_if_absent", "read_many", "swap_ref", "sweep"} <= names
+    assert names - made_of_others <= vars(wrapper).keys()

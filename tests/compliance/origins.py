@@ -1,0 +1,116 @@
+"""The origins that the compliance suites run over."""
+
+import contextlib
+import dataclasses
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+
+from acstor import exception
+from acstor.drivers.cinder import native_threads
+from acstor.origin import base, faulty, http, memory, posix, retrying
+from testbed import origin_server
+
+Factory = Callable[[pathlib.Path], base.Origin]
+"""Makes an origin, in an empty directory if it needs one."""
+
+
+class ServedOrigin(http.HttpOrigin):
+    """The HTTP driver with a server of its own over another origin."""
+
+    def __init__(self, inner: base.Origin) -> None:
+        self._server = origin_server.OriginServer(("127.0.0.1", 0), inner)
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        super().__init__(f"http://127.0.0.1:{self._server.server_address[1]}/")
+
+    def close(self) -> None:
+        super().close()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class ReadOnlyOrigin(memory.MemoryOrigin):
+    """Refuses changes, as a web server does that only serves files."""
+
+    def __init__(self, content: memory.MemoryOrigin) -> None:
+        super().__init__()
+        self._objects = content._objects
+        self._refs = content._refs
+
+    def put_if_absent(self, key: str, buffers: object) -> bool:
+        raise exception.UnsupportedError("read only")
+
+    def delete(self, key: str) -> bool:
+        raise exception.UnsupportedError("read only")
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        raise exception.UnsupportedError("read only")
+
+
+def posix_in_former_layout(path: pathlib.Path) -> base.Origin:
+    """Return an origin that releases before repository version 3 may still be using."""
+    (path / "refs").mkdir()
+    origin = posix.PosixOrigin(str(path))
+    assert origin.needs_locks
+    return origin
+
+
+ORIGINS: dict[str, Factory] = {
+    "memory": lambda path: memory.MemoryOrigin(),
+    "posix": lambda path: posix.PosixOrigin(str(path)),
+    "posix, former layout": posix_in_former_layout,
+    "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
+    "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
+    "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
+    "in native threads": lambda path: native_threads.NativeThreadOrigin(
+        posix.PosixOrigin(str(path)), native_threads.DirectCaller()
+    ),
+    "retrying": lambda path: retrying.RetryingOrigin(posix.PosixOrigin(str(path)), 5.0),
+    "retrying over lost answers": lambda path: retrying.RetryingOrigin(
+        faulty.FaultyOrigin(
+            memory.MemoryOrigin(),
+            [
+                faulty.Fault(operation, faulty.Effect.LOST_ANSWER, probability=0.3)
+                for operation in (faulty.Operation.SWAP_REF, faulty.Operation.READ)
+            ]
+            + [faulty.Fault(faulty.Operation.READ, faulty.Effect.SHORT_READ, probability=0.5)],
+        ),
+        60.0,
+        sleep=lambda seconds: None,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """One store as two see it: who may write to it, and who reads it."""
+
+    writer: base.Origin
+    reader: base.Origin
+
+
+@contextlib.contextmanager
+def opened(factory: Factory, path: pathlib.Path) -> Iterator[base.Origin]:
+    """Open an origin within the block."""
+    origin = factory(path)
+    yield origin
+    origin.close()
+
+
+@contextlib.contextmanager
+def shared(name: str, path: pathlib.Path) -> Iterator[Shared]:
+    """Open an origin for a writer and a reader, who may be the same one.
+
+    :param name: of :data:`ORIGINS`, or :data:`READ_ONLY`.
+    """
+    if name == READ_ONLY:
+        content = memory.MemoryOrigin()
+        with opened(lambda _: ServedOrigin(ReadOnlyOrigin(content)), path) as reader:
+            yield Shared(content, reader)
+    else:
+        with opened(ORIGINS[name], path) as origin:
+            yield Shared(origin, origin)
+
+
+READ_ONLY = "http, read only"
+SHARED = [*sorted(ORIGINS), READ_ONLY]
