@@ -34,7 +34,7 @@ from acstor.cluster.ring.published_ring import RingReference
 from acstor.cluster.ring.publisher_term import TermHolder
 from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.control.client import AdminClient
-from acstor.origin.base import Origin
+from acstor.origin.base import Origin, RefStore
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.opening import open_repository
 from acstor.service import Problems, ReconcileLoop, Watchdog
@@ -435,8 +435,8 @@ class Agent:
                 answered = min(answered, use.round if use.epoch == known.epoch else 0)
         return LocalUse(found, bases, is_complete, answered, known.epoch)
 
-    def _follow_desired_state(self, origin: Origin, status: dict[str, Any] | None) -> None:
-        drain = read_desired_state(origin, self._conf.host).is_drained
+    def _follow_desired_state(self, refs: RefStore, status: dict[str, Any] | None) -> None:
+        drain = read_desired_state(refs, self._conf.host).is_drained
         self._move(AgentEvent.DRAIN if drain else AgentEvent.UNDRAIN)
         if status is not None and drain != (status["process_state"] == "draining"):
             self._data_plane.call("drain", on=drain)

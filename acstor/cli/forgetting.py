@@ -7,7 +7,7 @@ import time
 
 from acstor import exception
 from acstor.cli.usage_view import named
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository import layout
 from acstor.repository.images.usage import Usage, read_usage
 
@@ -32,7 +32,7 @@ class Presence(enum.Enum):
 
 
 def check_forgettable(
-    origin: Origin, host: str, ring_address: str | None, *, is_here: bool
+    refs: RefStore, host: str, ring_address: str | None, *, is_here: bool
 ) -> None:
     """Refuse to forget a host while its record keeps what nobody else does, or may.
 
@@ -42,7 +42,7 @@ def check_forgettable(
     :raises ConflictError: naming what it uses and when it spoke last.
     :raises CorruptError: and the like when its record is not readable.
     """
-    usage = read_usage(origin, host)
+    usage = read_usage(refs, host)
     recorded = usage.peer_address if usage else ""
     found = {address: presence(address) for address in (ring_address, recorded) if address}
     running = [address for address, seen in found.items() if seen is Presence.RUNNING]
@@ -53,7 +53,7 @@ def check_forgettable(
             "with --force it is forgotten all the same",
         )
     if usage is not None:
-        _check_unused(origin, host, usage)
+        _check_unused(refs, host, usage)
         is_stopped = bool(found) and all(
             _is_stopped(address, seen, is_here=is_here) for address, seen in found.items()
         )
@@ -93,9 +93,9 @@ def _is_of_any_machine(address: str) -> bool:
     return found.is_loopback or found.is_unspecified
 
 
-def _check_unused(origin: Origin, host: str, usage: Usage) -> None:
+def _check_unused(refs: RefStore, host: str, usage: Usage) -> None:
     registered = {
-        name.removeprefix(layout.IMAGE_PREFIX) for name in origin.list_refs(layout.IMAGE_PREFIX)
+        name.removeprefix(layout.IMAGE_PREFIX) for name in refs.list_refs(layout.IMAGE_PREFIX)
     }
     orphans = sorted(set(usage.manifests.values()) - registered)
     used = sorted(usage.images) + sorted(f"base file {base}" for base in usage.bases)

@@ -20,7 +20,7 @@ from acstor.cluster.ring.decision import MEAN_WEIGHT, Decision, read_decision
 from acstor.cluster.ring.published_ring import read_ring
 from acstor.native import DataPlaneError
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.policy.decision_log import read_records
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.policy.replay import replay
@@ -275,8 +275,8 @@ class ReplayPolicy(lister.Lister):
         return 1 if self.has_differences else status
 
 
-def _required_decision(origin: Origin) -> Decision:
-    published = read_decision(origin)
+def _required_decision(refs: RefStore) -> Decision:
+    published = read_decision(refs)
     if published is None:
         raise exception.NotFoundError(
             "nothing has been decided yet", hint="start acstor-policy on a controller"
@@ -284,12 +284,12 @@ def _required_decision(origin: Origin) -> Decision:
     return published.decision
 
 
-def _change_pins(origin: Origin, changed: Any) -> None:
+def _change_pins(refs: RefStore, changed: Any) -> None:
     def content(before: bytes | None) -> bytes | None:
         after: Pins = changed(Pins() if before is None else Pins.parse(before))
         return None if after == Pins() else after.encode()
 
-    ref_replacement.change(origin, PINS_REF, content)
+    ref_replacement.change(refs, PINS_REF, content)
 
 
 def _parsed_threshold(text: str | None) -> int | None:

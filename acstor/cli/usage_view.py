@@ -10,7 +10,7 @@ from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Names
 from acstor.cli.partial_list import PartialLister
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository import layout
 from acstor.repository.images.usage import USAGE_PREFIX, Usage, read_all, read_usage
 from acstor.repository.images.withdrawal_rounds import read_rounds
@@ -80,13 +80,13 @@ class ListHostUsage(PartialLister):
         return ("Host", "Spoke at", "Images used", "Manifests kept", "Round", "Behind"), rows
 
 
-def check_unused(origin: Origin, image_id: str) -> None:
+def check_unused(refs: RefStore, image_id: str) -> None:
     """Refuse to go on while a host says that it uses an image.
 
     :raises ConflictError: naming the hosts, and instances where they are known.
     :raises CorruptError: and the like when a host's record is not readable.
     """
-    users = {host: usage for host, usage in read_all(origin).items() if usage.uses(image_id)}
+    users = {host: usage for host, usage in read_all(refs).items() if usage.uses(image_id)}
     if users:
         raise exception.ConflictError(
             f"image {image_id} is in use on {_hosts(users, image_id)}",

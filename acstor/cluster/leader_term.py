@@ -20,7 +20,7 @@ from acstor.cluster.ring.decision import (
     read_decision,
     replace_decision,
 )
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 LOG = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ class LeaderTerm:
 
     def __init__(
         self,
-        origin: Origin,
+        refs: RefStore,
         leader: str,
         patience: float,
         clock: Callable[[], float] = time.monotonic,
         posix_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._origin = origin
+        self._refs = refs
         self._leader = leader
         self._patience = patience
         self._clock = clock
@@ -74,7 +74,7 @@ class LeaderTerm:
         if not is_elected:
             self._move(LeaderEvent.LOST)
         try:
-            self._known = read_decision(self._origin)
+            self._known = read_decision(self._refs)
         except exception.CorruptError:
             if not is_elected:
                 raise
@@ -106,9 +106,9 @@ class LeaderTerm:
             sequence=following(known.decision.sequence if known else 0),
         )
         try:
-            self._known = replace_decision(self._origin, known, wanted)
+            self._known = replace_decision(self._refs, known, wanted)
         except exception.ConflictError as error:
-            found = read_decision(self._origin)
+            found = read_decision(self._refs)
             if found is not None and found.decision == wanted:
                 self._known = found  # a repeated write met what the first one wrote
                 return wanted
@@ -140,9 +140,9 @@ class LeaderTerm:
                 reason="new leader",
             )
         try:
-            self._known = replace_decision(self._origin, known, claimed)
+            self._known = replace_decision(self._refs, known, claimed)
         except exception.ConflictError:
-            found = read_decision(self._origin)
+            found = read_decision(self._refs)
             self._known = found
             if found is None or found.decision != claimed:
                 self._move(LeaderEvent.CONFLICT)
@@ -155,13 +155,13 @@ class LeaderTerm:
 
     def _repair(self) -> None:
         """Replace a malformed decision, of which nothing can be kept, by none."""
-        ref = self._origin.get_ref(DECISION_REF)
+        ref = self._refs.get_ref(DECISION_REF)
         self._known = None
         if ref is None:
             return
         LOG.error("the decision in force is malformed: it is replaced, all weights are equal")
         fresh = Decision(0, 0, self._leader, 0, "none", reason="the one before was malformed")
-        token = self._origin.swap_ref(DECISION_REF, ref.token, fresh.encode())
+        token = self._refs.swap_ref(DECISION_REF, ref.token, fresh.encode())
         if token is not None:
             self._known = PublishedDecision(fresh, token)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.origin.base import DamagedRefError, Origin, Ref
+from acstor.origin.base import DamagedRefError, Ref, RefStore
 
 LOG = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ _WAIT_FIRST = 0.02
 _WAIT_MAX = 0.5
 
 
-def read_replaceable(origin: Origin, name: str) -> Ref | None:
+def read_replaceable(refs: RefStore, name: str) -> Ref | None:
     """Return a ref's present state; of one that the store has damaged, an empty content.
 
     For refs whose malformed content is replaced by who reads it: an empty one is malformed, too.
@@ -25,14 +25,14 @@ def read_replaceable(origin: Origin, name: str) -> Ref | None:
     :raises CorruptError: when it is damaged and nobody can replace it as it is.
     """
     try:
-        return origin.get_ref(name)
+        return refs.get_ref(name)
     except DamagedRefError as error:
         LOG.error("ref %s is damaged, what it held is lost: %s", name, error)
         return Ref(error.token, b"")
 
 
 def change(
-    origin: Origin,
+    refs: RefStore,
     name: str,
     changed: Callable[[bytes | None], bytes | None],
     wait: Callable[[float], object] = time.sleep,
@@ -46,13 +46,13 @@ def change(
     :raises UnavailableError: when the origin cannot be reached.
     """
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        ref = origin.get_ref(name)
+        ref = refs.get_ref(name)
         before = None if ref is None else ref.content
         content = changed(before)
         if content == before:
             return False
         try:
-            origin.swap_ref(name, None if ref is None else ref.token, content)
+            refs.swap_ref(name, None if ref is None else ref.token, content)
         except exception.ConflictError:
             if attempt == ATTEMPTS_MAX:
                 raise
@@ -63,11 +63,11 @@ def change(
     raise exception.InternalError("no attempt was made")
 
 
-def replace(origin: Origin, name: str, content: bytes | None) -> bool:
+def replace(refs: RefStore, name: str, content: bytes | None) -> bool:
     """Have a ref hold ``content``, or be gone where that is None, whatever it held: see `change`.
 
     :returns: whether it had to be changed.
     :raises ConflictError: when others write all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    return change(origin, name, lambda _: content)
+    return change(refs, name, lambda _: content)

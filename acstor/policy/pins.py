@@ -11,7 +11,7 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.cluster.ring.decision import HOSTS_MAX, THRESHOLD_MAX, WEIGHT_MAX
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 PINS_REF = "policy-pins"
 PINS_VERSION = 1
@@ -97,12 +97,12 @@ class Pins:
         return cls.from_json(fields)
 
 
-def read_pins(origin: Origin) -> Pins:
+def read_pins(refs: RefStore) -> Pins:
     """Return what the operator insists on, nothing where there is no ref.
 
     :raises CorruptError: when the ref is malformed.
     :raises UnsupportedError: when a newer release wrote it.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(PINS_REF)
+    ref = refs.get_ref(PINS_REF)
     return Pins() if ref is None else Pins.parse(ref.content)

@@ -17,7 +17,7 @@ from acstor import exception
 from acstor.backoff import BackOff, jittered
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
-from acstor.origin.base import Origin
+from acstor.origin.base import ObjectStore, Origin
 from acstor.registrar import assembly
 from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.image_service.base import ImageService, ServiceImage
@@ -203,8 +203,8 @@ class RegistrarService:
             problems, "origin", lambda: self._look_at_room(lead.repository.origin)
         )
 
-    def _look_at_room(self, origin: Origin) -> None:
-        space = origin.space()
+    def _look_at_room(self, objects: ObjectStore) -> None:
+        space = objects.space()
         if space is not None:
             reserved = reserved_bytes(space, self._conf.origin.reserve_percent)
             self._metrics.origin_free.set(space.free_bytes)

@@ -5,7 +5,7 @@ guest stand still, or write nothing more that lasts.
 """
 
 from acstor import exception
-from acstor.origin.base import Origin, Space
+from acstor.origin.base import ObjectStore, Space
 
 
 def reserved_bytes(space: Space, percent: int) -> int:
@@ -19,9 +19,9 @@ class OriginReserve:
     :param percent: of all its room; 0: nothing is kept.
     """
 
-    def __init__(self, origin: Origin, percent: int) -> None:
+    def __init__(self, objects: ObjectStore, percent: int) -> None:
         """Keep of which origin."""
-        self._origin = origin
+        self._objects = objects
         self._percent = percent
 
     def check(self, size_bytes: int = 0) -> None:
@@ -30,7 +30,7 @@ class OriginReserve:
         :raises ExhaustedError: when it would.
         :raises UnavailableError: when the origin does not answer.
         """
-        space = self._origin.space() if self._percent else None
+        space = self._objects.space() if self._percent else None
         if space is None:
             return
         reserve = reserved_bytes(space, self._percent)

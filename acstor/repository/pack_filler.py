@@ -68,7 +68,7 @@ class PackFiller:
 
     def __init__(
         self,
-        origin: base.Origin,
+        objects: base.ObjectStore,
         builder: native.ImageBuilder,
         chunk_size: int,
         pack_size: int,
@@ -78,7 +78,7 @@ class PackFiller:
         check_room: Callable[[int], None] = lambda size: None,
     ) -> None:
         """Allocate nothing yet."""
-        self._origin = origin
+        self._objects = objects
         self._builder = builder
         self._chunk_size = chunk_size
         self._chunks_max = max(1, pack_size // chunk_size)
@@ -151,10 +151,10 @@ class PackFiller:
             self._check_room(size + len(digests))
             key = layout.pack_key(pack.hex())
             with memoryview(buffer) as view, view[:size] as content:
-                is_new = self._origin.put_if_absent(key, [content, digests])
+                is_new = self._objects.put_if_absent(key, [content, digests])
             stored_size = size + len(digests)
             # Names are never used twice, so what is there can only be our own, repeated.
-            if not is_new and self._origin.size(key) != stored_size:
+            if not is_new and self._objects.size(key) != stored_size:
                 raise exception.CorruptError(f"{key} exists with another size")
             self._on_stored(pack, salt, digests, stored_size)
         finally:

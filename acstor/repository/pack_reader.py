@@ -36,7 +36,7 @@ class PackDigests:
         return len(self.digests) // DIGEST_SIZE
 
 
-def read_digests(origin: base.Origin, pack: bytes) -> PackDigests:
+def read_digests(objects: base.ObjectStore, pack: bytes) -> PackDigests:
     """Return the digests of a pack.
 
     :raises NotFoundError: when there is no such pack.
@@ -45,9 +45,9 @@ def read_digests(origin: base.Origin, pack: bytes) -> PackDigests:
     """
     key = layout.pack_key(pack.hex())
     with native.map_errors(f"reading {key}"):
-        header = origin.get_range(key, 0, HEADER_SIZE)
+        header = objects.get_range(key, 0, HEADER_SIZE)
         chunk_size, chunk_count, salt = native.parse_pack_header(header)
-        digests = origin.get_range(
+        digests = objects.get_range(
             key, DATA_OFFSET + chunk_size * chunk_count, chunk_count * DIGEST_SIZE
         )
         if native.pack_id(digests, salt) != pack:
@@ -77,10 +77,10 @@ def load_index(
     return index
 
 
-def _read_all(origin: base.Origin, packs: Collection[bytes]) -> Iterator[PackDigests]:
+def _read_all(objects: base.ObjectStore, packs: Collection[bytes]) -> Iterator[PackDigests]:
     def read(pack: bytes) -> PackDigests | None:
         try:
-            return read_digests(origin, pack)
+            return read_digests(objects, pack)
         except exception.NotFoundError:
             return None
         except (exception.CorruptError, exception.UnsupportedError) as error:

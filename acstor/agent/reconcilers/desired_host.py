@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from acstor import exception, untrusted_json
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 LOG = logging.getLogger(__name__)
 
@@ -55,40 +55,40 @@ class DesiredState:
         return cls(is_drained)
 
 
-def read_desired_state(origin: Origin, host: str) -> DesiredState:
+def read_desired_state(refs: RefStore, host: str) -> DesiredState:
     """Return what is wanted of a host.
 
     :raises CorruptError: and the like when the ref is not readable.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(HOST_PREFIX + host)
+    ref = refs.get_ref(HOST_PREFIX + host)
     return DesiredState() if ref is None else DesiredState.parse(ref.content, host)
 
 
-def is_drained(origin: Origin, host: str) -> bool:
+def is_drained(refs: RefStore, host: str) -> bool:
     """Return whether a host is to own nothing; False where its desired state is not readable.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
     try:
-        return read_desired_state(origin, host).is_drained
+        return read_desired_state(refs, host).is_drained
     except (exception.CorruptError, exception.UnsupportedError) as error:
         LOG.warning("%s; the host counts as one that is to serve", error)
         return False
 
 
-def write_desired_state(origin: Origin, host: str, desired: DesiredState) -> None:
+def write_desired_state(refs: RefStore, host: str, desired: DesiredState) -> None:
     """Change what is wanted of a host; the last of several writers wins.
 
     :raises ConflictError: when others write all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref_replacement.replace(origin, HOST_PREFIX + host, desired.encode())
+    ref_replacement.replace(refs, HOST_PREFIX + host, desired.encode())
 
 
-def forget_desired_state(origin: Origin, host: str) -> bool:
+def forget_desired_state(refs: RefStore, host: str) -> bool:
     """Forget what is wanted of a host; errors as in :func:`write_desired_state`.
 
     :returns: whether there was anything.
     """
-    return ref_replacement.replace(origin, HOST_PREFIX + host, None)
+    return ref_replacement.replace(refs, HOST_PREFIX + host, None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.backoff import jittered
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 from acstor.repository import layout
 from acstor.repository.images.image_index import INDEX_REF, ImageIndex
 
@@ -32,9 +32,9 @@ class RegisteredImages:
     """
 
     def __init__(
-        self, origin: Origin, *, has_index: bool, clock: Callable[[], float] = time.monotonic
+        self, refs: RefStore, *, has_index: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._origin = origin
+        self._refs = refs
         self._has_index = has_index
         self._clock = clock
         self._ref: Ref | None = None
@@ -96,10 +96,10 @@ class RegisteredImages:
             return None
         now = self._clock()
         if self._reread_at is None or now >= self._reread_at:
-            ref = self._origin.get_ref(INDEX_REF)
+            ref = self._refs.get_ref(INDEX_REF)
             self._reread_at = now + jittered(LISTING_INTERVAL)
         else:
-            ref = self._origin.refresh_ref(INDEX_REF, self._ref)
+            ref = self._refs.refresh_ref(INDEX_REF, self._ref)
         if ref is not None and self._ref is not None and ref.token == self._ref.token:
             return self._followed
         try:
@@ -132,7 +132,7 @@ class RegisteredImages:
         return set(changed)
 
     def _list(self) -> None:
-        names = self._origin.list_refs(layout.IMAGE_PREFIX)
+        names = self._refs.list_refs(layout.IMAGE_PREFIX)
         self._ids = {name.removeprefix(layout.IMAGE_PREFIX) for name in names}
         self._read_at = {one: at for one, at in self._read_at.items() if one in self._ids}
         self._stale &= self._ids

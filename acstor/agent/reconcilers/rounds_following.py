@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 from acstor.repository.images.withdrawal_rounds import ROUNDS_REF, Rounds
 
 REREAD_INTERVAL = 60.0
@@ -22,11 +22,11 @@ class RoundsFollower:
 
     def __init__(
         self,
-        origin: Origin,
+        refs: RefStore,
         publisher: UsagePublisher,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origin = origin
+        self._refs = refs
         self._publisher = publisher
         self._clock = clock
         self._ref: Ref | None = None
@@ -63,8 +63,8 @@ class RoundsFollower:
     def _read(self, is_new: bool) -> None:
         now = self._clock()
         if is_new or self._read_at is None or now - self._read_at >= REREAD_INTERVAL:
-            ref, self._read_at = self._origin.get_ref(ROUNDS_REF), now
+            ref, self._read_at = self._refs.get_ref(ROUNDS_REF), now
         else:
-            ref = self._origin.refresh_ref(ROUNDS_REF, self._ref)
+            ref = self._refs.refresh_ref(ROUNDS_REF, self._ref)
         self.known = Rounds() if ref is None else Rounds.parse(ref.content, ref.token)
         self._ref = ref

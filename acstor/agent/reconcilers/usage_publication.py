@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from acstor import exception
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 from acstor.origin.ref_replacement import read_replaceable
 from acstor.repository.gc import condemnation
 from acstor.repository.images import image_registry
@@ -62,7 +62,7 @@ class UsagePublisher:
 
     def __init__(
         self,
-        origin: Origin,
+        refs: RefStore,
         host: str,
         *,
         attached: Callable[[], Mapping[str, str]] = dict,
@@ -70,7 +70,7 @@ class UsagePublisher:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._origin = origin
+        self._refs = refs
         self._host = host
         self._name = usage_ref(host)
         self._attached = attached
@@ -170,14 +170,14 @@ class UsagePublisher:
         """Return the record as it is, read where that is not known."""
         now = self._clock()
         if self._token is not None and now - self._checked_at >= RECHECK_INTERVAL:
-            ref = read_replaceable(self._origin, self._name)
+            ref = read_replaceable(self._refs, self._name)
             if ref is None or ref.token != self._token:
                 self._token = None
             self._checked_at = now
         if self._token is not None and self._record is not None:
             return self._record
-        condemnation.stop_older_collectors(self._origin)
-        ref = read_replaceable(self._origin, self._name)
+        condemnation.stop_older_collectors(self._refs)
+        ref = read_replaceable(self._refs, self._name)
         self._expected = ref.token if ref else None
         before = self._parsed(ref)
         mine = self.record
@@ -212,7 +212,7 @@ class UsagePublisher:
             speaks_within=self._speaks_within,
         )
         self._token = None  # until it is known how this ends
-        self._token = self._origin.swap_ref(self._name, expected, written.encode())
+        self._token = self._refs.swap_ref(self._name, expected, written.encode())
         self._record = written
         self._written_at = self._checked_at = self._clock()
 

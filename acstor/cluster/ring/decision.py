@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 
 DECISION_REF = "decision"
 DECISION_VERSION = 1
@@ -162,26 +162,26 @@ class PublishedDecision:
     token: str
 
 
-def read_decision(origin: Origin) -> PublishedDecision | None:
+def read_decision(refs: RefStore) -> PublishedDecision | None:
     """Return the decision in force, or None before the first.
 
     :raises CorruptError: when it is malformed.
     :raises UnsupportedError: when a newer release wrote it.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(DECISION_REF)
+    ref = refs.get_ref(DECISION_REF)
     return None if ref is None else PublishedDecision(Decision.parse(ref.content), ref.token)
 
 
 def replace_decision(
-    origin: Origin, expected: PublishedDecision | None, decision: Decision
+    refs: RefStore, expected: PublishedDecision | None, decision: Decision
 ) -> PublishedDecision:
     """Put ``decision`` in force if ``expected`` still is.
 
     :raises ConflictError: when it is not; nothing is changed.
     :raises UnavailableError: when the origin cannot be reached; it may have been changed.
     """
-    token = origin.swap_ref(DECISION_REF, expected.token if expected else None, decision.encode())
+    token = refs.swap_ref(DECISION_REF, expected.token if expected else None, decision.encode())
     if token is None:
         raise exception.InternalError("a ref that was written has no token")
     return PublishedDecision(decision, token)
@@ -193,8 +193,8 @@ class DecisionReference:
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, origin: Origin, clock: Callable[[], float] = time.monotonic) -> None:
-        self._origin = origin
+    def __init__(self, refs: RefStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._refs = refs
         self._clock = clock
         self._ref: Ref | None = None
         self._known: Decision | None = None
@@ -214,9 +214,9 @@ class DecisionReference:
         """
         now = self._clock()
         if self._read_at is not None and now - self._read_at < RECHECK_INTERVAL:
-            ref = self._origin.refresh_ref(DECISION_REF, self._ref)
+            ref = self._refs.refresh_ref(DECISION_REF, self._ref)
         else:
-            ref = self._origin.get_ref(DECISION_REF)
+            ref = self._refs.get_ref(DECISION_REF)
             self._read_at = now
         if ref is None:
             self._ref = self._known = None

@@ -6,14 +6,14 @@ from acstor import exception
 from acstor.cluster.ring.building import next_ring
 from acstor.cluster.ring.published_ring import RingReference
 from acstor.native import RingHost
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 LOG = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
 
 
-def remove_host(origin: Origin, name: str) -> bool:
+def remove_host(refs: RefStore, name: str) -> bool:
     """Publish a ring without a host; the others keep their weights.
 
     It needs no term (:mod:`acstor.cluster.ring.publisher_term`): the publisher finds the ring
@@ -25,7 +25,7 @@ def remove_host(origin: Origin, name: str) -> bool:
     :raises CorruptError: when the published ring is not readable.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    reference = RingReference(origin)
+    reference = RingReference(refs)
     for _ in range(_ATTEMPTS):
         published = reference.read()
         if published is None or all(host.name != name for host in published.ring.hosts):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from acstor import exception
 from acstor.native import DataPlaneError, Ring
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 from acstor.origin.ref_replacement import read_replaceable
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class PublishedRing:
     token: str
 
 
-def read_ring(origin: Origin, known: PublishedRing | None = None) -> PublishedRing | None:
+def read_ring(refs: RefStore, known: PublishedRing | None = None) -> PublishedRing | None:
     """Return the published ring, or None before the first.
 
     :param known: what was read before; it is returned, and not read again, where nothing changed.
@@ -45,9 +45,9 @@ def read_ring(origin: Origin, known: PublishedRing | None = None) -> PublishedRi
     :raises UnavailableError: when the origin cannot be reached.
     """
     if known is None:
-        ref = origin.get_ref(RING_REF)
+        ref = refs.get_ref(RING_REF)
     else:
-        ref = origin.refresh_ref(RING_REF, Ref(known.token, known.content))
+        ref = refs.refresh_ref(RING_REF, Ref(known.token, known.content))
     if ref is None:
         return None
     if known is not None and ref.token == known.token:
@@ -73,8 +73,8 @@ class RingReference:
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, origin: Origin, clock: Callable[[], float] = time.monotonic) -> None:
-        self._origin = origin
+    def __init__(self, refs: RefStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._refs = refs
         self._clock = clock
         self._known: PublishedRing | None = None
         self._number_token: str | None = None
@@ -109,7 +109,7 @@ class RingReference:
         """
         token = expected.token if expected else None
         self._known = None
-        self._origin.swap_ref(RING_REF, token, ring.encode())
+        self._refs.swap_ref(RING_REF, token, ring.encode())
         self._renumber(ring.generation)
 
     def renew(self) -> None:
@@ -122,12 +122,12 @@ class RingReference:
         published = self.read()
         if published is not None:
             self._known = None
-            self._origin.swap_ref(RING_REF, published.token, published.content)
+            self._refs.swap_ref(RING_REF, published.token, published.content)
 
     def _number(self) -> Ref | None:
         """Return the ref of the number; None: there is none, or it is damaged."""
         try:
-            number = self._origin.get_ref(GENERATION_REF)
+            number = self._refs.get_ref(GENERATION_REF)
         except (exception.CorruptError, exception.UnsupportedError) as error:
             if not self._is_number_damaged:
                 LOG.warning("%s; the ring is read each time instead; %s", error, error.hint)
@@ -139,9 +139,9 @@ class RingReference:
     def _renumber(self, generation: int) -> None:
         """Write the number of a ring that is published, whatever becomes of this."""
         try:
-            number = read_replaceable(self._origin, GENERATION_REF)
+            number = read_replaceable(self._refs, GENERATION_REF)
             token = number.token if number else None
-            self._origin.swap_ref(GENERATION_REF, token, encode_generation(generation))
+            self._refs.swap_ref(GENERATION_REF, token, encode_generation(generation))
         except exception.ConflictError:
             pass  # somebody newer was faster
         except exception.AcstorError as error:
@@ -157,6 +157,6 @@ class RingReference:
         self, number_token: str | None, former: PublishedRing | None = None
     ) -> PublishedRing | None:
         self._known = None
-        known = read_ring(self._origin, former)
+        known = read_ring(self._refs, former)
         self._known, self._number_token, self._read_at = known, number_token, self._clock()
         return known

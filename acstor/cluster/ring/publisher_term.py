@@ -19,7 +19,7 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.cluster.ring.published_ring import RingReference
-from acstor.origin.base import Origin, Ref
+from acstor.origin.base import Ref, RefStore
 from acstor.origin.ref_replacement import read_replaceable
 
 LOG = logging.getLogger(__name__)
@@ -91,12 +91,12 @@ class TermHolder:
 
     def __init__(
         self,
-        origin: Origin,
+        refs: RefStore,
         publisher: str,
         posix_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._origin = origin
+        self._refs = refs
         self._publisher = publisher
         self._posix_clock = posix_clock
         self._clock = clock
@@ -144,17 +144,17 @@ class TermHolder:
         """Return the term that this host claimed and that has not begun; None: there is none."""
         if self._claimed is None:
             return None
-        ref = read_replaceable(self._origin, TERM_REF)
+        ref = read_replaceable(self._refs, TERM_REF)
         return ref if ref is not None and ref.token == self._claimed.token else None
 
     def _claim_next(self) -> Ref:
         # Of one that is damaged only the token counts: who had that term finds it to be over.
-        ref = read_replaceable(self._origin, TERM_REF)
+        ref = read_replaceable(self._refs, TERM_REF)
         term = PublisherTerm(
             self._former(ref) + 1, self._publisher, max(0, int(self._posix_clock() * 1000))
         )
         content = term.encode()
-        token = self._origin.swap_ref(TERM_REF, ref.token if ref else None, content)
+        token = self._refs.swap_ref(TERM_REF, ref.token if ref else None, content)
         if token is None:
             raise exception.InternalError("a ref that was written has no token")
         if ref is None or ref.token != self._last_token:
@@ -174,7 +174,7 @@ class TermHolder:
         if self._claimed is None:
             raise exception.FencedError(f"host {self._publisher} has no term to publish rings in")
         try:
-            ref = self._origin.refresh_ref(TERM_REF, self._claimed)
+            ref = self._refs.refresh_ref(TERM_REF, self._claimed)
         except exception.CorruptError as error:
             LOG.error("whose term it is cannot be told, it is nobody's: %s", error)
             ref = None

@@ -52,7 +52,7 @@ def claim_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
     return lost
 
 
-def missing_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
+def missing_logs(objects: base.ObjectStore, ranges: Sequence[LogRange]) -> list[str]:
     """Return the keys of the log objects that are not in the origin.
 
     A range that is said to be longer than what its folder holds costs no more than the folder.
@@ -61,7 +61,7 @@ def missing_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
     present: dict[str, set[str]] = {}
     for one in ranges:
         if one.folder not in present:
-            present[one.folder] = set(origin.list(one.folder))
+            present[one.folder] = set(objects.list(one.folder))
         found = present[one.folder]
         for sequence in range(one.first, one.last + 1):
             key = one.key(sequence)
@@ -72,7 +72,7 @@ def missing_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:
     return missing
 
 
-def _rescue(origin: base.Origin, names: Iterable[bytes]) -> set[bytes]:
-    tombstones = Tombstones(origin)
+def _rescue(refs: base.RefStore, names: Iterable[bytes]) -> set[bytes]:
+    tombstones = Tombstones(refs)
     condemned = tombstones.names()
     return {name for name in names if name.hex() in condemned and not tombstones.rescue(name.hex())}

@@ -72,19 +72,19 @@ def _keys_of(name: str) -> tuple[str, ...]:
     return layout.pack_key(name), layout.manifest_key(name)
 
 
-def stop_older_collectors(origin: base.Origin) -> None:
+def stop_older_collectors(refs: base.RefStore) -> None:
     """Have collectors that do not take usage records for roots refuse this repository.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
     name = layout.condemned_ref(GUARD_NAME)
-    if origin.get_ref(name) is not None:
+    if refs.get_ref(name) is not None:
         return
     reason = "hosts keep manifests by their usage records; run 'acstor gc' of this release"
     content = json.dumps({"version": GUARD_VERSION, "reason": reason}).encode() + b"\n"
     # Where another host was quicker, it is there.
     with contextlib.suppress(exception.ConflictError):
-        origin.swap_ref(name, None, content)
+        refs.swap_ref(name, None, content)
 
 
 class State(enum.StrEnum):
@@ -170,14 +170,14 @@ class Tombstone:
 class Tombstones:
     """The tombstones of one origin."""
 
-    def __init__(self, origin: base.Origin) -> None:
+    def __init__(self, refs: base.RefStore) -> None:
         """Use the tombstones in ``origin``."""
-        self._origin = origin
+        self._refs = refs
 
     def names(self) -> set[str]:
         """Return the names of all tombstones."""
         found = set()
-        for ref_name in self._origin.list_refs(layout.CONDEMNED_PREFIX):
+        for ref_name in self._refs.list_refs(layout.CONDEMNED_PREFIX):
             name = ref_name.removeprefix(layout.CONDEMNED_PREFIX)
             is_object = layout.name_of(name) == name and name != GUARD_NAME
             if is_object or logs_of_name(name) is not None:
@@ -186,7 +186,7 @@ class Tombstones:
 
     def find(self, name: str) -> Tombstone | None:
         """Return the tombstone of an object, None when it is not condemned."""
-        ref = self._origin.get_ref(layout.condemned_ref(name))
+        ref = self._refs.get_ref(layout.condemned_ref(name))
         return Tombstone.parse(name, ref) if ref else None
 
     def change(self, before: Tombstone | None, after: Tombstone | None) -> bool:
@@ -201,7 +201,7 @@ class Tombstones:
         content = after.encode() if after else None
         token = before.token if before else None
         try:
-            self._origin.swap_ref(layout.condemned_ref(one.name), token, content)
+            self._refs.swap_ref(layout.condemned_ref(one.name), token, content)
         except exception.ConflictError:
             return False
         return True

@@ -25,7 +25,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 
 from acstor import exception, untrusted_json
-from acstor.origin.base import DamagedRefError, Origin
+from acstor.origin.base import DamagedRefError, RefStore
 from acstor.repository import layout
 
 LOG = logging.getLogger(__name__)
@@ -162,8 +162,8 @@ class ImageIndexWriter:
     :param is_kept: whether the repository has an index; nothing is noted else.
     """
 
-    def __init__(self, origin: Origin, *, is_kept: bool) -> None:
-        self._origin = origin
+    def __init__(self, refs: RefStore, *, is_kept: bool) -> None:
+        self._refs = refs
         self._is_kept = is_kept
 
     @contextlib.contextmanager
@@ -220,7 +220,7 @@ class ImageIndexWriter:
             if after is index and is_stored:
                 return index
             try:
-                self._origin.swap_ref(INDEX_REF, token, after.encode())
+                self._refs.swap_ref(INDEX_REF, token, after.encode())
             except exception.ConflictError:
                 continue
             return after
@@ -232,7 +232,7 @@ class ImageIndexWriter:
     def _read(self) -> tuple[ImageIndex, str | None, bool]:
         """Return a state, the token for a swap, and whether the state is the stored one."""
         try:
-            ref = self._origin.get_ref(INDEX_REF)
+            ref = self._refs.get_ref(INDEX_REF)
         except DamagedRefError as error:
             LOG.warning("%s; a new index of images is begun", exception.one_line(error))
             return ImageIndex.new(), error.token, False

@@ -258,13 +258,13 @@ class Listed:
 class ImageRegistry:
     """The entries in one origin."""
 
-    def __init__(self, origin: base.Origin, index: ImageIndexWriter | None = None) -> None:
+    def __init__(self, refs: base.RefStore, index: ImageIndexWriter | None = None) -> None:
         """Use the entries in ``origin``.
 
         :param index: of the same repository; None: only for who changes no entry.
         """
-        self._origin = origin
-        self._index = index or ImageIndexWriter(origin, is_kept=False)
+        self._refs = refs
+        self._index = index or ImageIndexWriter(refs, is_kept=False)
 
     def find(self, image_id: str) -> Listed | None:
         """Return an image's entry, None when there is none.
@@ -274,14 +274,14 @@ class ImageRegistry:
         :raises UnavailableError: when the origin cannot be reached.
         """
         image_id = layout.canonical_image_id(image_id)
-        ref = self._origin.get_ref(registry_ref(image_id))
+        ref = self._refs.get_ref(registry_ref(image_id))
         if ref is None:
             return None
         return Listed(image_id, Entry.parse(ref.content, image_id), ref.token)
 
     def ids(self) -> Iterator[str]:
         """Yield the ids of all images with an entry, in no particular order."""
-        for name in self._origin.list_refs(REGISTRY_PREFIX):
+        for name in self._refs.list_refs(REGISTRY_PREFIX):
             yield name.removeprefix(REGISTRY_PREFIX)
 
     def entries(self) -> Iterator[Listed]:
@@ -303,7 +303,7 @@ class ImageRegistry:
         # Hosts read nothing else of it.
         is_noted = was_pinned != (after is not None and after.pin)
         with self._index.changing(image_id) if is_noted else contextlib.nullcontext():
-            token = self._origin.swap_ref(
+            token = self._refs.swap_ref(
                 registry_ref(image_id),
                 before.token if before else None,
                 after.encode() if after else None,

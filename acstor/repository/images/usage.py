@@ -14,7 +14,7 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository.layout import canonical_image_id
 
 USAGE_PREFIX = "usage/"
@@ -174,35 +174,35 @@ def usage_ref(host: str) -> str:
     return USAGE_PREFIX + host
 
 
-def read_usage(origin: Origin, host: str) -> Usage | None:
+def read_usage(refs: RefStore, host: str) -> Usage | None:
     """Return what a host has written; None: nothing yet.
 
     :raises CorruptError: and the like when the ref is not readable.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(usage_ref(host))
+    ref = refs.get_ref(usage_ref(host))
     return None if ref is None else Usage.parse(ref.content, host)
 
 
-def read_all(origin: Origin) -> dict[str, Usage]:
+def read_all(refs: RefStore) -> dict[str, Usage]:
     """Return what every host has written, by host; errors as in :func:`read_usage`.
 
     One ref that is not readable is an error of the whole: nobody knows then what that host uses.
     """
     found = {}
-    for name in origin.list_refs(USAGE_PREFIX):
+    for name in refs.list_refs(USAGE_PREFIX):
         host = name.removeprefix(USAGE_PREFIX)
-        usage = read_usage(origin, host)
+        usage = read_usage(refs, host)
         if usage is not None:
             found[host] = usage
     return found
 
 
-def forget_usage(origin: Origin, host: str) -> bool:
+def forget_usage(refs: RefStore, host: str) -> bool:
     """Remove what a host has written.
 
     :returns: whether there was anything.
     :raises ConflictError: when the host writes all the time.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    return ref_replacement.replace(origin, usage_ref(host), None)
+    return ref_replacement.replace(refs, usage_ref(host), None)

@@ -24,7 +24,7 @@ import secrets
 from collections.abc import Mapping
 
 from acstor import exception, untrusted_json
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository.layout import canonical_image_id
 
 ROUNDS_REF = "withdrawals"
@@ -179,17 +179,17 @@ def _text(value: object) -> str:
     return value
 
 
-def read_rounds(origin: Origin) -> Rounds:
+def read_rounds(refs: RefStore) -> Rounds:
     """Return the present state; errors as those of :meth:`Rounds.parse` and of the origin."""
-    ref = origin.get_ref(ROUNDS_REF)
+    ref = refs.get_ref(ROUNDS_REF)
     return Rounds() if ref is None else Rounds.parse(ref.content, ref.token)
 
 
-def write_rounds(origin: Origin, after: Rounds) -> Rounds:
+def write_rounds(refs: RefStore, after: Rounds) -> Rounds:
     """Write a state that :meth:`Rounds.changed` made; return it as it is in the origin.
 
     :raises ConflictError: when somebody else has changed the ref.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    token = origin.swap_ref(ROUNDS_REF, after.token, after.encode())
+    token = refs.swap_ref(ROUNDS_REF, after.token, after.encode())
     return dataclasses.replace(after, token=token)

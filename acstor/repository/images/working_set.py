@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from acstor import exception, untrusted_json
 from acstor.control import bitmap
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository import layout
 
 VERSION = 1
@@ -138,18 +138,18 @@ def working_set_ref(image_id: str) -> str:
     return PREFIX + layout.canonical_image_id(image_id)
 
 
-def read(origin: Origin, image_id: str) -> WorkingSet | None:
+def read(refs: RefStore, image_id: str) -> WorkingSet | None:
     """Return what is known of an image, None when no boot of it was reported.
 
     :raises CorruptError: and the like when the ref is not readable.
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(working_set_ref(image_id))
+    ref = refs.get_ref(working_set_ref(image_id))
     return None if ref is None else WorkingSet.parse(ref.content, image_id)
 
 
 def add(
-    origin: Origin,
+    refs: RefStore,
     image_id: str,
     report: Report,
     wait: Callable[[float], object] = time.sleep,
@@ -175,25 +175,25 @@ def add(
         merged = known.merged(report.fresh, report.boots, is_new_reporter=report.is_new_reporter)
         return merged.encode()
 
-    ref_replacement.change(origin, working_set_ref(image_id), merge, wait)
+    ref_replacement.change(refs, working_set_ref(image_id), merge, wait)
     return merged
 
 
-def list_image_ids(origin: Origin) -> Iterator[str]:
+def list_image_ids(refs: RefStore) -> Iterator[str]:
     """Yield the ids of the images of which something is known, in no particular order."""
-    for name in origin.list_refs(PREFIX):
+    for name in refs.list_refs(PREFIX):
         image_id = name.removeprefix(PREFIX)
         with contextlib.suppress(exception.InvalidError):
             if layout.canonical_image_id(image_id) == image_id:
                 yield image_id
 
 
-def forget(origin: Origin, image_id: str) -> bool:
+def forget(refs: RefStore, image_id: str) -> bool:
     """Remove what is known of an image; return whether there was something.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
-    return ref_replacement.replace(origin, working_set_ref(image_id), None)
+    return ref_replacement.replace(refs, working_set_ref(image_id), None)
 
 
 def _checked_count(value: object, what: str) -> int:

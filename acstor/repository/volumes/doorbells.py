@@ -14,7 +14,7 @@ import json
 import secrets
 
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 DOORBELL_VERSION = 1
 DOORBELL_PREFIX = "volume-bells/"
@@ -34,19 +34,19 @@ def encode(host: str, nonce: str) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
-def ring(origin: Origin, host: str) -> None:
+def ring(refs: RefStore, host: str) -> None:
     """Have a host look at the records of its volumes.
 
     :raises UnavailableError: when the origin cannot be reached.
     :raises ConflictError: when others ring all the time: it hears them.
     """
-    ref_replacement.replace(origin, doorbell_ref(host), encode(host, secrets.token_hex(16)))
+    ref_replacement.replace(refs, doorbell_ref(host), encode(host, secrets.token_hex(16)))
 
 
-def heard(origin: Origin, host: str) -> str | None:
+def heard(refs: RefStore, host: str) -> str | None:
     """Return what changes whenever a host's doorbell is rung; None: it never was.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(doorbell_ref(host))
+    ref = refs.get_ref(doorbell_ref(host))
     return None if ref is None else ref.token

@@ -19,7 +19,7 @@ import secrets
 
 from acstor import untrusted_json
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 
 HEAD_VERSION = 1
 HEAD_PREFIX = "volume-heads/"
@@ -82,7 +82,7 @@ def parse(content: bytes) -> Head | None:
         return None
 
 
-def ask(origin: Origin, volume: str) -> str:
+def ask(refs: RefStore, volume: str) -> str:
     """Ask the owner of a volume for its head, in place of any question before.
 
     :returns: the question's nonce.
@@ -90,20 +90,20 @@ def ask(origin: Origin, volume: str) -> str:
     :raises ConflictError: when others write to the ref all the time.
     """
     nonce = secrets.token_hex(16)
-    ref_replacement.replace(origin, head_ref(volume), encode(Head(nonce)))
+    ref_replacement.replace(refs, head_ref(volume), encode(Head(nonce)))
     return nonce
 
 
-def asked(origin: Origin, volume: str) -> Head | None:
+def asked(refs: RefStore, volume: str) -> Head | None:
     """Return the question or answer that there is; None: none.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
-    ref = origin.get_ref(head_ref(volume))
+    ref = refs.get_ref(head_ref(volume))
     return None if ref is None else parse(ref.content)
 
 
-def answer(origin: Origin, volume: str, head: Head) -> bool:
+def answer(refs: RefStore, volume: str, head: Head) -> bool:
     """Answer a question, or say that it was heard, if it is asked still.
 
     :param head: its nonce, who answers, and the answer if there is one yet.
@@ -117,13 +117,13 @@ def answer(origin: Origin, volume: str, head: Head) -> bool:
         is_asked = asked is not None and asked.nonce == head.nonce and asked.content is None
         return encode(head) if is_asked else content
 
-    return ref_replacement.change(origin, head_ref(volume), answered)
+    return ref_replacement.change(refs, head_ref(volume), answered)
 
 
-def remove(origin: Origin, volume: str) -> None:
+def remove(refs: RefStore, volume: str) -> None:
     """Remove a question and its answer.
 
     :raises UnavailableError: when the origin cannot be reached.
     :raises ConflictError: when others write to the ref all the time.
     """
-    ref_replacement.replace(origin, head_ref(volume), None)
+    ref_replacement.replace(refs, head_ref(volume), None)

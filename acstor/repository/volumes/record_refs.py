@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.origin import ref_replacement
-from acstor.origin.base import Origin
+from acstor.origin.base import RefStore
 from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record as records
@@ -40,35 +40,35 @@ class Change:
     """Equal to ``before`` when nothing had to be changed."""
 
 
-def find_volume(origin: Origin, volume_id: str) -> Volume | None:
+def find_volume(refs: RefStore, volume_id: str) -> Volume | None:
     """Return a volume, None when there is none.
 
     :raises InvalidError: when the id is no UUID.
     :raises CorruptError: and the like when its record is not readable.
     """
     volume_id = layout.canonical_id(volume_id, "volume")
-    ref = origin.get_ref(layout.volume_ref(volume_id))
+    ref = refs.get_ref(layout.volume_ref(volume_id))
     return None if ref is None else Volume(volume_id, VolumeRecord.parse(ref.content, volume_id))
 
 
-def find_snapshot(origin: Origin, snapshot_id: str) -> Snapshot | None:
+def find_snapshot(refs: RefStore, snapshot_id: str) -> Snapshot | None:
     """Return a snapshot, None when there is none; errors as in :func:`find_volume`."""
     snapshot_id = layout.canonical_id(snapshot_id, "snapshot")
-    ref = origin.get_ref(layout.snapshot_ref(snapshot_id))
+    ref = refs.get_ref(layout.snapshot_ref(snapshot_id))
     if ref is None:
         return None
     return Snapshot(snapshot_id, SnapshotRecord.parse(ref.content, snapshot_id))
 
 
-def volume_ids(origin: Origin) -> Iterator[str]:
+def volume_ids(refs: RefStore) -> Iterator[str]:
     """Yield the ids of all volumes, in no particular order."""
-    for name in origin.list_refs(layout.VOLUME_PREFIX):
+    for name in refs.list_refs(layout.VOLUME_PREFIX):
         yield name.removeprefix(layout.VOLUME_PREFIX)
 
 
-def snapshot_ids(origin: Origin) -> Iterator[str]:
+def snapshot_ids(refs: RefStore) -> Iterator[str]:
     """Yield the ids of all snapshots, in no particular order."""
-    for name in origin.list_refs(layout.SNAPSHOT_PREFIX):
+    for name in refs.list_refs(layout.SNAPSHOT_PREFIX):
         yield name.removeprefix(layout.SNAPSHOT_PREFIX)
 
 
