@@ -10,7 +10,7 @@ use crate::{DeviceError, DeviceErrorKind, DeviceExtent, OverlayError, Piece};
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
 
-/// Why the base did not answer.
+/// Reason for which the base did not answer.
 pub(crate) enum BaseError {
     /// No source answered in time: another attempt may find one.
     Late(DeviceError),

@@ -14,14 +14,15 @@ use crate::volume_threads::LOOK_AROUND;
 /// Time after which content is read again that a push had to leave out.
 const DAMAGED_AGAIN: Duration = Duration::from_secs(60);
 
-/// What the compaction thread of a volume waits for, and what keeps it from beginning anything long.
+/// Signals to the compaction thread of a volume, and the locks that keep it from beginning anything
+/// long.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
     queue: Mutex<()>,
     wake: Condvar,
     /// Held from the look whether it is to be quiet to the end of what is done.
     round: Mutex<()>,
-    /// How many releases are at hand: nothing long begins meanwhile.
+    /// Releases at hand: nothing long begins meanwhile.
     releases: AtomicU32,
 }
 

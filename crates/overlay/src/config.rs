@@ -23,8 +23,8 @@ pub struct VolumeConfig {
     pub segment_bytes: u64,
     /// Most bytes per second that pushes send to the origin while nobody waits for them.
     pub push_rate: Option<u64>,
-    /// How long a request waits for an origin that does nothing before it fails, where the
-    /// durability does not say; `None`: without limit.
+    /// Longest wait of a request for an origin that does nothing, where the durability sets none;
+    /// then the request fails. `None`: without limit.
     pub io_timeout: Option<Duration>,
     /// Chunk size of the manifest of a volume that had none.
     pub chunk_size: ChunkSize,
@@ -69,7 +69,7 @@ pub struct Opening {
     pub manifest: Option<Manifest>,
     /// Closed ranges that lie over the manifest.
     pub logs: Vec<LogRange>,
-    /// When writes are acknowledged, and what travels.
+    /// Durability of the regions: it decides when writes are acknowledged, and what travels.
     pub durability: Durability,
 }
 
@@ -143,7 +143,7 @@ impl VolumeState {
 /// A volume's figures at one moment.
 #[derive(Clone, Debug)]
 pub struct OverlayStatus {
-    /// What it is doing.
+    /// State of the volume.
     pub state: VolumeState,
     /// The owner's epoch.
     pub epoch: u32,
@@ -157,7 +157,7 @@ pub struct OverlayStatus {
     pub recovery_point_age: Option<Duration>,
     /// By how much a write-back region's oldest write is past its period.
     pub recovery_point_late: Duration,
-    /// How much later each MiB that guests write is answered, for the recovery point's sake.
+    /// Delay of the answer per MiB that guests write, for the recovery point's sake.
     pub held_back_per_mib: Duration,
     /// Requests that wait for the origin.
     pub waiting_requests: u64,
@@ -176,8 +176,8 @@ pub struct OverlayStatus {
     pub origin_log_bytes: u64,
     /// Number of them; those from before a restart are counted at the first push.
     pub origin_log_objects: u64,
-    /// When writes are acknowledged, and what travels.
+    /// Durability of the regions: it decides when writes are acknowledged, and what travels.
     pub durability: Durability,
-    /// Why the last push, checkpoint or reclaiming failed, until one succeeds.
+    /// Error of the last push, checkpoint or reclaiming, until one succeeds.
     pub error: Option<String>,
 }

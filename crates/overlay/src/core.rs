@@ -67,7 +67,7 @@ pub(crate) struct Core {
     pub life: Life,
     pub freezes: Freezes,
     pub regions: RegionState,
-    /// Why something in the background failed last.
+    /// Last error of something in the background.
     pub error: Mutex<Option<String>>,
     pub pusher: Mutex<Pusher>,
     /// One more than the last filled slot after the last push; 0: not known.
@@ -82,7 +82,7 @@ pub(crate) struct Core {
     pub refetch: Refetch,
 }
 
-/// What a new core is made of.
+/// Parts that a new core is made of.
 pub(crate) struct CoreParts {
     pub volume: DiskId,
     pub epoch: u32,
@@ -257,7 +257,7 @@ impl Core {
         }
     }
 
-    /// Whether a fold takes anything out of the map.
+    /// Returns whether a fold takes anything out of the map.
     pub(crate) fn is_pushed(&self) -> bool {
         self.log.map().regions.pushed_groups() != 0
     }

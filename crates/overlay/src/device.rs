@@ -92,7 +92,7 @@ pub struct ZeroHow {
 pub enum ExtentQuery {
     /// Holes and zeros against data.
     Allocation,
-    /// What the origin does not have yet against what it has.
+    /// Clean parts apart from dirty ones, which the origin does not have yet.
     Dirty,
 }
 
@@ -130,9 +130,9 @@ pub enum DeviceErrorKind {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{message}")]
 pub struct DeviceError {
-    /// What a front end tells its client.
+    /// Kind that a front end tells its client.
     pub kind: DeviceErrorKind,
-    /// What an operator is told: what failed, on what, what to do.
+    /// Text for an operator: what failed, on what, what to do.
     pub message: String,
 }
 
@@ -142,7 +142,7 @@ impl DeviceError {
         DeviceError { kind, message: message.into() }
     }
 
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self.kind {
             DeviceErrorKind::Io | DeviceErrorKind::Shutdown => ErrorKind::Unavailable,

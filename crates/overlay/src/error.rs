@@ -64,9 +64,9 @@ pub enum OverlayError {
     /// A file operation failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was attempted.
+        /// Action that was attempted.
         action: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The origin did not do what was asked.
@@ -88,7 +88,7 @@ impl OverlayError {
         }
     }
 
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             OverlayError::Invalid(_) => ErrorKind::Invalid,
@@ -111,7 +111,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// What is in a local log may be nowhere else, whatever is wrong with it.
+    /// Content of a local log may be nowhere else, whatever is wrong with it.
     #[test]
     fn no_text_says_to_remove_a_log() {
         let mut texts = 0;

@@ -53,7 +53,7 @@ pub struct Folded {
     /// Everything up to this log object is in the manifest, which stands for the disk together
     /// with the objects after it only.
     pub until: LogPosition,
-    /// What was read from the overlay, as it was then.
+    /// Extents that were read from the overlay, as it was then.
     extents: Vec<Extent>,
     stored: LogSize,
 }
@@ -69,7 +69,7 @@ pub type Keep<'a> = dyn Fn(&Digest, &Bytes) + 'a;
 pub struct FoldHow<'a> {
     /// Time over which what it stores is spread; zero: at once.
     pub spread: Duration,
-    /// Who keeps its chunks.
+    /// Keeper of its chunks.
     pub keep: &'a Keep<'a>,
     /// Scope of the names of chunks that the base does not have; `None`: they have plain names.
     pub scope: Option<DedupScope>,
@@ -111,7 +111,7 @@ struct Fold<'a> {
     base: Option<Manifest>,
     /// Chunks that are not as in the base.
     changed: HashMap<u64, Entry>,
-    /// Where content is that this fold has stored.
+    /// Places of the content that this fold has stored.
     stored: HashMap<Digest, ChunkLocation>,
     /// Chunks of the packs to come.
     pending: Vec<(u64, Digest, Bytes)>,

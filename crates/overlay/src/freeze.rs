@@ -20,7 +20,7 @@ impl Freezes {
         self.number.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether nothing came after freeze `number`.
+    /// Returns whether nothing came after freeze `number`.
     pub(crate) fn is_last(&self, number: u64) -> bool {
         self.number.load(Ordering::Acquire) == number
     }

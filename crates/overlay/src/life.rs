@@ -11,12 +11,12 @@ const OPEN: u8 = 0;
 const FENCED: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// Whether a volume is open, and why it takes no writes. It is fenced once, from open, and closed once,
-/// from either.
+/// State of a volume, open, fenced or closed, and the reason for a fence. It is fenced once, from
+/// open, and closed once, from either.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     state: AtomicU8,
-    /// Why it is fenced.
+    /// Reason for the fence.
     reason: Mutex<String>,
 }
 

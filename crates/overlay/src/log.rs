@@ -113,7 +113,7 @@ impl LocalLog {
         self.records.files.quota.raise(quota_bytes);
     }
 
-    /// Whether something happened for which [`LocalLog::keep`] is worth calling.
+    /// Returns whether something happened for which [`LocalLog::keep`] is worth calling.
     #[inline]
     pub(crate) fn wants_keep(&self) -> bool {
         self.records.wants_keep.load(Ordering::Acquire)

@@ -58,7 +58,7 @@ pub(crate) struct Wanted {
     pub asked: u32,
     /// Groups whose time has come.
     pub due: u32,
-    /// What nobody waits for stays where it is: it has used its rate up.
+    /// True if content that nobody waits for stays where it is: it has used its rate up.
     pub is_held: bool,
     /// All of `asked` is wanted as it is at one moment.
     pub is_whole: bool,

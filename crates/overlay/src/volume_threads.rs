@@ -108,7 +108,7 @@ pub(crate) fn push_until_closed(core: &Core) {
     }
 }
 
-/// How long a push thread sleeps at most: nobody wakes it for the first write of a period.
+/// Returns the longest sleep of a push thread: nobody wakes it for the first write of a period.
 fn look_around(core: &Core) -> Duration {
     let periods = Arc::clone(&core.log.map().regions);
     let periods = periods.groups().iter().filter(|group| group.class == DurabilityClass::WriteBack);
@@ -116,7 +116,7 @@ fn look_around(core: &Core) -> Duration {
     (shortest / 8).clamp(LOOK_AROUND_LEAST, LOOK_AROUND)
 }
 
-/// What is to be pushed now; else when to look again.
+/// Returns what is to be pushed now; else the time of the next check.
 fn next_push(core: &Core, rate: &PushRate, now: Instant) -> Result<Wanted, Instant> {
     let (is_under_way, paced) = {
         let pusher = core.pusher.lock();

@@ -22,7 +22,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 const CONVERGE_TIME: Duration = Duration::from_secs(60);
 
 impl Core {
-    /// What must be pushed now, and when to look again.
+    /// Returns what must be pushed now, and the time of the next check.
     pub(crate) fn wanted(&self, now: Instant) -> (Wanted, Option<Instant>) {
         let asked = self.queue.requested();
         let map = self.log.map();

@@ -63,9 +63,9 @@ pub(crate) struct Refetch {
 
 #[derive(Default)]
 struct Turn {
-    /// When the origin has failed last.
+    /// Time of the origin's last failure.
     failed_at: Option<Instant>,
-    /// What the origin was found not to have, by its place.
+    /// Places whose content the origin was found not to have, each with the time of that.
     hopeless: HashMap<(u32, u64), Instant>,
 }
 
@@ -84,11 +84,11 @@ pub(crate) enum Refetched {
 
 /// A damaged record, as far as it is alive.
 struct Damage {
-    /// What the origin has of it, or is asked for.
+    /// Parts that the origin has of it, or is asked for.
     parts: Vec<Extent>,
     /// The checksum of `parts`, where they are all of the record.
     crc: Option<u32>,
-    /// Where it lies: segment, and offset of the record or of the extent.
+    /// Place in the log: segment, and offset of the record or of the extent.
     place: (u32, u64),
     /// The origin has the whole extent as it was written.
     is_clean: bool,
@@ -135,7 +135,7 @@ impl MapState {
         parts
     }
 
-    /// Whether the origin has the newest content of a range.
+    /// Returns whether the origin has the newest content of a range.
     pub(crate) fn is_clean(&self, start: u64, end: u64) -> bool {
         let sectors: u64 = self.clean_parts(start, end).iter().map(|(from, to)| to - from).sum();
         sectors == end - start
@@ -224,7 +224,7 @@ impl Core {
         }
     }
 
-    /// Whether some of a damaged record was written, or moved, since it was looked up.
+    /// Returns whether some of a damaged record was written, or moved, since it was looked up.
     fn has_changed(&self, extent: &Extent, damage: &Damage) -> bool {
         let map = self.log.map();
         let mut parts = damage.parts.iter().chain([extent]);
@@ -275,7 +275,8 @@ impl Core {
         Ok(Refetched::Content(Bytes::from(of_extent)))
     }
 
-    /// Whether a range that seems to be on the origin may be one that never leaves this host.
+    /// Returns whether a range that seems to be on the origin may be one that never leaves this
+    /// host.
     fn may_be_private(&self) -> bool {
         self.are_partitions_unknown() && self.regions.has_none()
     }

@@ -36,7 +36,7 @@ impl Cadence {
         Cadence { lead: SPREAD + JITTER * unit(volume) }
     }
 
-    /// How long after its oldest write a group is cut.
+    /// Returns the age of its oldest write at which a group is cut.
     pub(crate) fn cut_after(self, period: Duration) -> Duration {
         period.mul_f64(1.0 - self.lead)
     }
@@ -78,13 +78,13 @@ impl Pace {
         self.done = (self.done + bytes).min(self.total);
     }
 
-    /// When the next part is to be sent.
+    /// Returns the time at which the next part is to be sent.
     pub(crate) fn next_at(&self) -> Instant {
         self.begun + self.length.mul_f64(self.done as f64 / self.total as f64)
     }
 
-    /// How large an object is to be so that the origin sees many small ones and no burst: but not
-    /// smaller than what a request is worth.
+    /// Returns the size of an object such that the origin sees many small ones and no burst, and
+    /// none smaller than a request is worth.
     pub(crate) fn object_bytes(&self) -> usize {
         let part = (self.total / limits::PACED_OBJECTS) as usize;
         part.clamp(limits::PACED_OBJECT_BYTES_MIN, limits::LOG_OBJECT_BYTES_MAX)
@@ -125,7 +125,7 @@ impl PushRate {
         }
     }
 
-    /// How long the next object must wait.
+    /// Returns the time that the next object must wait.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         self.free_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }

@@ -19,9 +19,9 @@ const AHEAD: u64 = 16;
 const WORTH: u64 = 32;
 
 struct State {
-    /// What is to be fetched next.
+    /// Number of the object to be fetched next.
     next: u64,
-    /// What is to be handed over next.
+    /// Number of the object to be handed over next.
     wanted: u64,
     arrived: BTreeMap<u64, Result<Bytes, OverlayError>>,
     is_over: bool,

@@ -33,7 +33,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SinkError::NotFound(_) => ErrorKind::NotFound,

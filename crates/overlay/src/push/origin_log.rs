@@ -73,7 +73,7 @@ pub enum LogObjectError {
 }
 
 impl LogObjectError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             LogObjectError::Version(_) => ErrorKind::Unsupported,
@@ -103,7 +103,7 @@ pub struct LogObjectInfo {
     pub log_id: [u8; 16],
     /// Sequence number of that log: the batch holds everything up to it that it is to hold.
     pub through: u64,
-    /// When the object was made, milliseconds since 1970.
+    /// Time at which the object was made, milliseconds since 1970.
     pub created_ms: u64,
     /// Bytes of the body.
     pub body_bytes: u64,

@@ -48,7 +48,8 @@ impl OriginLogSize {
         self.objects.fetch_sub(size.objects, Ordering::Relaxed);
     }
 
-    /// Whether another host would read for more than a moment what lies over the manifest.
+    /// Returns whether another host would read for more than a moment to replay the log over the
+    /// manifest.
     pub(crate) fn is_long(&self) -> bool {
         let size = self.get();
         size.bytes > REPLAY_BYTES || size.objects > REPLAY_OBJECTS

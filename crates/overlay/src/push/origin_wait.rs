@@ -30,7 +30,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(600);
 pub(crate) struct OriginWait {
     /// `None`: without limit.
     timeout: watch::Sender<Option<Duration>>,
-    /// When the origin has stored an object last.
+    /// Time at which the origin last stored an object.
     stored_at: Mutex<Instant>,
     requests: Mutex<Requests>,
     told: Mutex<Option<Instant>>,

@@ -30,16 +30,16 @@ pub(crate) struct Batch {
     pub(crate) position: (usize, u64),
     /// The object that must go into the next slot, whatever happens.
     pub(crate) object: Option<BatchObject>,
-    /// When the next object is to be sent, if nobody waits for it.
+    /// Pace of the next object, if nobody waits for it.
     pub(crate) pace: Option<Pace>,
     /// Bytes that are in no object yet.
     pub(crate) left: u64,
     pub(crate) reader: CheckedReader,
     /// Attempts in a row at an object that a read has failed.
     pub(crate) failures: u32,
-    /// When a read failed for the first time.
+    /// Time of the first failed read.
     pub(crate) failing_since: Option<Instant>,
-    /// What is left out: it cannot be read, or is not what was written.
+    /// Ranges that are left out: they cannot be read, or are not what was written.
     pub(crate) left_out: Vec<(u64, u64)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Batch {
 pub(crate) struct BatchObject {
     pub(crate) parts: Vec<Bytes>,
     pub(crate) is_last: bool,
-    /// What of the batch it holds, before compression.
+    /// Bytes of the batch that it holds, before compression.
     pub(crate) content_bytes: u64,
 }
 
@@ -113,7 +113,8 @@ impl Batch {
         Ok((body, true))
     }
 
-    /// Whether reads have failed so often, and for so long, that the others are to wait no more.
+    /// Returns whether reads have failed so often, and for so long, that the others are to wait no
+    /// more.
     fn is_given_up(&self, unreadable_time: Duration) -> bool {
         self.failures + 1 >= READS_MAX
             && self.failing_since.is_some_and(|since| since.elapsed() >= unreadable_time)
@@ -166,7 +167,7 @@ impl Batch {
     }
 }
 
-/// What an extent counts in a batch that is spread over time.
+/// Returns the bytes that an extent counts in a batch that is spread over time.
 pub(crate) fn record_bytes(extent: &Extent) -> u64 {
     match extent.place {
         Place::Zero => SECTOR,

@@ -9,7 +9,8 @@ use crate::log::LocalLog;
 use crate::regions::durability::DurabilityClass;
 use crate::segments::hold_back::{Held, HoldBack};
 
-/// What is left to push, as it was at the last look, and the writers that are faster than the origin.
+/// Content that was left to push at the last check, and the writers that are faster than the
+/// origin.
 pub(crate) struct PushLoad {
     pub hold_back: HoldBack,
     /// Most extents of the map.
@@ -50,12 +51,12 @@ impl PushLoad {
         self.hold_back.look(Instant::now(), &backlogs, self.push_rate)
     }
 
-    /// Whether the map has as many extents as it may have; a fold makes it smaller.
+    /// Returns whether the map has as many extents as it may have; a fold makes it smaller.
     pub(crate) fn is_map_full(&self) -> bool {
         self.is_map_full.load(Ordering::Relaxed)
     }
 
-    /// Whether so many extents are worth a fold.
+    /// Returns whether so many extents are worth a fold.
     pub(crate) fn is_map_long(&self, extents: usize) -> bool {
         extents >= self.extents_max.load(Ordering::Relaxed) / 4
     }

@@ -16,7 +16,7 @@ use crate::regions::region_state::RegionState;
 #[derive(Default)]
 pub(crate) struct Waiters {
     pub waiters: Vec<PushWaiter>,
-    /// How many there have been.
+    /// Number of requests so far.
     pub arrivals: u64,
 }
 
@@ -44,7 +44,7 @@ impl PushQueue {
         self.lock().waiters.iter().fold(0, |groups, waiter| groups | waiter.groups)
     }
 
-    /// How many have waited for the origin so far.
+    /// Returns the number of requests that have waited for the origin so far.
     pub(crate) fn arrivals(&self) -> u64 {
         self.lock().arrivals
     }

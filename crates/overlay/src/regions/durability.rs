@@ -62,7 +62,7 @@ pub struct Durability {
     /// Regions; where two overlap, the later one counts.
     #[serde(default)]
     pub regions: Vec<RegionSpec>,
-    /// What a flush waits for.
+    /// Target that a flush waits for.
     #[serde(default)]
     pub flush: FlushTarget,
     /// Seconds that a request waits for an origin that does nothing before it fails; 0: without
@@ -105,7 +105,7 @@ impl Durability {
         Ok(durability)
     }
 
-    /// Whether a part of the disk is on this host alone.
+    /// Returns whether a part of the disk is on this host alone.
     pub(crate) fn has_none(&self) -> bool {
         let classes = self.regions.iter().map(|region| region.class);
         classes.chain([self.default]).any(|class| class == DurabilityClass::None)

@@ -16,9 +16,9 @@ pub(crate) struct RegionState {
     change: Mutex<()>,
     /// Partitions are to be looked up.
     is_due: AtomicBool,
-    /// How often the table of the partitions that the durability names was written, and which of
-    /// these writes the regions follow: as long as they differ what lies where is not known, so
-    /// nothing may leave.
+    /// Writes of the table of the partitions that the durability names, and which of these writes
+    /// the regions follow: as long as the two differ, nobody knows what lies where, so nothing may
+    /// leave.
     table_writes: AtomicU64,
     table_writes_known: AtomicU64,
     pub table: TableSeen,
@@ -72,7 +72,7 @@ impl RegionState {
         self.durability.lock().clone()
     }
 
-    /// Whether some of the volume is never to leave this host.
+    /// Returns whether some of the volume is never to leave this host.
     pub(crate) fn has_none(&self) -> bool {
         self.durability.lock().has_none()
     }
@@ -85,7 +85,7 @@ impl RegionState {
         self.has_write_back.load(Ordering::Relaxed)
     }
 
-    /// Whether a flush is answered once the origin has what it covers.
+    /// Returns whether a flush is answered once the origin has what it covers.
     pub(crate) fn flushes_to_origin(&self) -> bool {
         self.flushes_to_origin.load(Ordering::Acquire)
     }
@@ -100,7 +100,7 @@ impl RegionState {
         self.set_due();
     }
 
-    /// How often the partition table was written so far.
+    /// Returns the number of writes of the partition table so far.
     pub(crate) fn table_writes(&self) -> u64 {
         self.table_writes.load(Ordering::Acquire)
     }

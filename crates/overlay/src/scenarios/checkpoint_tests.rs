@@ -118,7 +118,7 @@ fn new_life_of_a_segment_syncs_nothing() {
     assert_eq!((disk.faults.calls("sync"), log.pool().recycled()), (before, recycled + 1));
 }
 
-/// What was synced is there, whichever of header, name and records a power failure takes.
+/// Synced content is there, whichever of header, name and records a power failure takes.
 #[test]
 fn new_life_of_a_segment_outlives_a_power_failure_with_its_records() {
     for seed in 0..200 {
@@ -158,7 +158,8 @@ fn checkpoint_comes_soon_after_a_burst() {
     assert!(!is_late(&log, later(3600)));
 }
 
-/// What a checkpoint calls dirty, and was pushed since, would be pushed again by who opens the log.
+/// Content that a checkpoint calls dirty, and that was pushed since, would be pushed again by the
+/// next process that opens the log.
 #[test]
 fn checkpoint_says_what_was_pushed_where_that_is_worth_it() {
     let disk = MemoryDisk::new(64 << 20);

@@ -142,7 +142,7 @@ impl Host {
         fadvise(&direct, page, std::num::NonZeroU64::new(PAGE as u64), Advice::DontNeed).unwrap();
     }
 
-    /// What a client is sent for a record.
+    /// Returns what a client is sent for a record.
     fn read(&self, number: u64) -> io::Result<Vec<u8>> {
         let pieces = match self.core.try_read(number * PAGE as u64, PAGE) {
             Ok(TryRead::Ready(pieces)) => pieces,
@@ -187,7 +187,7 @@ impl Host {
     }
 }
 
-/// What a socket would take of a mapping.
+/// Returns what a socket would take of a mapping.
 fn mapped(piece: &LogPiece) -> Vec<u8> {
     let (mut from, to) = io::pipe().unwrap();
     let start = piece.mapped().unwrap();
@@ -392,7 +392,8 @@ fn record_that_is_compared_before_an_append_reads_its_page_is_not_known_after_it
     assert!(segment.is_known(offset), "nothing is under way any more");
 }
 
-/// What memory has wrong the disk may have right: it is answered, and memory is not sent as it is.
+/// A record that is wrong in memory may be right on the disk: it is answered, and memory is not
+/// sent as it is.
 #[test]
 fn record_that_memory_has_wrong_is_read_from_the_disk() {
     let (log, file, offset) = log_in_shared_file();

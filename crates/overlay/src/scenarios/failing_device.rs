@@ -30,7 +30,7 @@ pub(crate) struct FailingDevice {
 
 struct LoopDevice {
     path: String,
-    /// Where the size of its requests is set, and what it was.
+    /// File in which the size of its requests is set, and the size before.
     request_size: (PathBuf, String),
 }
 
@@ -67,7 +67,7 @@ impl FailingDevice {
         self.room().join("balloon")
     }
 
-    /// Where the file system is mounted.
+    /// Returns the mount point of the file system.
     pub(crate) fn mounted(&self) -> PathBuf {
         self.folder.path().join("mounted")
     }

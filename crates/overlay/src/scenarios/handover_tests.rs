@@ -181,7 +181,8 @@ impl OriginSink for HeldOrigin {
     }
 }
 
-/// What is cut and in no object yet would look like nothing, and travel while requests wait.
+/// A batch that is cut and in no object yet would look like nothing, and travel while requests
+/// wait.
 #[test]
 fn batch_that_has_just_begun_is_left_to_be_pushed() {
     let runtime = Runtime::new().unwrap();

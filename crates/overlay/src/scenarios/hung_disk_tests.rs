@@ -184,7 +184,7 @@ fn requests_that_wait_for_the_origin_fail_with_the_local_log() {
     assert!(reason.contains("local disk failed"), "{reason}");
 }
 
-/// Who asks is not the one who waits for the disk: reads are planned without it.
+/// The reader that asks is not the thread that waits for the disk: reads are planned without it.
 #[test]
 fn read_that_hangs_holds_up_its_reader_alone() {
     let host = Host::new(DurabilityClass::WriteBack);
@@ -203,8 +203,8 @@ fn read_that_hangs_holds_up_its_reader_alone() {
     assert_eq!(content(&second), [1; BLOCK]);
 }
 
-/// Who makes room for a writer waits for a thread, and for its turn: it may get them when the log is
-/// closed, and another one has it.
+/// Making room for a writer takes a thread and a slot: they may come when the log is closed, and
+/// another process has it.
 #[test]
 fn room_for_a_writer_is_not_made_in_a_log_that_was_closed() {
     let mut host = Host::new(DurabilityClass::WriteBack);

@@ -220,7 +220,8 @@ fn damaged_range_is_whole_again_once_it_is_overwritten() {
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 9, 5]);
 }
 
-/// What rots after it was pushed is not given out as good by a fold, and the origin has it.
+/// A record that rots after it was pushed is not given out as good by a fold, and the origin has
+/// it.
 #[test]
 fn damaged_record_is_not_folded() {
     let host = Host::new();
@@ -316,7 +317,7 @@ fn device_that_fails_for_a_moment_takes_nothing_out_of_a_batch() {
     assert_eq!(host.elsewhere(&PLACES), [1, 2, 3, 4, 5]);
 }
 
-/// What is to stay on this host alone is not missed at the origin.
+/// Content that is to stay on this host alone is not missed at the origin.
 #[test]
 fn damaged_range_that_is_not_pushed_any_more_keeps_nothing_up() {
     let host = Host::new();

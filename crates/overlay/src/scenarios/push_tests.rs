@@ -264,7 +264,7 @@ fn moment_that_is_asked_for_is_one_of_all_groups() {
     assert_eq!(host.elsewhere(&[THROUGH, 0, 4096]), [2, 3, 1]);
 }
 
-/// What others store before who asked for a moment looks for its end.
+/// Has others store content before the requester of a moment looks for its end.
 fn moment_with_later_content(store: impl Fn(&Host)) {
     let host = Host::new();
     host.write_back(3, 1);

@@ -42,7 +42,7 @@ impl Host {
         self.flip(&segment, offset + 100);
     }
 
-    /// What a front end is given at first: pieces whose reads fail.
+    /// Returns whether a front end is given pieces at first whose reads fail.
     fn meets_damage(&self, place: u64) -> bool {
         let TryRead::Ready(pieces) = self.core.try_read(place, 512).unwrap() else { return false };
         let [Piece::Log(piece)] = &pieces[..] else { return false };
@@ -111,7 +111,8 @@ fn sector_that_cannot_be_read_and_was_pushed_comes_from_the_origin() {
     host.assert_healed(ALL);
 }
 
-/// What of a record is alive and clean is put back at once; what was written over it stays.
+/// The parts of a record that are alive and clean are put back at once; content written over it
+/// stays.
 #[test]
 fn newer_writes_inside_a_damaged_record_stay() {
     let mut host = Host::pushed();
@@ -131,7 +132,8 @@ fn newer_writes_inside_a_damaged_record_stay() {
     assert_eq!(host.elsewhere(&PLACES), [7, 7, 7, 9, 7]);
 }
 
-/// What was discarded and written in part before, and what was never pushed as a record of its own.
+/// Content that was discarded and written in part before is found, and such as was never pushed as
+/// a record of its own.
 #[test]
 fn zeros_and_older_objects_are_found() {
     let mut host = Host::pushed();
@@ -228,7 +230,7 @@ fn what_no_object_has_any_more_is_in_the_manifest() {
     host.core.log.sync(host.core.log.appended()).unwrap();
 }
 
-/// What the origin never got is folded as the origin has it, and stays damaged here.
+/// Content that the origin never got is folded as the origin has it, and stays damaged here.
 #[test]
 fn damaged_record_that_was_not_pushed_does_not_keep_the_rest_from_being_folded() {
     let host = Host::pushed();

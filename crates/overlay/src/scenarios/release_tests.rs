@@ -252,7 +252,8 @@ fn damage(volume: &Volume, offset: u64) {
     segment.file.write_all_at(&mut [IoSlice::new(&[byte[0] ^ 1])], offset + 100).unwrap();
 }
 
-/// What the origin cannot be given is not given up: the volume goes on, and says why.
+/// A volume is not released while the origin lacks something that cannot be read: it goes on, and
+/// says why.
 #[test]
 fn volume_that_is_damaged_amid_its_release_goes_on() {
     let host = Host::new();

@@ -16,7 +16,7 @@ impl Host {
         self.origin.keys(&log_prefix(VOLUME, 1)).len()
     }
 
-    /// What the threads of a volume do.
+    /// Does the work of a volume's threads.
     fn push_and_keep(&self) {
         assert_eq!(self.push(), 0);
         compact(&self.core);
@@ -41,7 +41,7 @@ fn what_was_pushed_is_not_pushed_again_after_each_kill() {
     }
 }
 
-/// What is written and pushed between two kills is pushed once more, and nothing else is.
+/// Content that is written and pushed between two kills is pushed once more, and nothing else is.
 #[test]
 fn process_that_is_killed_pushes_what_the_one_before_has_written() {
     let mut host = Host::new();
@@ -57,7 +57,7 @@ fn process_that_is_killed_pushes_what_the_one_before_has_written() {
     assert_eq!(host.elsewhere(&PLACES), (1..=PLACES.len() as u8).collect::<Vec<_>>());
 }
 
-/// What the origin lacks, since it cannot be read here, stays to be pushed.
+/// Content that the origin lacks, since it cannot be read here, stays to be pushed.
 #[test]
 fn what_could_not_be_pushed_is_dirty_after_a_kill() {
     let mut host = Host::new();
@@ -72,7 +72,8 @@ fn what_could_not_be_pushed_is_dirty_after_a_kill() {
     }
 }
 
-/// What was to stay here and is to travel now is on no origin, whatever the checkpoint before said of it.
+/// Content that was to stay here and is to travel now is on no origin, whatever the checkpoint
+/// before said of it.
 #[test]
 fn content_whose_class_has_changed_is_dirty_after_a_kill() {
     let Host { runtime, disk, origin, .. } =

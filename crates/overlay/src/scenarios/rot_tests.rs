@@ -302,7 +302,7 @@ fn log_of_a_build_before_ends_at_the_first_bad_record() {
     }
 }
 
-/// What reclaiming has copied, and what was put back, is as dirty as it was.
+/// Copies made by reclaiming, and content that was put back, are as dirty as before.
 #[test]
 fn copies_that_rot_are_errors_and_no_dirtier_than_before() {
     let mut log = Log::flushed(RECORDS);

@@ -87,8 +87,8 @@ impl Rot {
         }
     }
 
-    /// What was read of each sector beside the rot is right, or an error where there is rot; `right`: what
-    /// is read without it.
+    /// Checks what was read of each sector beside the rot: it is right, or an error where there is
+    /// rot; `right`: what is read without it.
     #[track_caller]
     pub(crate) fn check(ranges: &[(u64, u64)], found: &[Option<u64>], right: &[u64]) {
         for ((found, right), at) in found.iter().zip(right).zip(0..) {

@@ -63,7 +63,7 @@ struct Run {
     disk: MemoryDisk,
     origin: MemoryOrigin,
     record: Record,
-    /// What this host has written down of the record.
+    /// Record as this host has written it down.
     kept: Record,
     core: Arc<Core>,
     /// States before and after each write that was made since `states[0]`.
@@ -527,7 +527,7 @@ impl Run {
         }
     }
 
-    /// What a new owner would find.
+    /// Returns the state that a new owner would find.
     fn origin_state(&self) -> State {
         let mut disk = match &self.record.manifest {
             Some(manifest) => self.origin.disk(manifest),

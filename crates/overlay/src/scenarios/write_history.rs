@@ -132,8 +132,8 @@ impl WriteHistory {
         self.dirty = RangeSet::default();
     }
 
-    /// What is there is the state after some write, none older than the last that was synced;
-    /// `is_all`: it is that after the last write.
+    /// Checks that the content is the state after some write, none older than the last that was
+    /// synced; `is_all`: the state after the last write.
     pub(crate) fn check(&mut self, log: &LocalLog, is_all: bool) {
         let found = read_state(log);
         let mut state = self.base.clone();
