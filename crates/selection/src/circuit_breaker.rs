@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Backoff, Moment, limits};
 
-/// Whether a source is asked.
+/// State of a source's circuit breaker: it decides whether the source is asked.
 ///
 /// ```text
 ///             Opened                      TrialDue
@@ -111,7 +111,7 @@ impl BreakerRules {
     }
 }
 
-/// What whoever wants the source may do.
+/// Answer of the breaker to a caller that wants the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Ask.
@@ -123,7 +123,7 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// Whether the source may be asked.
+    /// Returns whether the source may be asked.
     pub fn is_granted(self) -> bool {
         !matches!(self, Admission::Wait(_))
     }
@@ -138,7 +138,7 @@ pub struct CircuitBreaker {
     state: BreakerState,
     /// Failures in a row.
     failures: u32,
-    /// Whether it is open for a time that no answer shortens.
+    /// True if it is open for a time that no answer shortens.
     is_penalty: bool,
     /// The end of the back-off, or of the trial's time; meaningless while closed.
     until: Moment,
@@ -162,7 +162,7 @@ impl CircuitBreaker {
         self.state
     }
 
-    /// Whether the source is asked freely.
+    /// Returns whether the source is asked freely.
     pub fn is_closed(&self) -> bool {
         self.state == BreakerState::Closed
     }

@@ -7,12 +7,11 @@ use crate::limits;
 /// Settings of a [`crate::Selector`]. The caller checks their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectionConfig {
-    /// Whether overloaded peers are passed over.
+    /// True if overloaded peers are passed over.
     pub load_aware: bool,
-    /// What a chunk takes at least over a link that is full: some ten times what it takes over one that
-    /// is not.
+    /// Least time of a chunk over a link that is full: some ten times that over a link that is not.
     pub slow_fetch: Duration,
-    /// Whether peers may compress their answers where links are slow.
+    /// True if peers may compress their answers where links are slow.
     pub compress_slow: bool,
     /// Time before which a fetch is never hedged.
     pub hedge_min: Duration,

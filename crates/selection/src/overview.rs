@@ -11,13 +11,13 @@ use crate::{Current, Moment, Reading, limits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overview {
     taken: Moment,
-    /// What one chunk takes from the peer in the middle; zero where nothing is known.
+    /// Time of one chunk from the median peer; zero where nothing is known.
     pub median: Duration,
-    /// Whether all of which something new is known are slow: nothing is asked for twice.
+    /// True if all sources of which something new is known are slow: nothing is asked for twice.
     pub is_all_slow: bool,
-    /// Whether these are so many that this host's own link is to blame, or were a moment ago.
+    /// True if these are so many that this host's own link is to blame, or were a moment ago.
     pub is_own_link_slow: bool,
-    /// When they last were.
+    /// Time at which they last were.
     blamed: Option<Moment>,
 }
 
@@ -77,7 +77,7 @@ impl Overview {
         Overview { taken: now, median, is_all_slow, is_own_link_slow, blamed }
     }
 
-    /// Whether it is recent enough to go by.
+    /// Returns whether it is recent enough to go by.
     pub fn is_recent(&self, now: Moment) -> bool {
         now.since(self.taken) < limits::OVERVIEW_AGE_MAX
     }

@@ -12,13 +12,13 @@ use crate::{
 pub struct LatencySummary {
     /// Right answers since this host knows it.
     pub fetches: u64,
-    /// What half of the fetches take at most; up to a fifth too high.
+    /// Median time of a fetch; up to a fifth too high.
     pub p50: Duration,
-    /// What 99 of 100 fetches take at most; up to a fifth too high.
+    /// 99th percentile of the time of a fetch; up to a fifth too high.
     pub p99: Duration,
 }
 
-/// What one host knows of one peer.
+/// Knowledge of one host about one peer: its delay, its breaker, its latencies.
 #[derive(Clone, Debug)]
 pub struct PeerHealth {
     delay: SourceDelay,
@@ -27,7 +27,7 @@ pub struct PeerHealth {
     /// Right answers.
     answers: u64,
     answered_at: Option<Moment>,
-    /// When it may be probed next while overloaded.
+    /// Time of the next probe while it is overloaded.
     probe_due: Option<Moment>,
     /// Probes in a row.
     probes: u32,
@@ -130,13 +130,13 @@ impl PeerHealth {
         self.slow.slow_for()
     }
 
-    /// Whether it gave a right answer within the last `age`.
+    /// Returns whether it gave a right answer within the last `age`.
     pub fn has_answered_within(&self, age: Duration, now: Moment) -> bool {
         self.answered_at.is_some_and(|at| now.since(at) <= age)
     }
 
-    /// Whether to probe it now, while it is passed over; `unit` in [0, 1) is the jitter of the next probe.
-    /// Where it was not passed over for a while, probes begin anew.
+    /// Returns whether to probe it now, while it is passed over; `unit` in [0, 1) is the jitter of
+    /// the next probe. Where it was not passed over for a while, probes begin anew.
     pub fn take_probe(&mut self, now: Moment, unit: f64) -> bool {
         let before = match self.probe_due {
             Some(due) if now < due => return false,
@@ -169,7 +169,7 @@ impl PeerHealth {
         self.p99().map_or(max, |p99| p99.clamp(min, max))
     }
 
-    /// What 99 of 100 fetches take at most; `None` where too few are known.
+    /// Returns the 99th percentile of the time of its fetches; `None` where too few are known.
     pub fn p99(&self) -> Option<Duration> {
         let is_enough = self.latency.samples() >= limits::LATENCY_SAMPLES_MIN;
         is_enough.then(|| self.latency.p99())

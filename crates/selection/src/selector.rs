@@ -35,7 +35,8 @@ use crate::{
     SourceDelay, TokenBucket, limits,
 };
 
-/// What one host knows of its sources beside the peers themselves, and the decisions made of it.
+/// Knowledge of one host about its sources beside the peers themselves, and the decisions made of
+/// it.
 #[derive(Clone, Debug)]
 pub struct Selector {
     config: SelectionConfig,
@@ -73,7 +74,7 @@ impl Selector {
         &self.config
     }
 
-    /// What a new peer of this host is judged by.
+    /// Returns the times by which a new peer of this host is judged.
     pub fn times(&self) -> OverloadTimes {
         self.times
     }
@@ -93,7 +94,8 @@ impl Selector {
         self.origin.end(fetch, is_answered, now);
     }
 
-    /// How all sources do together; `None` where that is to be taken anew with [`Selector::refresh`].
+    /// Returns the overview of all sources; `None` where it is to be taken anew with
+    /// [`Selector::refresh`].
     pub fn overview(&self, now: Moment) -> Option<Overview> {
         self.overview.filter(|view| view.is_recent(now))
     }
@@ -107,7 +109,7 @@ impl Selector {
         view
     }
 
-    /// Whether the peer may compress its answer: where bytes are what this host waits for.
+    /// Returns whether the peer may compress its answer: where bytes are what this host waits for.
     ///
     /// Compression costs both ends some tenths of a millisecond for a chunk and halves what goes over the
     /// wire. It pays where a chunk takes milliseconds: over this host's own link when all its sources are
@@ -120,7 +122,7 @@ impl Selector {
                 || self.is_slow_beside_others(peer, view, now))
     }
 
-    /// Whether a chunk from the peer takes much longer than from the others now.
+    /// Returns whether a chunk from the peer takes much longer than from the others now.
     fn is_slow_beside_others(&self, peer: &PeerHealth, view: &Overview, now: Moment) -> bool {
         let limit = self.stands_out_from(view);
         peer.delay().estimate(now).is_some_and(|estimate| estimate > limit)
@@ -152,19 +154,20 @@ impl Selector {
         };
     }
 
-    /// What is added wherever times are compared.
+    /// Returns the slack that is added wherever times are compared.
     fn slack(&self) -> Duration {
         let least = self.config.slow_fetch.mul_f64(limits::SLACK_MIN_RATIO);
         let typical = Duration::from_nanos(self.typical);
         (typical * limits::SLACK_TYPICAL_RATIO).clamp(least, self.config.slow_fetch)
     }
 
-    /// What the origin takes: that its last answer is long ago is no good news.
+    /// Returns the time of a fetch from the origin: that its last answer is long ago is no good
+    /// news.
     fn origin_time(&self, now: Moment) -> Option<Duration> {
         self.origin.estimate(now).max(self.origin.typical())
     }
 
-    /// Whether the origin takes what is typical for it, as far as is known.
+    /// Returns whether a fetch from the origin takes what is typical for it, as far as is known.
     fn is_origin_typical(&self, now: Moment) -> bool {
         match (self.origin.estimate(now), self.origin.typical()) {
             (Some(estimate), Some(typical)) => {

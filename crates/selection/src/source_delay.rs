@@ -24,27 +24,27 @@ pub struct SourceDelay {
     /// Seconds, near the lower end of the averages; a number where there is a sample.
     typical: f64,
     sampled: Option<Moment>,
-    /// When the fetches under way began, oldest first.
+    /// Begins of the fetches under way, oldest first.
     began: VecDeque<Moment>,
 }
 
 /// A source of which something new is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
-    /// What one chunk takes.
+    /// Time of one chunk.
     pub estimate: Duration,
     /// That, or the time from one chunk of a burst to the next where it is longer.
     pub longest: Duration,
-    /// Whether that is much more than what is typical for the source.
+    /// True if that is much more than what is typical for the source.
     pub is_slow: bool,
 }
 
 /// A source's part in the overview of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What is known of it now, where something new is.
+    /// Reading of now, where something new is known.
     pub current: Option<Current>,
-    /// Whether it ever answered.
+    /// True if it ever answered.
     pub is_known: bool,
 }
 
@@ -96,7 +96,7 @@ impl SourceDelay {
         self.sampled = Some(now);
     }
 
-    /// What one chunk takes now; `None` where nothing is known.
+    /// Returns the time of one chunk now; `None` where nothing is known.
     pub fn estimate(&self, now: Moment) -> Option<Duration> {
         let average = match self.sampled {
             Some(_) => self.faded(now),
@@ -113,17 +113,17 @@ impl SourceDelay {
         Some(estimate.max(Duration::from_secs_f64(self.fade(self.interval, now))))
     }
 
-    /// What one chunk takes where the source is well; `None` where nothing is known.
+    /// Returns the time of one chunk where the source is well; `None` where nothing is known.
     pub fn typical(&self) -> Option<Duration> {
         self.sampled.map(|_| Duration::from_secs_f64(self.typical))
     }
 
-    /// Whether it ever answered.
+    /// Returns whether it ever answered.
     pub fn is_known(&self) -> bool {
         self.sampled.is_some()
     }
 
-    /// What one chunk of those under way has taken so far.
+    /// Returns the time that one chunk of those under way has taken so far.
     pub fn waiting(&self, now: Moment) -> Duration {
         Duration::from_secs_f64(self.waiting_seconds(now))
     }
@@ -164,7 +164,7 @@ impl SourceDelay {
         self.fade(self.average, now)
     }
 
-    /// What is left of `seconds` since the last sample.
+    /// Returns the part of `seconds` that is left since the last sample.
     fn fade(&self, seconds: f64, now: Moment) -> f64 {
         let Some(sampled) = self.sampled else { return 0.0 };
         let age = now.since(sampled).as_secs_f64();

@@ -19,9 +19,9 @@ use crate::rules::{Compress, Rules};
 /// Order in which the sources of a chunk are asked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// Whether this host's own link is full.
+    /// True if this host's own link is full.
     pub(crate) is_own_link_slow: bool,
-    /// Whether the origin is asked before all peers, to learn how it does.
+    /// True if the origin is asked before all peers, to learn how it does.
     pub(crate) is_origin_trial: bool,
     /// Position of who is asked first, and only for what it holds.
     pub(crate) alternate: Option<usize>,
@@ -29,18 +29,18 @@ pub(crate) struct Order {
     pub(crate) passed: u32,
     /// Position of who is asked beside, to see how long it takes.
     pub(crate) probe: Option<usize>,
-    /// Whether the origin takes the place of all.
+    /// True if the origin takes the place of all.
     pub(crate) is_bypass: bool,
 }
 
 impl Order {
-    /// Whether the origin is read in the place of peers.
+    /// Returns whether the origin is read in the place of peers.
     pub(crate) fn wants_origin(&self) -> bool {
         self.is_origin_trial || self.is_bypass
     }
 }
 
-/// Why a fetch from a peer brought nothing.
+/// Reason for which a fetch from a peer brought nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The peer said that it has nothing.
@@ -61,25 +61,25 @@ struct UnderWay {
     started: Moment,
 }
 
-/// What one host knows of a peer.
+/// Knowledge of one host about a peer.
 #[derive(Debug)]
 struct Peer {
     health: PeerHealth,
     connection: Connection,
 }
 
-/// What one host knows of its sources.
+/// Knowledge of one host about its sources.
 #[derive(Debug)]
 struct Host {
     selector: Selector,
     hedges: TokenBucket,
     /// Side by side: the overview of all is taken 50 times a second.
     peers: Vec<Peer>,
-    /// Where each peer is.
+    /// Index of each peer in `peers`.
     places: HashMap<u32, usize>,
 }
 
-/// What all hosts know of their sources.
+/// Knowledge of all hosts about their sources.
 #[derive(Debug)]
 pub(crate) struct Choice {
     hosts: Vec<Host>,
@@ -112,7 +112,7 @@ impl Host {
         }
     }
 
-    /// What is known of a peer, and the selector that judges it.
+    /// Returns the knowledge of a peer, and the selector that judges it.
     fn peer(&mut self, peer: u32) -> (&mut Peer, &mut Selector) {
         let place = *self.places.entry(peer).or_insert(self.peers.len());
         if place == self.peers.len() {
@@ -122,7 +122,7 @@ impl Host {
         (&mut self.peers[place], &mut self.selector)
     }
 
-    /// How all sources do together.
+    /// Returns the overview of all sources.
     fn overview(&mut self, rules: &Rules, now: Moment) -> Overview {
         let mut view = self.selector.overview(now).unwrap_or_else(|| {
             let slow_fetch = self.selector.config().slow_fetch;

@@ -13,14 +13,14 @@ use crate::tree::Path;
 /// A link in the course of a computation, and what came out of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// What is left of its capacity.
+    /// Capacity that is left.
     pub(crate) left: f64,
     /// Share at which it became full; `None` where it has room.
     pub(crate) level: Option<f64>,
     /// Flows that stopped at that share.
     pub(crate) bottlenecked: u32,
     unfixed: u32,
-    /// Where its flows begin in the list of members.
+    /// Start of its flows in the list of members.
     start: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Flow {
     pub(crate) path: Path,
     /// Most that it takes; infinite: all it can have.
     pub(crate) cap: f64,
-    /// What it has.
+    /// Rate that it has.
     pub(crate) rate: f64,
     is_fixed: bool,
 }

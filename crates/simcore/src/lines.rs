@@ -110,13 +110,13 @@ impl Lines {
         *used = Some(slot);
     }
 
-    /// Whom a host asks for a content, as it knows.
+    /// Returns the hosts that a host asks for a content, as it knows.
     pub(crate) fn line(&self, host: u32, content: u32) -> Line {
         let Some(slot) = self.used[host as usize] else { return [None; LINE] };
         self.line_of_slot(slot, host, content)
     }
 
-    /// Who owned a content by the rings that a host remembers, the last one first.
+    /// Returns the owners of a content by the rings that a host remembers, the last one first.
     pub(crate) fn previous_owners(
         &self,
         host: u32,

@@ -7,7 +7,7 @@ use crate::tree::{Path, Tree};
 const LEAST_SHARE: f64 = 0.02;
 /// Rate at and below which a link is that of a host that has left.
 const LOST_RATE: f64 = 1e-2;
-/// What is left of a dead host's link: what it sends stalls until its deadline.
+/// Rate that is left of a dead host's link: a transfer over it stalls until its deadline.
 const DEAD_RATE: f64 = 1e-3;
 
 /// Flows between hosts that have nothing to do with chunks.
@@ -17,7 +17,7 @@ pub struct ExtraTraffic {
     pub source: Vec<u32>,
     /// By flow.
     pub target: Vec<u32>,
-    /// What each wants at first.
+    /// Rate that each wants at first.
     pub rate: Vec<f64>,
     /// Flows without congestion control, which go past the sharing of links.
     pub inelastic: Vec<u32>,
@@ -32,13 +32,13 @@ struct Transfer {
     target: u32,
     asked_at: f64,
     left: f64,
-    /// When `left` was true.
+    /// Time at which `left` was true.
     mark: f64,
-    /// Where in the list of what moves it is.
+    /// Its index in the list of moving transfers.
     moving_at: Option<u32>,
 }
 
-/// What a host has carried since the start, bytes.
+/// Bytes that a host has carried since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
     pub(crate) extra_in: f64,
@@ -254,7 +254,7 @@ impl Network {
         self.is_dirty = true;
     }
 
-    /// When a transfer ends if its rate stays; `None`: it stalls.
+    /// Returns the time at which a transfer ends if its rate stays; `None`: it stalls.
     pub(crate) fn finish_of(&self, attempt: u32) -> Option<f64> {
         let rate = self.flows[self.extra.rate.len() + attempt as usize].rate;
         let transfer = &self.transfers[attempt as usize];

@@ -20,7 +20,7 @@ pub struct Programs {
     pub placement: Vec<u32>,
     /// By place: the OID that is looked up.
     pub oids: Vec<u64>,
-    /// Whether a program begins again when it has ended.
+    /// True if a program begins again when it has ended.
     pub is_loop: bool,
 }
 
@@ -31,7 +31,7 @@ impl Programs {
     }
 }
 
-/// What has become of a machine.
+/// State of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
     /// Its program runs.
@@ -54,7 +54,7 @@ pub(crate) struct Machine {
     pub(crate) started: f64,
     pub(crate) ended: f64,
     pub(crate) waited: f64,
-    /// When its operation began.
+    /// Begin of its operation.
     pub(crate) since: f64,
     pub(crate) served: f64,
 }

@@ -23,7 +23,7 @@ impl Setting for bool {
     }
 }
 
-/// When a chunk that a peer owns is kept.
+/// Policy of keeping a chunk that a peer owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// At its owner only.
@@ -44,12 +44,12 @@ impl Setting for Keep {
     }
 }
 
-/// When peers are asked to compress.
+/// Policy of asking peers to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compress {
     /// Never.
     Never,
-    /// Where the asking host's link or the peer's is full.
+    /// If the asking host's link or the peer's is full.
     WhereSlow,
     /// Always.
     Always,
@@ -65,12 +65,12 @@ impl Setting for Compress {
     }
 }
 
-/// What leaves a store that is full.
+/// Policy of eviction from a store that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The oldest chunk.
     Fifo,
-    /// What S3-FIFO says.
+    /// The chunk that S3-FIFO chooses.
     S3Fifo,
 }
 
@@ -82,7 +82,7 @@ impl Setting for Eviction {
 
 macro_rules! rules {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)*) => {
-        /// How hosts behave: the read path's settings, in seconds and bytes.
+        /// Behaviour of hosts: the read path's settings, in seconds and bytes.
         #[derive(Clone, Debug)]
         pub struct Rules {
             $($(#[doc = $doc])+ pub $name: $kind,)*
@@ -107,7 +107,7 @@ rules! {
     chunk_bytes: f64,
     /// Bytes on the wire per byte of a chunk.
     wire_share: f64,
-    /// How long rates hold at most; 0: until the next event, which is exact.
+    /// Longest time that rates hold; 0: until the next event, which is exact.
     quantum: f64,
     /// Share of a link's chunks that goes to who asked first; the rest is shared fairly.
     in_order: f64,
@@ -125,13 +125,13 @@ rules! {
     origin_deadline: f64,
     /// Of a read; a round of sources is repeated until then.
     read_deadline: f64,
-    /// Whether hosts have a chunk store at all; otherwise each read goes to the origin as it is.
+    /// True if hosts have a chunk store at all; otherwise each read goes to the origin as it is.
     is_cached: bool,
-    /// Whether hosts ask each other.
+    /// True if hosts ask each other.
     uses_peers: bool,
-    /// When a chunk of a peer is kept.
+    /// Policy of keeping a peer's chunk.
     keep: Keep,
-    /// What leaves a store that is full.
+    /// Policy of eviction from a store that is full.
     eviction: Eviction,
     /// Copies of a chunk in the pool beyond which cold ones leave first; 0: they are not counted.
     copies_max: u32,
@@ -141,7 +141,7 @@ rules! {
     candidates_max: u32,
     /// Rings before the one in use whose owners are asked.
     previous_rings: u32,
-    /// Whether a second source is asked beside one that is late.
+    /// True if a second source is asked beside one that is late.
     hedge_enabled: bool,
     /// Before a hedge, at least.
     hedge_min: f64,
@@ -149,19 +149,19 @@ rules! {
     hedge_max: f64,
     /// Hedges per fetch from a peer, in full hundredths.
     hedge_share: f64,
-    /// Whether overloaded peers are passed over, and hedges bounded by what the origin takes.
+    /// True if overloaded peers are passed over, and hedges bounded by what the origin takes.
     load_aware: bool,
-    /// What a chunk takes over a link that is full.
+    /// Time of a chunk over a link that is full.
     slow_fetch: f64,
-    /// Whether a host that finds all its sources slow takes its own link for full.
+    /// True if a host that finds all its sources slow takes its own link for full.
     own_link: bool,
-    /// When peers are asked to compress.
+    /// Policy of asking peers to compress.
     compress: Compress,
-    /// What is left of a chunk that is sent compressed, on average.
+    /// Part of a chunk that is left when it is sent compressed, on average.
     compress_ratio: f64,
-    /// What compressing and decompressing take together.
+    /// Time of compressing and decompressing together.
     compress_latency: f64,
-    /// Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP).
+    /// True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP).
     is_elastic: bool,
     /// Between two reports of a host.
     report_interval: f64,

@@ -84,12 +84,12 @@ impl Stores {
         self.has[host as usize * self.contents + content as usize]
     }
 
-    /// How many hosts have a chunk.
+    /// Returns the number of hosts that have a chunk.
     pub(crate) fn holders(&self, content: u32) -> u32 {
         self.holders[content as usize]
     }
 
-    /// How many chunks each host has.
+    /// Returns the number of chunks that each host has.
     pub(crate) fn held(&self) -> Vec<u32> {
         let count = |row: &[bool]| row.iter().filter(|has| **has).count() as u32;
         self.has.chunks(self.contents.max(1)).map(count).collect()
@@ -180,7 +180,7 @@ impl Stores {
         copies >= rules.copies_max
     }
 
-    /// Whether a host has a chunk and is not about to give it up.
+    /// Returns whether a host has a chunk and is not about to give it up.
     fn keeps(&self, host: u32, content: u32) -> bool {
         let is_leaving = self.bounded.get(host as usize).is_some_and(|store| {
             let slot = store.slot_of[content as usize];

@@ -11,7 +11,7 @@ pub struct Shape {
     pub fanout: Vec<u32>,
     /// Of the links below the root first, each way; the last is the hosts'.
     pub rates: Vec<f64>,
-    /// What the root forwards; `None`: no bound.
+    /// Rate that the root forwards; `None`: no bound.
     pub root_rate: Option<f64>,
     /// Of the origin's link, each way.
     pub origin_rate: f64,
@@ -121,12 +121,12 @@ impl Tree {
         Ok(Tree { hosts, levels, root, origin_up, origin_down, storage, capacity })
     }
 
-    /// How many hosts there are; also the number of the origin.
+    /// Returns the number of hosts; also the number of the origin.
     pub fn host_count(&self) -> u32 {
         self.hosts
     }
 
-    /// How many switches are on the way from a host to beyond the root.
+    /// Returns the number of switches on the way from a host to beyond the root.
     pub(crate) fn depth(&self) -> usize {
         self.levels.len()
     }
@@ -141,7 +141,7 @@ impl Tree {
         host / self.levels[level].below_switch
     }
 
-    /// How many hosts are below a switch of a level.
+    /// Returns the number of hosts below a switch of a level.
     pub(crate) fn hosts_below(&self, level: usize) -> u32 {
         self.levels[level].below_switch
     }

@@ -16,7 +16,7 @@ impl PeerSet {
         PeerSet(positions.fold(0, |set, (position, _)| set | 1u8.unbounded_shl(position as u32)))
     }
 
-    /// Whether a position is in it.
+    /// Returns whether a position is in it.
     pub fn contains(self, position: usize) -> bool {
         self.0.unbounded_shr(u32::try_from(position).unwrap_or(u32::MAX)) & 1 == 1
     }
@@ -26,7 +26,7 @@ impl PeerSet {
         self.0.count_ones() as usize
     }
 
-    /// Whether it has no position.
+    /// Returns whether it has no position.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -51,9 +51,10 @@ pub enum Choice {
     NoAlternate,
     /// A peer in place of those before it, whose overload is sustained.
     NextPeer {
-        /// Who is overloaded.
+        /// Positions of the overloaded peers.
         passed: PeerSet,
-        /// Whether the first of them of which [`crate::PeerHealth::take_probe`] says so is probed beside.
+        /// True if the first of them of which [`crate::PeerHealth::take_probe`] says so is probed
+        /// beside.
         may_probe: bool,
     },
     /// The origin in place of peers that are all overloaded, if the caller grants the read (the origin is
@@ -112,7 +113,7 @@ impl Selector {
         }
     }
 
-    /// Whether the origin may take the place of peers that are all overloaded.
+    /// Returns whether the origin may take the place of peers that are all overloaded.
     fn may_ask_origin(&self, samples: &[PeerSample], now: Moment) -> bool {
         let is_sustained = samples.iter().all(|sample| sample.load == Load::Sustained);
         let severe = self.slow_from(now).mul_f64(limits::SEVERE_RATIO);
@@ -121,8 +122,8 @@ impl Selector {
         is_sustained && (is_severe || self.is_origin_typical(now))
     }
 
-    /// Whether a host behind a slow link reads this chunk from an origin that it has learnt nothing of
-    /// for a while.
+    /// Returns whether a host behind a slow link reads this chunk from an origin that it has learnt
+    /// nothing of for a while.
     fn takes_origin_trial(&mut self, now: Moment) -> bool {
         if self.origin.current(self.config.slow_fetch, now).is_some() {
             self.origin_trial = None;

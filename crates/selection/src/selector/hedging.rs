@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::Selector;
 use crate::{Moment, Overview, PeerHealth, limits};
 
-/// What a hedge depends on beside the source.
+/// Circumstances of a hedge beside the source.
 #[derive(Clone, Copy, Debug)]
 pub struct HedgeCase<'a> {
-    /// How all sources do together; `None` where the selection is not aware of loads.
+    /// Overview of all sources; `None` where the selection is not aware of loads.
     pub view: Option<&'a Overview>,
-    /// Whether the share of hedges was used up for this chunk: one more at the latest time, whatever the
-    /// share, lest the guest wait out the peer's deadline.
+    /// True if the share of hedges was used up for this chunk: one more at the latest time,
+    /// whatever the share, lest the guest wait out the peer's deadline.
     pub is_rescue: bool,
     /// Time from the start of the fetch to the deadline of whoever waits.
     pub allowed: Duration,

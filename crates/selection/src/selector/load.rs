@@ -21,9 +21,9 @@ pub enum Load {
 pub struct PeerSample {
     /// Its load.
     pub load: Load,
-    /// What one chunk takes from it, where that is known.
+    /// Time of one chunk from it, where that is known.
     pub estimate: Option<Duration>,
-    /// Whether it may take the place of an overloaded one: not one that may be silent itself.
+    /// True if it may take the place of an overloaded one: not one that may be silent itself.
     pub is_responsive: bool,
 }
 
@@ -46,7 +46,8 @@ impl Selector {
         PeerSample { load, estimate, is_responsive }
     }
 
-    /// What a peer that is slow now takes; `None` where it is not slow, or loads are of no interest.
+    /// Returns the time of one chunk from a peer that is slow now; `None` where it is not slow, or
+    /// loads are of no interest.
     pub fn slow_estimate(&self, peer: &PeerHealth, now: Moment) -> Option<Duration> {
         if !self.config.load_aware {
             return None;
@@ -54,7 +55,7 @@ impl Selector {
         peer.delay().estimate(now).filter(|estimate| *estimate > self.slow_from(now))
     }
 
-    /// Whether a peer is passed over where there is somebody else to ask.
+    /// Returns whether a peer is passed over where there is somebody else to ask.
     pub fn is_overloaded(&self, peer: &PeerHealth, view: &Overview, now: Moment) -> bool {
         let estimate = self.slow_estimate(peer, now);
         estimate.is_some_and(|estimate| self.load_of(peer, estimate, view) > Load::Normal)

@@ -4,7 +4,7 @@ use super::flights::{Hedging, RUNNING_MAX};
 use super::{Event, Simulation, Ticket};
 use crate::choice::Failure;
 
-/// What a source is.
+/// Kind of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A peer that comes before this host in line.
@@ -42,7 +42,7 @@ pub(super) struct Attempt {
     started: f64,
     hedge_at: f64,
     until: f64,
-    /// Where in the list of those that have not ended it is.
+    /// Its index in the list of attempts that have not ended.
     live_at: u32,
 }
 
@@ -116,7 +116,7 @@ impl Simulation {
         self.events.push(now + latency, Event::Answer(Ticket { number, version }));
     }
 
-    /// How long a source may take.
+    /// Returns the longest time that a source may take.
     pub(super) fn deadline_of(&mut self, flight: u32, kind: Kind, now: f64) -> f64 {
         if kind == Kind::Origin {
             return self.rules.origin_deadline;

@@ -18,7 +18,7 @@ pub(super) const RUNNING_MAX: usize = 3;
 const BACKOFF_MIN: f64 = 0.05;
 const BACKOFF_MAX: f64 = 2.0;
 
-/// Whether a flight may be hedged.
+/// Hedges that a flight may still have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Hedging {
     #[default]
@@ -29,7 +29,7 @@ pub(super) enum Hedging {
     Rescue,
 }
 
-/// Who waits for a flight.
+/// Waiter for a flight: a machine, or another host's attempt.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
     Machine(u32),
@@ -45,18 +45,18 @@ pub(super) struct Flight {
     pub(super) content: u32,
     pub(super) bytes: f64,
     pub(super) started: f64,
-    /// Whether a machine of this host waits.
+    /// True if a machine of this host waits.
     pub(super) is_wanted: bool,
-    /// Whether this host owns the chunk.
+    /// True if this host owns the chunk.
     pub(super) is_owner: bool,
     pub(super) hedging: Hedging,
     probe: Option<u32>,
     round: u32,
     /// Sources of the round; `None` before it.
     plan: Option<Vec<(u32, Kind)>>,
-    /// How many of them were asked or left out.
+    /// Number of sources of the plan that were asked or left out.
     next: usize,
-    /// Whether the round reads the origin in the place of peers.
+    /// True if the round reads the origin in the place of peers.
     has_origin_leave: bool,
     pub(super) running: u32,
     /// The probe is the last.
@@ -88,7 +88,7 @@ impl Flight {
 }
 
 impl Simulation {
-    /// Whether a host has a chunk, in its store or obtained a moment ago.
+    /// Returns whether a host has a chunk, in its store or obtained a moment ago.
     pub(super) fn is_local(&self, host: u32, content: u32) -> bool {
         if self.stores.has(host, content) {
             return true;

@@ -26,7 +26,7 @@ impl Simulation {
         }
     }
 
-    /// How many machines still run their programs.
+    /// Returns the number of machines that still run their programs.
     pub fn unfinished(&self) -> usize {
         self.machines.iter().filter(|machine| machine.state == MachineState::Running).count()
     }

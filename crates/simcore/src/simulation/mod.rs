@@ -150,7 +150,7 @@ impl Simulation {
         self.clock
     }
 
-    /// Which hosts have not left.
+    /// Returns for each host whether it has not left.
     pub fn is_alive(&self) -> &[bool] {
         &self.is_alive
     }
@@ -193,7 +193,8 @@ impl Simulation {
         self.events.push(at, Event::Apply { host, slot });
     }
 
-    /// Whom a host would ask for a content first, as the ring in use says.
+    /// Returns the hosts that a host would ask for a content, first to last, as the ring in use
+    /// says.
     pub fn line(&self, host: u32, content: u32) -> Vec<u32> {
         self.lines.line(host, content).into_iter().flatten().collect()
     }
@@ -203,7 +204,7 @@ impl Simulation {
         contents.iter().for_each(|content| self.stores.recover(host, *content));
     }
 
-    /// How many chunks each host has in its store.
+    /// Returns the number of chunks that each host has in its store.
     pub fn held(&self) -> Vec<u32> {
         self.stores.held()
     }

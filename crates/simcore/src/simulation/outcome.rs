@@ -4,7 +4,7 @@ use super::{Event, Simulation};
 use crate::network::Carried;
 use crate::programs::MachineState;
 
-/// What a host has reported, and when.
+/// The last report of a host, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reporter {
     at: f64,
@@ -28,7 +28,7 @@ pub struct Reports {
     pub rates: Vec<f64>,
 }
 
-/// What hosts have carried since the start, bytes by host.
+/// Traffic that hosts have carried since the start, bytes by host.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Extra traffic.
@@ -44,20 +44,20 @@ pub struct Counters {
 /// All hosts' traffic at some times.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// When.
+    /// Time of each sample.
     pub at: Vec<f64>,
     /// By sample and host: bytes in and out since the start.
     pub carried: Vec<f64>,
 }
 
-/// What has become of the machines, each by machine.
+/// State and times of the machines, each by machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machines {
-    /// Whether it runs, has ended, or is broken.
+    /// State of each: it runs, has ended, or is broken.
     pub state: Vec<MachineState>,
-    /// When it started.
+    /// Time of its start.
     pub started: Vec<f64>,
-    /// When it ended; not a number where it has not.
+    /// Time of its end; not a number where it has not ended.
     pub ended: Vec<f64>,
     /// Seconds that it waited for its disk.
     pub waited: Vec<f64>,
@@ -134,7 +134,7 @@ impl Simulation {
         &self.totals
     }
 
-    /// How often all rates were computed.
+    /// Returns how often all rates were computed.
     pub fn refills(&self) -> u64 {
         self.network.refills()
     }
@@ -144,7 +144,7 @@ impl Simulation {
         &self.samples
     }
 
-    /// What hosts have carried.
+    /// Returns the traffic that hosts have carried.
     pub fn counters(&self) -> Counters {
         let of = |field: fn(&Carried) -> f64| self.carried().iter().map(field).collect();
         Counters {
@@ -163,7 +163,7 @@ impl Simulation {
         }
     }
 
-    /// What has become of the machines.
+    /// Returns the state and the times of the machines.
     pub fn machines(&self) -> Machines {
         Machines {
             state: self.machines.iter().map(|machine| machine.state).collect(),

@@ -11,7 +11,7 @@ const CHUNK: f64 = 65536.0;
 const ORIGIN_LATENCY: f64 = 1e-3;
 /// Of 2^64: its multiples are spread evenly over the ring.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Whose turn is last; it owns nothing that is read.
+/// Number of the host that reads; it owns nothing that is read.
 const READER: u32 = 0;
 
 /// A star of hosts with machines that read some contents one after the other.
