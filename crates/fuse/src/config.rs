@@ -16,7 +16,7 @@ pub struct FuseConfig {
     pub threads: usize,
     /// Read-ahead of the kernel for buffered reads, KiB, 0 to 65,536.
     pub read_ahead_kb: u32,
-    /// Whether users other than root may use the mount (QEMU and Nova do).
+    /// True if users other than root may use the mount (QEMU and Nova do).
     pub allow_other: bool,
     /// Group that reads the images beside root, by its number; `None`: every user does. It holds
     /// for a mount that is taken over too, within the time for which the kernel keeps attributes.
@@ -38,7 +38,7 @@ pub struct FuseConfig {
     /// Asynchronous requests (read-ahead, asynchronous direct I/O) that the kernel keeps in
     /// flight, 12 to 65,535.
     pub max_background: u16,
-    /// Where the outcome of INIT is kept for the process that takes over; `None`: not at all.
+    /// File that keeps the outcome of INIT for the process that takes over; `None`: no file.
     pub session_file: Option<PathBuf>,
 }
 

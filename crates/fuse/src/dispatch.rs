@@ -45,7 +45,7 @@ pub(crate) struct Dispatch {
     pub(crate) permits: Arc<Semaphore>,
     /// After a take-over: until when an image that guests have open may still be attached.
     pub(crate) attached_until: Option<Instant>,
-    /// What the threads that read the device do.
+    /// Heartbeats of the threads that read the device.
     pub(crate) heartbeats: Heartbeats,
     /// Set when another process goes on with the connection and answers what is open.
     pub(crate) is_handed_over: AtomicBool,
@@ -54,7 +54,8 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// Whether an image that this process does not know may be one that it has not attached yet.
+    /// Returns whether an image that this process does not know may be one that it has not attached
+    /// yet.
     pub(crate) fn may_be_attached_yet(&self, now: Instant) -> bool {
         self.attached_until.is_some_and(|until| now < until)
     }

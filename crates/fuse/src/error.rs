@@ -14,7 +14,7 @@ pub enum FuseError {
     Config {
         /// Name of the option.
         option: &'static str,
-        /// What is allowed.
+        /// Values that are allowed.
         allowed: &'static str,
     },
     /// `/dev/fuse` could not be opened.
@@ -23,7 +23,7 @@ pub enum FuseError {
     /// mount(2) failed.
     #[error("cannot mount on {mount_point}: {source}; the directory must exist and be unused")]
     Mount {
-        /// Where.
+        /// Directory to mount on.
         mount_point: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -34,13 +34,13 @@ pub enum FuseError {
          it"
     )]
     MountedAlready {
-        /// Where.
+        /// Directory to mount on.
         mount_point: PathBuf,
     },
     /// The mount could not be taken away.
     #[error("cannot unmount {mount_point}: {source}")]
     Unmount {
-        /// Where.
+        /// Directory of the mount.
         mount_point: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -51,21 +51,21 @@ pub enum FuseError {
     /// The process before this one agreed with the kernel on something that this build cannot do.
     #[error("the FUSE session was set up by a newer version ({what}); start that version again")]
     SessionTooNew {
-        /// What is unknown.
+        /// Property of the session that is unknown.
         what: String,
     },
     /// The session file is damaged.
     #[error("session file {path} is damaged ({what}); remove it to take over with the defaults")]
     SessionFile {
-        /// Which file.
+        /// Path of the session file.
         path: PathBuf,
-        /// What is wrong.
+        /// Damage that was found.
         what: String,
     },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
@@ -115,7 +115,7 @@ pub enum FuseError {
 }
 
 impl FuseError {
-    /// What the caller can do about it.
+    /// Returns the kind, which says what the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             FuseError::Config { .. }

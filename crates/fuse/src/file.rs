@@ -24,7 +24,7 @@ pub struct FileStatus {
     pub key: FileKey,
     /// Size, bytes.
     pub size_bytes: u64,
-    /// Whether the name can be found; false once detached while somebody had it open.
+    /// True if the name can be found; false once detached while somebody had it open.
     pub is_listed: bool,
     /// Opens not yet closed that this process has seen.
     pub opens: u64,
@@ -49,7 +49,8 @@ pub(crate) struct File {
 pub(crate) struct KernelUse {
     pub(crate) opens: Count,
     pub(crate) lookups: Count,
-    /// Whether it was read although no open of it is known: somebody has it open from before a take-over.
+    /// True if it was read although no open of it is known: somebody has it open from before a
+    /// take-over.
     is_open_from_before: AtomicBool,
 }
 
@@ -67,7 +68,7 @@ impl KernelUse {
         self.is_open_from_before.store(false, Ordering::Release);
     }
 
-    /// Whether somebody has it open, as far as is known.
+    /// Returns whether somebody has it open, as far as is known.
     pub(crate) fn is_open(&self) -> bool {
         self.opens.get() > 0 || self.is_open_from_before.load(Ordering::Acquire)
     }

@@ -71,7 +71,7 @@ impl Entry {
 #[derive(Default)]
 struct Kernel {
     device: Option<Arc<Device>>,
-    /// Whether the connection was taken over, so that not every open has been seen.
+    /// True if the connection was taken over, so that not every open has been seen.
     is_inherited: bool,
 }
 
@@ -153,8 +153,8 @@ impl FileTable {
         (entry.file.disk == disk).then(|| entry.status())
     }
 
-    /// Whether somebody has a disk open, as far as this process has seen: after a take-over a file that
-    /// nobody has read since may be open as well.
+    /// Returns whether somebody has a disk open, as far as this process has seen: after a take-over
+    /// a file that nobody has read since may be open as well.
     pub fn is_open(&self, disk: DiskId) -> bool {
         let entry = self.entry(FileKey::of(disk).inode);
         entry.is_some_and(|entry| entry.file.disk == disk && entry.file.kernel.is_open())
@@ -322,7 +322,7 @@ impl std::fmt::Debug for FileTable {
     }
 }
 
-/// What the kernel holds of the inode that `entry` has, when `disk` may take its place.
+/// Returns the kernel's use of the inode that `entry` has, when `disk` may take its place.
 fn kernel_use_of(
     entry: &Entry,
     disk: DiskId,

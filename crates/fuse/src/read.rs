@@ -219,8 +219,8 @@ async fn wait_attached(dispatch: &Dispatch, inode: u64, handle: u64) -> Option<A
     }
 }
 
-/// Whether the segments are as many bytes as the disk has there. The kernel takes a short answer
-/// for the end of the file and fills up with zeros, so one must never be sent.
+/// Returns whether the segments are as many bytes as the disk has there. The kernel takes a short
+/// answer for the end of the file and fills up with zeros, so one must never be sent.
 fn is_exact(file: &File, request: ReadRequest, segments: &[Segment]) -> bool {
     let left = file.view.size_bytes().saturating_sub(request.offset);
     let due = left.min(request.size as u64);

@@ -65,28 +65,28 @@ impl FuseSession {
         Ok(session)
     }
 
-    /// Where the session is.
+    /// Returns the state of the session.
     pub fn state(&self) -> SessionState {
         self.dispatch.state.get()
     }
 
-    /// What was counted since this process serves the connection.
+    /// Returns the counters since this process serves the connection.
     pub fn stats(&self) -> FuseStats {
         self.dispatch.stats.snapshot()
     }
 
-    /// How long the request that a thread has been handling longest has been: more than moments shows
-    /// a thread that is stuck, since none waits for anything.
+    /// Returns the age of the request that a thread has been handling longest: more than moments
+    /// shows a thread that is stuck, since none waits for anything.
     pub fn longest_request(&self) -> Duration {
         self.dispatch.heartbeats.longest(Instant::now())
     }
 
-    /// What was agreed on in INIT; `None` before it, and after a take-over without session file.
+    /// Returns the agreement of INIT; `None` before it, and after a take-over without session file.
     pub fn negotiated(&self) -> Option<Negotiated> {
         *self.dispatch.negotiated.lock()
     }
 
-    /// Where it is mounted, links resolved.
+    /// Returns the mount point, links resolved.
     pub fn mount_point(&self) -> &std::path::Path {
         &self.mount_point
     }

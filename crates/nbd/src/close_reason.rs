@@ -11,7 +11,7 @@ close_reasons! {
     Drained = "drained",
     /// The server was dropped, or a drain took too long.
     Aborted = "aborted",
-    /// What came is not NBD.
+    /// Bytes that are not NBD.
     Malformed = "malformed",
     /// An export that does not exist, or another condition that cannot be answered.
     HandshakeRefused = "handshake_refused",

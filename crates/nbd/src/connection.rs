@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     stream: Stream,
     state: ConnectionState,
-    /// Why the connection drains, once it does.
+    /// Reason for draining, once the connection drains.
     drain_reason: CloseReason,
     shape: ReplyShape,
     style: HeaderStyle,
@@ -250,7 +250,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether no answer waits for its bytes to be read another way.
+    /// Returns whether no answer waits for its bytes to be read another way.
     fn is_rescued(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         let Some(rescue) = &mut self.rescue else { return Ok(true) };
         let Poll::Ready(outcome) = rescue.as_mut().poll(cx) else { return Ok(false) };

@@ -15,7 +15,7 @@ pub enum NbdError {
     Limit {
         /// Name of the limit.
         name: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: u64,
         /// The allowed range.
         allowed: String,
@@ -25,7 +25,7 @@ pub enum NbdError {
     Export {
         /// Name of the export.
         name: String,
-        /// What is wrong with it.
+        /// Fault of the export.
         problem: String,
     },
     /// A token that no client can name.
@@ -36,7 +36,7 @@ pub enum NbdError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// Fault of the path, and what to do.
         problem: String,
     },
     /// The listening socket cannot be used.
@@ -54,7 +54,7 @@ pub enum NbdError {
 }
 
 impl NbdError {
-    /// What the caller can do about it.
+    /// Returns the kind, which says what the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             NbdError::Listen(_) => ErrorKind::Unavailable,

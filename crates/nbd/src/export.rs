@@ -82,12 +82,12 @@ impl Export {
         &self.description
     }
 
-    /// What is served.
+    /// Returns the device that is served.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only || self.device.is_read_only()
     }

@@ -22,7 +22,7 @@ impl ExportToken {
         Ok(ExportToken(text.as_bytes().into()))
     }
 
-    /// Whether a client's `name` is it. The length is no secret.
+    /// Returns whether a client's `name` is it. The length is no secret.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         self.0.ct_eq(name).into()
     }

@@ -265,7 +265,7 @@ impl Handshake {
     }
 }
 
-/// Whether an error only says that the other side closed.
+/// Returns whether an error only says that the other side closed.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

@@ -40,7 +40,7 @@ impl MemoryBudget {
         self.bytes_max
     }
 
-    /// What connections have borrowed now, bytes.
+    /// Returns the bytes that connections have borrowed now.
     pub fn bytes_borrowed(&self) -> u64 {
         self.bytes_max - self.units.available_permits() as u64 * UNIT_BYTES
     }
@@ -51,7 +51,7 @@ impl MemoryBudget {
 enum Lender {
     /// The share of its export.
     Export = 0,
-    /// What all exports have together.
+    /// The budget that all exports have together.
     All = 1,
 }
 

@@ -22,18 +22,18 @@ pub(crate) fn mapped(piece: &Piece) -> Option<(*const u8, usize)> {
     }
 }
 
-/// Whether bytes of a piece are in a file, and not in memory of this process.
+/// Returns whether bytes of a piece are in a file, and not in memory of this process.
 pub(crate) fn is_in_file(piece: &Piece) -> bool {
     matches!(piece, Piece::Log(_) | Piece::Base(Segment::Mapped { .. }))
 }
 
-/// Whether `pieces` can be sent as they are: every mapped page is in the page cache, and what it has
-/// there is what was written.
+/// Returns whether `pieces` can be sent as they are: every mapped page is in the page cache, and
+/// what it has there is what was written.
 pub(crate) fn is_resident(pieces: &[Piece]) -> bool {
     pieces.iter().all(is_at_hand)
 }
 
-/// Whether a piece can be sent as it is.
+/// Returns whether a piece can be sent as it is.
 pub(crate) fn is_at_hand(piece: &Piece) -> bool {
     match piece {
         Piece::Log(log) => log.is_at_hand(),

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether a client that asks for `name` means the export; counts one that does not.
+    /// Returns whether a client that asks for `name` means the export; counts one that does not.
     pub(crate) fn is_called(&self, name: &[u8]) -> bool {
         let is_called = match &self.config.token {
             Some(token) => token.is(name),
@@ -101,7 +101,7 @@ impl NbdServer {
         Ok(NbdServer { shared, tcp_address, accepting })
     }
 
-    /// What is served.
+    /// Returns the export that is served.
     pub fn export(&self) -> &Arc<Export> {
         &self.shared.export
     }

@@ -22,7 +22,7 @@ pub enum CommandKind {
     Cache,
     /// Questions about the status of a range.
     BlockStatus,
-    /// What is no command of this server.
+    /// A number that is no command of this server.
     Other,
 }
 
@@ -107,7 +107,7 @@ pub struct NbdStats {
 }
 
 impl NbdStats {
-    /// What was counted of `command`.
+    /// Returns the counters of `command`.
     pub fn command(&self, command: CommandKind) -> Option<&CommandStats> {
         self.commands.iter().find(|stats| stats.command == command)
     }

@@ -62,7 +62,7 @@ fn nbdinfo(served: &Served, gnutls_policy: Option<&Path>) -> Command {
     command
 }
 
-/// What a command put out, or None where there is no such program.
+/// Returns the output of a command; `None` where there is no such program.
 async fn output(mut command: Command) -> Option<Output> {
     let finished = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
     match finished {

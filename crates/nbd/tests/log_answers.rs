@@ -97,7 +97,7 @@ fn rot(file: &File, at: usize) {
     file.write_all_at(&page.0, start).unwrap();
 }
 
-/// What was planned while memory had it is looked at again once it has waited.
+/// Content that was planned while memory had it is checked again once the answer has waited.
 #[test]
 fn what_rots_while_an_answer_waits_for_its_client_is_not_sent() {
     let runtime = Runtime::new().unwrap();

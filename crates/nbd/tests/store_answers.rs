@@ -158,7 +158,7 @@ impl Fixture {
         client
     }
 
-    /// Where the last chunk is in the file of the slots.
+    /// Returns the place of the last chunk in the file of the slots.
     fn place(&self) -> u64 {
         let slots = std::fs::read(&self.slots).unwrap();
         let wanted = &self.content[LATE * CHUNK..];

@@ -37,7 +37,7 @@ impl Heartbeats {
         Handling(thread)
     }
 
-    /// How long the request that has been handled longest has been.
+    /// Returns the age of the request that has been handled longest.
     pub(crate) fn longest(&self, now: Instant) -> Duration {
         let taken = self.threads.iter().map(|thread| thread.load(Ordering::Relaxed));
         let oldest = taken.filter(|taken| *taken != 0).min();

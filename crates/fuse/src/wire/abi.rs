@@ -111,7 +111,7 @@ wire! {
     OutHeader { len: u32, error: i32, unique: u64 }
     /// INIT before protocol 7.36.
     InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32 }
-    /// What follows since 7.36 when `INIT_EXT` is set.
+    /// Continuation of `INIT` since 7.36, when `INIT_EXT` is set.
     InitInExt { flags2: u32, unused: [u32; 11] }
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16,

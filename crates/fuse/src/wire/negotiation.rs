@@ -37,7 +37,8 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// Whether requests in flight survive the death of the process that read them (Linux 6.9).
+    /// Returns whether requests in flight survive the death of the process that read them (Linux
+    /// 6.9).
     pub fn can_resend(&self) -> bool {
         self.flags & init::HAS_RESEND != 0
     }

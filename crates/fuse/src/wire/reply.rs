@@ -19,9 +19,10 @@ fn modes(reader_group: Option<u32>) -> (u32, u32) {
     (libc::S_IFREG | file, libc::S_IFDIR | directory)
 }
 
-/// What a file looks like. Its mtime is now, so that Nova's image cache manager, which ages its
-/// base images by `st_mtime`, never takes an image for one that has been unused for a day. Its
-/// ctime never changes: GNU tar takes a changed ctime for a file that was written while it read.
+/// Returns the attributes of a file. Its mtime is now, so that Nova's image cache manager, which
+/// ages its base images by `st_mtime`, never takes an image for one that has been unused for a day.
+/// Its ctime never changes: GNU tar takes a changed ctime for a file that was written while it
+/// read.
 ///
 /// `reader_group`: as in [`crate::FuseConfig`].
 pub(crate) fn file_attributes(
@@ -44,7 +45,7 @@ pub(crate) fn file_attributes(
     })
 }
 
-/// What the root directory looks like.
+/// Returns the attributes of the root directory.
 pub(crate) fn root_attributes(reader_group: Option<u32>) -> abi::Attr {
     at_now(abi::Attr {
         ino: ROOT_INODE,

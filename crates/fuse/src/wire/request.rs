@@ -50,9 +50,9 @@ pub struct RequestHeader {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What every request says.
+    /// Header that every request has.
     pub header: RequestHeader,
-    /// What is asked for.
+    /// Operation that is asked for.
     pub operation: Operation<'a>,
 }
 
@@ -94,7 +94,7 @@ pub enum Operation<'a> {
         minor: u32,
         /// Read-ahead that the kernel proposes, bytes.
         max_readahead: u32,
-        /// What the kernel can do, `flags2` in the upper half.
+        /// Capabilities of the kernel, `flags2` in the upper half.
         flags: u64,
     },
     /// Name to inode.
@@ -140,7 +140,7 @@ pub enum Operation<'a> {
         offset: u64,
         /// Room for the answer, bytes.
         size: u32,
-        /// Whether attributes are wanted with the names (READDIRPLUS).
+        /// True if attributes are wanted with the names (READDIRPLUS).
         plus: bool,
     },
     /// closedir.
@@ -149,9 +149,9 @@ pub enum Operation<'a> {
     StatFs,
     /// `SEEK_DATA` and `SEEK_HOLE`.
     Lseek {
-        /// Where to start, bytes.
+        /// Start of the search, bytes.
         offset: u64,
-        /// Which of them.
+        /// `SEEK_DATA` or `SEEK_HOLE`.
         whence: u32,
     },
     /// access; the kernel checks permissions by itself and does not send it.

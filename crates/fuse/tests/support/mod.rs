@@ -72,7 +72,7 @@ pub struct Mounted {
     pub table: Arc<FileTable>,
     pub runtime: tokio::runtime::Runtime,
     pub config: FuseConfig,
-    /// What a holder keeps.
+    /// The descriptor of the device, which a holder keeps.
     pub device: OwnedFd,
     pub directory: tempfile::TempDir,
 }

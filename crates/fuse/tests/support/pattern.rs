@@ -69,19 +69,19 @@ pub fn first_wrong(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
 pub struct Knobs {
     /// One read in this many must wait; 0: none.
     pub wait_every: AtomicU64,
-    /// How long such a read waits.
+    /// Delay of such a read.
     pub delay_ms: AtomicU64,
-    /// How long an open waits for the view.
+    /// Delay of the view at an open.
     pub prepare_ms: AtomicU64,
-    /// Whether waiting reads never end.
+    /// True if waiting reads never end.
     pub hang: AtomicBool,
-    /// Whether reads fail.
+    /// True if reads fail.
     pub fail: AtomicBool,
-    /// Whether reads panic.
+    /// True if reads panic.
     pub panic: AtomicBool,
-    /// Whether reads return one byte less than asked for.
+    /// True if reads return one byte less than asked for.
     pub short: AtomicBool,
-    /// What `st_blocks` is made of, bytes.
+    /// Bytes of which `st_blocks` is made.
     pub cached: AtomicU64,
     /// The file to cut to no bytes between the next look at the store and its answer.
     pub cut: Mutex<Option<File>>,

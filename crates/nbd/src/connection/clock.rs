@@ -13,7 +13,7 @@ pub(super) struct Clock {
     pub(super) partial: Option<Instant>,
     /// Since when nothing of the output can be sent.
     pub(super) blocked: Option<Instant>,
-    /// When the request at hand may begin, by the export's rates.
+    /// Earliest begin of the request at hand, by the export's rates.
     pub(super) throttled: Option<Instant>,
 }
 

@@ -249,7 +249,7 @@ impl Connection {
     }
 }
 
-/// Whether pieces can be sent now without waiting for the disk.
+/// Returns whether pieces can be sent now without waiting for the disk.
 fn is_at_hand(pieces: &[Piece], must_copy: bool) -> bool {
     if must_copy {
         !pieces.iter().any(residency::is_in_file)

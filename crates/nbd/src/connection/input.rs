@@ -20,7 +20,7 @@ const LONG_PAYLOAD: usize = 32 << 10;
 pub(super) struct Input {
     bytes: Vec<u8>,
     handled: usize,
-    /// Whether the last payload was a long one; the next is then likely to be one too.
+    /// True if the last payload was a long one; the next is then likely to be one too.
     is_narrow: bool,
 }
 
@@ -52,7 +52,7 @@ impl Input {
         self.is_narrow = len >= LONG_PAYLOAD;
     }
 
-    /// Where the next bytes go.
+    /// Returns the memory into which the next bytes go.
     pub(super) fn room(&mut self) -> &mut [MaybeUninit<u8>] {
         let room = self.bytes.spare_capacity_mut();
         let len = if self.is_narrow { room.len().min(BEHIND_LONG_PAYLOAD) } else { room.len() };
@@ -75,7 +75,7 @@ pub(super) enum Stage {
     /// It waits for room and for its turn by the export's rates.
     Admission {
         request: Request,
-        /// Whether it was counted against the rates.
+        /// True if it was counted against the rates.
         is_charged: bool,
     },
     /// Its payload is awaited, `len` bytes.

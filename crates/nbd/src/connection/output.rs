@@ -70,7 +70,7 @@ pub(super) struct Output {
     parts: VecDeque<Part>,
     /// Bytes of the first part that are sent.
     sent: usize,
-    /// Whether the stream may hold bytes that it has not given to the socket.
+    /// True if the stream may hold bytes that it has not given to the socket.
     unflushed: bool,
     /// Some of it has waited, for the client or for the disk: memory may have lost what it had of it.
     is_delayed: bool,
@@ -209,7 +209,7 @@ impl Output {
         }
     }
 
-    /// Whether the kernel would have to read a piece anew, which nobody would compare.
+    /// Returns whether the kernel would have to read a piece anew, which nobody would compare.
     fn is_lost(&self, piece: &Piece) -> bool {
         self.is_delayed && residency::is_in_file(piece) && !residency::is_at_hand(piece)
     }

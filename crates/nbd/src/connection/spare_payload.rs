@@ -58,7 +58,7 @@ mod tests {
         memory.freeze()
     }
 
-    /// Whether the memory of a payload serves the next one of `next` bytes.
+    /// Returns whether the memory of a payload of `len` bytes serves the next one of `next` bytes.
     fn is_used_again(len: usize, next: usize) -> bool {
         let mut spare = SparePayload::default();
         let first = payload(&mut spare, len);

@@ -21,7 +21,7 @@ pub(super) struct Question {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) is_one: bool,
-    /// Whether lengths have 64 bits.
+    /// True if lengths have 64 bits.
     pub(super) is_extended: bool,
 }
 

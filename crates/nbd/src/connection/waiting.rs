@@ -100,8 +100,9 @@ impl Waiting {
 }
 
 impl Drop for Waiting {
-    /// What was begun goes on: a write may have taken effect in part. The next connection begins
-    /// when it is over. What has taken effect whole ends here: its client asks again.
+    /// Lets requests that were begun go on: a write may have taken effect in part. The next
+    /// connection begins when they are over. Those that have taken effect whole end here: their
+    /// client asks again.
     fn drop(&mut self) {
         if self.tasks.is_empty() {
             return;

@@ -36,7 +36,7 @@ impl Context {
         }
     }
 
-    /// Whether a listing's `query` finds it: its name, or its namespace alone.
+    /// Returns whether a listing's `query` finds it: its name, or its namespace alone.
     pub(crate) fn is_listed_by(self, query: &str) -> bool {
         let namespace_len = self.name().find(':').map_or(0, |colon| colon + 1);
         query == self.name() || query == &self.name()[..namespace_len]

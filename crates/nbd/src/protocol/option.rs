@@ -26,7 +26,7 @@ pub enum OptionFault {
 /// An option's header, without its magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// Which option.
+    /// Code of the option.
     pub code: u32,
     /// Bytes of data that follow.
     pub len: u32,
@@ -75,7 +75,7 @@ impl GoRequest {
 pub struct MetaContextRequest {
     /// The export; empty for the default one.
     pub name: String,
-    /// What is asked for, each `namespace:leaf`.
+    /// Contexts that are asked for, each `namespace:leaf`.
     pub queries: Vec<String>,
 }
 

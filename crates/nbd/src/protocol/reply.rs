@@ -57,7 +57,7 @@ pub struct Extent {
 /// Fields that an answer repeats of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
-    /// Which answers are in use.
+    /// Shape of the answers that are in use.
     pub shape: ReplyShape,
     /// The request's cookie.
     pub cookie: u64,

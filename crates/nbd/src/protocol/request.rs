@@ -31,7 +31,7 @@ impl HeaderStyle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a request begins with 0x{magic:08x}")]
 pub struct RequestFault {
-    /// What came in place of the magic.
+    /// Number that came in place of the magic.
     pub magic: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct RequestFault {
 pub struct RequestHeader {
     /// Flags of the command.
     pub flags: u16,
-    /// Which command.
+    /// Number of the command.
     pub command: u16,
     /// Chosen by the client, repeated in the answer.
     pub cookie: u64,

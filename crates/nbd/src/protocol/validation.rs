@@ -12,15 +12,15 @@ use super::{Errno, HeaderStyle, RequestHeader, StatusFilter};
 pub struct ExportRules {
     /// Size of the export now, bytes.
     pub size_bytes: u64,
-    /// Whether writes are refused.
+    /// True if writes are refused.
     pub is_read_only: bool,
     /// Offsets and lengths are multiples of this; a power of two.
     pub minimum_block: u32,
     /// Longest payload of a request or an answer, bytes.
     pub maximum_payload: u32,
-    /// Whether answers are chunks (structured or extended).
+    /// True if answers are chunks (structured or extended).
     pub has_chunks: bool,
-    /// Whether the client selected metadata contexts.
+    /// True if the client selected metadata contexts.
     pub has_contexts: bool,
     /// The headers in use.
     pub style: HeaderStyle,
@@ -35,7 +35,7 @@ pub enum Command {
         offset: u64,
         /// Bytes.
         len: usize,
-        /// Whether the answer must be one chunk.
+        /// True if the answer must be one chunk.
         is_whole: bool,
     },
     /// Write the payload.
@@ -44,7 +44,7 @@ pub enum Command {
         offset: u64,
         /// Bytes.
         len: usize,
-        /// Whether it must be durable before the answer.
+        /// True if it must be durable before the answer.
         fua: bool,
     },
     /// Write zeroes.
@@ -53,11 +53,11 @@ pub enum Command {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Whether it must be durable before the answer.
+        /// True if it must be durable before the answer.
         fua: bool,
-        /// Whether a hole will do.
+        /// True if a hole will do.
         may_unmap: bool,
-        /// Whether it must fail when it is not faster than writing.
+        /// True if it must fail when it is not faster than writing.
         only_fast: bool,
     },
     /// Discard.
@@ -66,7 +66,7 @@ pub enum Command {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Whether it must be durable before the answer.
+        /// True if it must be durable before the answer.
         fua: bool,
     },
     /// Make durable what was acknowledged.
@@ -84,9 +84,9 @@ pub enum Command {
         offset: u64,
         /// Bytes; with a payload, the payload says.
         len: u64,
-        /// Whether one extent is wanted.
+        /// True if one extent is wanted.
         is_one: bool,
-        /// Whether a [`StatusFilter`] follows.
+        /// True if a [`StatusFilter`] follows.
         is_filtered: bool,
     },
     /// Nothing to do, such as a read of no bytes.
@@ -100,7 +100,7 @@ pub enum Command {
 pub struct Refusal {
     /// The error.
     pub errno: Errno,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: &'static str,
 }
 

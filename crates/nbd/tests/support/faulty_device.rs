@@ -20,7 +20,7 @@ pub struct FaultyDevice<D> {
     answers: watch::Sender<bool>,
     /// Requests that wait at the gate.
     pub waiting: Arc<AtomicUsize>,
-    /// What every request fails with.
+    /// Error of every request.
     error: Mutex<Option<DeviceErrorKind>>,
     /// Reads lack their last piece.
     pub is_short: AtomicBool,
