@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What was taken so far.
+/// Amount that was taken so far, as the time at which it is paid for.
 #[derive(Clone, Copy, Debug)]
 pub struct CellRate {
     paid_at: Instant,

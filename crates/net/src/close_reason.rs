@@ -10,7 +10,7 @@ macro_rules! close_reasons {
         $($(#[$doc:meta])* $name:ident = $label:literal,)*
         $(; faults { $($(#[$fault_doc:meta])* $fault_name:ident($fault:ty),)* })?
     ) => {
-        /// Why a connection ended.
+        /// Reason for which a connection ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CloseReason {
             $($(#[$doc])* $name,)*

@@ -28,7 +28,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether the bytes pass through this program, so that it must be able to read them.
+    /// Returns whether the bytes pass through this program, so that it must be able to read them.
     pub fn is_tls(&self) -> bool {
         matches!(self, Stream::Tls(_))
     }

@@ -8,9 +8,9 @@ use std::fmt::Debug;
 pub struct InvalidTransition<S: Debug, E: Debug> {
     /// The state machine.
     pub machine: &'static str,
-    /// Where it was.
+    /// State in which it was.
     pub state: S,
-    /// What was reported.
+    /// Event that was reported.
     pub event: E,
 }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is compressed comes back, and is small enough.
+        /// Compressed content comes back, and is small enough.
         #[test]
         fn proptest_compress_round_trips(
             pattern in prop::collection::vec(any::<u8>(), 1..600), scratch in 0_usize..20_000,

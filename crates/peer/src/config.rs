@@ -17,7 +17,7 @@ pub enum Security {
     Plain,
 }
 
-/// What a [`crate::PeerServer`] grants.
+/// Limits of a [`crate::PeerServer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections that said HELLO, at a time: beyond, the one that has been idle for longest makes room.
@@ -89,7 +89,7 @@ pub struct ClientLimits {
     pub probe_after: Duration,
     /// Silence after the PING after which the connection is given up.
     pub probe_timeout: Duration,
-    /// How long a peer is down after its first failure; doubles with each further one.
+    /// Time that a peer is down after its first failure; doubles with each further one.
     pub backoff_min: Duration,
     /// Longest time that a peer is down before it is tried again.
     pub backoff_max: Duration,
@@ -117,14 +117,14 @@ impl Default for ClientLimits {
 /// Configuration of one host's server and client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// How connections are secured.
+    /// Security of connections: plain, or TLS.
     pub security: Security,
-    /// Whether the server lets in hosts of the ring only, by their certificates; see
+    /// True if the server lets in hosts of the ring only, by their certificates; see
     /// [`crate::PeerServer::set_members`].
     pub members_only: bool,
-    /// What the server grants.
+    /// Limits of the server.
     pub server: ServerLimits,
-    /// What the client asks for.
+    /// Limits of the client.
     pub client: ClientLimits,
 }
 

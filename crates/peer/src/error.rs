@@ -28,7 +28,7 @@ pub enum PeerError {
         address: String,
         /// Time until it is tried again.
         retry_in: Duration,
-        /// What failed.
+        /// Failure that was the cause.
         cause: Box<PeerError>,
     },
     /// No connection could be made.
@@ -44,7 +44,7 @@ pub enum PeerError {
     Tls {
         /// The peer, `ip:port`.
         address: String,
-        /// What failed and what to do.
+        /// Fault of TLS, and what to do.
         fault: TlsFault,
     },
     /// The peer speaks other versions of the protocol.
@@ -62,7 +62,7 @@ pub enum PeerError {
     Disconnected {
         /// The peer, `ip:port`.
         address: String,
-        /// Why it ended.
+        /// Reason for which it ended.
         reason: CloseReason,
     },
     /// The answer did not come by the deadline.
@@ -88,7 +88,7 @@ pub enum PeerError {
     /// Not an address of a peer.
     #[error("'{address}' is not the address of a peer: want ip:port, as in 10.0.0.7:7420")]
     Address {
-        /// What was given.
+        /// Text that was given.
         address: String,
     },
     /// More peers than the limit.
@@ -102,7 +102,7 @@ pub enum PeerError {
     Limit {
         /// Name of the limit.
         name: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: u64,
         /// The allowed range.
         allowed: String,
@@ -119,7 +119,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// What the caller can do about it.
+    /// Returns the kind, which says what the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PeerError::Refused { status, .. } => status.kind(),

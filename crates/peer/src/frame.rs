@@ -155,11 +155,11 @@ struct RawHeader {
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is.
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Bytes of the body; within the limits of the kind.
     pub body_len: u32,
-    /// What the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`], else none.
+    /// Flags that the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`], else none.
     pub flags: u8,
     /// The refusal of a STATUS frame.
     pub status: Option<PeerStatus>,
@@ -312,13 +312,13 @@ pub struct Get {
     pub digest: Digest,
     /// A disk that holds it.
     pub disk_id: DiskId,
-    /// Where that disk holds it.
+    /// Index of the chunk on that disk.
     pub chunk_index: u64,
     /// Bytes of the chunk; any number.
     pub chunk_size: u32,
     /// Time that the requester still waits, milliseconds.
     pub deadline_ms: u32,
-    /// Whether the answer may be COMPRESSED; a flag of the header.
+    /// True if the answer may be COMPRESSED; a flag of the header.
     pub accepts_compressed: bool,
 }
 

@@ -20,12 +20,13 @@ pub struct ChunkRequest {
     pub digest: Digest,
     /// A disk that holds it.
     pub disk_id: DiskId,
-    /// Where that disk holds it, 0-based; `u64::MAX` is no hint: the peer answers from its own host
-    /// only.
+    /// Index of the chunk on that disk, 0-based; `u64::MAX` is no hint: the peer answers from its
+    /// own host only.
     pub chunk_index: u64,
     /// The chunk's size; an answer of another size is a protocol violation.
     pub chunk_size: ChunkSize,
-    /// Whether the peer may compress its answer: saves bytes on a full link, and costs time on a fast one.
+    /// True if the peer may compress its answer: saves bytes on a full link, and costs time on a
+    /// fast one.
     pub accepts_compressed: bool,
 }
 

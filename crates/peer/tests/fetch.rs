@@ -110,7 +110,7 @@ async fn test_fetch_unknown_digest_is_not_found() {
     assert_eq!(client.stats().peers[0].connects, 1);
 }
 
-/// What is no address of a peer is refused before anything is tried.
+/// A text that is no address of a peer is refused before anything is tried.
 #[tokio::test]
 async fn test_fetch_bad_address_is_named() {
     let client = client(&config(Security::Plain));

@@ -49,7 +49,7 @@ async fn test_client_that_joins_is_let_in_with_the_next_ring() {
     }
 }
 
-/// Who leaves the ring goes on reading for a while; who was never in it is cut off.
+/// A host that leaves the ring goes on reading for a while; one that was never in it is cut off.
 #[tokio::test]
 async fn test_set_members_cuts_off_who_is_connected_and_no_member() {
     let authority = Authority::new();

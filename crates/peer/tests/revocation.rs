@@ -138,7 +138,8 @@ async fn test_reload_list_unusable_keeps_the_last_good_one() {
     client(&revoked).fetch(&address, get(0), later()).await.unwrap();
 }
 
-/// What an overdue list revokes is revoked, and nobody else is kept out because of it.
+/// Certificates that an overdue list revokes are revoked, and nobody else is kept out because of
+/// it.
 #[tokio::test]
 async fn test_list_overdue_stays_in_force() {
     let authority = Authority::new();

@@ -44,7 +44,7 @@ async fn test_get_beyond_the_requests_of_a_connection_is_overloaded_at_once() {
     assert_eq!(server.stats().refused(PeerStatus::Overloaded), 1);
 }
 
-/// What looks chunks up without reading them takes its turn among what reads.
+/// A request that looks chunks up without reading them takes a slot among those that read.
 #[tokio::test]
 async fn test_holds_beyond_the_requests_of_a_connection_is_overloaded_at_once() {
     let config = limited(|limits| limits.connection_requests_max = 1);

@@ -127,7 +127,7 @@ async fn test_fetch_of_a_client_that_stood_still_waits_for_what_was_left() {
     assert_eq!(fetch.await.unwrap().unwrap(), content(1, ChunkSize::DEFAULT));
 }
 
-/// Who is silent is found all the same.
+/// A silent peer is found all the same.
 #[tokio::test]
 async fn test_connect_to_a_silent_peer_fails_by_a_measured_clock_too() {
     let mut config = config(Security::Plain);

@@ -127,7 +127,7 @@ async fn test_connection_idle_for_longest_makes_room() {
     assert_eq!(server.stats().closed(CloseReason::TooManyConnections), 0);
 }
 
-/// Who cannot be served takes nobody's place.
+/// A peer that cannot be served takes nobody's place.
 #[tokio::test]
 async fn test_connection_of_another_version_makes_nobody_go() {
     let config = limited(Security::Plain, |limits| limits.connections_max = 1);
@@ -147,7 +147,7 @@ async fn test_connection_of_another_version_makes_nobody_go() {
     assert_eq!(server.stats().connections_open, 1);
 }
 
-/// Where all are busy who comes is refused, and does not take the server for dead.
+/// A newcomer is refused where all connections are busy, and does not take the server for dead.
 #[tokio::test]
 async fn test_connect_while_all_are_busy_is_overloaded_and_not_down() {
     let config = limited(Security::Plain, |limits| limits.connections_max = 1);

@@ -8,6 +8,6 @@ use std::path::PathBuf;
 pub struct TlsFileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Fault of the file.
     pub problem: String,
 }

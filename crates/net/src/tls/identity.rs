@@ -24,7 +24,7 @@ use super::{
     PEM_FILE_SIZE_MAX, TlsConfig, TlsFault, TlsFileError, certificate, file_error, read_file,
 };
 
-/// What a protocol demands of the other side beside a certificate of the CA.
+/// Demands of a protocol on the other side beside a certificate of the CA.
 #[derive(Clone, Debug, Default)]
 pub struct Demands {
     /// Application protocol of both sides, so that a certificate of the CA cannot be used to make one
@@ -41,7 +41,7 @@ pub(super) struct Material {
     pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    /// When the first certificate of the chain ends, in seconds since 1970.
+    /// End of the first certificate of the chain to end, in seconds since 1970.
     pub(super) not_after: Option<i64>,
 }
 

@@ -86,14 +86,14 @@ struct Stamp {
 /// Status of the files of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsStatus {
-    /// When the certificate in use, or one of its chain, ends, in seconds since 1970.
+    /// End of the certificate in use, or of one of its chain, in seconds since 1970.
     pub certificate_not_after: Option<i64>,
-    /// When the first of the revocation lists in use is due to be replaced, in seconds since 1970; `None`
-    /// where there are none, or they do not say.
+    /// Time at which the first of the revocation lists in use is due to be replaced, in seconds
+    /// since 1970; `None` where there are none, or they do not say.
     pub crl_next_update: Option<i64>,
-    /// Whether the certificates, the key and the CAs on the disk are those in use.
+    /// True if the certificates, the key and the CAs on the disk are those in use.
     pub certificates_usable: bool,
-    /// Whether the revocation lists on the disk are those in use; `None` where none are configured.
+    /// True if the revocation lists on the disk are those in use; `None` where none are configured.
     pub crl_usable: Option<bool>,
 }
 

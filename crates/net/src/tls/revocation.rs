@@ -21,7 +21,7 @@ const CRL_FILE_SIZE_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Revocations {
     pub(super) lists: Vec<CertificateRevocationListDer<'static>>,
-    /// When the first of them is due to be replaced, in seconds since 1970.
+    /// Time at which the first of them is due to be replaced, in seconds since 1970.
     pub(super) next_update: Option<i64>,
 }
 

@@ -83,7 +83,7 @@ impl Authority {
         &self.pem
     }
 
-    /// Where the tests of this CA write its revocation list.
+    /// Returns the file to which the tests of this CA write its revocation list.
     pub fn crl_file(&self) -> PathBuf {
         self.directory.path().join("crl.pem")
     }

@@ -45,7 +45,7 @@ pub struct Measured {
     wall: Duration,
     cpu_seconds: f64,
     connections: usize,
-    /// What compression took off the bytes of all chunks, those of the warming up included.
+    /// Share that compression took off the bytes of all chunks, those of the warming up included.
     saved_share: f64,
     /// Requests that failed, where they are counted; they have no latency.
     errors: u64,

@@ -37,7 +37,7 @@ pub struct Options {
     pub threads: usize,
     pub content: Option<PathBuf>,
     pub is_compressed_welcome: bool,
-    /// Whether a fetch that failed is counted; else it ends the run.
+    /// True if a fetch that failed is counted; else it ends the run.
     pub are_errors_counted: bool,
 }
 

@@ -27,7 +27,7 @@ const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Answers every request from one buffer.
 struct OneBuffer {
     content: Bytes,
-    /// Whether the content is a row of chunks; else each request gets its beginning.
+    /// True if the content is a row of chunks; else each request gets its beginning.
     is_row: bool,
 }
 

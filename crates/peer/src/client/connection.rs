@@ -40,11 +40,11 @@ pub(super) struct Connection {
     state: ConnectionState,
     drain_reason: CloseReason,
     submissions: mpsc::UnboundedReceiver<Submission>,
-    /// Whether no fetch can hand over another request.
+    /// True if no fetch can hand over another request.
     is_detached: bool,
     pending: PendingTable,
     pending_max: usize,
-    /// What both sides know.
+    /// Features that both sides know.
     features: u64,
     input: Input,
     /// Frames that are not written yet.
@@ -75,7 +75,7 @@ struct Watch {
     timer: Pin<Box<Sleep>>,
     received: u64,
     answers: u64,
-    /// When the unanswered PING was sent.
+    /// Time at which the unanswered PING was sent.
     probed: Option<RunInstant>,
     idle_since: RunInstant,
     idle_timeout: Duration,

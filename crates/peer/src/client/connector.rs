@@ -23,7 +23,7 @@ pub(super) struct Target<'a> {
     pub(super) socket: SocketAddr,
     /// The peer's name in the ring, which its certificate may hold instead of the address.
     pub(super) host_name: Option<String>,
-    /// What to show and to check, or nothing where TLS is off.
+    /// Certificate to show and authorities to check by; `None` where TLS is off.
     pub(super) identity: Option<Arc<Identity>>,
     /// Most requests that this client will have in flight on the connection.
     pub(super) requests_in_flight_max: usize,
@@ -34,7 +34,7 @@ pub(super) struct Greeted {
     pub(super) stream: Stream,
     pub(super) state: ConnectionState,
     pub(super) hello: Hello,
-    /// What the peer showed, with TLS.
+    /// Identity that the peer showed, with TLS.
     pub(super) shown: Option<Shown>,
 }
 

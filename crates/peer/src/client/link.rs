@@ -53,7 +53,8 @@ impl LinkStatus {
         self.ended.set(reason).is_ok()
     }
 
-    /// Why the connection ended; [`CloseReason::Shutdown`] when its task was dropped with its runtime.
+    /// Returns the reason for which the connection ended; [`CloseReason::Shutdown`] when its task
+    /// was dropped with its runtime.
     pub(super) fn reason(&self) -> CloseReason {
         self.ended.get().copied().unwrap_or(CloseReason::Shutdown)
     }

@@ -52,7 +52,7 @@ struct Known {
 /// State that all peers of a client share.
 struct ClientShared {
     limits: ClientLimits,
-    /// How long peers were silent is measured in the time in which they could have been heard.
+    /// Clock of the time in which peers could have been heard: their silence is measured by it.
     clock: RunClock,
     tls: Option<TlsFiles>,
     /// Ring names by address.

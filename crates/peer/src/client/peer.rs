@@ -50,7 +50,7 @@ struct Pool {
     links: Vec<Link>,
     connecting: usize,
     another_after: Option<RunInstant>,
-    /// What failed last.
+    /// Last failure.
     cause: Option<PeerError>,
     is_closed: bool,
 }

@@ -17,7 +17,7 @@ pub(super) type Answer = Result<WireChunk, PeerStatus>;
 #[derive(Clone)]
 pub(super) enum Ask {
     Chunk(ChunkRequest),
-    /// Which of these it keeps; 1 to [`crate::frame::HOLDS_MAX`].
+    /// Question which of these it keeps; 1 to [`crate::frame::HOLDS_MAX`].
     Holds(Arc<[Digest]>),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Submission {
 pub(super) struct Pending {
     /// Kind and length of the answer.
     pub(super) expected: (FrameKind, u32),
-    /// Whether the answer may be COMPRESSED instead.
+    /// True if the answer may be COMPRESSED instead.
     pub(super) accepts_compressed: bool,
     pub(super) deadline: RunInstant,
     pub(super) submitted: RunInstant,
@@ -61,7 +61,7 @@ impl Submission {
 }
 
 impl Pending {
-    /// Whether an answer of `kind` may have a body of `len` bytes.
+    /// Returns whether an answer of `kind` may have a body of `len` bytes.
     pub(super) fn allows(&self, kind: FrameKind, len: u32) -> bool {
         let chunk_size = self.expected.1;
         match kind {

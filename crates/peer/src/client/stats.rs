@@ -34,7 +34,7 @@ impl ClientStats {
 pub struct PeerStats {
     /// The peer, `ip:port`.
     pub address: String,
-    /// Whether a connection to it is tried.
+    /// State of its circuit breaker: it decides whether a connection is tried.
     pub breaker: BreakerState,
     /// Connections open now.
     pub connections: usize,

@@ -51,7 +51,7 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     stream: Stream,
     state: ConnectionState,
-    /// Why the connection drains, once it does.
+    /// Reason for draining, once the connection drains.
     drain_reason: CloseReason,
     place: Place,
     /// Bytes received; those before `handled` are done with.

@@ -54,7 +54,7 @@ pub struct PeerServer {
 struct Shared {
     chunks: Arc<dyn ChunkServer>,
     limits: ServerLimits,
-    /// How long clients were silent is measured in the time in which they could have been heard.
+    /// Clock of the time in which clients could have been heard: their silence is measured by it.
     clock: RunClock,
     tls: Option<TlsFiles>,
     members: Arc<Members>,
@@ -150,7 +150,7 @@ impl PeerServer {
         self.shared.members.set(hosts, Instant::now());
     }
 
-    /// How the files of TLS are; `None` where it is off.
+    /// Returns the state of the files of TLS; `None` where it is off.
     pub fn tls_status(&self) -> Option<TlsStatus> {
         self.shared.tls.as_ref().map(TlsFiles::status)
     }

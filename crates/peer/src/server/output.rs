@@ -37,7 +37,7 @@ pub(super) struct Output {
     frames: VecDeque<Outgoing>,
     /// Bytes of the first frame that are written.
     written: usize,
-    /// Whether the stream may hold bytes that it has not given to the socket.
+    /// True if the stream may hold bytes that it has not given to the socket.
     unflushed: bool,
 }
 

@@ -106,7 +106,7 @@ impl State {
 }
 
 impl Place {
-    /// What is in flight on the connection.
+    /// Returns the budget of the connection's requests in flight.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.member.budget
     }

@@ -24,7 +24,7 @@ pub struct ServerStats {
     pub bytes_sent: u64,
     /// Bytes that compression took off them.
     pub bytes_saved: u64,
-    /// What became of answers for which compression was welcome.
+    /// Outcomes of compression, of answers for which it was welcome.
     pub compression: CompressionStats,
     /// Refusals sent, by status; every status of version 1 is listed.
     pub refusals: Vec<(PeerStatus, u64)>,
