@@ -45,7 +45,7 @@ static SERVED: LazyLock<Served> = LazyLock::new(|| {
     Served { runtime, server, memory, path, _directory: directory }
 });
 
-/// What a client says before transmission, by the first byte of the input.
+/// Returns what a client says before transmission, by the first byte of the input.
 fn preamble(choice: u8) -> Vec<u8> {
     let mut bytes = (CLIENT_FIXED_NEWSTYLE | CLIENT_NO_ZEROES).to_be_bytes().to_vec();
     let mut option = |code: u32, data: &[u8]| {

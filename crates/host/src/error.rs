@@ -19,9 +19,9 @@ pub enum HostError {
     Setting {
         /// Name of the setting.
         name: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// What is possible.
+        /// Values that are possible.
         allowed: &'static str,
     },
     /// A call that the present state does not allow.
@@ -32,7 +32,7 @@ pub enum HostError {
     File {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// Failure that was the cause.
         source: std::io::Error,
     },
     /// A file has more bytes than anything of its kind.
@@ -48,9 +48,9 @@ pub enum HostError {
     Argument {
         /// Name of the argument.
         name: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: String,
-        /// What is possible.
+        /// Values that are possible.
         allowed: &'static str,
     },
     /// The listening socket could not be made.
@@ -58,7 +58,7 @@ pub enum HostError {
     Listen {
         /// The address, `ip:port`.
         address: String,
-        /// What failed.
+        /// Failure that was the cause.
         source: std::io::Error,
     },
     /// A passed descriptor is no longer connected.
@@ -72,7 +72,7 @@ pub enum HostError {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// Failure that was the cause.
         source: ManifestError,
     },
     /// A manifest file that cannot be offered.
@@ -80,7 +80,7 @@ pub enum HostError {
     ManifestFault {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the manifest.
         fault: ManifestFault,
     },
     /// No volume of that id is open.
@@ -130,7 +130,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             HostError::Setting { .. }

@@ -64,7 +64,7 @@ impl FailoverDevice {
         }
     }
 
-    /// Whether a read of the first sectors waits for a look at the owner's content.
+    /// Returns whether a read of the first sectors waits for a look at the owner's content.
     pub(super) fn is_head_wanted(&self) -> bool {
         self.shared.head.lock().is_wanted()
     }
@@ -116,7 +116,7 @@ impl FailoverDevice {
         self.switch(Mode::Fenced(why.to_owned()));
     }
 
-    /// Whether a request waits for the overlay.
+    /// Returns whether a request waits for the overlay.
     pub(super) fn is_wanted(&self) -> bool {
         self.shared.is_wanted.load(Ordering::Acquire)
     }
@@ -470,7 +470,8 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), Ok(()));
     }
 
-    /// What a guest has written is durable when a flush is answered, wherever a hand-over is.
+    /// Content that a guest has written is durable when a flush is answered, wherever a hand-over
+    /// is.
     #[tokio::test]
     async fn test_flush_while_the_overlay_is_given_back_is_one() {
         let device = FailoverDevice::standby(4096);

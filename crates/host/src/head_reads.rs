@@ -30,7 +30,7 @@ pub(super) struct HeadReads {
 }
 
 impl HeadReads {
-    /// Whether a read lies in what is answered this way.
+    /// Returns whether a read lies in the sectors that are answered this way.
     pub(super) fn covers(&self, offset: u64, len: usize) -> bool {
         !self.is_given_up && len > 0 && offset.saturating_add(len as u64) <= HEAD_BYTES
     }
@@ -51,13 +51,13 @@ impl HeadReads {
         Some(self.begun)
     }
 
-    /// Whether a read waits for an answer.
+    /// Returns whether a read waits for an answer.
     pub(super) fn is_wanted(&self) -> bool {
         let last = self.found.as_ref().map_or(0, |(look, _)| *look);
         self.wanted > last && !self.is_given_up
     }
 
-    /// What `look` found, the volume's content from its beginning on.
+    /// Notes the result of `look`: the volume's content from its beginning on.
     pub(super) fn answer(&mut self, look: Look, content: Bytes) {
         if self.found.as_ref().is_none_or(|(last, _)| *last < look) && look <= self.begun {
             self.found = Some((look, content));

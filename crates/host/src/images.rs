@@ -147,7 +147,7 @@ impl Host {
         self.parts.images.lock().contains_key(&disk)
     }
 
-    /// Whether the image is in the file system: listed, hidden, or (`None`) not at all.
+    /// Returns whether the image is in the file system: listed, hidden, or (`None`) not at all.
     fn is_listed(&self, disk: DiskId) -> Option<bool> {
         self.parts.files.status(disk).map(|file| file.is_listed)
     }

@@ -75,7 +75,7 @@ struct Serving {
     fuse_fd: Option<std::os::fd::OwnedFd>,
     peers: Option<PeerServer>,
     peer_listener: Option<std::net::TcpListener>,
-    /// What runs beside the reads.
+    /// Tasks that run beside the reads.
     tasks: Vec<tokio::task::JoinHandle<()>>,
     is_taken_over: bool,
 }
@@ -95,10 +95,10 @@ pub struct Parts {
     /// disk; before `images`, which nobody holds who waits: the watchdog is fed by one who looks there.
     disk_changes: Mutex<()>,
     images: Mutex<HashMap<DiskId, images::Attached>>,
-    /// How many volumes have a disk as their base; locked after `images`.
+    /// Number of volumes that have a disk as their base; locked after `images`.
     bases: Mutex<HashMap<DiskId, u32>>,
     volumes: RwLock<HashMap<DiskId, Arc<volumes::OpenVolume>>>,
-    /// What the payloads of all NBD clients together may take.
+    /// Memory that the payloads of all NBD clients may take together.
     nbd_memory: Arc<MemoryBudget>,
     serving: Mutex<Serving>,
     state: Mutex<HostState>,
@@ -125,7 +125,7 @@ impl Parts {
         self.serving.lock().peers.as_ref().map(PeerServer::stats)
     }
 
-    /// How the files of TLS are; `None` where it is off, and before the start.
+    /// Returns the state of the files of TLS; `None` where it is off, and before the start.
     fn peer_tls_status(&self) -> Option<TlsStatus> {
         self.serving.lock().peers.as_ref().and_then(PeerServer::tls_status)
     }

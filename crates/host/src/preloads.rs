@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Host, HostError, bounded_file};
 
-/// What a caller's word means.
+/// Parses the word with which a caller says what to preload.
 pub fn parse_what(what: &str) -> Result<PreloadWhat, HostError> {
     PreloadWhat::parse(what).ok_or_else(|| HostError::Argument {
         name: "what",
@@ -19,7 +19,7 @@ pub fn parse_what(what: &str) -> Result<PreloadWhat, HostError> {
 }
 
 impl Host {
-    /// What boots of an image read on this host.
+    /// Returns the chunks that boots of an image read on this host.
     ///
     /// # Errors
     /// [`HostError::ReadPath`].
@@ -38,7 +38,7 @@ impl Host {
         Ok(self.parts.read_path.set_working_set(&disk, &bitmap)?)
     }
 
-    /// How much of each working set is here.
+    /// Returns the share of each working set that is here.
     pub fn coverage(&self) -> Vec<Value> {
         let covered = self.parts.read_path.coverage();
         covered
@@ -74,7 +74,7 @@ impl Host {
         Ok(self.parts.read_path.preload_stop(&disk)?)
     }
 
-    /// What a preload would bring, and the room for it.
+    /// Returns the bytes that a preload would bring, and the room for it.
     ///
     /// # Errors
     /// [`HostError::ReadPath`].

@@ -37,7 +37,7 @@ impl Pulse {
         self.last_beat.store(self.milliseconds(now), Ordering::Relaxed);
     }
 
-    /// How long the beat that is due is late.
+    /// Returns the time by which the beat that is due is late.
     pub(super) fn late(&self, now: Instant) -> Duration {
         let last = self.last_beat.load(Ordering::Relaxed);
         let since = Duration::from_millis(self.milliseconds(now).saturating_sub(last));

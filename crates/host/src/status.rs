@@ -64,7 +64,8 @@ impl Host {
         })
     }
 
-    /// How long the runtime has not run a task that was due; nothing runs before the start.
+    /// Returns the time for which the runtime has not run a task that was due; nothing runs before
+    /// the start.
     fn runtime_late(&self) -> Duration {
         match *self.parts.state.lock() {
             HostState::Running => self.parts.runtime_pulse.late(Instant::now()),

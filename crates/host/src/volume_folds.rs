@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Host, HostError};
 
-/// What a caller needs of a fold to install it.
+/// Result of a fold, with what a caller needs to install it.
 pub struct FoldMade {
     /// The manifest's bytes.
     pub content: Bytes,

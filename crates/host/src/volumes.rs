@@ -58,7 +58,7 @@ pub(super) struct OpenVolume {
 /// Parts of a volume while this host owns it.
 pub(super) struct OwnedVolume {
     pub(super) overlay: Arc<Volume>,
-    /// What is below the overlay, one use of it.
+    /// Manifest below the overlay, one use of it.
     pub(super) base: Mutex<Option<Manifest>>,
     /// As the caller gave it.
     durability: Mutex<Value>,

@@ -38,7 +38,7 @@ pub(crate) fn listener(descriptor: i32) -> UnixListener {
     unsafe { UnixListener::from_raw_fd(descriptor) }
 }
 
-/// Where a push ended.
+/// Returns the point at which a push ended.
 pub(crate) fn pushed<'py>(py: Python<'py>, point: &PushPoint) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("epoch", point.epoch)?;
@@ -46,7 +46,7 @@ pub(crate) fn pushed<'py>(py: Python<'py>, point: &PushPoint) -> PyResult<Bound<
     Ok(dict)
 }
 
-/// Where a sealed log ends.
+/// Returns the end of a sealed log.
 pub(crate) fn sealed<'py>(py: Python<'py>, sealed: &Sealed) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("last", sealed.last)?;

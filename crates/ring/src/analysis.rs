@@ -44,7 +44,7 @@ pub struct Analysis {
     pub hosts: Vec<HostShare>,
     /// Largest absolute deviation of any host that has a weight.
     pub deviation_max: f64,
-    /// What moved; `None` where no previous ring was given.
+    /// Moves between the rings; `None` where no previous ring was given.
     pub moved: Option<Moved>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn reassign(
 /// V-nodes by owner.
 struct Groups {
     vnodes: Vec<u32>,
-    /// Where each host's v-nodes start in `vnodes`; those without an owner come last.
+    /// Start of each host's v-nodes in `vnodes`; those without an owner come last.
     starts: Vec<usize>,
 }
 

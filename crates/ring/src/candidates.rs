@@ -56,7 +56,8 @@ impl<'r> Candidates<'r> {
         None
     }
 
-    /// How many distinct hosts have been passed over so far because they are too far.
+    /// Returns the number of distinct hosts that have been passed over so far because they are too
+    /// far.
     pub fn skipped(&self) -> u32 {
         self.skipped
     }

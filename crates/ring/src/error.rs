@@ -33,7 +33,7 @@ pub enum RingError {
     Host {
         /// The host's name as given.
         name: String,
-        /// What is wrong with it.
+        /// Fault of the description.
         reason: &'static str,
     },
     /// The ring has no host of this name.
@@ -47,7 +47,7 @@ pub enum RingError {
     Text {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Fault of the line.
         reason: &'static str,
     },
     /// A ring that is not newer than the one it would replace.
@@ -61,7 +61,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RingError::Version(_) => ErrorKind::Unsupported,

@@ -15,7 +15,7 @@ pub struct HostId(pub u16);
 pub struct Host {
     /// Stable name, unique within a ring: letters, digits and `-_.@`, at most 255 bytes.
     pub name: String,
-    /// Where its peer server listens: `ip:port`, an IPv6 address in brackets.
+    /// Address of its peer server: `ip:port`, an IPv6 address in brackets.
     pub address: String,
     /// Share of the circle relative to the other hosts' weights; 0 drains the host.
     pub weight: u32,
@@ -54,7 +54,7 @@ impl Host {
     }
 }
 
-/// Whether a name or a segment of a topology may contain this byte.
+/// Returns whether a name or a segment of a topology may contain this byte.
 pub(crate) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@')
 }

@@ -68,7 +68,8 @@ impl Ring {
         self.generation
     }
 
-    /// What scattered the v-nodes; the builder of the next generation goes on with it.
+    /// Returns the seed that scattered the v-nodes; the builder of the next generation goes on with
+    /// it.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -99,12 +100,12 @@ impl Ring {
         &self.vnodes
     }
 
-    /// How many v-nodes each host owns, parallel to [`Ring::hosts`].
+    /// Returns the number of v-nodes that each host owns, parallel to [`Ring::hosts`].
     pub fn vnode_counts(&self) -> &[u32] {
         &self.vnode_counts
     }
 
-    /// How many hosts own at least one v-node.
+    /// Returns the number of hosts that own at least one v-node.
     pub fn owner_count(&self) -> u32 {
         self.topology.owners()
     }

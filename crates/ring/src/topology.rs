@@ -23,7 +23,7 @@ impl Topology {
         &self.0
     }
 
-    /// Whether nothing is known of the host's place.
+    /// Returns whether nothing is known of the host's place.
     pub fn is_unknown(&self) -> bool {
         self.0.is_empty()
     }
@@ -169,7 +169,7 @@ impl TopologyIndex {
         }
     }
 
-    /// How many hosts that own v-nodes `threshold` admits, seen from `from`.
+    /// Returns the number of hosts that own v-nodes and that `threshold` admits, seen from `from`.
     ///
     /// Exactly the hosts that a walk around the circle can find, so that the walk can stop.
     pub(crate) fn owners_within(

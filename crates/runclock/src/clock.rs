@@ -75,8 +75,8 @@ impl RunClock {
         self.now().saturating_duration_since(earlier)
     }
 
-    /// When `moment` is on the wall clock, unless this runtime stands still until then; the present
-    /// where it is over.
+    /// Returns the time of `moment` on the wall clock, unless this runtime stands still until then;
+    /// the present where it is over.
     pub fn wall(&self, moment: RunInstant) -> Instant {
         let now = Instant::now();
         now + moment.saturating_duration_since(self.at(now))
@@ -88,7 +88,7 @@ impl RunClock {
         self.at(now) + wall.saturating_duration_since(now)
     }
 
-    /// What was measured so far.
+    /// Returns the lag that was measured so far.
     pub fn totals(&self) -> LagTotals {
         self.lag.as_ref().map_or_else(LagTotals::default, |lag| lag.lock().totals(Instant::now()))
     }
@@ -205,7 +205,8 @@ mod tests {
         assert!(waited >= SECOND - 2 * TICK && waited <= SECOND + 2 * TICK, "{waited:?}");
     }
 
-    /// What was due while the host stood still, and came in time, is looked at first.
+    /// An answer that came in time while the host stood still is heard, although the timeout is
+    /// due.
     #[tokio::test(start_paused = true)]
     async fn test_timeout_due_in_a_standstill_hears_what_lies_in_the_socket() {
         let clock = clock().await;

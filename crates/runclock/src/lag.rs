@@ -42,7 +42,8 @@ impl Lag {
         Lag { ticked: now, excused: Duration::ZERO, late: None, totals: LagTotals::default() }
     }
 
-    /// What is taken off the wall clock at `now`, the tick that is overdue included.
+    /// Returns the time that is taken off the wall clock at `now`, the tick that is overdue
+    /// included.
     pub(crate) fn excused(&self, now: Instant) -> Duration {
         self.excused + self.pending(now)
     }

@@ -15,7 +15,7 @@ pub struct StoreConfig {
     pub capacity_bytes: u64,
     /// Size of every chunk; a store of another chunk size is emptied when it is opened.
     pub chunk_size: ChunkSize,
-    /// Which chunk leaves when a slot is needed.
+    /// Policy that chooses the chunk that leaves when a slot is needed.
     pub eviction: EvictionKind,
 }
 

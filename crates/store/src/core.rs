@@ -99,8 +99,8 @@ impl Core {
         place
     }
 
-    /// Whether a part of a slot is in memory and mapped. Maps the slot where it is all in memory, which
-    /// costs more than all else about a hit: once, and not at each of them.
+    /// Returns whether a part of a slot is in memory and mapped. Maps the slot where it is all in
+    /// memory, which costs more than all else about a hit: once, and not at each of them.
     fn is_mapped(&self, slot: u32, start: usize, len: usize) -> bool {
         if self.states.is_mapped(slot) {
             return self.is_resident(slot, start, len);
@@ -113,7 +113,7 @@ impl Core {
         is_mapped
     }
 
-    /// Where the mapping has a slot.
+    /// Returns the address of a slot in the mapping.
     pub(crate) fn mapped(&self, slot: u32) -> *const u8 {
         let offset = self.directory.geometry.slot_offset(slot) as usize;
         self.directory.mapping.as_ptr().wrapping_add(offset)
@@ -141,7 +141,8 @@ impl Core {
         Some(slot)
     }
 
-    /// Whether memory has a part of a slot on which the caller has a guard, as it was published.
+    /// Returns whether memory has a part of a slot on which the caller has a guard, as it was
+    /// published.
     pub(crate) fn is_at_hand(&self, slot: u32, start: usize, len: usize) -> bool {
         // In this order: what is read from the disk in between is verified no more.
         self.is_resident(slot, start, len) && self.states.phase(slot) == Phase::Verified

@@ -59,17 +59,17 @@ pub enum StoreError {
         path: PathBuf,
         /// Size it must have, bytes.
         size_bytes: u64,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// A file operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was attempted.
+        /// Action that was attempted.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// Content to insert is not one chunk long.
@@ -96,7 +96,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             StoreError::Locked { .. } => ErrorKind::Unavailable,

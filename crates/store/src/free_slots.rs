@@ -8,9 +8,9 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub slot: u32,
-    /// Whether its record on disk may be other than blank and must be blanked first.
+    /// True if its record on disk may be other than blank and must be blanked first.
     pub is_stale: bool,
-    /// Whether its last write failed.
+    /// True if its last write failed.
     pub is_suspect: bool,
 }
 

@@ -78,13 +78,13 @@ impl PageSums {
         set.sums[entry * self.pages_per_chunk..][..self.pages_per_chunk].copy_from_slice(&sums);
     }
 
-    /// Whether the sums of the chunk of a slot are known.
+    /// Returns whether the sums of the chunk of a slot are known.
     pub(crate) fn has(&self, slot: u32, digest: &Digest) -> bool {
         self.set(slot).read().find(tag(digest)).is_some()
     }
 
-    /// Whether `content` is what whole pages of the chunk of a slot have from the byte at `start` on;
-    /// `None` where that is not known.
+    /// Returns whether `content` is what whole pages of the chunk of a slot have from the byte at
+    /// `start` on; `None` where that is not known.
     pub(crate) fn are_right(
         &self,
         slot: u32,
@@ -109,7 +109,8 @@ impl PageSums {
     }
 }
 
-/// What an entry knows of a digest; never 0. The last bytes of scoped digests are no hash.
+/// Returns the tag by which an entry knows a digest; never 0. The last bytes of scoped digests are
+/// no hash.
 fn tag(digest: &Digest) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&digest.as_bytes()[14..22]);

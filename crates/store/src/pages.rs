@@ -15,8 +15,8 @@ use crate::limits;
 use crate::slot_state::Phase;
 
 impl Core {
-    /// Where `len` bytes from `start` on of a chunk are that is not verified; no I/O. The caller has a
-    /// guard on the slot.
+    /// Returns the place of `len` bytes from `start` on of a chunk that is not verified; no I/O.
+    /// The caller has a guard on the slot.
     pub(crate) fn place_pages(
         &self,
         slot: u32,

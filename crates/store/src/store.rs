@@ -53,7 +53,7 @@ pub enum Look {
 pub struct Cursor(Option<u32>);
 
 impl Cursor {
-    /// Whether the walk is at the cold end: at its beginning, or through.
+    /// Returns whether the walk is at the cold end: at its beginning, or through.
     pub fn is_at_cold_end(self) -> bool {
         self.0.is_none()
     }

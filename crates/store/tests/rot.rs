@@ -68,7 +68,7 @@ impl Fixture {
         self.slots.write_all_at(bytes, offset).unwrap();
     }
 
-    /// What the store has of a chunk; it is right or it is nothing.
+    /// Returns what the store has of a chunk; it is right or it is nothing.
     fn read(&self, chunk: usize, start: usize, len: usize) -> Option<Vec<u8>> {
         let (digest, expected) = &self.chunks[chunk];
         let found = match self.store.look(digest, start, len) {
@@ -96,7 +96,7 @@ fn open_direct(path: &Path) -> File {
     options.read(true).write(true).custom_flags(libc::O_DIRECT).open(path).unwrap()
 }
 
-/// What the kernel copies out of the mapping, as an answer is sent.
+/// Returns what the kernel copies out of the mapping, as an answer is sent.
 fn sent(guard: &ChunkGuard, start: usize, len: usize) -> Vec<u8> {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let from = guard.mapped().wrapping_add(start);
@@ -138,7 +138,7 @@ fn a_page_that_rots_is_not_in_memory_as_verified_because_its_neighbours_were_rea
     }
 }
 
-/// What of a chunk the store wants to be read for a page.
+/// Returns the part of a chunk that the store wants to be read for a page.
 fn part_for(fixture: &Fixture, chunk: usize, page: usize) -> Range<usize> {
     match fixture.store.look(&fixture.chunks[chunk].0, page * PAGE, PAGE) {
         Look::Disk(part) => part,

@@ -33,7 +33,7 @@ fn chunks(seed: u64, count: u64) -> Vec<(Digest, Bytes)> {
     SeededChunks::new(seed, ChunkSize::new(CHUNK as u32).unwrap()).chunks(0..count)
 }
 
-/// How many of `chunks` are right and how many are misses; panics for wrong bytes.
+/// Counts those of `chunks` that are right and those that are misses; panics for wrong bytes.
 fn count(store: &ChunkStore, chunks: &[(Digest, Bytes)]) -> (usize, usize) {
     let right = chunks.iter().filter(|(digest, expected)| {
         let found = content(store, digest);

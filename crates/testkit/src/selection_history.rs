@@ -18,7 +18,7 @@ const DECISIONS_IN_FULL: usize = 60;
 /// Time that a fetch from a peer may take.
 pub const PEER_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What a history is about.
+/// Circumstances of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name in the golden file.
@@ -56,7 +56,7 @@ impl Scenario {
 /// A source; `None` is the origin.
 pub type Source = Option<usize>;
 
-/// How a fetch from a peer ended.
+/// End of a fetch from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With the right content.
@@ -86,11 +86,11 @@ pub struct Line {
     pub passed: Vec<usize>,
     /// Asked beside.
     pub probe: Option<usize>,
-    /// Whether the origin takes the place of a peer.
+    /// True if the origin takes the place of a peer.
     pub is_origin_granted: bool,
 }
 
-/// What is driven: the state of one host's selection.
+/// Subject under test: the state of one host's selection.
 pub trait Subject {
     /// Lets time pass.
     fn wait(&mut self, time: Duration);
@@ -110,7 +110,7 @@ pub trait Subject {
     fn note_probe(&mut self, peer: usize, time: Duration);
     /// The time after which a source is late.
     fn hedge_after(&mut self, source: Source, is_rescue: bool, allowed: Duration) -> Duration;
-    /// Whether a peer may compress its answer.
+    /// Returns whether a peer may compress its answer.
     fn accepts_compressed(&mut self, peer: usize) -> bool;
     /// Notes a first attempt and takes a hedge, where `is_late`.
     fn hedge_budget(&mut self, is_late: bool) -> bool;
@@ -120,7 +120,7 @@ pub trait Subject {
     fn admit_origin(&mut self) -> String;
     /// Notes a call of the origin.
     fn note_origin(&mut self, is_success: bool);
-    /// What is known of everybody now, in one line.
+    /// Returns what is known of everybody now, in one line.
     fn summary(&mut self) -> String;
 }
 
@@ -290,7 +290,7 @@ impl History<'_> {
         self.running.push(Running { source, number, is_probe, started: self.now, due, ending });
     }
 
-    /// How long a source takes for what is asked now, and how that ends.
+    /// Returns the time that a source takes for what is asked now, and how that ends.
     fn service(&mut self, source: Source, phase: Phase) -> (Duration, Ending) {
         let slow_fetch = self.scenario.slow_fetch;
         let underway =
@@ -360,7 +360,7 @@ fn render(name: &str, decisions: &[String]) -> String {
     text
 }
 
-/// How often the decisions that matter most were made: proof that the history gets there.
+/// Counts the decisions that matter most: proof that the history gets there.
 fn kinds(decisions: &[String]) -> BTreeMap<&'static str, usize> {
     const KINDS: [&str; 12] = [
         "alternate: Some",

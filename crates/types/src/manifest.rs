@@ -71,7 +71,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             ManifestError::Version(_) => ErrorKind::Unsupported,
@@ -101,7 +101,7 @@ pub enum Entry {
     Chunk {
         /// Name of the content.
         digest: Digest,
-        /// Where the origin has it.
+        /// Place of the chunk on the origin.
         location: ChunkLocation,
     },
 }

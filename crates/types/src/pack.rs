@@ -58,7 +58,7 @@ pub enum PackError {
 }
 
 impl PackError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PackError::Version(_) => ErrorKind::Unsupported,

@@ -48,13 +48,13 @@ impl Codec {
 pub struct StoredChunk {
     /// Of the plain bytes.
     pub digest: Digest,
-    /// Where in the pack its stored bytes begin, bytes.
+    /// Offset in the pack at which its stored bytes begin, bytes.
     pub offset: u32,
     /// Stored bytes, at least 1.
     pub stored_len: u32,
     /// Form of the stored bytes.
     pub codec: Codec,
-    /// Whether compressing it was tried and did not pay; only of plain chunks.
+    /// True if compressing it was tried and did not pay; only of plain chunks.
     pub is_incompressible: bool,
     /// Of the stored bytes.
     pub crc: u32,

@@ -59,7 +59,7 @@ pub trait EvictionPolicy: Send + Sync + fmt::Debug {
     /// policy does not know is ignored.
     fn demote(&self, _slot: u32) {}
 
-    /// Whether a slot is demoted and was not used since.
+    /// Returns whether a slot is demoted and was not used since.
     fn is_demoted(&self, _slot: u32) -> bool {
         false
     }

@@ -80,7 +80,7 @@ const SLOTS: Names = Names {
 /// Page cache of a file.
 #[derive(Debug, Default)]
 struct Pages {
-    /// What the disk has where writes were taken and not yet written back, oldest first.
+    /// Content of the disk where writes were taken and not yet written back, oldest first.
     dirty: Vec<(u64, Vec<u8>)>,
     /// Ranges that left memory.
     cold: Vec<(u64, u64)>,
@@ -98,7 +98,7 @@ impl Disk for FaultyDisk {
 }
 
 impl FaultyFile {
-    /// What the kernel does with dirty pages, by itself or when asked.
+    /// Does to dirty pages what the kernel does, by itself or when asked.
     fn write_back(&self) {
         let fault = self.plan.next(self.names.writeback);
         let mut pages = self.pages.lock();
