@@ -56,7 +56,7 @@ _WAIT_MIN = 0.05
 
 @dataclass
 class _Followers:
-    """What needs the origin."""
+    """Parts of the agent that need the origin."""
 
     origin: Origin
     decision: DecisionFollower
@@ -132,7 +132,7 @@ class Agent:
 
     @property
     def state(self) -> AgentState:
-        """What the agent is doing."""
+        """State of the agent."""
         return self._state
 
     @property
@@ -142,7 +142,7 @@ class Agent:
 
     @property
     def membership_view(self) -> View:
-        """What was last seen of the group."""
+        """The group as it was last seen."""
         return self._membership.view
 
     def is_healthy(self) -> bool:

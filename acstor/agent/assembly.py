@@ -1,4 +1,4 @@
-"""Which reconcilers an agent has, by the configuration."""
+"""Assembly of an agent's reconcilers, by the configuration."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -54,7 +54,7 @@ def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[o
 
 
 class _LinkSpeed:
-    """What one reconciler measures and another needs, bytes per second; None: not known."""
+    """Speed of the link, which one reconciler measures and another needs; None: not known."""
 
     value: float | None = None
 

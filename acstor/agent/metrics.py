@@ -1,4 +1,4 @@
-"""What the agent counts, for Prometheus. ``doc/source/admin/metrics-agent.rst`` lists it.
+"""Metrics of the agent, for Prometheus. ``doc/source/admin/metrics-agent.rst`` lists them.
 
 Names are constants so that a test can compare them with the page.
 """

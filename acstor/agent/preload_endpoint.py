@@ -1,4 +1,4 @@
-"""What other hosts may ask of the preloads of this one: messages of version 1.1.
+"""Messages of version 1.1, by which other hosts act on the preloads of this one.
 
 Arguments come from a wire: every one is checked before anything is done, and what is wrong is
 answered as an error of kind ``invalid``.
@@ -16,7 +16,7 @@ from acstor.rpc.agent_server import PRELOAD_VERSION, as_response, make_target
 
 
 class Preloads(Protocol):
-    """What the messages act on: the reconciler of the agent."""
+    """Target of the messages: the reconciler of the agent."""
 
     def estimate(self, image: str, what: PreloadWhat) -> Estimate: ...  # noqa: D102
     def admit(self, admission_id: str, request: PreloadRequest) -> dict[str, object]: ...  # noqa: D102

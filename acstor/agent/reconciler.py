@@ -17,13 +17,13 @@ from acstor.origin.base import Origin
 
 @dataclass(frozen=True)
 class HostSnapshot:
-    """How things stood at one pass."""
+    """State of a host at one pass."""
 
     host: str
     data_plane: AdminClient
     """Of this host; its calls raise :class:`~acstor.exception.UnavailableError` when it is away."""
     status: Mapping[str, Any] | None
-    """What the data plane says of itself; None: it does not answer."""
+    """Status that the data plane tells of itself; None: it does not answer."""
     origin: Origin | None
     """None: it cannot be reached, or the pass stopped before it came to the images."""
     generation: int | None
@@ -53,7 +53,7 @@ class Reconciler(Protocol):
 
     @property
     def name(self) -> str:
-        """What problems of it are listed under."""
+        """Name under which its problems are listed."""
 
     def start(self) -> None:
         """Start what runs beside the passes."""

@@ -17,7 +17,7 @@ from acstor.states import TransitionTable
 
 
 class AgentState(enum.Enum):
-    """What the agent is doing."""
+    """State of the agent."""
 
     STARTING = "starting"
     """The data plane has not been given a ring yet, or does not answer yet."""
@@ -34,7 +34,7 @@ class AgentState(enum.Enum):
 
 
 class AgentEvent(enum.Enum):
-    """What may happen to the agent."""
+    """Event of the agent."""
 
     RING_APPLIED = "ring_applied"
     """The data plane uses the published ring and nothing is missing."""

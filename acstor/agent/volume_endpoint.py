@@ -1,4 +1,4 @@
-"""What the volume service may ask of the volumes of this host: messages of versions 1.2 and 1.4.
+"""Messages of versions 1.2 and 1.4, by which the volume service acts on volumes of this host.
 
 Every message is one operation of the data plane (:mod:`acstor.control.operations`). Arguments come
 from a wire: every one is checked before the data plane is asked, and what is wrong is answered as
@@ -21,7 +21,7 @@ Message = Callable[..., dict[str, object]]
 
 
 class DataPlaneCalls(Protocol):
-    """What the messages act on: the admin socket's client."""
+    """Target of the messages: the admin socket's client."""
 
     def call(self, method: str, /, *, call_timeout: float | None = None, **params: object) -> Any:
         """Call a method of the data plane."""

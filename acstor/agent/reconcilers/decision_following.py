@@ -21,7 +21,7 @@ class DecisionFollower:
         self._data_plane = data_plane
         self._has_told = False
         self.is_known = False
-        """Whether :attr:`decision` is to be gone by: it was read, or found not to be there."""
+        """True if :attr:`decision` is to be gone by: it was read, or found not to be there."""
 
     @property
     def decision(self) -> Decision | None:

@@ -1,4 +1,4 @@
-"""What the operator wants of a host: the refs ``hosts/<name>`` in the origin.
+"""Desired state of a host: the refs ``hosts/<name>`` in the origin.
 
 They live there because everybody reaches the origin, and because it must outlive the agent
 that is to fulfil it. A host without a ref is wanted to serve.
@@ -20,7 +20,7 @@ DESIRED_STATE_VERSION = 1
 
 @dataclass(frozen=True)
 class DesiredState:
-    """What the operator wants of one host."""
+    """State of one host that the operator wants."""
 
     is_drained: bool = False
 

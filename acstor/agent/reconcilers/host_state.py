@@ -37,7 +37,7 @@ _UP_STATES = frozenset({"serving", "draining"})
 
 
 class Publisher(Protocol):
-    """Who takes the states."""
+    """Sender of the states."""
 
     def start(self) -> None:
         """Start what sends them."""
@@ -51,7 +51,7 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the last pass found."""
+    """Findings of the last pass."""
 
     is_up: bool
     is_draining: bool

@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass
 class ImageReport:
-    """What a look at the images found and did."""
+    """Findings and results of a pass over the images."""
 
     registered: frozenset[str] | None = None
     """Ids of the images in the origin; None: there is no repository yet."""
@@ -58,7 +58,7 @@ def waiting_images(status: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What was read of a registered image."""
+    """Knowledge of a registered image, as it was read."""
 
     manifest: str
     is_pinned_whole: bool

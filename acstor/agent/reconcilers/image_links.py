@@ -29,18 +29,18 @@ from acstor.drivers.nova.image_links.planting import Planter
 LOG = logging.getLogger(__name__)
 
 HEAD_BYTES_MIN = 256 * KIB
-"""What Nova reads of a base file before each boot (``images.get_image_format``)."""
+"""Bytes of a base file that Nova reads before each boot (``images.get_image_format``)."""
 TAIL_BYTES_MIN = 64 * KIB
-"""What QEMU reads at the end of a disk when it opens and describes it."""
+"""Bytes at the end of a disk that QEMU reads when it opens and describes it."""
 OVERDUE_SECONDS = 60.0
-"""How long a look at the links may take before it is a problem."""
+"""Longest time of a pass over the links before it is a problem, seconds."""
 
 LinkCounts = Callable[[Mapping[str, int]], None]
 
 
 @dataclass
 class _Done:
-    """What the last completed look at the links led to."""
+    """Result of the last completed pass over the links."""
 
     report: LinkReport | None = None
     failure: str | None = None

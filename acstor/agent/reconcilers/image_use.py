@@ -1,4 +1,4 @@
-"""When each image was used on this host last: which are pinned first."""
+"""Time of each image's last use on this host: it decides which are pinned first."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ _NEVER = float("-inf")
 
 
 class ImageUse:
-    """What the agent has seen of the use of images, since its start.
+    """Uses of images that the agent has seen since its start.
 
     :param clock: monotonic seconds.
     """

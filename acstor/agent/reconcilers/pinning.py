@@ -32,7 +32,7 @@ PINNED_PERCENT_MAX = 25
 
 
 class _Kind(enum.Enum):
-    """What a call is for."""
+    """Purpose of a call."""
 
     ENDS = "ends"
     """Head and tail, also of an image that is pinned whole no more."""
@@ -56,7 +56,7 @@ class _Job:
 
 @dataclass
 class _Whole:
-    """How far the pin of one whole image is."""
+    """Progress of the pin of one whole image."""
 
     manifest: str
     size_bytes: int

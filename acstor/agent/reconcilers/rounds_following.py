@@ -35,7 +35,7 @@ class RoundsFollower:
         self.known = Rounds()
         """As they were read last."""
         self.problem: str | None = None
-        """Why they could not be read at the last pass."""
+        """Reason for which they could not be read at the last pass."""
 
     def reconcile(self) -> Rounds:
         """Return the present rounds; where they are malformed, those before.

@@ -24,8 +24,8 @@ from acstor.repository.images.usage import Usage, usage_ref
 LOG = logging.getLogger(__name__)
 
 LINGER_SECONDS = 600.0
-"""How long a manifest stays in the record after the data plane was first seen without it: a process
-that takes images over may not list one of them at its start."""
+"""Time that a manifest stays in the record after the data plane was first seen without it, seconds:
+a process that takes images over may not list one of them at its start."""
 RECHECK_INTERVAL = 60.0
 """Seconds after which the record is compared again, in case somebody has removed it."""
 REFRESH_INTERVAL = 600.0
@@ -36,14 +36,14 @@ _BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 @dataclasses.dataclass(frozen=True)
 class LocalUse:
-    """What one look at a host's disk and open files found in use."""
+    """Images and base files in use, found in one pass over a host's disk and open files."""
 
     images: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     """By image, the instances that need it."""
     bases: frozenset[str] = frozenset()
     """Base files in use whose image is not known."""
     is_complete: bool = True
-    """Whether an image that is not named is not in use."""
+    """True if an image that is not named is not in use."""
     round: int = 0
     """The newest withdrawal round that was known before the pass began."""
     epoch: str = ""
@@ -89,7 +89,7 @@ class UsagePublisher:
 
     @property
     def record(self) -> Usage:
-        """What was published last by this process; nothing before its first write."""
+        """Record that this process published last; nothing before its first write."""
         return self._record or Usage()
 
     def ensure(self) -> bool:

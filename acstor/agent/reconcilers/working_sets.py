@@ -35,10 +35,10 @@ _COUNT_MAX = (1 << 53) - 1
 
 @dataclass(frozen=True)
 class Reported:
-    """What one process of the data plane had told of an image when it was reported last."""
+    """Last reported boots and chunks of an image, of one process of the data plane."""
 
     process: float
-    """When the process was started; a new one has forgotten what was read before."""
+    """Start of the process; a new one has forgotten what was read before."""
     boots: int
     chunk_count: int
     read: bytes
