@@ -1,4 +1,4 @@
-"""What a policy service is made of, by the configuration."""
+"""Assembly of a policy service, by the configuration."""
 
 from oslo_config import cfg
 

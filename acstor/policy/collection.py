@@ -1,4 +1,4 @@
-"""How busy the hosts were at one moment: what decisions are made from."""
+"""Loads of the hosts at one moment, from which decisions are made."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ DEFAULT_LINK = 1.25e9
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """How busy one host was; rates in bytes per second.
+    """Load of one host; rates in bytes per second.
 
     :raises InvalidError: for a rate that is negative or not finite, or a link without speed.
     """
@@ -54,7 +54,7 @@ class HostLoad:
 
     @property
     def utilisation(self) -> float:
-        """What part of the link is busy in the busier direction."""
+        """Part of the link that is busy in the busier direction."""
         return max(self.share("in"), self.share("out"))
 
     def to_json(self) -> list[Any]:
@@ -73,7 +73,7 @@ class HostLoad:
 
 @dataclass(frozen=True)
 class Collection:
-    """How busy all hosts were."""
+    """Loads of all hosts."""
 
     at: float
     """POSIX time, seconds."""

@@ -35,7 +35,7 @@ _UNIT = 1 / MEAN_WEIGHT
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides beside the loads."""
+    """Settings and plug-ins that decide beside the loads."""
 
     settings: PolicySettings
     weights: WeightPolicy

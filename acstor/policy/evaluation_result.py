@@ -10,7 +10,7 @@ from acstor.policy.load_history import LoadHistory
 
 
 class Reason(enum.StrEnum):
-    """Why something was changed, or nothing."""
+    """Reason for which something was changed, or nothing."""
 
     OVERLOAD = "overload"
     """Overloaded hosts give weight away."""
@@ -38,7 +38,7 @@ class Reason(enum.StrEnum):
 
     @property
     def is_change(self) -> bool:
-        """Whether it is a reason for a new decision."""
+        """True if it is a reason for a new decision."""
         return self in _CHANGES
 
 
@@ -48,7 +48,7 @@ _CHANGES = frozenset(
 
 
 class Part(enum.StrEnum):
-    """What one host does in a decision."""
+    """Part of one host in a decision."""
 
     GIVES = "gives"
     RECEIVES = "receives"
@@ -61,7 +61,7 @@ class Part(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one host has its weight. Weights are in ordinary hosts'."""
+    """Reasons for the weight of one host. Weights are in ordinary hosts'."""
 
     extra_in: float | None
     """As it was decided with: the mean of the last collections, or a forecast; bytes per second.
@@ -75,7 +75,7 @@ class Explanation:
     """Collections in a row in which it was overloaded."""
     in_force: float
     target: float
-    """What the weight policy asks for."""
+    """Weight that the policy asks for."""
     decided: float
     part: Part
 

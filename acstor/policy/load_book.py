@@ -44,7 +44,7 @@ hosts measure a little more often than once an interval, and messages are not eq
 
 @dataclass(frozen=True)
 class Sample:
-    """What a feed says of one host; rates in bytes per second, None: not known."""
+    """Load of one host as a feed tells it; rates in bytes per second, None: not known."""
 
     host: str
     source: str
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass
 class _Entry:
-    """What is known of one host by one source."""
+    """Knowledge about one host from one source."""
 
     sample: Sample
     noted_at: float  # by the clock of this process
@@ -73,7 +73,7 @@ class _Entry:
     row: int = 0
     """Samples in a row that showed overload."""
     row_from: float = 0.0
-    """When the sample before the row was noted: since then the load that the row shows."""
+    """Time at which the sample before the row was noted: since then the load that the row shows."""
 
 
 @dataclass
@@ -83,13 +83,13 @@ class _Host:
     moved: tuple[float, float] = (0.0, 0.0)
     last: HostLoad | None = None
     collected_at: float | None = None
-    """When a collection last found a new sample of it, by the clock of this process."""
+    """Time at which a collection last found a new sample of it, by the clock of this process."""
     sketch: Sketch | None = None
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """What :meth:`LoadBook.watch` was told."""
+    """Arguments of :meth:`LoadBook.watch`."""
 
     is_overloaded: Callable[[HostLoad], bool]
     successive: int

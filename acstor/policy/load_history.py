@@ -54,7 +54,7 @@ class LoadHistory:
     quiet: int = 0
     """Collections in a row without overload, since the last change or a lesser reluctance."""
     is_unfinished: bool = False
-    """Whether the last step ended before its target."""
+    """True if the last step ended before its target."""
     candidate: int | None = None
     """The threshold that the last collections asked for."""
     candidate_streak: int = 0

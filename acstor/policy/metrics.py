@@ -1,4 +1,4 @@
-"""What a policy service counts, for Prometheus. ``doc/source/admin/policy.rst`` lists it.
+"""Metrics of a policy service, for Prometheus. ``doc/source/admin/policy.rst`` lists them.
 
 Names are constants so that a test can compare them with the page.
 """

@@ -19,7 +19,7 @@ _DIRECTIONS = ("in", "out")
 
 @dataclass(frozen=True)
 class Observation:
-    """What one collection shows."""
+    """Findings of one collection."""
 
     loads: Mapping[str, HostLoad]
     """As they are, or as they are forecast."""

@@ -1,4 +1,4 @@
-"""What the operator insists on: the ref ``policy-pins`` in the origin.
+"""Pins of the operator: the ref ``policy-pins`` in the origin.
 
 The page is ``doc/source/reference/formats/policy-pins.rst``. It lives beside the decision, so that
 every leader finds it.
@@ -20,7 +20,7 @@ PINS_VERSION = 1
 
 @dataclass(frozen=True)
 class Pins:
-    """What automatic decisions must leave alone.
+    """Weights and threshold that automatic decisions must leave alone.
 
     :raises InvalidError: when a value is out of its range.
     """
@@ -31,7 +31,7 @@ class Pins:
     threshold: int | None = None
     """The pinned threshold, hops; None: no host is too far. Counts where it is pinned."""
     is_frozen: bool = False
-    """Whether nothing at all is changed but what is pinned."""
+    """True if nothing at all is changed but what is pinned."""
 
     def __post_init__(self) -> None:
         if len(self.weights) > HOSTS_MAX:

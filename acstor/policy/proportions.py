@@ -65,7 +65,7 @@ class Step:
 
     weights: dict[str, float]
     is_bounded: bool
-    """Whether it ends before the target because no more may move."""
+    """True if it ends before the target because no more may move."""
 
 
 def step_towards(

@@ -23,7 +23,7 @@ class Replayed:
 
     @property
     def differences(self) -> list[str]:
-        """What is not as it was recorded; empty: the same decision."""
+        """Differences from the recorded decision; empty: the same decision."""
         again = self.result.decision
         if again is None:
             return [f"no decision now: {self.result.reason.value}, {self.result.detail}"]

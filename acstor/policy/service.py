@@ -41,7 +41,7 @@ LOG = logging.getLogger(__name__)
 
 STOP_TIMEOUT = 10.0
 ROLE = "policy"
-"""What the lock is named after."""
+"""Name of the lock."""
 EARLY_AFTER = 0.25
 """Part of the interval that is between two collections at least, however urgent the second is."""
 PATIENCE = 3
@@ -49,11 +49,11 @@ PATIENCE = 3
 
 
 class Feed(Protocol):
-    """What brings samples."""
+    """Source of samples."""
 
     @property
     def problem(self) -> str | None:
-        """Why it brings none; None: all is well."""
+        """Reason for which it brings none; None: all is well."""
 
     def start(self) -> None:
         """Begin."""
@@ -63,7 +63,7 @@ class Feed(Protocol):
 
 
 class _Origin:
-    """What needs the origin."""
+    """Parts of the service that need the origin."""
 
     def __init__(self, origin: Origin, term: LeaderTerm) -> None:
         self.origin = origin
@@ -141,7 +141,7 @@ class PolicyService:
 
     @property
     def state(self) -> LeaderState:
-        """What it is doing."""
+        """State of the service."""
         return self._opened.term.state if self._opened else LeaderState.STANDBY
 
     @property

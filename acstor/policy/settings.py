@@ -1,4 +1,4 @@
-"""What a decision depends on beside the loads: numbers and names of plug-ins."""
+"""Parameters of a decision beside the loads: numbers and names of plug-ins."""
 
 import dataclasses
 import math
@@ -28,8 +28,8 @@ class PolicySettings:
     weight_lambda: float = 1.67
     """The factor of Equation (1)."""
     traffic: str | None = None
-    """What counts as traffic for weights: ``in``, ``out``, ``sum`` or ``max`` of the extra
-    traffic; None: what the plug-in takes by itself."""
+    """Traffic that counts for weights: ``in``, ``out``, ``sum`` or ``max`` of the extra traffic;
+    None: what the plug-in takes by itself."""
     traffic_floor: float | None = None
     """Of the link: the least traffic that ``equation1`` takes a host to have, and the least spare
     bandwidth that ``headroom`` does; None: what the plug-in takes by itself."""

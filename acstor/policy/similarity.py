@@ -1,4 +1,4 @@
-"""How many chunks hosts share, from sketches of what they hold.
+"""Number of chunks that hosts share, estimated from sketches of what they hold.
 
 A sketch has the least k of the 64-bit prefixes of a host's digests, which are as good as random
 numbers (bottom-k MinHash). Of the k least hashes of two hosts together, the part that both have
@@ -30,7 +30,7 @@ SHARE_MIN = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """What two hosts share, as their sketches have it."""
+    """Estimate of what two hosts share, from their sketches."""
 
     jaccard: float
     """Chunks that both hold, of those that either holds."""

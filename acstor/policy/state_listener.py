@@ -61,7 +61,7 @@ class StateListener(BackgroundServer):
 
 
 class StateEndpoint:
-    """What oslo.messaging may call."""
+    """Endpoint that oslo.messaging may call."""
 
     def __init__(
         self,

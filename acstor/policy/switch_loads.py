@@ -1,4 +1,4 @@
-"""What switches carry, estimated from what their hosts send and receive.
+"""Traffic of switches, estimated from what their hosts send and receive.
 
 Hosts tell how much they send, not to whom. The destinations are taken to be the other hosts, in
 proportion to what each of them receives (a gravity model without traffic to oneself): of what a
@@ -28,7 +28,7 @@ from acstor.policy.topology import Path, Topology
 
 @dataclass(frozen=True)
 class SwitchLoad:
-    """What one switch carries; bytes per second."""
+    """Traffic of one switch; bytes per second."""
 
     switch: Path
     level: int
@@ -44,23 +44,23 @@ class SwitchLoad:
 
     @property
     def uplink_share(self) -> float | None:
-        """What part of the uplink is used in its busier direction; None: it has none."""
+        """Part of the uplink that is used in its busier direction; None: it has none."""
         return None if self.uplink is None else max(self.up, self.down) / self.uplink
 
     @property
     def is_judged_whole(self) -> bool:
-        """Whether :attr:`share` is of all that it forwards, and not of its uplink."""
+        """True if :attr:`share` is of all that it forwards, and not of its uplink."""
         return self.capacity is not None
 
     @property
     def share(self) -> float | None:
-        """What part of its bandwidth is used; of its uplink's where no capacity is declared."""
+        """Part of its bandwidth that is used; of its uplink's where no capacity is declared."""
         return self.uplink_share if self.capacity is None else self.forwarded / self.capacity
 
 
 @dataclass
 class _Host:
-    """What is left of a host's traffic on its way up, and of what comes down to it."""
+    """Traffic of a host on its way up, and the traffic that comes down to it."""
 
     sent: float
     received: float

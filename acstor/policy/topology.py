@@ -28,17 +28,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Speeds:
-    """How fast a switch is, bytes per second; None: not declared."""
+    """Speeds of a switch, bytes per second; None: not declared."""
 
     uplink: float | None = None
     """To the switch above, in one direction."""
     capacity: float | None = None
-    """What it forwards altogether."""
+    """Traffic that it forwards altogether."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Where hosts stand, and the speeds of the switches above them."""
+    """Places of hosts, and the speeds of the switches above them."""
 
     levels: tuple[Speeds, ...] = ()
     """Of ordinary switches, from the hosts up; the last is the root's."""

@@ -1,1 +1,1 @@
-"""Where a policy service hears of the load of hosts."""
+"""Sources from which a policy service hears of the load of hosts."""

@@ -1,4 +1,4 @@
-"""Which feeds a policy service has, by the configuration."""
+"""Selection of a policy service's feeds, by the configuration."""
 
 import logging
 

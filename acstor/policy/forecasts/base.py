@@ -1,11 +1,11 @@
-"""What a forecast is."""
+"""Interface of a forecast."""
 
 from typing import Protocol
 
 from acstor.policy.settings import PolicySettings
 
 Series = tuple[float, ...]
-"""What a forecast remembers of one series of rates; plain numbers, kept in journals."""
+"""Memory of a forecast for one series of rates; plain numbers, kept in decision logs."""
 
 
 class Forecast(Protocol):

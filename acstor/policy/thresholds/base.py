@@ -1,4 +1,4 @@
-"""What a threshold policy is."""
+"""Interface of a threshold policy."""
 
 from collections.abc import Mapping
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a weight policy is."""
+"""Interface of a weight policy."""
 
 from collections.abc import Mapping
 from typing import Protocol

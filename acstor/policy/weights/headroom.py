@@ -21,7 +21,7 @@ one. A full host still owns a little: what it holds is found there."""
 
 
 class Headroom:
-    """What is left of each link."""
+    """Weight policy by the bandwidth that is left on each link."""
 
     def __init__(self, settings: PolicySettings) -> None:
         self._kind = settings.traffic or "out"

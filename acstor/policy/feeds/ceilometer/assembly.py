@@ -1,4 +1,4 @@
-"""Which feeds of Ceilometer's samples a policy service has, by the configuration."""
+"""Assembly of a policy service's feeds of Ceilometer's samples, by the configuration."""
 
 import logging
 import os

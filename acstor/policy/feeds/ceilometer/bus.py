@@ -85,7 +85,7 @@ class SampleListener(BackgroundServer):
 
 
 class SampleEndpoint:
-    """What oslo.messaging may call: a method of the priority's name."""
+    """Endpoint that oslo.messaging may call: a method of the priority's name."""
 
     filter_rule: Any = None
 

@@ -1,4 +1,4 @@
-"""What becomes of Ceilometer's samples: loads of hosts, and who on them causes the traffic.
+"""Loads of hosts from Ceilometer's samples, and the instances that cause the traffic.
 
 Samples come by HTTP (:mod:`acstor.policy.feeds.ceilometer.http`) or over the notification bus
 (:mod:`acstor.policy.feeds.ceilometer.bus`), or both: doubles are told by their readings.

@@ -27,7 +27,7 @@ _STOP_INTERVAL = 0.1
 
 @dataclass(frozen=True)
 class ReceiverSettings:
-    """How samples are received."""
+    """Settings of the receiver of samples."""
 
     address: str
     port: int
@@ -98,7 +98,7 @@ class _Server(BoundedHTTPServer):
 
 
 class _RefusedError(Exception):
-    """What a client is told."""
+    """Refusal that a client is told."""
 
     def __init__(self, status: HTTPStatus, text: str, kind: str = "malformed") -> None:
         super().__init__(text)

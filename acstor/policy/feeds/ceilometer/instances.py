@@ -1,4 +1,4 @@
-"""Who on a host causes its traffic: rates of instances, from Ceilometer's cumulative meters.
+"""Rates of instances, which cause a host's traffic, from Ceilometer's cumulative meters.
 
 libvirt tells Ceilometer totals only, and there is no transformer of rates any more, so rates are
 computed here, between two samples of one network interface of an instance.
@@ -25,7 +25,7 @@ FASTEST = 12.5e9
 
 @dataclass(frozen=True)
 class InstanceRate:
-    """What one instance moves, bytes per second."""
+    """Traffic of one instance, bytes per second."""
 
     instance: str
     name: str

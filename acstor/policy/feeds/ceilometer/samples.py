@@ -16,7 +16,7 @@ HOST_OUT = "acstor.host.network.outgoing.bytes"
 INSTANCE_IN = "network.incoming.bytes"
 INSTANCE_OUT = "network.outgoing.bytes"
 METERS = frozenset({HOST_IN, HOST_OUT, INSTANCE_IN, INSTANCE_OUT})
-"""What is used; samples of other meters are passed over."""
+"""Meters that are used; samples of others are passed over."""
 NAME_LENGTH_MAX = 255
 VOLUME_MAX = 2.0**64
 _CUMULATIVE = "cumulative"
@@ -39,12 +39,12 @@ class MeterSample:
 
     @property
     def is_incoming(self) -> bool:
-        """Whether it counts what is received."""
+        """True if it counts received bytes."""
         return self.meter in {HOST_IN, INSTANCE_IN}
 
     @property
     def is_of_host(self) -> bool:
-        """Whether it is of a host's network interface, and not of an instance's."""
+        """True if it is of a host's network interface, and not of an instance's."""
         return self.meter in {HOST_IN, HOST_OUT}
 
 
