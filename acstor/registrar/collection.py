@@ -50,7 +50,7 @@ class GarbageCollection:
         self._due_at = clock() + FIRST_SHARE * interval
         self._thread: threading.Thread | None = None
         self.problem: str | None = None
-        """Why the last one failed."""
+        """Reason for which the last one failed."""
 
     def seconds_until_due(self) -> float:
         """Return the seconds until the next one; infinity while one runs, or for never."""

@@ -46,7 +46,7 @@ class Decision:
     reason: str = ""
     pin: bool = False
     is_gone: bool = False
-    """Whether Glance has it no more."""
+    """True if Glance has it no more."""
     is_harmful: bool = False
     """Of what is left: whether hosts would do wrong to serve it, not only without need."""
 
@@ -63,10 +63,10 @@ class Rules:
     visibilities: frozenset[str] = frozenset(VISIBILITIES)
     """Of the images that are registered."""
     projects: frozenset[str] = frozenset()
-    """Whose images are registered; empty: everybody's."""
+    """Projects whose images are registered; empty: everybody's."""
     are_snapshots_left: bool = True
     pin_projects: frozenset[str] = frozenset()
-    """Whose images may be pinned without being public."""
+    """Projects whose images may be pinned without being public."""
 
 
 def decide(image: ServiceImage | None, rules: Rules, namings: Collection[Naming] = ()) -> Decision:

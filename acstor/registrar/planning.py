@@ -25,7 +25,7 @@ class Situation:
     """The checksum that the published image was verified with, empty where none was; None:
     hosts have no such image."""
     is_at_work: bool
-    """Whether this process is registering it."""
+    """True if this process is registering it."""
     at_work_on: str | None = None
     """Verdict key of what it is registering."""
 
@@ -35,7 +35,7 @@ class Plan:
     """Planned steps for one image, in this order."""
 
     cancel: str = ""
-    """Why to stop the registration that runs; empty: do not."""
+    """Reason to stop the registration that runs; empty: none."""
     event: EntryEvent | None = None
     reason: str = ""
     is_urgent: bool = False

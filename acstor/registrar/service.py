@@ -115,7 +115,7 @@ class RegistrarService:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this registrar leads."""
+        """True if this registrar leads."""
         return self._leadership.is_leader
 
     @property

@@ -40,7 +40,7 @@ class _Waiting:
     silent_since: dict[str, float] = dataclasses.field(default_factory=dict)
     """By host that has not answered the image's last round."""
     due_at: float | None = None
-    """When to look again; None: at the next comparison of all images."""
+    """Time of the next check; None: at the next comparison of all images."""
 
 
 class Withdrawals:

@@ -77,8 +77,8 @@ class ImageData(abc.ABC):
     """Data of an image that are being read; a context manager that ends the reading."""
 
     offset: int
-    """Where the data begin, bytes from the start of the file: what was asked for, or 0 where the
-    service cannot begin elsewhere."""
+    """Offset at which the data begin, bytes from the start of the file: what was asked for, or 0
+    where the service cannot begin elsewhere."""
 
     @abc.abstractmethod
     def read(self, size: int) -> bytes:

@@ -19,7 +19,7 @@ class WatchedImageService(base.ImageService):
         """Wrap ``inner``."""
         self.inner = inner
         self.last_error: exception.AcstorError | None = None
-        """What the last call raised; None: it succeeded."""
+        """Error that the last call raised; None: it succeeded."""
 
     def list_images(self) -> list[base.ServiceImage]:
         """Return all images."""

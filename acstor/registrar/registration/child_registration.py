@@ -141,10 +141,10 @@ class _Watch:
         self._rest = bytearray()
         self._errors = bytearray()
         self._last: dict[str, Any] | None = None
-        """What the child said at its end."""
+        """Message that the child sent at its end."""
         self._cancelled: CancelledError | None = None
         self._kill_at = float("inf")
-        """When it has to have ended: it is not wanted, or says no more."""
+        """Time at which it has to have ended: it is not wanted, or says no more."""
         self._is_hung = False
 
     def follow(self, order: child_messages.Order) -> registration.Report:

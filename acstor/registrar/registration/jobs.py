@@ -39,7 +39,7 @@ class Jobs:
 
     @property
     def has_room(self) -> bool:
-        """Whether another one may be started."""
+        """Return whether another one may be started."""
         return len(self._running) < self._workers
 
     def key_of(self, image_id: str) -> str | None:
