@@ -179,7 +179,7 @@ class Repository:
 
     @property
     def has_image_index(self) -> bool:
-        """Whether every change of an image is noted in the index."""
+        """True if every change of an image is noted in the index."""
         return self.format.version >= INDEX_VERSION
 
     def check_volumes_allowed(self) -> None:

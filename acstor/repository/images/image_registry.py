@@ -124,33 +124,33 @@ class Entry:
 
     state: EntryState
     reason: str = ""
-    """Why, for people."""
+    """Reason, for people."""
     name: str = ""
     pin: bool = False
-    """Whether hosts are to keep the whole image (``acstor_pin=true``)."""
+    """True if hosts are to keep the whole image (``acstor_pin=true``)."""
     pin_ignored: bool = False
-    """Whether the image asks for that and its project may not."""
+    """True if the image asks for that and its project may not."""
     checksum: str | None = None
-    """What Glance declares, ``algorithm:hexadecimal``."""
+    """Checksum that Glance declares, ``algorithm:hexadecimal``."""
     size_bytes: int = 0
     """Of the file in Glance."""
     glance_updated_at: str = ""
     changed_at: str = ""
-    """When the state was reached."""
+    """Time at which the state was reached."""
     attempts: int = 0
     """Registrations that were begun, since the last that came to a result; counted when they begin,
     so that one which kills its registrar counts too. Those that were cancelled do not."""
     retry_at: str | None = None
-    """When a failed registration is tried again; None: only after a change in Glance."""
+    """Time at which a failed registration is tried again; None: only after a change in Glance."""
     judged: str | None = None
-    """What a verdict on the content itself was about, disk format and checksum; None: there is
-    none. As long as Glance says the same, so does the verdict."""
+    """Subject of a verdict on the content itself, disk format and checksum; None: there is none. As
+    long as Glance says the same, so does the verdict."""
     unused_since: str | None = None
     """Since when no host uses a withdrawn image; None: one does, or nobody looked yet."""
     is_urgent: bool = False
-    """Whether a withdrawn image would do harm on the hosts: it goes as soon as it is unused."""
+    """True if a withdrawn image would do harm on the hosts: it goes as soon as it is unused."""
     registrar: str = ""
-    """Who wrote this."""
+    """Name of the registrar that wrote this."""
 
     def encode(self) -> bytes:
         """Return the ref's content, JSON."""

@@ -48,7 +48,7 @@ class Usage:
     sequence: int = 0
     """Grows by one with each state; 0: of a release before version 2."""
     time: str = ""
-    """When it was written by the host's clock, UTC, ISO 8601; for people, never compared."""
+    """Time of writing by the host's clock, UTC, ISO 8601; for people, never compared."""
     boot: str = ""
     """Id of the boot of the host's kernel."""
     agent: str = ""
@@ -64,7 +64,7 @@ class Usage:
 
     @property
     def names_manifests(self) -> bool:
-        """Whether the host names what it has attached; those of version 1 do not."""
+        """True if the host names what it has attached; those of version 1 do not."""
         return self.sequence > 0
 
     def uses(self, image_id: str) -> bool:

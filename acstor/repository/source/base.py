@@ -18,7 +18,7 @@ class Extent:
     start: int
     end: int
     is_zero: bool
-    """Whether every byte is known to be zero without reading it."""
+    """True if every byte is known to be zero without reading it."""
 
 
 class SourceFile:

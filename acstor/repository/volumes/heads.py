@@ -36,7 +36,7 @@ class Head:
     nonce: str
     """32 hexadecimal digits, of the question."""
     owner: str = ""
-    """Who has heard it, and answers when it has little left to push; nobody yet."""
+    """Host that has heard it, and answers when it has little left to push; nobody yet."""
     epoch: int = 0
     """In which it owned the volume then."""
     content: bytes | None = None

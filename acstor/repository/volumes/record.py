@@ -145,7 +145,7 @@ class VolumeRecord:
     hosts: tuple[str, ...] = ()
     """Hosts that may become owner, sorted: those that Cinder attached the volume to."""
     is_standby_allowed: bool = False
-    """Whether a second host may be allowed, for a live migration."""
+    """True if a second host may be allowed, for a live migration."""
     durability: Durability = dataclasses.field(default_factory=Durability)
     content_end: tuple[int, int] | None = None
     """(epoch, sequence number) of the last log object when the last owner released the volume;

@@ -50,7 +50,7 @@ class VolumeRecordEvent(enum.StrEnum):
     RECORD_TAKEOVER = "record takeover"
     """The old owner's log is sealed, and its end is in the record."""
     ADVANCE = "advance"
-    """What the owner pushed becomes a closed range."""
+    """The owner's pushed objects become a closed range."""
     FOLD = "fold"
     """The owner replaces log objects by a manifest; every step of it."""
     RELEASE = "release"
