@@ -1,4 +1,4 @@
-"""What the data plane has attached, on disk, so that a restart needs neither agent nor origin.
+"""Attachments of the data plane on disk, so that a restart needs neither agent nor origin.
 
 Layout of the directory (``<state_path>/dataplane``), each file complete or absent::
 

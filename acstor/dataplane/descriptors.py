@@ -18,7 +18,7 @@ PEER_LISTENER = "peer-listener"
 
 
 class InheritedDescriptors:
-    """What the process before left; each descriptor is handed out once.
+    """Descriptors that the process before left; each is handed out once.
 
     :param passed: as :func:`acstor.supervision.supervisor.take_descriptors` returns it.
     """

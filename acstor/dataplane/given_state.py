@@ -22,7 +22,7 @@ RUNTIME_DIRECTORY = "/run/acstor"
 GIVEN = "state-given"
 """Name of the file whose time says when the state was last given."""
 GIVEN_BY_DEFAULT = f"/run/acstor-mount/{GIVEN}"
-"""Where the unit of the data plane looks for it."""
+"""File for which the unit of the data plane looks."""
 _ROOT = 0
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -87,7 +87,7 @@ def _make(path: str, mode: int) -> None:
 
 
 class _Owner:
-    """Who gets things.
+    """Owner that things are given to.
 
     :param mount_point: which is never looked at: its server may not run.
     """

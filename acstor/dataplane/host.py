@@ -110,11 +110,11 @@ class DataPlaneHost:
         )
         self._stuck_looks = 0
         self.is_stopped_for_good = False
-        """Whether the process was asked to end without a successor."""
+        """True if the process was asked to end without a successor."""
 
     @property
     def state(self) -> ProcessState:
-        """What the process is doing."""
+        """State of the process."""
         return self._state
 
     @property

@@ -20,7 +20,7 @@ _POSIX_SCHEMES = frozenset({"posix", "file"})
 
 @dataclass(frozen=True)
 class OriginSource:
-    """Where misses are read from; exactly one of the two is set."""
+    """Source of misses; exactly one of the two is set."""
 
     posix_root: str | None
     reader: OriginReader | None

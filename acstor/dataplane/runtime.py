@@ -1,4 +1,4 @@
-"""How a runtime, which is a :class:`acstor.native.DataPlane`, is made."""
+"""Making of a runtime, which is a :class:`acstor.native.DataPlane`."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,7 +8,7 @@ from acstor.native import DataPlane
 
 
 class OriginReader(Protocol):
-    """What the runtime needs of an origin that it cannot read natively."""
+    """Reads that the runtime needs of an origin that it cannot read natively."""
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """See :meth:`acstor.origin.base.Origin.readinto`."""

@@ -1,4 +1,4 @@
-"""What the Rust runtime is told: plain values, checked by the configuration before."""
+"""Settings of the Rust runtime: plain values, checked by the configuration before."""
 
 import ipaddress
 import logging
@@ -60,7 +60,7 @@ class DataPlaneSettings(TypedDict):
     load_aware: bool
     """Loaded peers are passed over."""
     slow_fetch_ms: int
-    """What a chunk takes at least over a link that is full."""
+    """Least time of a chunk over a link that is full."""
     compress_slow: bool
     hedge_enabled: bool
     hedge_min_ms: int
@@ -100,7 +100,7 @@ class DataPlaneSettings(TypedDict):
     volumes_io_timeout_ms: int
     """0: no limit."""
     log_directives: str
-    """Which events reach the log channel, as for set_log_level."""
+    """Events that reach the log channel, as for set_log_level."""
 
 
 def resolve(name: str, option: str) -> str:

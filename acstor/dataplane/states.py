@@ -17,7 +17,7 @@ from acstor.states import TransitionTable
 
 
 class ProcessState(enum.Enum):
-    """What the data-plane process is doing."""
+    """State of the data-plane process."""
 
     RESTORING = "restoring"
     """Attaching what was attached before; nothing is served yet, requests wait in the kernel."""
@@ -32,7 +32,7 @@ class ProcessState(enum.Enum):
 
 
 class ProcessEvent(enum.Enum):
-    """What may happen to the data-plane process."""
+    """Event of the data-plane process."""
 
     STARTED = "started"
     DRAIN = "drain"
