@@ -39,7 +39,7 @@ class OriginSettings:
     timeout: float
     """Seconds."""
     dedup_scope: DedupScope = DedupScope.CLOUD
-    """Who shares chunks that are written to volumes."""
+    """Scope in which chunks that are written to volumes are shared."""
 
 
 class BackEnd:

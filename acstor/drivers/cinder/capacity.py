@@ -16,7 +16,7 @@ class Capacity:
 
     total: int
     free: int
-    """What a user who is not root may still write."""
+    """Bytes that a user who is not root may still write."""
 
     @property
     def total_gib(self) -> float:

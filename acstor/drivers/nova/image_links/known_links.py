@@ -36,7 +36,7 @@ class KnownLinks:
     """State of all links of a host at the last reconcile pass."""
 
     base_directory: str = ""
-    """Where the links are."""
+    """Directory of the links."""
     links: Mapping[str, KnownLink] = field(default_factory=dict)
     """By image id."""
     former: tuple[str, ...] = ()

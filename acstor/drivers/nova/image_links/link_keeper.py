@@ -63,7 +63,7 @@ class LinkReport:
     unknown_bases: frozenset[str] = frozenset()
     """Names of base files that overlays need and that are of no image that is known."""
     is_use_known: bool = False
-    """Whether images that are not in :attr:`used` are not in use."""
+    """True if images that are not in :attr:`used` are not in use."""
     round: int = 0
     """The newest withdrawal round that this host has done: since it was known, all overlays were
     seen, and no withdrawn image that is not in :attr:`users` has a link."""

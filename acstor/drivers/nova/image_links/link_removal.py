@@ -21,7 +21,7 @@ class Removal:
     path: str
     is_removed: bool
     reason: str
-    """Why it stays."""
+    """Reason for which it stays."""
 
 
 def remove_all(conf: cfg.ConfigOpts) -> list[Removal]:

@@ -28,9 +28,9 @@ class NovaSettings:
 
     instances_path: str
     base_directory: str
-    """Where Nova keeps base files (``<instances_path>/<[image_cache] subdirectory_name>``)."""
+    """Nova's directory of base files (``<instances_path>/<[image_cache] subdirectory_name>``)."""
     refusal: str | None
-    """Why links must not be planted under these settings; None: they may."""
+    """Reason for which links must not be planted under these settings; None: they may."""
 
     @property
     def lock_directory(self) -> str:

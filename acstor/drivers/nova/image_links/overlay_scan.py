@@ -33,7 +33,7 @@ class OverlayScan:
     overlay_count: int = 0
     """Files that have a base file."""
     problem: str | None = None
-    """Why there may be overlays that were not seen; None: every one was."""
+    """Reason for which there may be overlays that were not seen; None: every one was."""
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By name in :attr:`used_names`, the directories of the instances that need it."""
     other_digest: str | None = None
@@ -42,7 +42,7 @@ class OverlayScan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether a name that is not in :attr:`used_names` is not in use."""
+        """True if a name that is not in :attr:`used_names` is not in use."""
         return self.problem is None
 
 
