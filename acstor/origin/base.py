@@ -293,7 +293,7 @@ class RefStore(Store, abc.ABC):
 
     @property
     def needs_locks(self) -> bool:
-        """Whether the refs are in a layout that needs locks, see :meth:`convert_refs`.
+        """True if the refs are in a layout that needs locks, see :meth:`convert_refs`.
 
         :raises UnavailableError: when they are being converted, or it cannot be told.
         """

@@ -17,23 +17,23 @@ class Mount:
     kind: str
     """Type of the file system."""
     point: str
-    """Where it is mounted."""
+    """Directory on which it is mounted."""
     options: Mapping[str, str]
     """Options of the file system; the value of those without one is empty."""
 
     @property
     def is_network(self) -> bool:
-        """Whether it is NFS."""
+        """True if it is NFS."""
         return self.kind.startswith("nfs")
 
     @property
     def has_kerberos(self) -> bool:
-        """Whether the server of an NFS mount is shown who a user is, and does not believe it."""
+        """True if the server of an NFS mount is shown who a user is, and does not believe it."""
         return self.options.get("sec", "").startswith("krb5")
 
     @property
     def has_local_locks(self) -> bool:
-        """Whether locks stay on this host."""
+        """True if locks stay on this host."""
         return bool(self.local_lock_option)
 
     @property

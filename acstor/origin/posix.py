@@ -235,7 +235,7 @@ class PosixOrigin(base.Origin):
 
     @property
     def needs_locks(self) -> bool:
-        """Whether the refs are in the former layout, which needs locks."""
+        """True if the refs are in the former layout, which needs locks."""
         return isinstance(self._refs(), FormerRefs)
 
     def _refs(self) -> PosixRefs | FormerRefs:

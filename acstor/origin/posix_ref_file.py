@@ -70,7 +70,7 @@ class State:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the file is not what was written."""
+        """True if the file is not what was written."""
         return self.nonce.startswith(_DAMAGED)
 
     @classmethod
@@ -95,7 +95,7 @@ class Header:
     """The first line of a file."""
 
     is_removed: bool
-    """Whether the ref was removed by this version; the content is then the ref's name."""
+    """True if the ref was removed by this version; the content is then the ref's name."""
     nonce: str
     length: int
     """Of the content, bytes."""
@@ -114,7 +114,7 @@ class Header:
         return cls(is_removed, random_nonce(), len(content), _digest(content), history)
 
     def follows(self, nonce: str, distance: int) -> bool | None:
-        """Whether the version so many before has that nonce; None: it is too long ago.
+        """Return whether the version so many before has that nonce; None: it is too long ago.
 
         :param distance: 1 is the one just before.
         """
