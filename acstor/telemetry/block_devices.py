@@ -27,7 +27,7 @@ class BlockDevice:
     name: str
     """The kernel's, as under ``/sys/block``."""
     is_lowest: bool
-    """Whether no other device is under it."""
+    """True if no other device is under it."""
     sysfs: pathlib.Path = field(compare=False)
 
 

@@ -62,7 +62,7 @@ class DataPlaneLoad:
     hits: Mapping[str, float] = field(default_factory=dict)
     """Part of the chunks that guests read, by where they came from; empty: they read none."""
     peers: Mapping[str, PeerLatency] = field(default_factory=dict)
-    """How long fetches from peers took lately, those fetched most from first."""
+    """Latencies of recent fetches by peer, those fetched most from first."""
 
 
 def read(metrics_text: str, *, is_origin_remote: bool) -> Reading | None:

@@ -57,7 +57,7 @@ class HostState:
     """Greater than that of any message that the host sent before."""
     release: str
     is_up: bool
-    """Whether its data plane serves its guests."""
+    """True if its data plane serves its guests."""
     is_draining: bool
     extra_in: float | None = None
     """Extra traffic received, bytes per second; None: not known."""
@@ -70,17 +70,17 @@ class HostState:
     images: tuple[str, ...] = ()
     """Ids of some registered images; successive messages list others."""
     moved_in: float | None = None
-    """What the data plane received over the network, bytes per second; None: not told."""
+    """Traffic that the data plane received over the network, bytes per second; None: not told."""
     moved_out: float | None = None
-    """What the data plane sent, bytes per second; None: not told."""
+    """Traffic that the data plane sent, bytes per second; None: not told."""
     load: float | None = None
-    """How busy the data plane is, 0 to 1; None: not told."""
+    """Load of the data plane, 0 to 1; None: not told."""
     sketch: ChunkSketch | None = None
-    """Which chunks the host holds, in short; None: not told."""
+    """Sketch of the chunks that the host holds; None: not told."""
     peers: Mapping[str, PeerLatency] = field(default_factory=dict)
     """Latency of some peers, as the host found it."""
     disk: DiskHealth | None = None
-    """How the disk of the chunk store is; None: not told."""
+    """Health of the disk of the chunk store; None: not told."""
 
     def to_message(self) -> dict[str, Any]:
         """Return the message as JSON can carry it; what is optional and not known is left out."""

@@ -32,9 +32,9 @@ class Layer:
     kind: str | None = None
     """Such as ``vlan``; None: no virtual one."""
     lower: int | None = None
-    """What it is on, where that is in the same network namespace."""
+    """Index of the interface that it is on, where that is in the same network namespace."""
     master: int | None = None
-    """Whose port or member it is."""
+    """Index of the interface whose port or member it is."""
 
 
 def lowest(layers: Iterable[Layer], wanted: Iterable[int]) -> frozenset[int]:

@@ -64,7 +64,7 @@ class ExtraTraffic:
     link_bytes_per_s: float | None = None
     """Of all interfaces that count, in one direction."""
     moved_in: float | None = None
-    """What the data plane received over the network, as on the wire."""
+    """Bytes that the data plane received over the network, as on the wire."""
     moved_out: float | None = None
 
 
