@@ -561,7 +561,7 @@ class Ring:
 
     @property
     def seed(self) -> int:
-        """What scattered the v-nodes."""
+        """Seed that scattered the v-nodes."""
 
     @property
     def vnode_count(self) -> int:

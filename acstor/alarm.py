@@ -22,7 +22,7 @@ class Alarm:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits any more."""
+        """True if nobody waits any more."""
         return self._is_over
 
     def ask(self, within: float = 0.0) -> None:

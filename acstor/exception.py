@@ -69,7 +69,7 @@ class AcstorError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same call may succeed later without anyone doing anything."""
+        """True if the same call may succeed later without anyone doing anything."""
         return self.kind in (ErrorKind.UNAVAILABLE, ErrorKind.OVERLOADED)
 
 

@@ -67,7 +67,7 @@ class _Request:
     offset: int
     length: int
     data: memoryview | None = None
-    """What is written, or where to put what is read."""
+    """Content to write, or memory to read into."""
 
 
 class NbdConnection:

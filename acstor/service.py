@@ -115,7 +115,7 @@ class ReconcileLoop:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to end."""
+        """True if it was asked to end."""
         return self._alarm.is_over
 
     def reconcile_soon(self, within: float = 0.0) -> None:

@@ -29,7 +29,7 @@ class HostTraffic:
     extra_out: float | None = None
     link_bytes_per_s: float | None = None
     problem: str | None = None
-    """Why nothing is known."""
+    """Reason for which nothing is known."""
     disk: DiskHealth | None = None
     """Of the chunk store; None: the data plane is not up, or the agent is too old to tell."""
     peers: Mapping[str, PeerLatency] = field(default_factory=dict)

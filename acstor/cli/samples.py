@@ -38,7 +38,7 @@ class Sample:
     """Monotonic seconds."""
     values: Values = field(default_factory=dict)
     problem: str | None = None
-    """Why there are none."""
+    """Reason for which there are none."""
 
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of a metric over all series that have these labels."""

@@ -36,7 +36,7 @@ class TlsSource(Protocol):
 class _Guest:
     address: str
     connection: socket.socket
-    """What can be shut down: with TLS another object than the one that was accepted."""
+    """Socket that can be shut down: with TLS another object than the one that was accepted."""
     deadline: float
     is_stranger: bool = True
 

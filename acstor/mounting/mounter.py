@@ -13,7 +13,7 @@ class MountOptions:
     mount_point: str
     """Absolute."""
     allow_other: bool
-    """Whether users other than root may use it."""
+    """True if users other than root may use it."""
     read_ahead_kb: int
     """Of buffered reads, KiB."""
     unmount_grace: float

@@ -64,7 +64,7 @@ class Estimate:
     promised_rate: int = 0
     """Bytes per second of the preloads that the host has admitted and not ended."""
     promised_bytes: int = 0
-    """What these have still to fetch."""
+    """Bytes that these have still to fetch."""
     is_draining: bool = False
     active: str | None = None
     """Id of the admitted preload that the host is keeping for this image."""
@@ -133,9 +133,9 @@ class Verdict:
     rate_bytes_per_s: int = 0
     """At which it will fetch."""
     seconds: float = 0.0
-    """What that takes when no guest reads."""
+    """Time that it takes when no guest reads, seconds."""
     reason: Reason | None = None
-    """Why it refuses; None: it does not."""
+    """Reason for a refusal; None: it is admitted."""
     text: str = ""
     """The reason in words."""
     missing_bytes: int = 0

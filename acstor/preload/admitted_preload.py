@@ -32,16 +32,16 @@ class AdmittedPreload:
     rate_bytes_per_s: int
     """At which it is fetched now."""
     is_rate_fixed: bool
-    """Whether the rate was asked for, so that nothing may raise it."""
+    """True if the rate was asked for, so that nothing may raise it."""
     deadline_at: float | None
     promised_at: float
     total_bytes: int
     missing_bytes: int
-    """When it was admitted."""
+    """Bytes that were missing when it was admitted."""
     state: AdmittedPreloadState = AdmittedPreloadState.WAITING
     ended_at: float | None = None
     error: str | None = None
-    """Why it waits or has failed."""
+    """Reason for which it waits or has failed."""
     remaining_bytes: int = 0
     recent_bytes_per_s: int = 0
 

@@ -54,7 +54,7 @@ class HostPreload:
     age_s: float
     error: str | None
     is_lost: bool = False
-    """Whether the host has not answered for long."""
+    """True if the host has not answered for long."""
 
     @property
     def share(self) -> float:
@@ -69,7 +69,7 @@ class HostPreload:
 
     @property
     def is_settled(self) -> bool:
-        """Whether waiting any longer changes nothing about whether the preload was kept."""
+        """True if waiting any longer changes nothing about whether the preload was kept."""
         return self.state.has_ended or self.is_late or self.is_lost
 
     @classmethod
@@ -202,7 +202,7 @@ class Progress:
 
     @property
     def is_settled(self) -> bool:
-        """Whether waiting any longer changes nothing."""
+        """True if waiting any longer changes nothing."""
         return all(each.is_settled for each in self._hosts.values())
 
     def look(self) -> None:

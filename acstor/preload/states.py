@@ -38,7 +38,7 @@ class AdmittedPreloadState(enum.StrEnum):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing will be fetched any more."""
+        """True if nothing will be fetched any more."""
         return self not in ACTIVE
 
 

@@ -30,7 +30,7 @@ class Answer:
     host: str
     result: Any = None
     error: exception.AcstorError | None = None
-    """Why there is no result."""
+    """Reason for which there is no result."""
 
 
 class AgentClient:

@@ -35,7 +35,7 @@ class Supervisor:
 
     @property
     def is_configured(self) -> bool:
-        """Whether the process was started by a supervisor."""
+        """True if the process was started by a supervisor."""
         return self._address is not None
 
     def is_alive(self) -> bool:

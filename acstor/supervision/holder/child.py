@@ -24,7 +24,7 @@ class Child:
     watchdog_seen_at: float | None = None
     """Time of the last ``WATCHDOG=1``; None before the first."""
     kill_at: float | None = None
-    """When it is killed, after it was asked to leave."""
+    """Time at which it is killed, after it was asked to leave."""
 
 
 def start_child(
