@@ -47,7 +47,7 @@ class Crowd:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each was made once."""
+        """True if each was made once."""
         return self.opened >= self._count
 
     def step(self) -> None:

@@ -52,7 +52,7 @@ def _default(group: Any, name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """How chunks are placed and looked up."""
+    """Rules by which chunks are placed and looked up."""
 
     placement: str
     span: int

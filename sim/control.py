@@ -55,12 +55,12 @@ class Timing:
     publication_delay: float
     """From a decision to its ring at the earliest: two writes to the origin."""
     announced: bool = True
-    """Whether agents hear of decisions and rings, or find them at their next look."""
+    """True if agents hear of decisions and rings; else they find them at their next pass."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What is said of the network in configuration."""
+    """Settings of the network in the configuration."""
 
     topology: DeclaredTopology | None
     threshold: int | None
@@ -69,7 +69,7 @@ class Operator:
 
 @dataclass
 class ControlLog:
-    """What the loop did."""
+    """Record of the loop's decisions and of their cost."""
 
     decisions: list[dict[str, Any]] = field(default_factory=list)
     message_bytes: int = 0

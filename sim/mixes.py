@@ -44,7 +44,7 @@ class Mix:
     own_share: float
     """Of the reads, those of what the machine wrote itself."""
     is_sequential: bool
-    """Whether reads go on where the last one of the same file ended."""
+    """True if reads go on where the last one of the same file ended."""
     file_bytes: int
     """Mean size of a file."""
 

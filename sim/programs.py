@@ -1,4 +1,4 @@
-"""What virtual machines do with their disks: programs of reads and pauses.
+"""Disk work of virtual machines: programs of reads and pauses.
 
 A program is a sequence of operations. An operation waits (the guest thinks, or the host's own disk
 works), then reads some chunks at once and ends when it has them all. Programs come from boot traces
@@ -50,7 +50,7 @@ class Programs:
     oids: NDArray[np.uint64]
     """By place: the OID that is looked up."""
     is_loop: bool
-    """Whether a program begins again when it has ended."""
+    """True if a program begins again when it has ended."""
 
     @property
     def content_count(self) -> int:
@@ -60,7 +60,7 @@ class Programs:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How the chunks of several images are numbered and placed."""
+    """Numbers and places of the chunks of several images."""
 
     images: int
     common_share: float

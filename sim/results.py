@@ -1,4 +1,4 @@
-"""What came of a run, as plain JSON types."""
+"""Results of a run, as plain JSON types."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""How hosts behave, as settings that the compiled core is given.
+"""Behaviour of hosts, as settings that the compiled core is given.
 
 What the choice of sources has no setting for is a constant of ``crates/selection`` (``limits.rs``).
 """
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Rules(NamedTuple):
-    """How hosts behave: the read path's settings, in seconds and bytes."""
+    """Behaviour of hosts: the read path's settings, in seconds and bytes."""
 
     chunk_bytes: float
     wire_share: float
@@ -22,12 +22,12 @@ class Rules(NamedTuple):
     origin_deadline: float
     read_deadline: float
     is_cached: bool
-    """Whether hosts have a chunk store at all; otherwise each read goes to the origin as it is."""
+    """True if hosts have a chunk store at all; otherwise each read goes to the origin as it is."""
     uses_peers: bool
     keep: int
     """0 never, 1 second touch, 2 always."""
     eviction: int
-    """What leaves a store that is full: 0 the oldest, 1 as S3-FIFO says."""
+    """Chunk that leaves a store that is full: 0 the oldest, 1 that of S3-FIFO."""
     copies_max: int
     """Copies of a chunk in the pool beyond which cold ones leave first; 0: they are not counted."""
     recent_chunks: int
@@ -38,21 +38,21 @@ class Rules(NamedTuple):
     hedge_max: float
     hedge_share: float
     load_aware: bool
-    """Whether loaded peers are passed over, and hedges bounded by what the origin takes."""
+    """True if loaded peers are passed over, and hedges bounded by what the origin takes."""
     slow_fetch: float
-    """What a chunk takes over a link that is full."""
+    """Time of a chunk over a link that is full."""
     own_link: bool
-    """Whether a host that finds all its sources slow takes its own link for full: it then fetches
+    """True if a host that finds all its sources slow takes its own link for full: it then fetches
     nothing twice and keeps everything."""
     compress: int
-    """Whether peers are asked to compress: 0 never, 1 where this host's link or theirs is full,
-    2 always."""
+    """Policy of asking peers to compress: 0 never, 1 where this host's link or theirs is full, 2
+    always."""
     compress_ratio: float
-    """What is left of a chunk that is sent compressed, on average."""
+    """Part of a chunk that is left when it is sent compressed, on average."""
     compress_latency: float
     """Seconds that compressing and decompressing take together."""
     is_elastic: bool
-    """Whether extra traffic shares links with chunks (TCP) or takes what it wants (UDP)."""
+    """True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP)."""
     report_interval: float
     report_jitter: float
     sample_interval: float

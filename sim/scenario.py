@@ -57,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a file says."""
+    """Content of a scenario's file."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""What the testbed measured, to be set beside what was simulated.
+"""Measurements of the testbed, to be set beside simulated ones.
 
 Reads two documents of ``testbed``: the report of the demo (``acstor-testbed-report``: boot
 times of real guests by approach) and the report of a replay (``acstor-replay-report``: a trace

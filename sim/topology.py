@@ -31,7 +31,7 @@ class TreeSpec:
     rates: tuple[float, ...] = (GIGABIT,)
     """Of the links below the root first, bytes per second each way; the last is the hosts'."""
     root_rate: float = math.inf
-    """What the root forwards, bytes per second."""
+    """Traffic that the root forwards, bytes per second."""
     origin_rate: float = GIGABIT
     """Of the origin's link, bytes per second each way."""
     storage_rate: float | None = None

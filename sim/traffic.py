@@ -43,7 +43,7 @@ class ExtraFlows:
     source: Ints
     target: Ints
     rate: Floats
-    """What each wants, bytes per second."""
+    """Rate that each wants, bytes per second."""
 
     def host_traffic(self, hosts: int) -> Floats:
         """Return what each host would send and receive, bytes per second."""

@@ -36,7 +36,7 @@ class Figure:
     y: str = "mean_s"
     facet: str | None = None
     is_series: bool = False
-    """Whether the CV of all traffic is drawn over time."""
+    """True if the CV of all traffic is drawn over time."""
 
     def points(self) -> Iterator[Point]:
         """Yield every combination of the axes' values."""

@@ -35,7 +35,7 @@ class Guest:
     start_s: float
     """After the storm's start."""
     served_bytes: int = 0
-    """What it reads and writes, on its host's own disk as well; 0: what it reads."""
+    """Bytes that it reads and writes, on its host's own disk as well; 0: what it reads."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Share:
 
     congestion_control: str
     direction: str
-    """What the host with the full link does: it fetches chunks, or serves them."""
+    """Direction of the host with the full link: it fetches chunks, or serves them."""
     connections: int
     load: float
     turn: int

@@ -28,7 +28,7 @@ class MixProgram:
     trace: BootTrace
     """Reads of one image, without digests."""
     served_bytes: int
-    """What the guest reads and writes until its last read of the image."""
+    """Bytes that the guest reads and writes until its last read of the image."""
 
 
 class _Recorder:

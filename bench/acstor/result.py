@@ -41,7 +41,7 @@ class Traffic:
     measured_mean_bytes_per_s: float
     measured_cv: float
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the generator says of itself."""
+    """Report of the generator on itself."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class StormResult:
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Metrics summed over the data planes."""
     control: Mapping[str, Any] | None = None
-    """What agents and policy service took."""
+    """Resources that agents and policy service took."""
     decisions: Sequence[Mapping[str, Any]] = ()
     generations: Sequence[Generation] = ()
 

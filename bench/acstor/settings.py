@@ -47,7 +47,7 @@ class EvaluationSettings:
     reads: int = 80
     """Reads of the trace that are replayed, from :data:`FIRST_READ` on."""
     workload: str = BOOT
-    """What guests do: :data:`BOOT`, or a mix of :data:`sim.mixes.MIXES`."""
+    """Work of the guests: :data:`BOOT`, or a mix of :data:`sim.mixes.MIXES`."""
     loops: int = 40
     """Loops of a mix that each guest does."""
     mix_mib: int = 8
@@ -70,7 +70,7 @@ class EvaluationSettings:
     be some dozens of pieces, and any placement of them uneven; single chunks are about as many
     pieces as the whole trace has with 16."""
     is_warm: bool = False
-    """Whether all guests have booted once before the extra traffic begins."""
+    """True if all guests have booted once before the extra traffic begins."""
     warm_up: float = 20.0
     """Seconds of extra traffic before the guests start, in which ACStor may notice it."""
     deadline: float = 300.0
@@ -78,7 +78,7 @@ class EvaluationSettings:
     weights: str = "headroom"
     weight_lambda: float = 1.67
     is_content_generated: bool = False
-    """Whether disks hold random bytes in place of the recorded guest's."""
+    """True if disks hold random bytes in place of the recorded guest's."""
     keep: bool = False
     root: pathlib.Path = DEFAULT_ROOT
 

@@ -9,7 +9,7 @@ class MemoryMounter:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.failures: dict[str, exception.AcstorError] = {}
-        """What a call fails with, by its name."""
+        """Error with which a call fails, by its name."""
         self._ends: list[socket.socket] = []
 
     def mount(self) -> int:

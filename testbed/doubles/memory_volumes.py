@@ -55,7 +55,7 @@ class MemoryVolume:
         self.state = "standby"
         self.is_wanted = False
         self.head = b""
-        """What its first sectors hold."""
+        """Content of its first sectors."""
         self.head_looks = 0
         """Looks at the owner's first sectors that were begun."""
         self.is_head_wanted = False
@@ -65,7 +65,7 @@ class MemoryVolume:
         self.error: str | None = None
         self.listener: socket.socket | None = None
         self.token: str | None = None
-        """What clients must know."""
+        """Token that clients must know."""
         self.freezes: list[float] = []
         self.limits = (0, 0)
         self.dirty_bytes = 0
@@ -80,17 +80,17 @@ class MemoryVolume:
         self.fold_scope: str | None = None
         """With which the last fold was asked for."""
         self.overlay: list[str] = []
-        """What is in the local log, the oldest first."""
+        """Writes in the local log, the oldest first."""
         self.dirty: list[str] = []
-        """What of it the origin lacks."""
+        """Writes of it that the origin lacks."""
         self.under_way: list[str] = []
-        """What was tried to be stored last, without an answer."""
+        """Writes that were tried to be stored last, without an answer."""
         self.next: int | None = None
         """Free slot of the log; None until the origin was asked after a restart."""
         self.folded: tuple[str, list[str]] | None = None
         """Manifest and words of a fold that is not installed here."""
         self.on_fold: Callable[[], object] = lambda: None
-        """What happens while a fold reads."""
+        """Action while a fold reads."""
 
     def activate(self, spec: VolumeSpec, origin: LogOrigin) -> None:
         assert self.state == "standby"
@@ -248,7 +248,7 @@ class MemoryVolumes:
         """Set unless openings shall take long: the log lies on a slow disk."""
         self.may_open.set()
         self.is_opening = threading.Event()
-        """Whether one was begun."""
+        """Set when one was begun."""
 
     def volume_seal(self, volume: str, epoch: int, first: int, origin: LogOrigin) -> dict[str, Any]:
         at = first

@@ -26,7 +26,7 @@ class OpenVolume:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether somebody holds its writes."""
+        """True if somebody holds its writes."""
         return bool(self.holders)
 
 

@@ -42,7 +42,7 @@ class _Line:
     spread: list[tuple[float, float]]
     """Lowest and highest of each point; empty: not shaded."""
     is_of_points: bool
-    """Whether the points are what was found, and not what is between them."""
+    """True if only the points are results, and not what is between them."""
 
 
 def draw(record: Record, path: pathlib.Path) -> None:

@@ -39,7 +39,7 @@ class Table:
     rows: Sequence[Sequence[Any]]
     """Cells: text, a number, None, several numbers, or ``median``, ``low`` and ``high``."""
     headings: Sequence[str] = ()
-    """What a page shows over the columns; empty: their names."""
+    """Headings that a page shows over the columns; empty: their names."""
     caption: str = ""
 
     def objects(self) -> Iterator[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Record:
 
     title: str
     source: str
-    """Where the figures are from: command, date, and what was lost on the way."""
+    """Source of the figures: command, date, and what was lost on the way."""
     tables: Mapping[str, Table]
     about: str = ""
     conditions: Mapping[str, Any] = field(default_factory=dict)
