@@ -104,7 +104,7 @@ def nbdinfo(opened: dict[str, Any], name: str, *options: str) -> subprocess.Comp
 
 
 def test_volume_is_reached_by_its_token_only(cloud: Cloud, tmp_path: pathlib.Path) -> None:
-    """What somebody knows who broke out of one guest opens no volume of another."""
+    """Knowledge that is found in one guest's process opens no volume of another."""
     host, control = cloud.add_host(agent=False), Volumes(cloud)
     volumes = [control.create(MIB, host) for _ in range(2)]
     own, other = (open_volume(host, volume) for volume in volumes)

@@ -195,7 +195,7 @@ def test_down_ends_what_an_up_that_was_killed_has_begun() -> None:
 
 
 def test_a_first_process_that_is_not_recorded_ends_by_itself() -> None:
-    """Who starts it writes it down before it sends the specification."""
+    """The process that starts it records it before it sends the specification."""
     command = [sys.executable, "-m", "testbed.onebox.host_init"]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=30, check=False)
     assert result.returncode == 0

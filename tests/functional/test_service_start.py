@@ -40,7 +40,7 @@ notification_format = both
 
 @pytest.fixture
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:
-    """Where the entry point of the sources is installed, whatever else is."""
+    """Return an environment with the entry point of the sources, whatever else is installed."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     namespace = "oslo.messaging.notify.drivers"

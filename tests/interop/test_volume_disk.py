@@ -185,7 +185,8 @@ def test_libvirt_attaches_the_disk_and_detaches_what_nova_read(
 def test_command_line_shows_the_token_of_a_guest_that_is_started_with_the_disk(
     libvirt_driver: Any, libvirt: SessionLibvirt
 ) -> None:
-    """What the AppArmor abstraction keeps from other guests, and ``install/nova-volumes`` tells."""
+    """The token is what the AppArmor abstraction keeps from other guests, and
+    ``install/nova-volumes`` tells."""
     token = "5d" * 16
     disk = disk_xml(libvirt_driver, pathlib.Path("/run/acstor/nbd/x.sock"), export=token)
     emulator = shutil.which("qemu-system-x86_64")

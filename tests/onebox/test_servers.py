@@ -21,7 +21,7 @@ SERVERS_AT_ONCE = 8
 def test_server_create_typed_by_a_user_boots_from_the_link(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
-    """What a user types gives a server that reads its image through the data plane."""
+    """A user's command gives a server that reads its image through the data plane."""
     reads = {host.name: host.read_count() for host in box.hosts}
     text = box.openstack(
         "server", "create", "--image", tiny.id, "--flavor", FLAVOR, "--nic", "none", "--wait",

@@ -37,7 +37,7 @@ def test_snapshot_boots_by_download_with_what_the_server_wrote(
 def test_snapshot_without_its_mark_boots_through_a_link(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
-    """What many servers are to be started from is said so with one command: an image as others."""
+    """One command turns a snapshot into an image as others, for many servers to start from."""
     snapshot = snapshot_of_a_server(box, tiny, instances)
     box.openstack("image", "unset", "--property", "image_type", snapshot.id)
     box.wait_planted(snapshot.id)
@@ -78,7 +78,7 @@ def test_shelved_server_comes_back_with_what_it_wrote(
 def test_aggregate_cache_image_finds_the_link(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
-    """What a user types to pre-cache an image: the hosts have it already, nothing is downloaded."""
+    """A user's command to pre-cache an image finds it on the hosts, nothing is downloaded."""
     with box.aggregate("cached", box.hosts) as aggregate:
         box.openstack("aggregate", "cache", "image", aggregate, tiny.id)
         for host in box.hosts:

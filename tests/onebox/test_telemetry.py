@@ -148,7 +148,7 @@ class Telemetry:
 
     @property
     def copy(self) -> pathlib.Path:
-        """Where Ceilometer's pipeline writes what it publishes, too."""
+        """File to which Ceilometer's pipeline writes what it publishes, too."""
         return self.folder / "samples"
 
     def _ceilometer(self, host: BoxHost) -> str:

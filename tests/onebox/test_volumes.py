@@ -103,7 +103,7 @@ def test_content_goes_with_the_volume_to_another_host(
 def test_volume_without_durability_serves_its_guest(
     volumes: Volumes, guests: list[Instance], box: RunningBox
 ) -> None:
-    """What is written can be read, and nothing of it goes to the origin."""
+    """Written content can be read, and nothing of it goes to the origin."""
     volume_id = volumes.create(volume_type=NONE)
     server = guests[0]
     with volumes.attached(server, volume_id) as disk:
@@ -241,7 +241,7 @@ def test_group_snapshot_is_of_one_moment(
 
 
 def test_commands_in_the_guest_tell_when_they_fail(guests: list[Instance]) -> None:
-    """What the other tests of volumes lean on."""
+    """The other tests of volumes lean on it."""
     assert console(guests[0]).run("echo one; echo two") == "one\ntwo"
     with pytest.raises(AssertionError, match="ended with 3"):
         console(guests[0]).run("exit 3")

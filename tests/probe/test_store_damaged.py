@@ -41,7 +41,7 @@ def restart(host: Host) -> None:
 
 
 def test_store_corrupted_while_stopped_is_a_miss(cloud: Cloud) -> None:
-    """What a restart finds is verified before it is served."""
+    """Chunks that a restart finds are verified before they are served."""
     host, image = warm_host(cloud)
     content = bytearray(slots_file(host).read_bytes())
     for offset in range(4096, len(content), 32 << 10):

@@ -101,7 +101,7 @@ def test_build_draws_all_that_is_missing_or_old(
 
 
 def test_build_needs_nothing_of_the_simulator() -> None:
-    """Who builds the documentation has no compiler of loops."""
+    """The host that builds the documentation has no compiler of loops."""
     code = "import sys; sys.path[:0] = sys.argv[1:]; import acstor_results; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code, str(ROOT / "doc" / "ext"), str(ROOT)],

@@ -163,7 +163,8 @@ def test_state_is_given_before_the_start_where_the_configuration_is_newer(
 
 
 def test_state_is_given_again_where_a_start_failed(tmp_path: pathlib.Path) -> None:
-    """What root wrote or took away meanwhile: by going back to a release before, by a restore."""
+    """State that root wrote or took away meanwhile is given again: after a downgrade, after a
+    restore."""
     command = read("acstor-dataplane.service")["Service"]["ExecStopPost"]
     *_, script = shlex.split(command.removeprefix("+").replace("$$", "$"))
     given = tmp_path / "given"
@@ -282,7 +283,7 @@ def test_snippets_make_what_the_registrar_needs(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_documentation_of_the_unit_is_installed(path: pathlib.Path) -> None:
-    """Where the guide installs: ``systemctl help`` names pages that are there."""
+    """The guide installs the pages that ``systemctl help`` names."""
     setup = configparser.ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg")
     lines = setup["files"]["data_files"].strip().splitlines()

@@ -140,7 +140,8 @@ def test_malformed_rounds_keep_closed_what_is_known_to_be(
 def test_process_that_has_read_only_malformed_rounds_answers_none(
     host: HostUnderTest, reconciler: UsingReconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the process before has closed is not known: it is no more what it has answered."""
+    """The rounds that the process before has closed are not known: it is no more what it has
+    answered."""
     runtime = host.data_plane.start()
     register(host.origin, IMAGE)
     write(host.origin, 5, "epoch", image=Phase.CLOSING)

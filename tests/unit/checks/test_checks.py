@@ -38,7 +38,7 @@ def test_json_has_every_check_and_the_worst_result(
 
 
 def test_nothing_but_json_is_written_to_stdout(config_file: pathlib.Path) -> None:
-    """Where what a check looks at logs warnings, too."""
+    """Warnings that a check's subject logs stay out of it, too."""
     config_file.write_text(config_file.read_text() + "[store]\ncapacityy = 1\n")
     result = subprocess.run(
         [

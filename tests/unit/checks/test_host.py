@@ -38,7 +38,7 @@ def test_extension_module_works(configure: Configure) -> None:
 def test_chunk_store_of_this_release_is_read(
     compute: cfg.ConfigOpts, tmp_path: pathlib.Path
 ) -> None:
-    """When this fails after a new version of the format: raise STORE_VERSION."""
+    """Raise STORE_VERSION when this fails after a new version of the format."""
     assert "holds none" in text(host.check_chunk_store(compute))
     shutil.copy(GOLDEN, tmp_path / "store" / "superblock")
     result = host.check_chunk_store(compute)
@@ -72,7 +72,7 @@ def test_session_that_is_to_be_taken_over(
     code: Code,
     said: str,
 ) -> None:
-    """When this fails after a new version of the format: raise SESSION_VERSION."""
+    """Raise SESSION_VERSION when this fails after a new version of the format."""
     assert host.check_take_over(compute).code is Code.SUCCESS
     session = bytearray(GOLDEN.with_name("fuse-session-v1.bin").read_bytes())
     if change is not None:

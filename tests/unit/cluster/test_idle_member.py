@@ -84,7 +84,7 @@ def test_own_entry_is_looked_at_now_and_then_and_found_missing(
 
 
 def test_programs_load_no_eventlet() -> None:
-    """Where it is installed, tooz and oslo.messaging would."""
+    """Eventlet, where it is installed, would be loaded by tooz and oslo.messaging."""
     script = (
         "from acstor import warning_filters\n"
         "warning_filters.exclude_eventlet()\n"

@@ -10,7 +10,7 @@ SAMPLE = ROOT / "etc" / "acstor" / "acstor.conf.sample"
 
 
 def test_sample_is_current(tmp_path: pathlib.Path) -> None:
-    """When this fails: oslo-config-generator --config-file <the generator's file>."""
+    """Run oslo-config-generator --config-file <the generator's file> when this fails."""
     made = tmp_path / "acstor.conf.sample"
     subprocess.run(
         [

@@ -77,7 +77,7 @@ class UnreliableOrigin(FaultyOrigin):
 
     @property
     def is_armed(self) -> bool:
-        """Whether something is going to happen to one call."""
+        """True if something is going to happen to one call."""
         return self._armed is not None
 
     def arm(self, calls: int, effect: Effect) -> None:

@@ -24,7 +24,7 @@ class Theme:
     """Emphasis of a run: weights of its steps, relative to one another."""
 
     doings: Mapping[str, int]
-    """What a host does that serves the volume."""
+    """Doings of a host that serves the volume, each with its weight."""
     administration: Mapping[str, int]
     kill: float = 0.0
     """Share of what happens that is a kill between two calls."""

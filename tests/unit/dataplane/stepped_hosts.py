@@ -110,12 +110,12 @@ class SteppedHost:
 
     @property
     def is_served(self) -> bool:
-        """Whether a guest's write would be acknowledged."""
+        """True if a guest's write would be acknowledged."""
         return self.device is not None and self.device.state == "open"
 
     @property
     def is_standby(self) -> bool:
-        """Whether a guest's request waits."""
+        """True if a guest's request waits."""
         return self.device is not None and self.device.state == "standby"
 
     def attempt(self, action: Callable[[], object]) -> bool:

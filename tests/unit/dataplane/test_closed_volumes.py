@@ -259,7 +259,8 @@ def test_kill_before_the_record_gives_the_volume_back_costs_no_content(
 def test_class_that_was_changed_meanwhile_counts_for_what_is_there(
     local: Local, store: VolumeStore
 ) -> None:
-    """What was to stay here is pushed when it is to travel: the runtime is told of the change."""
+    """Content that was to stay here is pushed when it is to travel: the runtime is told of the
+    change."""
     local.write()
     local.close()
     through = Durability(DurabilityClass.WRITE_THROUGH)

@@ -37,7 +37,8 @@ def served(host: HostUnderTest) -> dict[str, Any]:
 
 
 def test_file_is_the_golden_one() -> None:
-    """When this fails after a change of the format: raise ATTACHMENT_VERSION, add a golden file."""
+    """Raise ATTACHMENT_VERSION and add a golden file when this fails after a change of the
+    format."""
     assert ATTACHMENT_VERSION == 1
     assert ATTACHMENT.encode() == GOLDEN.read_bytes()
     assert VolumeAttachment.decode(GOLDEN.read_bytes()) == ATTACHMENT

@@ -155,7 +155,7 @@ def test_volume_that_no_other_host_owns_is_taken(
 def test_answer_of_an_owner_that_was_replaced_counts_for_nothing(
     host: HostUnderTest, second: HostUnderTest, store: VolumeStore, origin: MemoryOrigin
 ) -> None:
-    """What a third host wrote since may be what is read."""
+    """Content that a third host wrote since may be what is read."""
     questions = second.plane.volumes.questions
     answered = Head("0" * 32, "h1", 1, SECTORS)
     assert questions.current_content(VOLUME, answered) == SECTORS

@@ -292,7 +292,7 @@ def test_what_the_runtime_notices_is_followed() -> None:
 def test_nothing_is_pushed_to_a_directory_where_no_origin_is_mounted(
     tmp_path: pathlib.Path,
 ) -> None:
-    """What is pushed is removed from the log: it would be neither here nor in the origin."""
+    """Pushed content is removed from the log: it would be neither here nor in the origin."""
     access = OriginAccess(lambda: PosixOrigin(str(tmp_path)))
     for _ in range(2):
         with pytest.raises(exception.UnavailableError, match="no repository"):

@@ -109,7 +109,8 @@ def test_setting_that_was_not_kept_is_set_again(
 def test_setting_that_the_record_took_back_is_taken_back(
     owner: SteppedHost, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a change reached the runtime and not the disk, what is kept is the record's again."""
+    """A change that reached the runtime and not the disk is undone: the record's setting is kept
+    again."""
 
     def is_full(kept: KeptVolume) -> None:
         raise OSError(28, "No space left on device")
@@ -125,7 +126,7 @@ def test_setting_that_the_record_took_back_is_taken_back(
 def test_call_that_comes_beside_a_look_counts(
     owner: SteppedHost, store: VolumeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the look has read is older than what the owner was told meanwhile."""
+    """A record that the pass has read is older than what the owner was told meanwhile."""
     store.describe(VOLUME, metadata={"iops": "100"})
     record = store.get(VOLUME).record
     store.describe(VOLUME, metadata={"iops": "200"})

@@ -22,7 +22,7 @@ class Write:
     host: str
     epoch: int
     is_stored: bool = False
-    """Whether it was acknowledged as stored in the origin, as write-through does each."""
+    """True if it was acknowledged as stored in the origin, as write-through does each."""
 
 
 class WriteHistory:

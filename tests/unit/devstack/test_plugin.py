@@ -131,7 +131,7 @@ def executable(path: pathlib.Path, text: str) -> None:
 
 @pytest.fixture(scope="module", params=["stand-in", "devstack"] if DEVSTACK else ["stand-in"])
 def devstack(request: pytest.FixtureRequest) -> str:
-    """Where DevStack is, empty for its stand-in."""
+    """Return DevStack's directory, empty for its stand-in."""
     return DEVSTACK if request.param == "devstack" else ""
 
 

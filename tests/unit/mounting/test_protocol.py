@@ -12,7 +12,7 @@ def test_requests_come_back(operation: Operation, path: str) -> None:
 
 
 def test_request_version_requires_update() -> None:
-    """What is sent is part of the protocol: raise PROTOCOL_VERSION with it."""
+    """Raise PROTOCOL_VERSION when this changes: the bytes sent are part of the protocol."""
     assert protocol.encode_request(Operation.SET_READ_AHEAD, "/m") == b"1 read-ahead /m"
     assert protocol.encode_response(None) == b"1 ok"
     refused = exception.FencedError("held")

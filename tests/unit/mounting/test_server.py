@@ -71,7 +71,7 @@ def test_operations_are_carried_out(served: Served) -> None:
 
 
 def test_descriptor_is_the_caller_s_alone(served: Served) -> None:
-    """What is mounted ends with the data plane, not with acstor-mount."""
+    """The mount ends with the data plane, not with acstor-mount."""
     descriptor = served.client().mount()
     link = os.readlink(f"/proc/self/fd/{descriptor}")
 

@@ -44,7 +44,7 @@ def origin(tmp_path: pathlib.Path) -> posix.PosixOrigin:
 def restore(
     origin: posix.PosixOrigin, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[], None]:
-    """What makes the origin's directory what it was at first."""
+    """Return a function that makes the origin's directory what it was at first."""
     saved = tmp_path_factory.mktemp("saved") / "origin"
     shutil.copytree(origin.root, saved)
 
@@ -137,7 +137,7 @@ def test_killed_conversion_loses_nothing_and_is_repeated(
 def test_conversion_in_the_midst_of_a_call_is_noticed(
     origin: posix.PosixOrigin, operation: str
 ) -> None:
-    """Who has just seen that the former layout is in use finds it gone."""
+    """A caller that has just seen the former layout in use finds it gone."""
     other = posix.PosixOrigin(origin.root)
     known = origin.get_ref("ring")
     assert known is not None

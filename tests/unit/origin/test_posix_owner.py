@@ -83,7 +83,8 @@ def test_folders_are_nobody_elses_where_the_root_is_not(tmp_path: pathlib.Path) 
 def test_lock_that_links_elsewhere_gives_nothing_away(
     root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Who may write to the origin gets at no file of the machine where root runs a command."""
+    """A user who may write to the origin gets at no file of the machine where root runs a
+    command."""
     secret = tmp_path_factory.mktemp("elsewhere") / "secret"
     secret.write_text("x")
     secret.chmod(0o600)
@@ -129,7 +130,7 @@ def test_folders_behind_a_link_are_neither_made_nor_given_away(
     folder: str,
     store: Callable[[posix.PosixOrigin], object],
 ) -> None:
-    """Who may write to the origin has root make nothing elsewhere."""
+    """A user who may write to the origin has root make nothing elsewhere."""
     other = tmp_path_factory.mktemp("elsewhere")
     if folder == ".locks":
         (root / "refs").mkdir()
@@ -221,7 +222,7 @@ def test_former_ref_is_not_changed_through_a_link(
 def test_file_that_became_a_link_is_not_made_writable(
     root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a server takes root for another, a file gets its name only while it is writable."""
+    """A file gets its name only while it is writable, where a server takes root for another."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
     secret.chmod(0o600)
@@ -242,7 +243,8 @@ def test_file_that_became_a_link_is_not_made_writable(
 def test_leftovers_of_a_folder_that_becomes_a_link_meanwhile_are_not_removed_elsewhere(
     root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may write to the origin swaps it between two looks of root's garbage collection."""
+    """A user who may write to the origin swaps it between two reads of root's garbage
+    collection."""
     other = tmp_path_factory.mktemp("other")
     (other / "folder").mkdir()
     for path in (other / "file", other / "folder" / "file"):

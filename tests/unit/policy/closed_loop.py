@@ -27,7 +27,7 @@ class Loop:
 
     settings: PolicySettings
     demand: float
-    """What a host reads, in links."""
+    """Reads of a host, in links."""
     is_elastic: bool = False
     decision: Decision | None = None
     changes: list[tuple[int, EvaluationResult]] = field(default_factory=list)

@@ -103,7 +103,7 @@ def test_host_alone_under_a_switch_has_no_traffic_with_itself() -> None:
 
 
 def test_no_uplink_carries_more_than_it_can() -> None:
-    """What a full uplink does not let through is not counted above it."""
+    """Traffic that a full uplink does not let through is not counted above it."""
     topology = tree(pods=2, racks=2, hosts=4)
     edges, aggregates, (root,) = switch_loads.estimate(
         {name: load(900, 900) for name in topology.hosts}, topology

@@ -297,7 +297,7 @@ def test_answer_to_rounds_that_were_lost_is_none_to_new_ones(withdrawn: Withdraw
 
 @pytest.mark.parametrize("number", [(1 << 53) - 1, 1 << 53, (1 << 62) - 1])
 def test_record_with_a_high_round_stops_nobody(withdrawn: Withdrawn, number: int) -> None:
-    """What all hosts are asked next is a number that all records can have."""
+    """The round that all hosts are asked next is a number that all records can have."""
     write_usage(withdrawn.origin, "h9", round=number, epoch="another")
     withdrawn.look()
     usage.forget_usage(withdrawn.origin, "h9")

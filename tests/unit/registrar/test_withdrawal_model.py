@@ -35,7 +35,7 @@ class Host(NamedTuple):
     """Round, and whether the image is closed or gone."""
     scanned: bool = False
     is_held: bool = False
-    """Whether a link had to stay although no overlay was seen: reported as a use."""
+    """True if a link had to stay although no overlay was seen: reported as a use."""
 
 
 class Registrar(NamedTuple):
@@ -60,7 +60,7 @@ class State(NamedTuple):
     cancels: int = 0
     moving: tuple[int, int] | None = None
     is_alone: bool = False
-    """Whether the second host has nothing and does nothing."""
+    """True if the second host has nothing and does nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Cloud:
         self.acknowledged: dict[str, list[str]] = {"a": [], "b": []}
         self.pushed: tuple[PushedState, str] | None = None
         self.wrong: list[str] = []
-        """What a pushed state had, and what was written says otherwise."""
+        """Contents that a pushed state had, and that the writes contradict."""
         store = self.store(repository.origin)
         self._make(store, SHARED, "s0 s1 ")
         store.snapshot(SHARED, FIRST)

@@ -42,7 +42,7 @@ def test_whatever_the_layers_it_ends_with_some_that_exist(
 
 
 def _has_cycle(layers: list[Layer]) -> bool:
-    """Whether there may be one; the kernel makes none."""
+    """Return whether there may be a cycle; the kernel makes none."""
     return any(
         (each.lower or 0) >= each.index or (each.master is not None and each.master <= each.index)
         for each in layers

@@ -49,7 +49,7 @@ def stored(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_format_is_that_of_its_version(stored: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """When this fails: another FORMAT_VERSION, and the files of ``bench/results`` in it."""
+    """Raise FORMAT_VERSION when this fails, and write the files of ``bench/results`` in it."""
     assert record.FORMAT_VERSION == 1
     found = record.read(stored)
     record.write(found, tmp_path / "again.json")

@@ -190,7 +190,7 @@ class DataPlaneHere:
         self.server: MemoryNbdServer | None = None
 
     def connect(self, data: dict[str, Any]) -> dict[str, Any]:
-        """What the connector does, with the export made first."""
+        """Connect as the connector does, with the export made first."""
         name = data["volume_id"]
         self.opened.append(name)
         size = 1 << 20

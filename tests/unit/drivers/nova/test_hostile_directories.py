@@ -119,7 +119,7 @@ def test_directory_that_becomes_a_link_amidst_of_it(
 def test_file_of_root_with_another_name_is_not_given_away(
     nova: NovaHost, mount: pathlib.Path, elsewhere: pathlib.Path
 ) -> None:
-    """Where fs.protected_hardlinks is off, Nova's user may give it a name in its directory."""
+    """Nova's user may give it a name in its directory where fs.protected_hardlinks is off."""
     secret = elsewhere / "shadow"
     secret.write_bytes(b"secret")
 

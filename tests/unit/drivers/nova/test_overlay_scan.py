@@ -41,7 +41,7 @@ def test_relative_name_is_relative_to_the_overlay(tmp_path: pathlib.Path) -> Non
 
 
 def test_json_name_is_understood(tmp_path: pathlib.Path) -> None:
-    """What libvirt and QEMU write after block jobs."""
+    """Names that libvirt and QEMU write after block jobs are understood."""
     description = {"driver": "raw", "file": {"driver": "file", "filename": "/i/_base/x"}}
     name = b"json:" + json.dumps(description).encode()
     (tmp_path / "disk").write_bytes(header(size=len(name), name=name))

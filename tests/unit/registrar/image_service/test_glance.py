@@ -30,7 +30,7 @@ def server() -> Iterator[GlanceServer]:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """What hanging requests wait for."""
+    """Yield the event that hanging requests wait for."""
     event = threading.Event()
     yield event
     event.set()

@@ -61,7 +61,7 @@ def is_there(store: VolumeStore, make: Make) -> bool:
 def test_what_is_lost_is_taken_back_whichever_answer_is_lost(
     origin: FaultyOrigin, store: VolumeStore, make: Make, effect: Effect, call: int
 ) -> None:
-    """What it shares is collected between the two claims."""
+    """The objects that it shares are collected between the two claims."""
     prepare(store, make)
     fail(origin, effect, call)
     with (

@@ -42,7 +42,7 @@ def test_agents_of_switches_differ_in_their_host_only() -> None:
 
 
 def test_switches_need_no_module_of_the_kernel() -> None:
-    """Where bridges are made, and where Neutron's agent and Nova look for them."""
+    """Bridges are made where Neutron's agent and Nova look for them."""
     switch = networking.switch("eth1")[-1]
     assert "datapath_type=netdev" in switch
     assert "userspace-tso-enable=true" in switch

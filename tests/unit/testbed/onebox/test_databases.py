@@ -70,7 +70,7 @@ def test_what_was_completed_is_restored_in_another_one_box(tmp_path: pathlib.Pat
 
 
 def test_incomplete_databases_are_thrown_away(tmp_path: pathlib.Path) -> None:
-    """What a run that ended half-way has put into them is not known."""
+    """Databases that a run filled and that ended half-way have unknown content."""
     box = Box(tmp_path / "one", tmp_path / "cache")
     box.fill("half")
     box.databases.restore()

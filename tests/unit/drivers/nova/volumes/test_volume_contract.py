@@ -125,7 +125,7 @@ def test_host_and_guest_have_what_the_driver_asks_for() -> None:
 
 
 def test_stock_nova_still_needs_the_wrap() -> None:
-    """When this fails, Nova has learnt unix sockets: compare, then remove disk_xml.py."""
+    """Compare and then remove disk_xml.py when this fails: Nova has learnt unix sockets."""
     disk = nova_config.LibvirtConfigGuestDisk
     stock_parse = inspect.unwrap(disk.parse_dom)
     stock_format = inspect.unwrap(disk.format_dom)
@@ -328,7 +328,7 @@ def test_extension_finds_the_disk_by_its_serial(host: Host) -> None:
 def test_stock_nova_still_cannot_resize_encrypted_disks(
     libvirt_driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When this fails, Nova has learnt it: let the volume driver extend encrypted volumes."""
+    """Let the volume driver extend encrypted volumes when this fails: Nova has learnt it."""
     monkeypatch.setattr(nova_driver.images, "privileged_qemu_img_info", None)
     with pytest.raises(nova_exception.DiskNotFound):
         libvirt_driver._resize_attached_encrypted_volume(
