@@ -126,7 +126,7 @@ HOUSES = {
 }
 """Packages that each top-level package of Python may import; only the first is in the wheel."""
 FLOOR = {room: level for level, rooms in enumerate(PACKAGE_FLOORS) for room in rooms}
-NEIGHBOURS = {
+OPENSTACK_MODULES = {
     "nova",
     "cinder",
     "glance",
@@ -141,7 +141,7 @@ MAY_DECODE_JSON = (
     "acstor/drivers/nova/volumes/online_extend.py",  # of QEMU, in one attempt that may fail
 )
 MAY_IMPORT_EVENTLET = ("acstor/drivers/cinder/native_threads.py",)  # only in a patched process
-MAY_IMPORT_NEIGHBOURS = ("acstor/drivers/", "acstor/scheduler/")
+MAY_IMPORT_OPENSTACK = ("acstor/drivers/", "acstor/scheduler/")
 
 
 def tracked_files() -> list[pathlib.Path]:
@@ -265,8 +265,8 @@ def check_python_imports(name: str, path: pathlib.Path) -> Iterator[str]:
     if path.suffix != ".py" or not name.startswith("acstor/"):
         return
     for module in sorted(set(imported_modules(ast.parse(path.read_text())))):
-        if module.split(".")[0] in NEIGHBOURS and not name.startswith(MAY_IMPORT_NEIGHBOURS):
-            yield f"{name}: imports {module}; only drivers and scheduler import a neighbour"
+        if module.split(".")[0] in OPENSTACK_MODULES and not name.startswith(MAY_IMPORT_OPENSTACK):
+            yield f"{name}: imports {module}; only drivers and scheduler import OpenStack"
         if module == "acstor._dataplane" and name != "acstor/native.py":
             yield f"{name}: imports acstor._dataplane; only acstor/native.py does"
         if module.split(".")[0] == "eventlet" and name not in MAY_IMPORT_EVENTLET:

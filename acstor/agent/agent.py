@@ -1,7 +1,7 @@
 """The agent: keeps the data plane of its host equal to what the deployment wants.
 
 Everything is done in reconcile passes: each compares what is with what should be and acts on the
-difference, so that an agent killed anywhere goes on where it was. A neighbour that is away makes
+difference, so that an agent killed anywhere goes on where it was. A dependency that is away makes
 a pass incomplete, never wrong: what the data plane has, it keeps.
 """
 
@@ -137,7 +137,7 @@ class Agent:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour or image, what was wrong at the last pass."""
+        """By dependency or image, what was wrong at the last pass."""
         return self._problems.copy()
 
     @property
@@ -516,9 +516,9 @@ class Agent:
         metrics.members.set(len(view.members))
         self._generation = generation or 0
         metrics.used_generation.set(self._generation)
-        metrics.up.labels("data_plane").set(is_up)
-        metrics.up.labels("origin").set("origin" not in problems)
-        metrics.up.labels("coordination").set(view.is_current)
+        metrics.up.set("data_plane", is_up)
+        metrics.up.set("origin", "origin" not in problems)
+        metrics.up.set("coordination", view.is_current)
 
     def _move(self, event: AgentEvent) -> None:
         former, self._state = self._state, next_state(self._state, event)

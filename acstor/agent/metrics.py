@@ -17,6 +17,7 @@ from acstor.cluster.ring.decision import Decision
 from acstor.preload.admitted_preload import AdmittedPreload
 from acstor.preload.states import AdmittedPreloadState
 from acstor.telemetry.data_plane_readings import DataPlaneLoad
+from acstor.telemetry.dependency_gauge import DependencyGauge
 
 STATE = "acstor_agent_state"
 MEMBERS = "acstor_agent_members"
@@ -143,9 +144,7 @@ class AgentMetrics:
             prometheus_client.Histogram(name, "Time that reconcile passes took", registry=registry)
             for name in (RECONCILE_SECONDS, FORMER_RECONCILE_SECONDS)
         ]
-        self.up = prometheus_client.Gauge(
-            UP, "Whether a neighbour answered at the last pass", ["neighbour"], registry=registry
-        )
+        self.up = DependencyGauge(UP, "Whether a dependency answered at the last pass", registry)
         self.pinned_bytes = prometheus_client.Gauge(
             PINNED_BYTES, "Bytes pinned of images, by image", ["image"], registry=registry
         )

@@ -104,7 +104,7 @@ def run(check: Check, conf: cfg.ConfigOpts, timeout: float = CHECK_TIMEOUT) -> R
     thread.join(timeout)
     if not results:
         return failure(
-            f"no answer within {timeout:g} s: a mounted directory or a neighbour hangs; look for "
+            f"no answer within {timeout:g} s: a mounted directory or a dependency hangs; look for "
             "processes in state D (ps) and at the mounts named in the configuration"
         )
     return results[0]

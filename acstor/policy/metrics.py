@@ -12,6 +12,7 @@ from acstor.cluster.leader_states import LeaderState
 from acstor.cluster.ring.decision import Decision
 from acstor.policy.collection import Collection
 from acstor.policy.evaluation_result import EvaluationResult
+from acstor.telemetry.dependency_gauge import DependencyGauge
 
 STATE = "acstor_policy_state"
 UP = "acstor_policy_up"
@@ -43,9 +44,7 @@ class PolicyMetrics:
         self._state = prometheus_client.Gauge(
             STATE, "1 for the state that the service is in", ["state"], registry=registry
         )
-        self.up = prometheus_client.Gauge(
-            UP, "Whether a neighbour was in order when last asked", ["neighbour"], registry=registry
-        )
+        self.up = DependencyGauge(UP, "Whether a dependency was in order when last asked", registry)
         self._hosts = prometheus_client.Gauge(
             HOSTS, "Hosts, by what is known of them", ["kind"], registry=registry
         )

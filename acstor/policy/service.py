@@ -146,7 +146,7 @@ class PolicyService:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour, what was wrong at the last pass."""
+        """By dependency, what was wrong at the last pass."""
         return self._problems.copy()
 
     def is_healthy(self) -> bool:
@@ -214,7 +214,7 @@ class PolicyService:
         self._report(problems)
 
     def reconcile(self) -> None:
-        """Take one collection and do what is due. Raises nothing that a neighbour causes."""
+        """Take one collection and do what is due. Raises nothing that a dependency causes."""
         problems: dict[str, str] = {}
         heard = self._book.collect(self._clock())
         previous = self._refresh(problems)
@@ -352,5 +352,5 @@ class PolicyService:
         metrics.set_state(self.state)
         metrics.set_decision(self._opened.term.decision if self._opened else None)
         metrics.set_feeds(dict(self._book.counts), self._book.ages())
-        for neighbour in ("coordination", "origin", *(name for name, _ in self._feeds)):
-            metrics.up.labels(neighbour).set(neighbour not in problems)
+        for dependency in ("coordination", "origin", *(name for name, _ in self._feeds)):
+            metrics.up.set(dependency, dependency not in problems)

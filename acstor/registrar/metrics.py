@@ -10,6 +10,7 @@ from prometheus_client.openmetrics import exposition
 
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.repository.images.image_registry import EntryState
+from acstor.telemetry.dependency_gauge import DependencyGauge
 
 LEADER = "acstor_registrar_leader"
 UP = "acstor_registrar_up"
@@ -49,9 +50,7 @@ class RegistrarMetrics:
         self.leader = prometheus_client.Gauge(
             LEADER, "1 for the registrar that works, 0 for one that stands by", registry=registry
         )
-        self.up = prometheus_client.Gauge(
-            UP, "Whether a neighbour was in order when last asked", ["neighbour"], registry=registry
-        )
+        self.up = DependencyGauge(UP, "Whether a dependency was in order when last asked", registry)
         self._images = prometheus_client.Gauge(
             IMAGES, "Images in the image registry, by state", ["state"], registry=registry
         )

@@ -120,7 +120,7 @@ class RegistrarService:
 
     @property
     def problems(self) -> dict[str, str]:
-        """By neighbour or image, what was wrong at the last pass."""
+        """By dependency or image, what was wrong at the last pass."""
         return self._problems.copy()
 
     def is_healthy(self) -> bool:
@@ -392,13 +392,13 @@ class RegistrarService:
         metrics = self._metrics
         metrics.leader.set(self.is_leader)
         metrics.running.set(len(self._jobs))
-        for neighbour, name in (
+        for dependency, name in (
             ("coordination", "coordination"),
             ("origin", "origin"),
             ("image_service", "image service"),
             ("broker", "message broker"),
         ):
-            metrics.up.labels(neighbour).set(name not in problems)
+            metrics.up.set(dependency, name not in problems)
 
     def _seconds_to_next_pass(self) -> float:
         if self._lead is None:

@@ -1,4 +1,4 @@
-"""A policy service's steps: what it does when neighbours fail, with everything else real."""
+"""A policy service's steps: what it does when dependencies fail, with everything else real."""
 
 import math
 import pathlib

@@ -22,7 +22,7 @@ def test_page_lists_exactly_the_metrics() -> None:
 def test_text_has_every_metric_and_every_state() -> None:
     counted = RegistrarMetrics()
     counted.leader.set(1)
-    counted.up.labels("origin").set(1)
+    counted.up.set("origin", True)
     counted.notifications.labels("image.update").inc()
     counted.reconciliations.labels("complete").inc()
     counted.collections.labels("complete").inc()
