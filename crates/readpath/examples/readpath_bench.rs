@@ -95,7 +95,7 @@ struct Host {
 }
 
 impl Host {
-    /// What became of the chunks that were to be kept.
+    /// Returns the outcomes of the chunks that were to be kept.
     fn inserts(&self) -> serde_json::Value {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();

@@ -9,7 +9,7 @@ use acstor_selection::{SelectionConfig, limits as selection_limits};
 use crate::ReadPathError;
 use crate::limits;
 
-/// What decides which host of the ring owns a chunk. Must be equal on all hosts.
+/// Rule that decides which host of the ring owns a chunk. Must be equal on all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementRule {
     /// The OID of the first chunk of each run of `span_chunks` chunks of the disk, so that
@@ -26,7 +26,7 @@ pub enum PlacementRule {
     },
 }
 
-/// Whether a host keeps a chunk that it fetched from a peer.
+/// Policy of keeping a chunk that this host fetched from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Only owners keep chunks (ACStor §3.4).
@@ -56,25 +56,24 @@ pub struct ReadPathConfig {
     pub origin_queue_max: usize,
     /// Longest run of neighbouring chunks read in one call, bytes.
     pub origin_run_max_bytes: usize,
-    /// What decides which host owns a chunk.
+    /// Rule that decides which host owns a chunk.
     pub placement: PlacementRule,
     /// Candidates that are farther away than this are skipped.
     pub distance_threshold: Threshold,
     /// Peers asked for one chunk before the origin.
     pub candidates_max: usize,
-    /// Whether a host keeps what it fetched from a peer.
+    /// Policy of keeping chunks that this host fetched from a peer.
     pub keep: Keep,
     /// Hosts that should rather have a chunk, and have it, from which on this host makes its copy the
     /// first to leave; 0: never.
     pub copies_max: usize,
-    /// Whether overloaded peers are passed over.
+    /// True if overloaded peers are passed over.
     pub load_aware: bool,
-    /// What a chunk takes at least over a link that is full: some ten times what it takes over one that
-    /// is not.
+    /// Least time of a chunk over a link that is full: some ten times that over a link that is not.
     pub slow_fetch: Duration,
-    /// Whether peers may compress their answers where links are slow.
+    /// True if peers may compress their answers where links are slow.
     pub compress_slow: bool,
-    /// Whether a late fetch is hedged.
+    /// True if a late fetch is hedged.
     pub hedge_enabled: bool,
     /// Time before which a fetch is never hedged.
     pub hedge_min: Duration,
@@ -82,7 +81,7 @@ pub struct ReadPathConfig {
     pub hedge_max: Duration,
     /// Hedges per hundred fetches that may be started.
     pub hedge_share_percent: u32,
-    /// How long a peer that sent wrong content is not asked.
+    /// Time for which a peer that sent wrong content is not asked.
     pub lie_penalty: Duration,
     /// Chunks in flight from one peer.
     pub peer_inflight_max: usize,
@@ -90,7 +89,7 @@ pub struct ReadPathConfig {
     pub serve_inflight_max: usize,
     /// Bytes prefetched ahead of one sequential stream; 0 turns prefetch off.
     pub prefetch_max_bytes: usize,
-    /// How long after an open of a disk its reads count as those of a boot.
+    /// Time after an open of a disk in which its reads count as those of a boot.
     pub boot_window: Duration,
     /// Memory for chunks that were obtained a moment ago, bytes.
     pub recent_bytes: usize,

@@ -34,9 +34,9 @@ pub enum ReadError {
     Manifest {
         /// The disk.
         disk: DiskId,
-        /// Whether it is so each time it is read.
+        /// True if it is so each time it is read.
         is_damaged: bool,
-        /// What is wrong.
+        /// Fault of the manifest.
         reason: String,
     },
     /// The read path was stopped.
@@ -48,7 +48,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             ReadError::Deadline(_) | ReadError::Stopped => ErrorKind::Unavailable,
@@ -72,7 +72,7 @@ pub enum ReadPathError {
     Config {
         /// Name of the value.
         name: &'static str,
-        /// What was given, in the unit of the range.
+        /// Value that was given, in the unit of the range.
         value: String,
         /// The allowed range.
         allowed: String,
@@ -98,17 +98,17 @@ pub enum ReadPathError {
     Manifest {
         /// The disk.
         disk: DiskId,
-        /// What a caller can do about it.
+        /// Kind, which says what a caller can do about it.
         kind: ErrorKind,
-        /// What is wrong.
+        /// Fault of the manifest.
         reason: String,
     },
-    /// What was given is no working set of the disk.
+    /// The bytes given are no working set of the disk.
     #[error("no working set of disk {disk}: {reason}")]
     WorkingSet {
         /// The disk.
         disk: DiskId,
-        /// What is wrong with it.
+        /// Fault of it.
         reason: String,
     },
     /// No working set of the disk is known.
@@ -138,7 +138,7 @@ pub enum ReadPathError {
 }
 
 impl ReadPathError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             ReadPathError::Manifest { kind, .. } => *kind,

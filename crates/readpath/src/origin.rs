@@ -25,7 +25,7 @@ impl OriginRange {
     }
 }
 
-/// Why the origin did not give the bytes.
+/// Reason for which the origin did not give the bytes.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OriginError {
@@ -60,7 +60,7 @@ pub enum OriginError {
 }
 
 impl OriginError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             OriginError::NotFound { .. } => ErrorKind::NotFound,

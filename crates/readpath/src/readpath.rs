@@ -162,7 +162,7 @@ impl ReadPath {
         self.attachments.ids()
     }
 
-    /// Where the manifest of an attached disk is.
+    /// Returns the place of an attached disk's manifest.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`].
@@ -216,8 +216,8 @@ impl ReadPath {
         self.sources.chunks.keep_made(digest, bytes);
     }
 
-    /// What a preload would bring and the room there is for it. A look-up per chunk; blocks where the
-    /// manifest is not in memory.
+    /// Returns the bytes that a preload would bring, and the room there is for it. A look-up per
+    /// chunk; blocks where the manifest is not in memory.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`], [`ReadPathError::NoWorkingSet`],
@@ -271,7 +271,8 @@ impl ReadPath {
         self.preloads.hint(disk_id, rate);
     }
 
-    /// Which chunks guests of this host read while the disk booted, since the process started.
+    /// Returns the chunks that guests of this host read while the disk booted, since the process
+    /// started.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`], [`ReadPathError::TooManyChunks`].
@@ -297,8 +298,8 @@ impl ReadPath {
         self.working_sets.set(disk_id, bitmap)
     }
 
-    /// How much of each working set that was set this host holds, in the order of ids. Touches no
-    /// chunk.
+    /// Returns the share of each working set that was set which this host holds, in the order of
+    /// ids. Touches no chunk.
     pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {
         self.working_sets.coverage()
     }
@@ -319,7 +320,7 @@ impl ReadPath {
         self.sources.is_draining.store(on, Ordering::Relaxed);
     }
 
-    /// Whether requests of peers are refused.
+    /// Returns whether requests of peers are refused.
     pub fn is_draining(&self) -> bool {
         self.sources.is_draining()
     }
@@ -340,7 +341,7 @@ impl ReadPath {
         self.sources.steering.peers.busiest(max, self.sources.clock.now())
     }
 
-    /// Whether the origin answers, as far as this host knows.
+    /// Returns whether the origin answers, as far as this host knows.
     pub fn is_origin_up(&self) -> bool {
         self.sources.origin.queue().health.is_up()
     }

@@ -7,7 +7,7 @@ use acstor_runclock::RunClock;
 
 use crate::{LocalStore, OriginSource, PeerSource};
 
-/// What a read path reads from.
+/// Sources and stores of a read path.
 #[derive(Clone)]
 pub struct Seams {
     /// This host's chunk store.

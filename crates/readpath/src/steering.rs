@@ -31,7 +31,7 @@ use crate::steering::peer_table::{Peer, PeerTable};
 use crate::steering::placement::{Candidate, Placement, Plan};
 use crate::steering::underway::{FetchFrom, Underway};
 
-/// Who is asked for a chunk, in which order, and when somebody else is.
+/// Choice of the sources of a chunk, of their order, and of the time to ask another.
 pub(crate) struct Steering {
     clock: RunClock,
     config: SelectionConfig,
@@ -82,7 +82,7 @@ pub(crate) fn jitter() -> f64 {
 
 #[cfg(test)]
 thread_local! {
-    /// What takes the place of randomness in a test that compares decisions.
+    /// Fixed value in place of randomness, in a test that compares decisions.
     pub(crate) static FIXED_JITTER: std::cell::Cell<Option<f64>> = const { std::cell::Cell::new(None) };
 }
 
@@ -114,7 +114,7 @@ impl Steering {
         moment(self.clock.now())
     }
 
-    /// How all sources do together; taken anew where that is old.
+    /// Returns the overview of all sources; taken anew where that is old.
     fn overview(&self, selector: &mut Selector, now: Moment) -> Overview {
         selector.overview(now).unwrap_or_else(|| {
             let readings = self.peers.readings(self.config.slow_fetch, now);
@@ -127,7 +127,7 @@ impl Steering {
         self.config.load_aware.then(|| self.overview(selector, now))
     }
 
-    /// Who is asked for the chunk at `oid` on behalf of `priority`.
+    /// Returns the plan of sources for the chunk at `oid` on behalf of `priority`.
     pub(crate) fn plan(&self, oid: Oid, priority: Priority) -> Plan {
         let mut plan = self.placement.plan(oid, &self.peers);
         self.steer(&mut plan, priority);
@@ -210,14 +210,14 @@ impl Steering {
         self.origin_permits.clone().try_acquire_owned().ok()
     }
 
-    /// Whether this host's own link is what makes its sources slow.
+    /// Returns whether this host's own link is what makes its sources slow.
     pub(crate) fn is_own_link_slow(&self) -> bool {
         let mut selector = self.selector.lock();
         let view = self.overview_of_loads(&mut selector, self.now());
         view.is_some_and(|view| view.is_own_link_slow)
     }
 
-    /// Whether a peer is passed over where there is somebody else to ask.
+    /// Returns whether a peer is passed over where there is somebody else to ask.
     fn is_overloaded(&self, peer: &Peer) -> bool {
         let now = self.now();
         let mut selector = self.selector.lock();
@@ -228,12 +228,12 @@ impl Steering {
         selector.is_overloaded(&peer.health(), &view, now)
     }
 
-    /// How many peers are overloaded now.
+    /// Returns the number of peers that are overloaded now.
     pub(crate) fn overloaded_peers(&self) -> usize {
         self.peers.all().iter().filter(|peer| self.is_overloaded(peer)).count()
     }
 
-    /// Whether the peer may compress its answer.
+    /// Returns whether the peer may compress its answer.
     pub(crate) fn accepts_compressed(&self, peer: &Peer) -> bool {
         if !self.config.compress_slow {
             return false;
@@ -267,8 +267,9 @@ impl Steering {
         selector.note_probe(&mut peer.health(), time, self.now());
     }
 
-    /// How long after its start a fetch counts as late; `peer` is `None` for the origin. `is_rescue`: the
-    /// share of hedges was used up. `allowed`: from the start to the deadline of whoever waits.
+    /// Returns the time after its start at which a fetch counts as late; `peer` is `None` for the
+    /// origin. `is_rescue`: the share of hedges was used up. `allowed`: from the start to the
+    /// deadline of whoever waits.
     pub(crate) fn hedge_after(
         &self,
         peer: Option<&Peer>,
@@ -297,7 +298,7 @@ impl Steering {
         Underway::new(self.clone(), FetchFrom::Origin, fetch)
     }
 
-    /// What the origin takes for a chunk now.
+    /// Returns the time that the origin takes for a chunk now.
     #[cfg(test)]
     pub(crate) fn origin_estimate(&self) -> Option<Duration> {
         self.selector.lock().origin().estimate(self.now())

@@ -17,7 +17,7 @@ use crate::limits;
 #[derive(Debug)]
 pub(crate) struct BootRecorder {
     chunk_count: u64,
-    /// Whether a window is open.
+    /// True if a window is open.
     is_open: AtomicBool,
     /// One bit per chunk; made when the first boot begins.
     read: OnceLock<Box<[AtomicU64]>>,
@@ -28,7 +28,7 @@ pub(crate) struct BootRecorder {
 struct State {
     boots: u64,
     open_until: Option<Instant>,
-    /// Whether somebody is going to close the window.
+    /// True if somebody is going to close the window.
     is_watched: bool,
 }
 
@@ -117,7 +117,7 @@ impl BootRecorder {
         }
     }
 
-    /// What was recorded; `None` for a disk of too many chunks.
+    /// Returns the recorded chunks; `None` for a disk of too many chunks.
     pub(crate) fn working_set(&self) -> Option<WorkingSet> {
         if self.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
             return None;

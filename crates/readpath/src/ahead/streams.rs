@@ -32,9 +32,9 @@ pub(crate) struct StreamTable {
 #[derive(Debug)]
 struct Stream {
     id: u64,
-    /// Where it began.
+    /// Begin of the stream.
     start: u64,
-    /// Where the next read is expected.
+    /// Place at which the next read is expected.
     next: u64,
     /// Bytes read between the two.
     read: u64,
@@ -288,7 +288,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is ordered ahead of any reader is at most a quarter of what it read in sequence.
+        /// The bytes ordered ahead of any reader are at most a quarter of those that it read in
+        /// sequence.
         #[test]
         fn proptest_waste_is_bounded(reads in proptest::collection::vec((0u64..1 << 30, 1u64..40), 1..30)) {
             let table = table();

@@ -20,7 +20,7 @@ use crate::steering::placement::Candidate;
 use crate::steering::{jitter, moment};
 use crate::{OriginError, Tier};
 
-/// Why a source did not give the chunk.
+/// Reason for which a source did not give the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptFailure {
     /// Ask the next one.
@@ -29,9 +29,9 @@ pub(crate) enum AttemptFailure {
     Absent,
     /// The peer is well but its origin is not.
     PeersOriginFailed,
-    /// What the origin said.
+    /// The origin's answer.
     Origin(FlightFailure),
-    /// Why the origin was not called.
+    /// Reason for which the origin was not called.
     OriginNotCalled(FlightFailure),
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Obtained {
     pub(crate) peer: Option<Arc<str>>,
 }
 
-/// Why a flight brought nothing.
+/// Reason for which a flight brought nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlightFailure {
     /// Its deadline passed.
@@ -45,18 +45,19 @@ pub(crate) enum FlightFailure {
 }
 
 impl FlightFailure {
-    /// Whether another round may bring the chunk. What is missing may have moved: the manifest that
-    /// says where to may come while the read waits.
+    /// Returns whether another round may bring the chunk. Missing content may have moved: the
+    /// manifest that says where to may come while the read waits. What is missing may have moved:
+    /// the manifest that says where to may come while the read waits.
     pub(crate) fn may_pass(self) -> bool {
         self.is_absence() || self == FlightFailure::Missing
     }
 
-    /// Whether the sources are away or refuse, for the time being.
+    /// Returns whether the sources are away or refuse, for the time being.
     pub(crate) fn is_absence(self) -> bool {
         matches!(self, FlightFailure::Unavailable | FlightFailure::Overloaded)
     }
 
-    /// What a peer is told.
+    /// Returns the status that a peer is told.
     pub(crate) fn status(self) -> PeerStatus {
         match self {
             FlightFailure::Deadline => PeerStatus::Expired,
@@ -70,7 +71,7 @@ impl FlightFailure {
     }
 }
 
-/// Who wants a chunk.
+/// Priority of a chunk: that of the most urgent requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
     /// Nobody yet: the prefetch.
@@ -84,7 +85,7 @@ pub(crate) enum Priority {
 }
 
 impl Priority {
-    /// Whether somebody waits for the chunk this very moment.
+    /// Returns whether somebody waits for the chunk this very moment.
     pub(crate) fn is_demand(self) -> bool {
         self >= Priority::Peer
     }
@@ -99,7 +100,7 @@ pub(crate) struct Flight {
     clock: RunClock,
     demand: Mutex<Demand>,
     places: Mutex<Vec<Place>>,
-    /// What the source said last, where a deadline that passes should not hide it.
+    /// Last answer of a source, where a deadline that passes should not hide it.
     verdict: Mutex<Option<FlightFailure>>,
     changed: Notify,
     demanded: Notify,
@@ -115,10 +116,10 @@ struct Place {
     index: u64,
 }
 
-/// What those who wait want; only grows.
+/// Demand of those who wait; only grows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// When the last of them stops waiting.
+    /// Time at which the last of them stops waiting.
     pub(crate) deadline: RunInstant,
     pub(crate) priority: Priority,
     /// A peer waits: the origin must be asked now even while another peer is being asked. Two
@@ -181,7 +182,7 @@ impl Flight {
         }
     }
 
-    /// Where the manifests of this moment say that the chunk is.
+    /// Returns the chunk's places, as the manifests of this moment have them.
     pub(crate) fn wants(&self) -> Vec<Want> {
         let places = self.places.lock();
         let wants = places.iter().filter_map(|place| place.disk.want(place.index));
@@ -193,12 +194,12 @@ impl Flight {
         *self.verdict.lock() = verdict;
     }
 
-    /// Why those who waited until their deadline got nothing.
+    /// Returns the reason for which those who waited until their deadline got nothing.
     pub(crate) fn verdict(&self) -> FlightFailure {
         self.verdict.lock().unwrap_or(FlightFailure::Deadline)
     }
 
-    /// What those who wait want now.
+    /// Returns the demand of those who wait now.
     pub(crate) fn demand(&self) -> Demand {
         *self.demand.lock()
     }
@@ -243,13 +244,13 @@ impl Flight {
         }
     }
 
-    /// When the outcome was there; now where it is not.
+    /// Returns the time of the outcome; now where there is none.
     pub(crate) fn ended(&self) -> Instant {
         self.outcome.get().map_or_else(Instant::now, |(at, _)| *at)
     }
 }
 
-/// What [`FlightTable::join_or_start`] found.
+/// Result of [`FlightTable::join_or_start`].
 #[derive(Debug)]
 pub(crate) enum JoinOrStart {
     /// Somebody's effort is under way.
@@ -322,7 +323,7 @@ impl FlightTable {
         true
     }
 
-    /// How many flights are under way.
+    /// Returns the number of flights under way.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

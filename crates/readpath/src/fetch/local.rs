@@ -6,7 +6,7 @@ use acstor_store::{ChunkGuard, ChunkStore, Cursor, Inserted, Look, StoreError};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
 
-/// Where a chunk is on this host, as far as that is known without I/O.
+/// Place of a chunk on this host, as far as that is known without I/O.
 #[derive(Clone, Debug)]
 pub enum LocalLook {
     /// At hand.
@@ -28,7 +28,7 @@ pub enum LocalChunk {
     Part(Bytes),
 }
 
-/// What an insert did.
+/// Outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertOutcome {
     /// The chunk was written.
@@ -39,17 +39,17 @@ pub enum InsertOutcome {
     Refused,
 }
 
-/// Why the chunk store could not do what it was asked.
+/// Reason for which the chunk store could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("chunk store: {message}")]
 pub struct LocalError {
-    /// What a caller can do about it.
+    /// Kind, which says what a caller can do about it.
     pub kind: ErrorKind,
     /// The store's own text.
     pub message: String,
 }
 
-/// How full a chunk store is.
+/// Fill of a chunk store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalUsage {
     /// Bytes that the store may hold.
@@ -116,7 +116,7 @@ pub trait LocalStore: Send + Sync + 'static {
     fn pin(&self, digest: &Digest) -> Result<(), LocalError>;
     /// Takes one pin back.
     fn unpin(&self, digest: &Digest);
-    /// How full the store is.
+    /// Returns the fill of the store.
     fn usage(&self) -> LocalUsage;
 }
 

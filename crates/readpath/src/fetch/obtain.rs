@@ -88,7 +88,8 @@ impl Sources {
         self.origin.request(want, lane)
     }
 
-    /// Who is asked in one round on behalf of `priority`; the origin comes last for all but prefetches.
+    /// Returns the sources of one round on behalf of `priority`, in order; the origin comes last
+    /// for all but prefetches.
     fn plan(&self, oid: Oid, priority: Priority) -> Plan {
         let mut plan = self.steering.plan(oid, priority);
         match priority {
@@ -214,9 +215,9 @@ impl Sources {
     }
 }
 
-/// What a flight has tried so far.
+/// Attempts of a flight so far.
 struct Attempts {
-    /// What is asked for, and where, in this round.
+    /// Chunk that is asked for in this round, and its place.
     want: Want,
     /// Waits so far.
     waits: u32,
@@ -224,13 +225,13 @@ struct Attempts {
     rounds: usize,
     /// Rounds in which every source sent other content.
     corrupt: u32,
-    /// Whether the last round cost the origin a call.
+    /// True if the last round cost the origin a call.
     is_paid: bool,
-    /// Whether the origin did not have the chunk in the last round.
+    /// True if the origin did not have the chunk in the last round.
     is_missing: bool,
-    /// Where in the origin the chunk was found not to be, or not whole.
+    /// Places in the origin where the chunk was found not to be, or not whole.
     gone: Vec<ChunkLocation>,
-    /// How often the origin had come back when the last round began.
+    /// Recoveries of the origin when the last round began.
     recoveries: u64,
 }
 
@@ -270,8 +271,8 @@ impl Attempts {
         flight.wants().into_iter().find(|want| !self.gone.contains(&want.location))
     }
 
-    /// Whether there is such a place and the round that has just ended did not ask there: a place
-    /// that was asked and does not answer is no reason to hurry.
+    /// Returns whether there is such a place and the round that has just ended did not ask there: a
+    /// place that was asked and does not answer is no reason to hurry.
     fn goes_elsewhere(&self, flight: &Flight) -> bool {
         self.news(flight).is_some_and(|news| news.location != self.want.location)
     }

@@ -18,7 +18,7 @@ macro_rules! outcomes {
 }
 
 outcomes! {
-    /// What became of a read of a front end.
+    /// Outcome of a read of a front end.
     ReadResult {
         Ok = "ok", Deadline = "deadline", Corrupt = "corrupt", Missing = "missing",
         Other = "other",
@@ -26,7 +26,7 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a fetch from a peer.
+    /// Outcome of a fetch from a peer.
     PeerFetch {
         Ok = "ok", Corrupt = "corrupt", Refused = "refused", NotFound = "not_found",
         Unavailable = "unavailable", Timeout = "timeout", Dead = "dead", Rejected = "rejected",
@@ -35,29 +35,29 @@ outcomes! {
 }
 
 outcomes! {
-    /// Why a candidate was not asked.
+    /// Reason for which a candidate was not asked.
     PeerSkip { Distance = "distance", Penalty = "penalty", Busy = "busy", Loaded = "loaded", }
 }
 
 outcomes! {
-    /// What became of a hedge.
+    /// Outcome of a hedge.
     Hedge { Started = "started", Won = "won", Denied = "denied", Rescued = "rescued", }
 }
 
 outcomes! {
-    /// Who was asked in place of an overloaded peer ("held": the next in line, for what it holds); or the
-    /// origin by a host whose own link is slow, to learn how it does.
+    /// Source that was asked in place of an overloaded peer ("held": the next in line, for what it
+    /// holds); or the origin, asked by a host whose own link is slow, to learn how it does.
     Bypass { Held = "held", Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
 }
 
 outcomes! {
-    /// Where a chunk came from that another host owned in a ring that is remembered: from there; from
-    /// the origin although it may be there; from the origin because nobody had it.
+    /// Source of a chunk that another host owned in a ring that is remembered: that host; the
+    /// origin although that host may have it; the origin because nobody had it.
     Remapped { PreviousOwner = "previous_owner", Origin = "origin", Cold = "cold", }
 }
 
 outcomes! {
-    /// What became of a cold chunk that the deduplication looked at.
+    /// Outcome of the deduplication of a cold chunk.
     Deduplication {
         Demoted = "demoted", TooFew = "too_few", Ours = "ours", Wanted = "wanted",
         Unplaced = "unplaced",
@@ -65,12 +65,12 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a manifest that was not in memory and was to be read.
+    /// Outcome of reading a manifest that was not in memory.
     ManifestLoad { Read = "read", Damaged = "damaged", Failed = "failed", }
 }
 
 outcomes! {
-    /// What became of a call of the origin.
+    /// Outcome of a call of the origin.
     OriginCall {
         Ok = "ok", NotFound = "not_found", Damaged = "damaged", Unavailable = "unavailable",
         Overloaded = "overloaded", Internal = "internal",
@@ -78,22 +78,22 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a chunk read from the origin.
+    /// Outcome of a chunk read from the origin.
     OriginChunk { Ok = "ok", Corrupt = "corrupt", Failed = "failed", }
 }
 
 outcomes! {
-    /// Why a miss was not sent to the origin.
+    /// Reason for which a miss was not sent to the origin.
     OriginRefusal { Down = "down", Full = "full", Timeout = "timeout", }
 }
 
 outcomes! {
-    /// What became of the request to retry.
+    /// Answer to the request to retry.
     Retry { Allowed = "allowed", Denied = "denied", }
 }
 
 outcomes! {
-    /// What became of a peer's request.
+    /// Outcome of a peer's request.
     Serve {
         Store = "store", Recent = "recent", Peer = "peer", PreviousOwner = "previous_owner",
         Origin = "origin", NotFound = "not_found", Overloaded = "overloaded",
@@ -102,7 +102,7 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a chunk that was to be kept.
+    /// Outcome of a chunk that was to be kept.
     Insert {
         New = "new", Present = "present", Refused = "refused", Failed = "failed",
         Dropped = "dropped",
@@ -110,22 +110,22 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a chunk that was prefetched.
+    /// Outcome of a chunk that was prefetched.
     Prefetch { Issued = "issued", Used = "used", Wasted = "wasted", Denied = "denied", }
 }
 
 outcomes! {
-    /// What became of a chunk of a preload.
+    /// Outcome of a chunk of a preload.
     PreloadChunk { Fetched = "fetched", Present = "present", Retried = "retried", Failed = "failed", }
 }
 
 outcomes! {
-    /// How a preload ended.
+    /// End of a preload.
     PreloadEnd { Done = "done", Failed = "failed", Stopped = "stopped", }
 }
 
 outcomes! {
-    /// What became of a hint to preload.
+    /// Outcome of a hint to preload.
     PreloadHint {
         Started = "started", Busy = "busy", Complete = "complete", Unknown = "unknown",
         Off = "off",
@@ -133,7 +133,7 @@ outcomes! {
 }
 
 outcomes! {
-    /// What became of a look for a chunk that is on the chunk store's disk only: it was read; it was
+    /// Outcome of a read of the chunk store's disk, which alone has the chunk: it was read; it was
     /// not what was written; the disk failed; it did not answer in time; it was not asked.
     StoreRead {
         Read = "read", Part = "part", Lost = "lost", Failed = "failed", Late = "late", Skipped = "skipped",
@@ -141,6 +141,6 @@ outcomes! {
 }
 
 outcomes! {
-    /// Who joined a flight.
+    /// Priority of those who joined a flight.
     Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", Preload = "preload", }
 }

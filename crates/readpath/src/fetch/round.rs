@@ -40,7 +40,7 @@ struct Attempt {
     is_hedge: bool,
 }
 
-/// Whether a hedge may still be started.
+/// Hedges that may still be started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HedgeState {
     Possible,
@@ -50,7 +50,7 @@ enum HedgeState {
     Spent,
 }
 
-/// What the owners before this host said of a chunk that it owns now.
+/// Answers of the owners before this host about a chunk that it owns now.
 #[derive(Clone, Copy)]
 struct FormerOwners {
     count: usize,
@@ -72,11 +72,11 @@ struct Round<'a> {
     _origin_permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a round brought nothing.
+/// Reason for which a round brought nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RoundFailure {
     pub(crate) failure: FlightFailure,
-    /// Whether a call of the origin was spent on it; a refusal of this host's own breaker or queue
+    /// True if a call of the origin was spent on it; a refusal of this host's own breaker or queue
     /// costs the origin nothing.
     pub(crate) was_origin_called: bool,
 }
@@ -256,7 +256,8 @@ impl Round<'_> {
         }
     }
 
-    /// When the source that is being asked counts as late; `None` where no hedge may follow.
+    /// Returns the time at which the source that is being asked counts as late; `None` where no
+    /// hedge may follow.
     fn hedge_at(&self, demand: &Demand) -> Option<RunInstant> {
         if self.hedge == HedgeState::Spent || self.next.is_empty() {
             return None;

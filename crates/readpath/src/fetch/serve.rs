@@ -47,7 +47,7 @@ pub(crate) struct Responder {
     in_flight: Arc<AtomicUsize>,
 }
 
-/// How many requests may be answered at a time: each holds a chunk in memory.
+/// Returns the number of requests that may be answered at a time: each holds a chunk in memory.
 fn serves_max(configured: usize, chunk_size: ChunkSize) -> usize {
     configured.min(limits::SERVE_INFLIGHT_BYTES_MAX / chunk_size.bytes())
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of a read came from.
+//! Sources of the bytes of a read.
 
 /// The source that answered for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -26,7 +26,7 @@ impl Claims {
         Claims { sources, offered: Mutex::default() }
     }
 
-    /// Whether this host has a chunk in its store and means to go on keeping it.
+    /// Returns whether this host has a chunk in its store and means to go on keeping it.
     pub(crate) fn keeps(&self, digest: &Digest) -> bool {
         let is_offered = self.offered.lock().contains(digest);
         !is_offered && !self.sources.is_draining() && self.sources.chunks.store.keeps(digest)
@@ -38,7 +38,7 @@ impl Claims {
         Offer { claims: self, chunks }
     }
 
-    /// How many chunks are not claimed.
+    /// Returns the number of chunks that are not claimed.
     #[cfg(test)]
     pub(crate) fn offered(&self) -> usize {
         self.offered.lock().len()

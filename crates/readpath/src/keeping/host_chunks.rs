@@ -18,7 +18,7 @@ use crate::{Keep, LocalChunk, LocalLook, LocalStore, Tier};
 /// Longest wait for room in the queue of chunks to be written.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where a chunk is on this host, as far as that is known without I/O.
+/// Place of a chunk on this host, as far as that is known without I/O.
 pub(crate) enum AtHost {
     Memory(LocalChunk, Tier),
     /// On the disk of the chunk store only; so much of it is to be read.
@@ -26,14 +26,14 @@ pub(crate) enum AtHost {
     Absent,
 }
 
-/// Where this host looks for a chunk first, and keeps what it obtained.
+/// Chunks of this host: the first source of a read, and the store of what it obtained.
 pub(crate) struct HostChunks {
     pub(crate) store: Arc<dyn LocalStore>,
     pub(crate) reader: StoreReader,
     pub(crate) recent: RecentCache,
     pub(crate) inserter: Arc<Inserter>,
     pub(crate) ghosts: GhostTable,
-    /// Whether it keeps what it fetched from a peer.
+    /// Policy of keeping chunks that were fetched from a peer.
     pub(crate) keep: Keep,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -82,13 +82,14 @@ impl HostChunks {
         Some((bytes, Tier::Store))
     }
 
-    /// Whether [`HostChunks::local_bytes`] would give a chunk; no I/O.
+    /// Returns whether [`HostChunks::local_bytes`] would give a chunk; no I/O.
     pub(crate) fn is_local(&self, digest: &Digest) -> bool {
         let len = self.store.chunk_size().bytes();
         matches!(self.find_here(digest, 0, len), AtHost::Memory(..))
     }
 
-    /// Whether a chunk is on this host, in memory or on the disk, without touching it; no I/O.
+    /// Returns whether a chunk is on this host, in memory or on the disk, without touching it; no
+    /// I/O.
     pub(crate) fn is_here(&self, digest: &Digest) -> bool {
         self.store.contains(digest)
             || self.recent.contains(digest)

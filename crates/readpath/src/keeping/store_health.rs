@@ -57,7 +57,7 @@ impl StoreHealth {
         }
     }
 
-    /// Whether reads go to the disk.
+    /// Returns whether reads go to the disk.
     pub(crate) fn is_answering(&self) -> bool {
         self.0.lock().is_closed()
     }

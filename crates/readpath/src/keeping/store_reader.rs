@@ -75,13 +75,13 @@ struct Waiters {
 
 #[derive(Default)]
 struct State {
-    /// Who waits for each part, those being read included.
+    /// Waiters for each part, those being read included.
     waiting: HashMap<Part, Waiters>,
     order: VecDeque<Part>,
     threads: usize,
     idle: usize,
     is_stopped: bool,
-    /// Whether a task looks for calls that are late.
+    /// True if a task looks for calls that are late.
     is_watched: bool,
     handles: Vec<JoinHandle<()>>,
 }
@@ -153,7 +153,7 @@ impl StoreReader {
         }
     }
 
-    /// Whether reads go to the disk.
+    /// Returns whether reads go to the disk.
     pub(crate) fn is_answering(&self) -> bool {
         self.queue.health.is_answering()
     }

@@ -25,7 +25,7 @@ pub struct ReadCounts {
 }
 
 impl ReadCounts {
-    /// What `tier` answered.
+    /// Returns the count of the chunks that `tier` answered.
     pub fn tier(&self, tier: Tier) -> TierCount {
         self.tiers[tier.index()]
     }

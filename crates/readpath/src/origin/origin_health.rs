@@ -1,4 +1,4 @@
-//! Whether the origin answers: a circuit breaker between the misses and a failing origin.
+//! Health of the origin: a circuit breaker between the misses and a failing origin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::steering::jitter;
 
-/// What a miss may do now.
+/// Answer of the breaker to a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginAdmission {
     /// Call.
@@ -30,7 +30,7 @@ pub(crate) struct OriginHealth {
     trial_time: Duration,
     /// Calls that were answered.
     answers: AtomicU64,
-    /// How often the origin came back.
+    /// Number of the origin's recoveries.
     recoveries: watch::Sender<u64>,
 }
 
@@ -86,17 +86,17 @@ impl OriginHealth {
         }
     }
 
-    /// Whether calls go out freely.
+    /// Returns whether calls go out freely.
     pub(crate) fn is_up(&self) -> bool {
         self.breaker.lock().is_closed()
     }
 
-    /// How many calls were answered so far.
+    /// Returns the number of calls that were answered so far.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// How often the origin has come back so far.
+    /// Returns the number of the origin's recoveries so far.
     pub(crate) fn recoveries(&self) -> u64 {
         *self.recoveries.borrow()
     }

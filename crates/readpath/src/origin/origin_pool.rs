@@ -21,7 +21,7 @@ use crate::{OriginError, OriginRange, OriginSource, ReadPathError, limits};
 /// Takes chunks that arrived after everybody stopped waiting for them.
 pub(crate) type LateSink = Arc<dyn Fn(Vec<(Digest, Bytes)>) + Send + Sync>;
 
-/// Where misses go that only the origin can serve.
+/// Workers and queue of the misses that only the origin can serve.
 ///
 /// Misses that arrive together, from guests and from peers alike, are gathered before the first
 /// of them is queued, so that neighbours leave the origin in one call: the gathering lets tasks run
@@ -135,7 +135,7 @@ pub(crate) fn workers(threads: usize) -> usize {
     threads + 1
 }
 
-/// What a run's calls brought.
+/// Result of a run's calls.
 pub(crate) struct RunResult {
     pub(crate) answers: Vec<OriginAnswer>,
     /// Error of the call; that of the last one where the run was split.

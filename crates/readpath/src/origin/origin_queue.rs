@@ -19,7 +19,7 @@ use crate::origin::origin_health::{OriginAdmission, OriginHealth};
 use crate::origin::origin_lanes::FairLane;
 use crate::{OriginError, ReadPathConfig};
 
-/// Why the origin did not give a chunk.
+/// Reason for which the origin did not give a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OriginFailure {
     /// The call failed.
@@ -34,10 +34,10 @@ pub(crate) enum OriginFailure {
     Stopped,
 }
 
-/// What a waiter gets.
+/// Answer that a waiter gets.
 pub(crate) type OriginAnswer = Result<Bytes, OriginFailure>;
 
-/// Which queue a miss waits in.
+/// Queue in which a miss waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Somebody waits for the chunk.
@@ -99,7 +99,7 @@ impl Entry {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is queued.
+    /// Queued chunks.
     entries: HashMap<Digest, Entry>,
     /// Those who wait for what is under way, by what is read and where.
     underway: HashMap<(Digest, ChunkLocation), Waiters>,
@@ -454,12 +454,12 @@ impl OriginQueue {
         late
     }
 
-    /// Whether a call for the chunk is under way, there.
+    /// Returns whether a call for the chunk is under way, there.
     pub(crate) fn is_underway(&self, digest: &Digest, location: ChunkLocation) -> bool {
         self.state.lock().underway.contains_key(&(*digest, location))
     }
 
-    /// How many chunks wait.
+    /// Returns the number of chunks that wait.
     pub(crate) fn depth(&self) -> usize {
         self.state.lock().entries.len()
     }

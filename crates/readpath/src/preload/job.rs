@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// What was asked for, with the rate of now.
+    /// Returns the request, with the rate of now.
     pub(crate) fn request(&self) -> PreloadRequest {
         PreloadRequest { rate_bytes_per_s: self.rate(), ..self.request }
     }

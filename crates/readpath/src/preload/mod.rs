@@ -25,7 +25,7 @@ pub use state::PreloadState;
 /// Chunks that a preload brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreloadWhat {
-    /// What boots of the disk have read, as learnt by all hosts.
+    /// Chunks that boots of the disk have read, as learnt by all hosts.
     WorkingSet,
     /// The whole disk.
     Full,
@@ -40,7 +40,7 @@ impl PreloadWhat {
         }
     }
 
-    /// What a word of the admin protocol means.
+    /// Parses a word of the admin protocol.
     pub fn parse(text: &str) -> Option<PreloadWhat> {
         [PreloadWhat::WorkingSet, PreloadWhat::Full].into_iter().find(|what| what.as_str() == text)
     }
@@ -49,11 +49,11 @@ impl PreloadWhat {
 /// Request for a preload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreloadRequest {
-    /// What to bring.
+    /// Part of the disk to bring.
     pub what: PreloadWhat,
     /// Most bytes per second; 0: no limit.
     pub rate_bytes_per_s: u64,
-    /// Whether to keep from being evicted what is brought.
+    /// True if what is brought is to be kept from being evicted.
     pub pin: bool,
 }
 
@@ -62,11 +62,11 @@ pub struct PreloadRequest {
 pub struct PreloadStatus {
     /// The disk.
     pub disk: DiskId,
-    /// What was asked for, with the rate of now.
+    /// Request, with the rate of now.
     pub request: PreloadRequest,
-    /// Whether somebody touching the image started it.
+    /// True if somebody touching the image started it.
     pub is_hint: bool,
-    /// What it is doing.
+    /// State of the preload.
     pub state: PreloadState,
     /// Bytes of the different chunks with content that are wanted; 0 while queued.
     pub total_bytes: u64,
@@ -78,9 +78,9 @@ pub struct PreloadStatus {
     pub remaining_bytes: u64,
     /// Bytes brought per second of late.
     pub recent_bytes_per_s: u64,
-    /// When it was asked for.
+    /// Time of the request.
     pub started_at: SystemTime,
-    /// Why it failed.
+    /// Reason for a failure.
     pub error: Option<String>,
 }
 

@@ -43,7 +43,7 @@ impl Preloads {
         Preloads { sources, attachments, room, jobs: Mutex::default(), places }
     }
 
-    /// How many there are in each state, in the order of [`PreloadState::ALL`].
+    /// Returns the number of preloads in each state, in the order of [`PreloadState::ALL`].
     pub(crate) fn counts(&self) -> [usize; PreloadState::ALL.len()] {
         let jobs = self.jobs.lock();
         PreloadState::ALL

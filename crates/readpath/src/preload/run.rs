@@ -116,7 +116,7 @@ impl Run {
         Ok(())
     }
 
-    /// What of a batch nobody has brought since the look at the chunk store.
+    /// Returns the chunks of a batch that nobody has brought since the check of the chunk store.
     fn still_missing(&self, batch: &[u32]) -> Vec<(u32, Want)> {
         let mut wants = Vec::with_capacity(batch.len());
         for index in batch {

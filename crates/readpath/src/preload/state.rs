@@ -66,12 +66,12 @@ impl PreloadState {
         }
     }
 
-    /// Whether nothing can follow.
+    /// Returns whether nothing can follow.
     pub fn has_ended(self) -> bool {
         matches!(self, PreloadState::Done | PreloadState::Failed | PreloadState::Stopped)
     }
 
-    /// Whether `next` may follow.
+    /// Returns whether `next` may follow.
     pub(crate) fn may_become(self, next: PreloadState) -> bool {
         TRANSITIONS.contains(&(self, next))
     }

@@ -26,7 +26,7 @@ async fn everywhere(copies_max: usize) -> (World, Image) {
     (world, image)
 }
 
-/// How many hosts mean to keep a chunk.
+/// Returns the number of hosts that mean to keep a chunk.
 fn copies(world: &World, image: &Image, index: usize) -> usize {
     world.hosts.iter().filter(|host| host.path.responder.claims.keeps(&image.digest(index))).count()
 }

@@ -14,7 +14,7 @@ pub(super) struct Image {
     pub(super) content: Vec<u8>,
 }
 
-/// What the chunks of an image hold.
+/// Content of an image's chunks.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) number: u8,

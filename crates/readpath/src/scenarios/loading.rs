@@ -45,7 +45,7 @@ fn adaptive() -> ReadPathConfig {
     ReadPathConfig { load_aware: true, keep: Keep::SecondTouch, ..config() }
 }
 
-/// How the booting hosts fared.
+/// Times of the booting hosts.
 #[derive(Debug, Default)]
 struct Boots {
     total: Duration,
@@ -189,7 +189,7 @@ async fn test_long_boot_from_loaded_owners_is_as_fast_as_with_a_cache_of_ones_ow
     assert!(totals[1] <= totals[0] * 125 / 100, "{totals:?}");
 }
 
-/// What a storm looks like to its hosts: all want a chunk at once, whose owner is slow for that moment.
+/// A storm as its hosts see it: all want a chunk at once, whose owner is slow for that moment.
 #[tokio::test(start_paused = true)]
 async fn test_queueing_burst_before_an_owner_makes_no_read_of_the_origin_beyond_the_cold_one() {
     let (world, image) = world(&adaptive(), u8::MAX, &[]);

@@ -21,7 +21,7 @@ async fn read_soon(view: &Arc<dyn BlockView>, image: &Image) {
     check(image, 0, CHUNK, &segments);
 }
 
-/// What a peer asks for that wants the first chunk with content of a disk.
+/// Returns the request of a peer that wants the first chunk with content of a disk.
 fn request(image: &Image) -> ChunkRequest {
     let entries = (0..).zip(image.manifest.entries());
     let mut chunks = entries.filter_map(|(index, entry)| match entry {

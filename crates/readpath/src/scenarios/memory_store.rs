@@ -21,7 +21,7 @@ pub(super) struct MemoryStore {
     pub(super) fails_reads: AtomicBool,
     /// Nothing is in memory: each chunk must be read.
     pub(super) is_cold: AtomicBool,
-    /// What is cold is read by so many bytes, not by chunks; 0: by chunks.
+    /// Bytes by which cold content is read; 0: by chunks.
     pub(super) page_bytes: AtomicUsize,
     /// Reads that were begun.
     pub(super) reads: AtomicUsize,

@@ -19,7 +19,7 @@ const COMPRESSED_PERCENT: usize = 46;
 /// Time limit for a connection, the default of `[peer] connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a host answers.
+/// Fault mode of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerFaultMode {
     Well,
@@ -51,9 +51,9 @@ pub(super) struct Network {
     hosts: Mutex<HashMap<String, ReadPath>>,
     fault_modes: Mutex<HashMap<String, PeerFaultMode>>,
     asked: Mutex<Vec<Asked>>,
-    /// What hosts send goes over these; a host without one has no bound.
+    /// Links over which hosts send; a host without one has no bound.
     links: Mutex<HashMap<String, Link>>,
-    /// What hosts receive, from peers and the origin, by host.
+    /// Links over which hosts receive, from peers and the origin, by host.
     links_in: Mutex<HashMap<String, Link>>,
     latency: Duration,
     started: Instant,
@@ -103,12 +103,12 @@ impl Network {
         self.links.lock().get_mut(&Network::address(host)).unwrap().set_load(load);
     }
 
-    /// What the host receives goes over this link.
+    /// Lets the host receive over this link.
     pub(super) fn set_link_in(&self, host: &str, link: Link) {
         self.links_in.lock().insert(host.to_owned(), link);
     }
 
-    /// When `bytes` that set out at `at` have reached the host.
+    /// Returns the time at which `bytes` that set out at `at` have reached the host.
     pub(super) fn receive(&self, host: &str, bytes: usize, at: Instant) -> Instant {
         let mut links = self.links_in.lock();
         links.get_mut(host).map_or(at, |link| link.carry(bytes, at))

@@ -60,7 +60,7 @@ async fn served(reads: Vec<Read>) {
     }
 }
 
-/// What host a holds against others.
+/// Returns the counters of host a that count against others.
 fn judged(world: &World) -> Vec<(String, u64)> {
     let host = world.host("a");
     let counts = [

@@ -17,7 +17,7 @@ use crate::origin::origin_pool::{LateSink, finish_run, read_run, workers};
 use crate::origin::origin_queue::OriginQueue;
 use crate::{OriginError, OriginRange, OriginSource};
 
-/// How the origin behaves.
+/// Fault mode of the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OriginFaultMode {
     Well,
@@ -108,7 +108,7 @@ impl TestOrigin {
         self.state.lock().delay = delay;
     }
 
-    /// What leaves the origin, for all hosts, goes over this link.
+    /// Lets all that leaves the origin, for all hosts, go over this link.
     pub(super) fn set_link(&self, link: Link) {
         self.state.lock().link = Some(link);
     }

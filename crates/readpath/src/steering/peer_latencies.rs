@@ -1,17 +1,17 @@
-//! How long fetches from which peers took of late, for people and for the policy service.
+//! Latencies of recent fetches by peer, for people and for the policy service.
 
 use std::time::Duration;
 
-/// How long fetches from one peer took of late.
+/// Latencies of recent fetches from one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLatency {
     /// Its name in the ring.
     pub name: String,
     /// Right answers since this host knows it.
     pub fetches: u64,
-    /// What half of the fetches take at most; up to a fifth too high.
+    /// Median time of a fetch; up to a fifth too high.
     pub p50: Duration,
-    /// What 99 of 100 fetches take at most; up to a fifth too high.
+    /// 99th percentile of the time of a fetch; up to a fifth too high.
     pub p99: Duration,
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Peer {
     health: Mutex<PeerHealth>,
 }
 
-/// What each disk may take of a peer's permits: not all, so that the fetches of one that hang leave
-/// some to the others.
+/// Shares of a peer's permits, one for each disk: not all, so that the fetches of one that hang
+/// leave some to the others.
 #[derive(Debug)]
 struct DiskShares {
     of_each: usize,
@@ -67,7 +67,7 @@ impl Peer {
         self.shares.of(disk)
     }
 
-    /// What is known of it. Held for a moment only, and with no other peer's.
+    /// Returns the health of the peer. Held for a moment only, and with no other peer's.
     pub(crate) fn health(&self) -> MutexGuard<'_, PeerHealth> {
         self.health.lock()
     }
@@ -124,7 +124,7 @@ impl PeerTable {
         self.peers.read().values().map(reading).collect()
     }
 
-    /// How long fetches took of late from the peers that answered.
+    /// Returns the latencies of recent fetches from the peers that answered.
     pub(crate) fn latencies(&self, now: RunInstant) -> Vec<PeerLatency> {
         let now = moment(now);
         self.peers.read().values().filter_map(|peer| peer.latency(now)).collect()
@@ -135,7 +135,7 @@ impl PeerTable {
         busiest(self.latencies(now), max)
     }
 
-    /// How many peers have a breaker that is not closed now.
+    /// Returns the number of peers whose breaker is not closed now.
     pub(crate) fn open(&self) -> usize {
         self.peers.read().values().filter(|peer| !peer.health().breaker().is_closed()).count()
     }

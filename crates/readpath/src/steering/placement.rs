@@ -1,4 +1,4 @@
-//! Whom to ask for a chunk, in which order.
+//! Peers to ask for a chunk, in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,9 +26,9 @@ pub(crate) struct Plan {
     /// Of these, who is asked before all others, and only for what is on its own host: the first in line
     /// is overloaded, but perhaps for a moment.
     pub(crate) alternate: Option<Candidate>,
-    /// Whether this host owns the chunk.
+    /// True if this host owns the chunk.
     pub(crate) is_owner: bool,
-    /// Where this host is the owner: who was before, in the rings that are remembered, the latest
+    /// Owners before this host, where it is the owner, in the rings that are remembered, the latest
     /// first. A chunk that moved here is still at one of them.
     pub(crate) previous: Vec<Candidate>,
     /// Peers that are overloaded: asked after the origin.
@@ -39,12 +39,12 @@ pub(crate) struct Plan {
     pub(crate) origin_permit: Option<OwnedSemaphorePermit>,
     /// Hosts passed over because they are too far.
     pub(crate) too_far: u32,
-    /// Whether the origin is not to be asked.
+    /// True if the origin is not to be asked.
     pub(crate) is_origin_left_out: bool,
 }
 
 impl Plan {
-    /// Whether nobody is asked before the origin.
+    /// Returns whether nobody is asked before the origin.
     pub(crate) fn starts_at_origin(&self) -> bool {
         self.peers.is_empty() && self.previous.is_empty() && !self.is_origin_left_out
     }
@@ -128,8 +128,9 @@ impl Placement {
         plan
     }
 
-    /// Who should rather hold the chunk at `oid` than this host: its owner, the owners before, the next
-    /// in line, in this order, which is the same on all hosts with the same rings, up to this host.
+    /// Returns the hosts that should rather hold the chunk at `oid` than this host: its owner, the
+    /// owners before, the next in line, in this order, which is the same on all hosts with the same
+    /// rings, up to this host.
     pub(crate) fn better_placed(&self, oid: Oid, peers: &PeerTable) -> Vec<Candidate> {
         let rings = self.rings.load();
         let Some(ring) = rings.current.as_deref() else { return Vec::new() };
@@ -154,7 +155,8 @@ impl Placement {
         better
     }
 
-    /// Who was first in line for `oid` before this host, without those that are too far.
+    /// Returns the hosts that were first in line for `oid` before this host, without those that are
+    /// too far.
     fn previous_owners(
         &self,
         current: &Ring,

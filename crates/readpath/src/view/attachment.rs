@@ -30,7 +30,7 @@ use crate::{ReadError, ReadPathError, limits};
 pub(crate) struct DiskRecords {
     pub(crate) trace: ArcSwapOption<ReadTrace>,
     pub(crate) boots: BootRecorder,
-    /// What boots read, as learnt by all hosts.
+    /// Chunks that boots read, as learnt by all hosts.
     pub(crate) working_set: ArcSwapOption<WantedChunks>,
     pub(crate) cached: CachedBytes,
 }
@@ -54,10 +54,10 @@ pub(crate) struct Attachment {
     pub(crate) view: ArcSwapOption<DiskView>,
     /// Of the manifest that was published last. Held while it is read, so that it is read once.
     manifest: Mutex<Kept>,
-    /// When the manifest was needed last.
+    /// Time at which the manifest was needed last.
     used_at: Mutex<Instant>,
     is_damaged: AtomicBool,
-    /// How often in a row the local disk failed to give it.
+    /// Failures in a row of the local disk to give it.
     failures: AtomicU32,
     /// Held by the one who reads the manifest for all that wait for it.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
@@ -113,7 +113,7 @@ impl Attachment {
         self.header.disk_id
     }
 
-    /// Whether the manifest could not be read and never will be, as it is.
+    /// Returns whether the manifest could not be read and never will be, as it is.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Acquire)
     }
@@ -297,7 +297,7 @@ impl Attachment {
     }
 }
 
-/// What of a header stays when the chunks move in the origin.
+/// Returns the part of a header that stays when the chunks move in the origin.
 fn shape(header: ManifestHeader) -> ManifestHeader {
     ManifestHeader { pack_count: 0, ..header }
 }

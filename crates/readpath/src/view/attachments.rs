@@ -15,18 +15,18 @@ use crate::view::manifest_source::ManifestSource;
 use crate::view::offered_view::OfferedView;
 use crate::{BlockView, ReadPathError, limits};
 
-/// Where the manifest of an attached disk is.
+/// Place of an attached disk's manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestState {
     /// In memory.
     InMemory,
-    /// Where it was offered from; it is read when it is needed.
+    /// In the file from which it was offered; it is read when it is needed.
     OnDisk,
     /// There too, and found damaged: the disk cannot be read until it is attached anew.
     Damaged,
 }
 
-/// What became of an attachment.
+/// Outcome of an attachment.
 enum Entered {
     New(Arc<Attachment>),
     Present(Arc<Attachment>),
@@ -146,7 +146,7 @@ impl Attachments {
         self.get(disk_id).ok_or(ReadPathError::NotAttached(*disk_id))
     }
 
-    /// Where the manifest of a disk is.
+    /// Returns the place of a disk's manifest.
     pub(crate) fn manifest_state(&self, disk_id: &DiskId) -> Result<ManifestState, ReadPathError> {
         let attachment = self.find(disk_id)?;
         Ok(match attachment.memory_bytes() {

@@ -110,7 +110,8 @@ impl Deduplicator {
         self.give_up(candidates).await;
     }
 
-    /// Who should rather have a chunk; or why this host keeps it in any case.
+    /// Returns the hosts that should rather have a chunk; or the reason for which this host keeps
+    /// it in any case.
     fn better_placed(&self, place: &Place) -> Result<Vec<Candidate>, Deduplication> {
         let Place::At(positions) = place else { return Err(Deduplication::Wanted) };
         let sources = &self.sources;

@@ -21,7 +21,8 @@ pub(crate) struct Disk {
     pub(crate) manifest: Manifest,
     /// The manifest of the same content that was published last, where the chunks moved.
     moved: ArcSwapOption<Manifest>,
-    /// Whether there is one: nothing else is looked at in a read of a disk whose chunks did not move.
+    /// True if there is one: nothing else is looked at in a read of a disk whose chunks did not
+    /// move.
     has_moved: AtomicBool,
     pub(crate) extents: ExtentMap,
     pub(crate) streams: StreamTable,
@@ -34,7 +35,7 @@ pub(crate) struct Disk {
 pub(crate) struct CachedBytes {
     bytes: AtomicU64,
     is_counting: AtomicBool,
-    /// When the last count is too old; `None`: there was none.
+    /// Time at which the last count is too old; `None`: there was none.
     stale_at: Mutex<Option<Instant>>,
 }
 
@@ -105,7 +106,7 @@ impl Disk {
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
 
-    /// How many chunks a clipped read touches.
+    /// Returns the number of chunks that a clipped read touches.
     pub(crate) fn piece_count(&self, offset: u64, len: usize) -> usize {
         if len == 0 {
             return 0;
@@ -133,7 +134,7 @@ impl Disk {
         })
     }
 
-    /// What must be obtained for chunk `index`; `None` for a zero chunk or past the end.
+    /// Returns what must be obtained for chunk `index`; `None` for a zero chunk or past the end.
     pub(crate) fn want(&self, index: u64) -> Option<Want> {
         match self.entry(index)? {
             Entry::Zero => None,

@@ -12,14 +12,14 @@ use memmap2::MmapMut;
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{message}")]
 pub struct ManifestFault {
-    /// What a caller can do about it.
+    /// Kind, which says what a caller can do about it.
     pub kind: ErrorKind,
-    /// What is wrong.
+    /// Fault of the manifest.
     pub message: String,
 }
 
 impl ManifestFault {
-    /// Whether the same manifest is bad each time it is read.
+    /// Returns whether the same manifest is bad each time it is read.
     pub fn is_final(&self) -> bool {
         matches!(self.kind, ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Invalid)
     }

@@ -22,7 +22,7 @@ impl WaitingReads {
         WaitingRead(self)
     }
 
-    /// How many wait.
+    /// Returns the number of reads that wait.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }

@@ -79,7 +79,7 @@ impl WantedChunks {
         &self.indexes
     }
 
-    /// How much of it a store holds.
+    /// Returns the part of it that a store holds.
     pub(crate) fn coverage(&self, store: &dyn LocalStore) -> Coverage {
         let is_present = |prefix: &&u64| store.likely_contains(**prefix);
         Coverage {

@@ -6,7 +6,8 @@ fn compressing() -> ReadPathConfig {
     ReadPathConfig { compress_slow: true, ..adaptive() }
 }
 
-/// How many requests got to `hosts`, and how many of them welcome a compressed answer.
+/// Returns the number of requests that got to `hosts`, and of those that welcome a compressed
+/// answer.
 fn asked(world: &World, hosts: &[&str]) -> (usize, usize) {
     let all: Vec<_> = hosts.iter().flat_map(|host| world.network.asked(host)).collect();
     let welcome = all.iter().filter(|asked| asked.request.accepts_compressed).count();
