@@ -53,7 +53,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             ManifestError::Version(_)

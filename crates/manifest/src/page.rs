@@ -43,7 +43,7 @@ impl std::fmt::Debug for Page {
 
 /// Verified pages of one manifest.
 pub trait PageSource {
-    /// Why there is no page.
+    /// Reason for which there is no page.
     type Error: From<ManifestError>;
 
     /// Returns a page, by its number in the file.
@@ -71,7 +71,7 @@ impl<T: PageSource + ?Sized> PageSource for Arc<T> {
 
 /// Pages of one manifest as a file or a network has them.
 pub trait RawPages {
-    /// Why there is no page.
+    /// Reason for which there is no page.
     type Error: From<ManifestError>;
 
     /// Reads a page, by its number in the file.

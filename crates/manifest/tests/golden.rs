@@ -126,7 +126,7 @@ fn packs_json(header: &Header, bytes: &[u8]) -> Vec<Value> {
     summary.packs().take(3).map(pack_json).collect()
 }
 
-/// What a reader finds, as the expectations have it; of the packs only the first three.
+/// Returns what a reader finds, as the expectations have it; of the packs only the first three.
 fn describe(reader: &MemoryReader, bytes: &[u8], indexes: &[u64]) -> Value {
     let header = reader.header();
     let counts = header.counts();

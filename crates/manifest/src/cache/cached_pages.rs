@@ -27,7 +27,7 @@ pub enum PageError {
 }
 
 impl PageError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PageError::Missing { .. } => ErrorKind::Unavailable,

@@ -36,7 +36,7 @@ pub(crate) enum Span {
     Zeros,
     /// Data chunks side by side, and nothing else.
     Run { first: u32, len: u32, ordinal: u32 },
-    /// What a map says.
+    /// Entry of a map.
     Map { map: u32, count: u32, ordinal: u32 },
 }
 

@@ -70,7 +70,8 @@ pub(crate) struct Fields {
     pub(crate) packs: u32,
     pub(crate) runs: u32,
     pub(crate) maps: u32,
-    /// Whether there is a page for each 2^22 chunks, and the ordinal of the first data chunk there.
+    /// For each 2^22 chunks: a flag for their page, and the ordinal of the first data chunk
+    /// there.
     pub(crate) directories: [u32; DIRECTORIES_MAX],
 }
 
@@ -312,7 +313,7 @@ impl Header {
         self.base
     }
 
-    /// Whether what this manifest does not say is as in its base.
+    /// Returns whether chunks of which this manifest says nothing are as in its base.
     pub fn is_delta(&self) -> bool {
         self.base.is_some()
     }

@@ -127,7 +127,7 @@ impl ChunkBits {
     }
 }
 
-/// What a map says of a chunk.
+/// Entry of a map for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
     Nothing,

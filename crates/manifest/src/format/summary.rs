@@ -49,7 +49,7 @@ pub struct PackRecord {
 }
 
 impl PackRecord {
-    /// Whether every chunk of the pack is used.
+    /// Returns whether every chunk of the pack is used.
     pub fn is_whole(&self) -> bool {
         self.used_bytes == self.pack.stored_bytes
     }

@@ -13,7 +13,7 @@ use crate::format::map::{self, ChunkBits, Mapped, WORDS};
 use crate::format::summary::{PackRecord, check_usage, read_run};
 use crate::{ManifestError, Page, PageSource};
 
-/// What one manifest says of a chunk.
+/// Answer of one manifest about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nothing: the chunk is as in the base. Only in a delta.
@@ -24,7 +24,7 @@ pub enum Found {
     Data(Entry),
 }
 
-/// What one manifest says of a span: bits of chunks, and where their entries begin.
+/// Content of one manifest for a span: bits of chunks, and the place where their entries begin.
 pub(crate) struct SpanBits {
     pub(crate) data: ChunkBits,
     pub(crate) zero: ChunkBits,
@@ -138,7 +138,7 @@ impl<S: PageSource> Reader<S> {
         Ok(runs)
     }
 
-    /// What the manifest says of a chunk that it says nothing of.
+    /// Returns the answer about a chunk of which the manifest says nothing.
     fn nothing(&self) -> Found {
         if self.header.is_delta() { Found::AsBase } else { Found::Zero }
     }

@@ -9,7 +9,7 @@ use crate::format::map::ChunkBits;
 use crate::read::reader::SpanBits;
 use crate::read::stack::Stack;
 
-/// What the levels of a stack say together of a span.
+/// Union of a span's chunks over the levels of a stack.
 pub(crate) struct SpanView {
     /// Chunks with content.
     pub(crate) data: ChunkBits,

@@ -9,7 +9,7 @@ use crate::read::extents::{DataRuns, Extents};
 use crate::read::reader::{Found, Reader};
 use crate::{ManifestError, PageSource, limits};
 
-/// What a disk has at a chunk.
+/// Content of a disk at a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Every byte is zero; nothing is stored.

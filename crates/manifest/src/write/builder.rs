@@ -24,7 +24,7 @@ pub enum BuildError {
     /// The spool failed.
     #[error("spool of a manifest: {0}")]
     Spool(#[from] std::io::Error),
-    /// What was added does not fit a manifest.
+    /// The chunks that were added do not fit a manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// A chunk that is before the last one, or past the end of the disk.
@@ -33,7 +33,7 @@ pub enum BuildError {
 }
 
 impl BuildError {
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             BuildError::Spool(error) if error.kind() == std::io::ErrorKind::StorageFull => {
