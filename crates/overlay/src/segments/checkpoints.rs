@@ -18,7 +18,7 @@ pub(crate) const DEAD_MIN: u64 = 2;
 /// is older than half of it is on its way to the disk.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What decides on checkpoints, beside the records themselves.
+/// Facts that decide on checkpoints, beside the records themselves.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     /// Everything up to this sequence number that is to travel is on the origin.

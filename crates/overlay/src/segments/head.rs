@@ -21,9 +21,9 @@ pub(crate) struct Head {
     pub since_checkpoint: u64,
     /// Length of the newest checkpoint.
     pub checkpoint_bytes: u64,
-    /// When it was begun.
+    /// Time at which it was begun.
     pub checkpoint_at: Instant,
-    /// What it calls dirty, bytes, and the last sequence number before it.
+    /// Bytes that it calls dirty, and the last sequence number before it.
     pub checkpoint_dirty: (u64, u64),
     /// It is the one that the log was opened with.
     pub is_as_opened: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Head {
     pub is_closed: bool,
     /// A write at `offset` failed: what is there may be a whole record all the same.
     pub is_torn: bool,
-    /// Where the last sync found the head.
+    /// Offset at which the last sync found the head.
     pub synced_offset: u64,
     /// Zeros lie ahead of the records, up to there.
     pub zeros_until: u64,

@@ -202,7 +202,7 @@ impl HoldBack {
         Duration::from_nanos(self.nanos_per_mib.load(Ordering::Relaxed))
     }
 
-    /// Whether writes are delayed now.
+    /// Returns whether writes are delayed now.
     pub(crate) fn is_holding(&self) -> bool {
         self.nanos_per_mib.load(Ordering::Relaxed) != 0
     }
@@ -231,7 +231,8 @@ impl HoldBack {
     }
 }
 
-/// How much of what the origin takes until the deadline is needed; above 1 it cannot be kept.
+/// Returns the part of what the origin takes until the deadline that is needed; above 1 it cannot
+/// be kept.
 fn load(backlog: &Backlog, bytes_per_s: f64, now: Instant) -> f64 {
     if backlog.bytes == 0 {
         return 0.0;
@@ -443,7 +444,8 @@ mod tests {
         }
     }
 
-    /// What a guest has under way at a time, 16 MiB, is a quarter of a minute of that origin.
+    /// Writes that a guest has under way at a time, 16 MiB, are a quarter of a minute of that
+    /// origin.
     #[test]
     fn recovery_point_is_kept_over_an_origin_that_is_slow() {
         check_recovery_point(1e6, Duration::from_secs(30), 256 << 10);

@@ -17,7 +17,7 @@ pub(crate) struct GroupDirty {
     pub ranges: RangeSet,
     /// Sectors written with content, each as often as it was; zeros cost nothing to push.
     data_sectors: u64,
-    /// When the oldest of it was written.
+    /// Time at which the oldest of it was written.
     pub oldest: Option<Instant>,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct CutState {
     /// Everything that the cut covers, by group.
     ranges: Vec<RangeSet>,
     pub oldest: Option<Instant>,
-    /// When the first of it is to be on the origin, of what nobody waits for.
+    /// Time at which the first of it is to be on the origin, of the content that nobody waits for.
     deadline: Option<Instant>,
     /// Up to this sector all of `ranges` was looked up.
     resolved_until: u64,
-    /// What was looked up beyond it, since it was about to change.
+    /// Ranges that were looked up beyond it, since they were about to change.
     resolved_ahead: RangeSet,
     resolved: Vec<Extent>,
     /// Segments that `resolved` refers to.
@@ -63,7 +63,7 @@ pub(crate) struct MapState {
     pub dirty: Vec<GroupDirty>,
     /// By stream.
     cuts: [Option<CutState>; 2],
-    /// What a push left out, since it could not be read or was not what was written.
+    /// Ranges that a push left out, since they could not be read or were not what was written.
     undelivered: RangeSet,
     undelivered_since: Option<Instant>,
 }
@@ -244,7 +244,7 @@ impl MapState {
         self.undelivered_since = Some(now);
     }
 
-    /// What pushes have left out.
+    /// Returns the ranges that pushes have left out.
     pub(crate) fn undelivered(&self) -> &RangeSet {
         &self.undelivered
     }
@@ -345,7 +345,7 @@ impl MapState {
         sectors.saturating_sub(self.dirty_sectors()) * crate::SECTOR_BYTES
     }
 
-    /// When the oldest write that the origin does not have was made.
+    /// Returns the time of the oldest write that the origin does not have.
     pub(crate) fn oldest_dirty(&self) -> Option<Instant> {
         let cuts = self.cuts.iter().flatten().map(|cut| cut.oldest);
         self.dirty.iter().map(|group| group.oldest).chain(cuts).flatten().min()

@@ -87,7 +87,7 @@ struct Reading {
 pub(crate) struct RecordIndex {
     /// In order.
     entries: Vec<IndexEntry>,
-    /// Where headers are yet to be looked for: from, until.
+    /// Ranges in which headers are yet to be looked for: from, until.
     unread: Vec<(u64, u64)>,
     readings: Vec<Reading>,
     next_reading: u64,
@@ -125,7 +125,7 @@ impl RecordIndex {
         self.entries[..after].last_mut().filter(|entry| offset < entry.end())
     }
 
-    /// Where headers are yet to be looked for.
+    /// Returns the ranges in which headers are yet to be looked for.
     pub(crate) fn unread(&self) -> &[(u64, u64)] {
         &self.unread
     }
@@ -139,7 +139,7 @@ impl RecordIndex {
         self.entries.dedup_by_key(|entry| entry.offset());
     }
 
-    /// Whether memory has nothing of a record but what was written.
+    /// Returns whether memory has nothing of a record but what was written.
     pub(crate) fn is_known(&self, offset: u64) -> bool {
         self.find(offset).is_some_and(|entry| {
             let pages = Pages::of(entry.offset(), entry.len() as u64);
@@ -186,9 +186,9 @@ impl RecordIndex {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     entries: Vec<IndexEntry>,
-    /// Where it could not read.
+    /// Ranges that it could not read.
     unread: Vec<(u64, u64)>,
-    /// Why.
+    /// Error of the last failed read.
     pub error: Option<io::Error>,
 }
 

@@ -354,7 +354,7 @@ impl RecordLog {
         self.files.put_away(segment)
     }
 
-    /// Whether there is room for one more segment, and for one that gives space back.
+    /// Returns whether there is room for one more segment, and for one that gives space back.
     pub(crate) fn has_room(&self) -> bool {
         let segments = self.map().segments.len() as u64;
         segments < self.files.quota.segments_max() - 1

@@ -323,7 +323,8 @@ mod tests {
         Arc::clone(&log.head().segment)
     }
 
-    /// Who opens a log without its checkpoint must not take it for one that was never begun.
+    /// A log without its checkpoint must not be taken, when it is opened, for one that was never
+    /// begun.
     #[test]
     fn log_that_lost_its_checkpoint_is_damaged_and_stays() {
         let memory = MemoryDisk::new(64 << 20);
@@ -361,7 +362,7 @@ mod tests {
         create_log(&disk, CONFIG, regions()).unwrap();
     }
 
-    /// How many writes there are; they must be the first ones.
+    /// Returns the number of writes; they must be the first ones.
     fn found(log: &LocalLog) -> u64 {
         let map = log.map();
         let mut count = 0;

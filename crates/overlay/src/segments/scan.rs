@@ -122,7 +122,7 @@ impl<V: FnMut(&RecordHeader, Place)> Scan<'_, V> {
         Ok(Stop { offset, error })
     }
 
-    /// Whether the content of a record is what was written.
+    /// Returns whether the content of a record is what was written.
     fn compare(&mut self, segment: &Segment, record: &RecordHeader, at: u64) -> io::Result<bool> {
         if record.kind == RecordKind::Zeroes {
             return Ok(true);
@@ -143,7 +143,7 @@ impl<V: FnMut(&RecordHeader, Place)> Scan<'_, V> {
         Ok(None)
     }
 
-    /// Where the log ends, nothing that was flushed may be missing.
+    /// Checks that nothing that was flushed is missing where the log ends.
     fn check_end(&mut self, number: usize, stop: Stop) -> Result<(), OverlayError> {
         let segment = &self.segments[number];
         if let Some(error) = stop.error {
@@ -165,7 +165,7 @@ impl<V: FnMut(&RecordHeader, Place)> Scan<'_, V> {
         )))
     }
 
-    /// Whether the record that is expected, at a place in the log, was flushed.
+    /// Returns whether the record that is expected, at a place in the log, was flushed.
     fn is_flushed(&mut self, number: usize, offset: u64) -> bool {
         let flushed_before = match self.flushed_before {
             Some(sequence) => sequence,

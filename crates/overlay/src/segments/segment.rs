@@ -29,9 +29,10 @@ pub(crate) struct Segment {
     mapping: Option<MmapRaw>,
     /// Held for moments only, never over a read.
     index: Mutex<RecordIndex>,
-    /// Who looks for the records of a segment that was found.
+    /// Slot of the thread that looks for the records of a segment that was found.
     look_turn: Mutex<()>,
-    /// Who compares a long record of which a part is wanted: others then find it known.
+    /// Slot of the thread that compares a long record of which a part is wanted: others then find
+    /// it known.
     compare_turn: Mutex<()>,
     /// Bytes of records that were read and are not what was written.
     bad_bytes: AtomicU64,

@@ -38,7 +38,7 @@ pub(crate) struct Pool(Mutex<State>);
 #[derive(Debug)]
 struct State {
     segments: Vec<Arc<Segment>>,
-    /// When a segment was asked for last.
+    /// Time at which a segment was asked for last.
     used: Instant,
     /// Lives that began in the file of another segment.
     recycled: u64,
@@ -53,7 +53,7 @@ impl Pool {
         self.0.lock().segments.len()
     }
 
-    /// Whether nobody has needed a segment for long.
+    /// Returns whether nobody has needed a segment for long.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         now.duration_since(self.0.lock().used) >= IDLE
     }
@@ -131,12 +131,12 @@ impl SegmentFiles {
         }
     }
 
-    /// Whether a dead segment can be written anew.
+    /// Returns whether a dead segment can be written anew.
     pub(crate) fn has_free(&self) -> bool {
         self.pool.has_free()
     }
 
-    /// Whether the file system has room for one more segment.
+    /// Returns whether the file system has room for one more segment.
     pub(crate) fn has_space_for_one(&self) -> bool {
         let sizes = &self.quota.sizes;
         let needed = sizes.segment_bytes.saturating_add(sizes.reserve_bytes);
@@ -168,7 +168,7 @@ impl SegmentFiles {
         if self.has_plenty() { kept_max(&self.quota.now()) } else { 0 }
     }
 
-    /// Whether nobody else on the file system is in need of room.
+    /// Returns whether nobody else on the file system is in need of room.
     pub(crate) fn has_plenty(&self) -> bool {
         has_plenty(&*self.disk)
     }

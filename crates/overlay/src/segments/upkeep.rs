@@ -148,8 +148,8 @@ impl Upkeep {
     }
 }
 
-/// Whether the log is longer than it may be for what is alive in it. What is dead altogether needs
-/// no copying.
+/// Returns whether the log is longer than it may be for what is alive in it. What is dead
+/// altogether needs no copying.
 fn is_mostly_dead(records: &RecordLog) -> bool {
     let (segments, live) = records.segments_and_live();
     let segments = segments.saturating_sub(records.dead_segments() as u64);
