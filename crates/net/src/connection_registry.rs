@@ -22,11 +22,11 @@ pub struct ConnectionRegistry {
 struct State {
     next: u64,
     open: HashMap<u64, Task>,
-    /// Whether every connection was cut off and none may begin.
+    /// True if every connection was cut off and none may begin.
     is_closed: bool,
 }
 
-/// What is known of the task of an open connection.
+/// State of the task of an open connection.
 #[derive(Debug)]
 enum Task {
     /// It is about to begin.

@@ -38,7 +38,7 @@ pub enum CompressionPolicy {
 }
 
 impl CompressionPolicy {
-    /// Whether a rewriting should try to store the chunk in a smaller form.
+    /// Returns whether a rewriting should try to store the chunk in a smaller form.
     ///
     /// It should not where that was tried already, and not where this policy has nothing better.
     pub fn improves(&self, chunk: &StoredChunk) -> bool {

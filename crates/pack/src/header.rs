@@ -42,7 +42,7 @@ const ID_CONTEXT: &str = "acstor 2026-11-26 id of a pack of version 2";
 /// The first bytes of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackHeader {
-    /// Whose chunks it holds.
+    /// Class of the chunks that it holds.
     pub class: PackClass,
     /// Size of every plain chunk of the pack.
     pub chunk_size: ChunkSize,

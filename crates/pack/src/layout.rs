@@ -68,7 +68,7 @@ impl PackLayout {
         u32::try_from(surely).unwrap_or(u32::MAX).max(at_least).min(left)
     }
 
-    /// Whether a chunk of so many stored bytes fits.
+    /// Returns whether a chunk of so many stored bytes fits.
     pub fn fits(&self, stored_len: usize) -> bool {
         let data_end = (self.end + stored_len as u64).next_multiple_of(BLOCK_LEN);
         let table_len = (self.records.len() + STORED_CHUNK_LEN) as u64;

@@ -37,7 +37,7 @@ impl Run {
         self.end - self.start
     }
 
-    /// Whether it has no bytes; no chunk is stored in none.
+    /// Returns whether it has no bytes; no chunk is stored in none.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -79,7 +79,7 @@ fn range_of(chunk: &StoredChunk) -> Range<u64> {
 /// One call of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRun {
-    /// What it reads.
+    /// Run of bytes that it reads.
     pub run: Run,
     /// Positions, in what was to be planned, of the chunks that are in it; by their places.
     pub chunks: Vec<usize>,

@@ -9,7 +9,7 @@ pub const fn compressed_len_max(plain_len: usize) -> usize {
     plain_len - plain_len / 8
 }
 
-/// Whether a chunk of `plain_len` bytes can have so many stored bytes.
+/// Returns whether a chunk of `plain_len` bytes can have so many stored bytes.
 pub const fn is_possible_len(codec: Codec, stored_len: usize, plain_len: usize) -> bool {
     match codec {
         Codec::Plain => stored_len == plain_len,
@@ -24,7 +24,7 @@ pub struct StoredForm<'a> {
     pub bytes: &'a [u8],
     /// Their form.
     pub codec: Codec,
-    /// Whether compressing was tried and did not pay; only of plain chunks.
+    /// True if compressing was tried and did not pay; only of plain chunks.
     pub is_incompressible: bool,
     /// CRC-32 of the stored bytes.
     pub crc: u32,

@@ -44,7 +44,7 @@ impl PackTable {
         self.header.chunk_count
     }
 
-    /// Whether there are none; there is always one.
+    /// Returns whether there are none; there is always one.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! The class of a pack: whose chunks it holds.
 
-/// Whose chunks a pack holds; packs of different classes may be kept apart in the origin.
+/// Class of a pack by its chunks; packs of different classes may be kept apart in the origin.
 ///
 /// Hosts write the packs of volumes and only read those of images, so a store with rights for each
 /// class bounds what one host can damage.
