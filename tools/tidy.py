@@ -5,6 +5,7 @@ Prints one line per finding and exits with 1 when there is any.
 
 import ast
 import collections
+import itertools
 import pathlib
 import re
 import subprocess
@@ -44,17 +45,8 @@ FLAT_FOLDERS = {
 """Folders of more source files and no folder in them, each with the reason."""
 BANNED_HEADS = re.compile(r"(?:What|Which|Who(?:m|se)?|How|When|Where|Whether|Why)\b")
 """First words of heads that ask for a thing in place of naming it."""
-FOLDERS_WITH_BANNED_HEADS = (
-    "acstor/agent/",
-    "acstor/control/",
-    "acstor/dataplane/",
-    "acstor/policy/",
-    "crates/readpath/src/fetch/",
-    "crates/readpath/src/origin/",
-    "crates/readpath/src/steering/",
-    "sim/",
-)
-"""Folders whose heads are still to be written anew; none is to be added."""
+RUST_HEAD = re.compile(r"^(?!\s*//[/!]).*\n\s*//[/!] ?(.*)", re.MULTILINE)
+"""First line of a run of lines of documentation."""
 BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
 FORMER_WORDS = {
     "bell": "doorbell",
@@ -216,22 +208,33 @@ def check_name(name: str, path: pathlib.Path) -> Iterator[str]:
             yield f"{name}: nothing is called {part!r}; name it after its concept"
 
 
+def docs_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the docs of modules, classes, functions, and of what is assigned."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+            for assigned, following in itertools.pairwise(node.body):
+                match assigned, following:
+                    case (
+                        ast.Assign() | ast.AnnAssign(),
+                        ast.Expr(value=ast.Constant(value=str(doc))),
+                    ):
+                        yield doc
+
+
 def heads_of(path: pathlib.Path) -> Iterator[str]:
-    """Yield the first lines of a file's docs, and of those of the classes in one of Python."""
+    """Yield the first lines of the docs in a file."""
     if path.suffix == ".rs":
-        yield from re.findall(r"\A//! *(.*)", path.read_text())
+        yield from RUST_HEAD.findall("\n" + path.read_text())
     elif path.suffix in SOURCE_SUFFIXES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef):
-                yield (ast.get_docstring(node) or "").partition("\n")[0]
+        yield from (doc.partition("\n")[0] for doc in docs_of(ast.parse(path.read_text())))
 
 
 def check_heads(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yield findings about heads of docs that name nothing."""
-    if not name.startswith(FOLDERS_WITH_BANNED_HEADS):
-        for head in heads_of(path):
-            if BANNED_HEADS.match(head):
-                yield f"{name}: {head!r} asks; begin with a noun or an imperative"
+    for head in heads_of(path):
+        if BANNED_HEADS.match(head):
+            yield f"{name}: {head!r} asks; begin with a noun or an imperative"
 
 
 def check_words(name: str, path: pathlib.Path) -> Iterator[str]:

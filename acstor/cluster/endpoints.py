@@ -29,7 +29,7 @@ class Endpoints:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other."""
+        """True if there is no other."""
         return len(self._urls) == 1
 
     def fail(self) -> None:

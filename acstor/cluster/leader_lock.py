@@ -55,7 +55,7 @@ class Leadership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lock was held at the last beat, and that is no longer ago than it lasts."""
+        """True if the lock was held at the last beat, and that is no longer ago than it lasts."""
         lock = self._lock
         return lock is not None and lock.is_held
 

@@ -55,7 +55,7 @@ class LeaderTerm:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this service may decide."""
+        """True if this service may decide."""
         return self.state is LeaderState.LEADING
 
     @property

@@ -126,9 +126,9 @@ class View:
     members: dict[str, Member] = field(default_factory=dict)
     """Members by name: of now where this host publishes rings, else of some time ago."""
     is_current: bool = False
-    """Whether the backend answers; else ``members`` are those that were seen last."""
+    """True if the backend answers; else ``members`` are those that were seen last."""
     is_publisher: bool = False
-    """Whether this host holds the lock of the one that publishes rings."""
+    """True if this host holds the lock of the one that publishes rings."""
     problem: str | None = None
     """Reason for which the view is not current."""
     joined_at: float = 0.0

@@ -37,12 +37,12 @@ class TimedLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether it was held at the last beat, and that is no longer ago than it lasts."""
+        """True if it was held at the last beat, and that is no longer ago than it lasts."""
         return self._clock() < self._held_until
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it was held and not renewed in time: it may be another's by now."""
+        """True if it was held and not renewed in time: it may be another's by now."""
         is_overdue = 0.0 < self._held_until <= self._clock()
         if is_overdue:
             LOG.warning("the lock of the %s was not renewed in time, it counts as lost", self._name)

@@ -17,7 +17,7 @@ from acstor.control.parameters import Parameter
 
 
 class Door(enum.StrEnum):
-    """Where an operation can be asked for."""
+    """Interface at which an operation can be asked for."""
 
     ADMIN = "admin"
     """The admin socket: root, on this host. Every operation has it."""
@@ -28,7 +28,7 @@ class Door(enum.StrEnum):
 
 
 class Target(enum.StrEnum):
-    """Whose method does an operation."""
+    """Object whose method does an operation."""
 
     HOST = "host"
     """:class:`acstor.dataplane.host.DataPlaneHost`: the process."""
@@ -100,7 +100,7 @@ class Operation:
     subject: str = ""
     """Beginning of the text of an error, with parameters in braces; of what the runtime does."""
     is_logged: bool = False
-    """Whether it is logged that it was done."""
+    """True if it is logged that it was done."""
     bus_version: str = ""
     """Of the agent's messages, since which it is one; empty: it is none."""
 

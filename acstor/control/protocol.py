@@ -50,16 +50,16 @@ write hundreds of MiB of the origin."""
 
 
 class PreloadWhat(enum.StrEnum):
-    """What a preload brings."""
+    """Part of an image that a preload brings."""
 
     WORKING_SET = "working-set"
-    """What boots of the image have read."""
+    """Chunks that boots of the image have read."""
     FULL = "full"
     """The whole image."""
 
 
 class PreloadState(enum.StrEnum):
-    """What a preload of the data plane is doing; the page of its state machine is ``preload``."""
+    """State of a preload of the data plane; the page of its state machine is ``preload``."""
 
     QUEUED = "queued"
     """As many others run as may."""
@@ -75,12 +75,12 @@ class PreloadState(enum.StrEnum):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the preload does nothing any more."""
+        """True if the preload does nothing any more."""
         return self in {PreloadState.DONE, PreloadState.FAILED, PreloadState.STOPPED}
 
 
 class VolumeRole(enum.StrEnum):
-    """What a host is to a volume that it opens."""
+    """Role of a host for a volume that it opens."""
 
     OWNER = "owner"
     """It takes the writes; one host at a time."""
@@ -89,7 +89,7 @@ class VolumeRole(enum.StrEnum):
 
 
 class LocalVolumeState(enum.StrEnum):
-    """What a volume is doing on this host; the page of its state machine is ``volume``."""
+    """State of a volume on this host; the page of its state machine is ``volume``."""
 
     CLOSED = "closed"
     """Nothing of it is here."""

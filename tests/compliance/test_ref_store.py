@@ -142,7 +142,7 @@ def test_concurrent_swaps_lose_no_update(refs: base.RefStore) -> None:
 
 
 def loses_answers(refs: base.RefStore) -> bool:
-    """Whether a swap that succeeded may be reported as a conflict, and so be done twice."""
+    """Return whether a swap that succeeded may be reported as a conflict, and so be done twice."""
     return isinstance(refs, retrying.RetryingOrigin) and isinstance(refs.inner, faulty.FaultyOrigin)
 
 

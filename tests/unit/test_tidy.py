@@ -57,7 +57,17 @@ def test_long_files_are_found(rules: types.ModuleType, suffix: str, tmp_path: pa
     [
         (".py", '"""{}."""\n'),
         (".pyi", '"""A name.\n\nWhat it is."""\n\nclass Name:\n    """{}.\n\n    How."""\n'),
+        (".py", 'class Name:\n    def call(self) -> None:\n        """{}."""\n'),
+        (".py", 'NAME = 1\n"""{}."""\n'),
+        (".py", 'class Name:\n    is_it: bool\n    """{}."""\n'),
+        (
+            ".py",
+            "class Name:\n    def __init__(self) -> None:\n        self.name = 1\n"
+            '        """{}."""\n',
+        ),
         (".rs", "//! {}.\n//!\n//! What it is.\n"),
+        (".rs", "//! A name.\n\n/// {}.\n/// What it is.\nstruct Name;\n"),
+        (".rs", "struct Name {{\n    /// {}.\n    is_it: bool,\n}}\n"),
     ],
 )
 def test_heads_that_ask_are_found(
@@ -69,7 +79,6 @@ def test_heads_that_ask_are_found(
         path.write_text(text.format(head))
         (found,) = findings(rules.check_heads, name, path)
         assert head in found
-        assert findings(rules.check_heads, f"{rules.FOLDERS_WITH_BANNED_HEADS[0]}x", path) == []
     for head in ("A name", "Wherever", "Whatever comes", "Show who asks"):
         path.write_text(text.format(head))
         assert findings(rules.check_heads, name, path) == []

@@ -31,7 +31,7 @@ class RingMember(Protocol):
 
     @property
     def is_draining(self) -> bool:
-        """Whether it is to own nothing."""
+        """True if it is to own nothing."""
 
 
 def wanted_hosts(members: Mapping[str, RingMember], weights: str) -> list[RingHost]:

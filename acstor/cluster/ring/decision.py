@@ -47,7 +47,7 @@ class Decision:
     sequence: int
     """Grows with each change."""
     leader: str
-    """Who decided; for people."""
+    """Leader that decided; for people."""
     decided_at_ms: int
     """POSIX time by the clock of the leader, milliseconds; for people."""
     policy: str

@@ -75,7 +75,7 @@ class RingPublisher:
 
     @property
     def is_blind(self) -> bool:
-        """Whether none of several other hosts of the ring was a member at the last pass."""
+        """True if none of several other hosts of the ring was a member at the last pass."""
         return self._bound.is_blind and bool(self.held)
 
     def stand_by(self) -> None:

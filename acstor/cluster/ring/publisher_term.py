@@ -102,7 +102,7 @@ class TermHolder:
         self._clock = clock
         self._last_token: str | None = None  # of the last term that this host claimed
         self.since = 0.0
-        """When the first of this host's terms began that nobody else's has followed."""
+        """Begin of the first of this host's terms that nobody else's has followed."""
         self._is_first = False  # somebody else's term was before the one that begins
         self._claimed: Ref | None = None
         self._term: int | None = None

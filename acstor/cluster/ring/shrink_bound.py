@@ -51,7 +51,7 @@ class ShrinkBound:
         self._silent: frozenset[str] = frozenset()
         self._left: deque[tuple[float, int]] = deque()
         self.is_blind = False
-        """Whether none of several other hosts was there at the last :meth:`staying`."""
+        """True if none of several other hosts was there at the last :meth:`staying`."""
 
     def staying(
         self, ring: Ring, members: Collection[str], *, present_since: float

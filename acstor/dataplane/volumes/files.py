@@ -1,4 +1,4 @@
-"""What the data plane keeps of the volumes that are open, so that a restart needs no origin.
+"""Files that the data plane keeps of open volumes, so that a restart needs no origin.
 
 Layout of ``[volumes] directory``, each file complete or absent::
 

@@ -21,7 +21,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class CleanReason(enum.StrEnum):
-    """Why a log may be removed."""
+    """Reason for which a log may be removed."""
 
     UNSERVED = "unserved"
     """No client was served from it yet."""
@@ -33,12 +33,12 @@ class CleanReason(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class KeptClean:
-    """Why the log of a volume may be removed; the fields of ``clean.json``, beside ``version``."""
+    """Proof that a volume's log may go; the fields of ``clean.json``, beside ``version``."""
 
     volume: str
     why: CleanReason
     opened: KeptVolume | None = None
-    """What the volume was opened with when the log was written; None: nothing was."""
+    """State with which the volume was opened when the log was written; None: nothing was."""
     taking: int | None = None
     """The epoch in which this host last tried to own the volume and go on with this log; written
     before the record is asked for it. None: it has not tried."""

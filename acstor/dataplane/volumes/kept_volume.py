@@ -1,4 +1,4 @@
-"""What is kept of one volume: ``volume.json`` by its owner, ``standby.json`` by its standby.
+"""Persisted state of one volume: ``volume.json`` by its owner, ``standby.json`` by its standby.
 
 The page is ``doc/source/reference/formats/volume-kept.rst``.
 """
@@ -26,7 +26,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 @dataclasses.dataclass(frozen=True)
 class KeptVolume:
-    """What a volume was opened with; the fields of ``volume.json``, beside ``version``."""
+    """Persisted state of an open volume; the fields of ``volume.json``, beside ``version``."""
 
     volume: str
     epoch: int
@@ -47,7 +47,7 @@ class KeptVolume:
     adopts: int | None = None
     """The epoch in which this host closed the log that it goes on with; None: it was made anew."""
     wanted_durability: Mapping[str, Any] | None = None
-    """What ``durability`` is to become once the volume is open; since version 2, as ``adopts``."""
+    """Target of ``durability`` once the volume is open; since version 2, as ``adopts``."""
 
     def encode(self) -> bytes:
         """Return the content of ``volume.json``."""
@@ -80,7 +80,7 @@ class KeptVolume:
 
 @dataclasses.dataclass(frozen=True)
 class KeptStandby:
-    """What a host keeps of a volume that another one owns; ``standby.json``, beside ``version``."""
+    """Persisted state of a standby; the fields of ``standby.json``, beside ``version``."""
 
     volume: str
     size_bytes: int

@@ -27,11 +27,11 @@ class LocalVolume:
         self.role = VolumeRole.OWNER
         self.listener: socket.socket | None = None
         self.is_in_runtime = False
-        """Whether the runtime has it open."""
+        """True if the runtime has it open."""
         self.is_unchecked = False
-        """Whether it was opened after a restart without a look at who owns it."""
+        """True if it was opened after a restart without a check of its owner."""
         self.is_movable = False
-        """Whether its record lets another host be its standby."""
+        """True if its record lets another host be its standby."""
         self.head_asked: str | None = None
         """Nonce of a standby's question for its first sectors, from when on it is got ahead."""
         self.head_ready: str | None = None
@@ -41,15 +41,15 @@ class LocalVolume:
         self.fold_ahead_at = 0.0
         """From when on it is folded again before anybody asks for it (monotonic)."""
         self.error: str | None = None
-        """Why it is not served, or not folded."""
+        """Reason for which it is not served, or not folded."""
         self.released: tuple[int, int] | None = None
         """Epoch and last log object of what the runtime gave back and the record does not say."""
         self.freezes: dict[str, float] = {}
-        """Who holds the writes, and until when (monotonic)."""
+        """Holders of the writes, each with the time until which it holds them (monotonic)."""
         self.has_given_way = False
-        """Whether its last fold was given up for that of another volume."""
+        """True if its last fold was given up for that of another volume."""
         self.fold_unwanted = 0
-        """How many wait for a fold of it that is under way to be given up."""
+        """Number of those that wait for a fold of it that is under way to be given up."""
         self.unwanted_lock = threading.Lock()
         """Of ``fold_unwanted`` and what the runtime knows of it; the last to be taken."""
         self.lock = threading.RLock()
@@ -93,7 +93,7 @@ class LocalVolume:
 
     @property
     def state(self) -> LocalVolumeState:
-        """What the volume is doing here."""
+        """State of the volume here."""
         return self._state
 
     def move(self, event: LocalVolumeEvent) -> None:

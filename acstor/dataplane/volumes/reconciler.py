@@ -52,13 +52,13 @@ class VolumeReconciler:
         self._is_stopping = threading.Event()
         self._resuming = threading.Semaphore(_RESUMING_MAX)
         self._tasks: dict[str, float] = {}
-        """When each task may be started again: never while it runs."""
+        """Time at which each task may be started again: never while it runs."""
         self._failures: dict[str, int] = {}
         self._lock = threading.Lock()  # of _tasks and _failures
         self._migrating: set[str] = set()
         """Volumes that a second host may open."""
         self._is_close = False
-        """Whether somebody may wait for a hand-over."""
+        """True if somebody may wait for a hand-over."""
         self._watch_at: dict[str, float] = {}
         self._doorbell_at = 0.0
         self._sweep_at = 0.0

@@ -1,11 +1,11 @@
-"""What a runtime is given of a volume."""
+"""Types of a volume as a runtime is given it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypedDict
 
 
 class LogOrigin(Protocol):
-    """Where volumes' logs go: a part of :class:`acstor.origin.base.Origin`."""
+    """Origin of volumes' logs: a part of :class:`acstor.origin.base.Origin`."""
 
     def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool: ...  # noqa: D102
     def get(self, key: str, size_max: int) -> bytes: ...  # noqa: D102
@@ -13,7 +13,7 @@ class LogOrigin(Protocol):
 
 
 class VolumeSpec(TypedDict):
-    """What a runtime is told of a volume that it opens; all keys are always present."""
+    """Specification of a volume that a runtime opens; all keys are always present."""
 
     directory: str
     """Existing directory of the local log; empty at the first opening of an epoch."""

@@ -27,7 +27,7 @@ from acstor.states import TransitionTable
 
 
 class LocalVolumeEvent(enum.Enum):
-    """What may happen to a volume on one host."""
+    """Event of a volume on one host."""
 
     OPEN = "open"
     SERVED = "served"

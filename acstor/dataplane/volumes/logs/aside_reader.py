@@ -20,7 +20,7 @@ _REQUEST_TIMEOUT = 120.0
 
 
 class NoOrigin:
-    """Where the log of a volume that is only read goes: nowhere."""
+    """Origin of a volume that is only read: it takes and gives nothing."""
 
     def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool:
         """Refuse."""

@@ -25,7 +25,7 @@ class TakeOver:
     owner: str
     """The owner before; this host itself where its local log is gone."""
     content_at: float | None
-    """When the last of what it pushed was sent, seconds since 1970; None: not known."""
+    """Time at which the last of what it pushed was sent, seconds since 1970; None: not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Acquired:
 
     record: "VolumeRecord"
     is_closed_log_current: bool = False
-    """Whether nobody owned it since this host closed it."""
+    """True if nobody owned it since this host closed it."""
     take_over: TakeOver | None = None
 
 
