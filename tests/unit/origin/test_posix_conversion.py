@@ -20,7 +20,7 @@ from acstor.origin import (
     posix_write,
 )
 from acstor.repository import upgrade
-from acstor.repository.repository import Format, Repository
+from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 
 CONTENTS = {"ring": b"ring", "images/one": b"1", "gc/condemned/two": b"", "format": b"{}"}
 
@@ -373,7 +373,7 @@ def test_upgrade_of_the_repository_converts(tmp_path: pathlib.Path) -> None:
     origin.swap_ref("images/one", None, b"1")
     assert Repository.open(origin).format.version == 2
     assert origin.needs_locks
-    assert upgrade.upgrade(origin).format.version == 4
+    assert upgrade.upgrade(origin).format.version == FORMAT_VERSION
     assert not posix.PosixOrigin(str(tmp_path)).needs_locks
     assert origin.get_ref("images/one") is not None
 
