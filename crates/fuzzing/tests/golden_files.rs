@@ -6,8 +6,8 @@ use std::path::Path;
 
 use acstor_fuzzing::mutations::Mutations;
 use acstor_fuzzing::{
-    fuse_requests, manifest, manifest_pages, nbd_protocol, nbd_server, pack_header, peer_client,
-    peer_frames, peer_server, ring, store_records,
+    fuse_requests, manifest, manifest_pages, nbd_protocol, nbd_server, pack_header, pack_table,
+    peer_client, peer_frames, peer_server, ring, store_records, stored_chunk,
 };
 
 /// Inputs of a decoder, and of what opens a connection or files for each.
@@ -70,6 +70,19 @@ fn an_nbd_server_ends_every_connection() {
 #[test]
 fn pack_headers_are_parsed_or_refused() {
     use_all(golden(&["pack-"]), MANY, pack_header::run);
+}
+
+#[test]
+fn pack_tables_are_parsed_or_refused() {
+    use_all(golden(&["pack-v2"]), MANY / 4, pack_table::run);
+}
+
+#[test]
+fn stored_chunks_are_decompressed_or_refused() {
+    let pack = golden(&["pack-v2"]).concat();
+    let seeds = stored_chunk::stored_chunks(&pack);
+    assert_eq!(seeds.len(), 4);
+    use_all(seeds, MANY / 4, stored_chunk::run);
 }
 
 #[test]
