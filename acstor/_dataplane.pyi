@@ -14,9 +14,12 @@ __all__ = [
     "Ring",
     "RingHost",
     "Scan",
+    "SigningKey",
     "StaleDescriptorError",
     "build_ring",
     "digest",
+    "is_signed_by",
+    "make_signing_key",
     "mount_images",
     "pack_header",
     "pack_id",
@@ -895,3 +898,34 @@ class ImageBuilder:
         :raises DataPlaneError: kind ``invalid`` when the chunks do not cover the disk exactly or
             a pack is still being filled.
         """
+
+# --- Signatures: Ed25519, RFC 8032 (crates/pyext/src/signatures.rs) -------------------------
+
+@final
+class SigningKey:
+    """A private key of Ed25519."""
+
+    def __new__(cls, pkcs8: bytes) -> Self:
+        """Read a PKCS#8 document of version 1, as openssl makes it, or 2 (RFC 5958).
+
+        :raises DataPlaneError: kind ``invalid`` when it is none.
+        """
+
+    @property
+    def public_key(self) -> bytes:
+        """The public key, 32 bytes."""
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes, the same each time."""
+
+def make_signing_key() -> bytes:
+    """Return a new private key: a PKCS#8 document of version 1.
+
+    :raises DataPlaneError: kind ``unavailable`` when there are no random bytes.
+    """
+
+def is_signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether a message has this signature of this public key.
+
+    A malformed key or signature is one that it does not have.
+    """

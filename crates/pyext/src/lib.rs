@@ -11,6 +11,7 @@ mod python_sink;
 mod repository;
 mod ring;
 mod settings;
+mod signatures;
 mod volumes;
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ mod _dataplane {
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};
+    #[pymodule_export]
+    use crate::signatures::{SigningKey, is_signed_by, make_signing_key};
     #[pymodule_export]
     use crate::volumes::seal_volume_log;
 }
