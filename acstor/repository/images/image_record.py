@@ -1,14 +1,22 @@
-"""The record of a registered image: the content of the ref ``images/<uuid>``."""
+"""The record of a registered image: the content of the ref ``images/<uuid>``.
+
+Version 2 is signed (:mod:`acstor.repository.images.signed_record`). What is read here is not
+verified: for whoever marks what is in use, or shows it, not for whoever boots from it.
+"""
 
 import dataclasses
 import json
 import re
+from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.repository.dedup_scope import check_scope
+from acstor.repository.signing.signed_document import SignedDocument
 
-RECORD_VERSION = 1
-"""Version that this build writes; it reads this one only."""
+RECORD_VERSION = 2
+"""Version of signed records."""
+UNSIGNED_VERSION = 1
+"""Version of records without a signature: this build reads them, and writes them without a key."""
 NAME_LENGTH_MAX = 255
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -38,16 +46,21 @@ class ImageRecord:
     dedup_scope: str | None = None
     """Scope of the names of its chunks; None: they are plain digests."""
 
-    def encode(self) -> bytes:
-        """Return the record as JSON."""
-        fields = {"version": RECORD_VERSION, **dataclasses.asdict(self)}
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as they are written, those left out that say nothing."""
+        fields = dataclasses.asdict(self)
         if self.dedup_scope is None:
             del fields["dedup_scope"]
+        return fields
+
+    def encode(self) -> bytes:
+        """Return the record as JSON, without a signature."""
+        fields = {"version": UNSIGNED_VERSION, **self.fields()}
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
     @classmethod
     def parse(cls, content: bytes, image_id: str) -> "ImageRecord":
-        """Read a record; unknown fields are ignored.
+        """Read a record of either version, without verifying it; unknown fields are ignored.
 
         :raises UnsupportedError: when a newer release wrote it.
         :raises CorruptError: when it is malformed.
@@ -57,12 +70,27 @@ class ImageRecord:
             version = fields["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError(f"the record of image {image_id} is malformed") from error
-        if version != RECORD_VERSION:
+        if version not in (UNSIGNED_VERSION, RECORD_VERSION):
             raise exception.UnsupportedError(
                 f"the record of image {image_id} has version {version!r:.20}, "
-                f"this release reads {RECORD_VERSION}"
+                f"this release reads {UNSIGNED_VERSION} and {RECORD_VERSION}"
             )
-        known = {field.name: fields.get(field.name) for field in dataclasses.fields(cls)}
+        if (version == RECORD_VERSION) != (SignedDocument.split(content) is not None):
+            raise exception.CorruptError(
+                f"the record of image {image_id} is malformed: version {version}, and its end is "
+                "not as that version has it"
+            )
+        return cls.of_fields(fields, image_id)
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any], image_id: str) -> "ImageRecord":
+        """Return the record that a document's fields say.
+
+        :raises CorruptError: when they say none.
+        """
+        known: dict[str, Any] = {
+            field.name: fields.get(field.name) for field in dataclasses.fields(cls)
+        }
         try:
             record = cls(**known)
             record._check()

@@ -88,7 +88,8 @@ def test_record_reads_back() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"version": 2}, exception.UnsupportedError),
+        ({"version": 2}, exception.CorruptError),  # without the end that signed ones have
+        ({"version": 3}, exception.UnsupportedError),
         ({"version": None}, exception.UnsupportedError),
         ({"manifest": "zz"}, exception.CorruptError),
         ({"size_bytes": -1}, exception.CorruptError),

@@ -7,7 +7,7 @@ import pytest
 
 from acstor.origin import base
 from acstor.repository.gc.condemnation import TOMBSTONE_VERSION, State, Tombstone, name_of_logs
-from acstor.repository.images.image_record import RECORD_VERSION, ImageRecord
+from acstor.repository.images.image_record import UNSIGNED_VERSION, ImageRecord
 from acstor.repository.repository import FORMAT_VERSION, Format
 from acstor.repository.volumes.log_range import LogRange
 
@@ -32,10 +32,10 @@ def test_format_object_version_requires_update(version: int) -> None:
 
 def test_image_record_version_requires_update() -> None:
     found = ImageRecord.parse(golden("image"), "an image")
-    assert RECORD_VERSION == 1
+    assert UNSIGNED_VERSION == 1
     assert (found.name, found.size_bytes, found.source_format) == ("debian-12", 2 << 30, "qcow2")
     assert found.checksum == "sha256:" + "ef" * 32
-    assert found.encode() == golden("image"), "bump RECORD_VERSION"
+    assert found.encode() == golden("image"), "bump UNSIGNED_VERSION"
 
 
 def test_tombstone_of_log_objects_is_of_the_same_version() -> None:
