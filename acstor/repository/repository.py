@@ -98,6 +98,8 @@ class Image:
     record: image_record.ImageRecord
     token: str
     """Token of the ref, to change it only as long as it is the one that was read."""
+    content: bytes = dataclasses.field(default=b"", repr=False, compare=False)
+    """Content of the ref, which alone can be verified; empty: it is not kept."""
 
 
 class Repository:
@@ -223,7 +225,7 @@ class Repository:
         self.check_scope_allowed(dedup_scope.of_project("any", ""))
 
     def find_image(self, image_id: str) -> Image | None:
-        """Return a registered image, None when there is none.
+        """Return a registered image, None when there is none; nobody has verified its record.
 
         :raises InvalidError: when the id is no UUID.
         :raises CorruptError: when its record is malformed.
@@ -233,7 +235,7 @@ class Repository:
         if ref is None:
             return None
         record = image_record.ImageRecord.parse(ref.content, image_id)
-        return Image(id=image_id, record=record, token=ref.token)
+        return Image(id=image_id, record=record, token=ref.token, content=ref.content)
 
     def get_image(self, image_id: str) -> Image:
         """Return a registered image.

@@ -19,6 +19,7 @@ from acstor.repository import layout, pack_cache, pack_reader
 from acstor.repository.checksum import Checksum, ChecksumThread
 from acstor.repository.gc import claim
 from acstor.repository.images import image_record
+from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
 from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.pack_filler import InlineExecutor, PackFiller
 from acstor.repository.progress import Progress
@@ -62,7 +63,8 @@ class Report:
 
     image_id: str
     status: str = "registered"
-    """``registered``, ``already registered``, or ``repaired`` (its chunks were stored anew)."""
+    """``registered``, ``already registered``, ``repaired`` (its chunks were stored anew), or
+    ``signed`` (it was registered, and its record is signed now)."""
     manifest: str = ""
     size_bytes: int = 0
     chunks: int = 0
@@ -104,6 +106,7 @@ class Registrar:
 
     :param check: called between windows of the image and before it is published; ends the
         registration by raising, and nothing is then left but packs.
+    :param writer: writes the record, by default one without a signature.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Registrar:
         settings: Settings,
         progress: Progress | None = None,
         check: Callable[[], None] = lambda: None,
+        writer: RecordWriter | None = None,
     ) -> None:
         """Keep what to register with."""
         self._repository = repository
@@ -120,6 +124,7 @@ class Registrar:
         self._settings = settings
         self._progress = progress or Progress()
         self._check = check
+        self._writer = writer or UnsignedRecords()
 
     def register(self, request: Request) -> Report:
         """Register an image, or find that it is registered already.
@@ -187,8 +192,7 @@ class Registrar:
             if existing:
                 self._check_same(existing, content)
                 if expected and not claim.claim(self._origin, expected):
-                    report.status = "already registered"
-                    report.manifest = expected.digest
+                    self._keep(request, report, expected, content, existing)
                     return
             self._check()
             self._put_manifest(manifest)
@@ -312,6 +316,26 @@ class Registrar:
         if existing.record.content != content:
             raise _refused_as_different(existing.id)
 
+    def _keep(
+        self,
+        request: Request,
+        report: Report,
+        manifest: native.Manifest,
+        content: str,
+        existing: Image,
+    ) -> None:
+        """Leave an image as it is, but for its record where that is to be signed."""
+        report.status = "already registered"
+        report.manifest = manifest.digest
+        if self._writer.is_current(self._repository, report.image_id, existing.content):
+            return
+        # Whoever wrote that record: each digest was compared, and the size is part of this.
+        if manifest.disk_id != report.image_id or content_name(manifest) != content:
+            raise _refused_as_different(report.image_id)
+        self._check()
+        self._publish(request, report, manifest, content, existing)
+        report.status = "signed"
+
     def _put_manifest(self, manifest: native.Manifest) -> None:
         self._origin.put_if_absent(layout.manifest_key(manifest.digest), [manifest.to_bytes()])
 
@@ -338,12 +362,15 @@ class Registrar:
             dedup_scope=request.dedup_scope,
         )
         name = layout.image_ref(report.image_id)
+        written = self._writer.encode(
+            self._repository, report.image_id, record, existing.content if existing else None
+        )
         expected = existing.token if existing else None
         with self._repository.image_index.changing(report.image_id):
-            token = self._origin.swap_ref(name, expected, record.encode())
+            token = self._origin.swap_ref(name, expected, written)
         if token is None:
             raise exception.InternalError(f"ref {name} has no token after it was written")
-        return Image(report.image_id, record, token)
+        return Image(report.image_id, record, token, written)
 
 
 def _refused_as_different(image_id: str) -> exception.ImageRefusedError:
