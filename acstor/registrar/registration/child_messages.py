@@ -2,8 +2,10 @@
 
 The registrar says first what to do (:class:`Order`). The child asks, now and then, whether to go
 on (``{"ask": bytes stored since}``) and waits for the answer (``{"cancel": reason}``, empty: go
-on); it says what it logs (``{"log": [logger, level, text]}``), and at its end ``{"report": ...}``
-or ``{"error": ...}``. The child has read a file of a project: nothing that it says is believed.
+on). Where records are signed it says the image's (``{"record": fields}``) and waits for the content
+of the ref (``{"written": text}``, or ``{"error": ...}``). It says what it logs
+(``{"log": [logger, level, text]}``), and at its end ``{"report": ...}`` or ``{"error": ...}``. The
+child has read a file of a project: nothing that it says is believed.
 """
 
 import dataclasses
@@ -51,6 +53,10 @@ class Order:
     memory_bytes: int
     file: ImageFile
     settings: FileSettings
+    is_signing: bool = False
+    """Whether the registrar writes the record."""
+    is_current: bool = True
+    """Whether a record that is there need not be written anew."""
 
     def encode(self) -> bytes:
         """Return a line."""

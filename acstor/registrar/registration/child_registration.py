@@ -21,6 +21,7 @@ from typing import Any
 from acstor import exception
 from acstor.registrar.registration import child_messages
 from acstor.registrar.registration.child_messages import OutOfMemoryError
+from acstor.registrar.registration.child_signing import OrderedRecord
 from acstor.registrar.registration.file_registration import (
     CancelledError,
     FileRegistrar,
@@ -28,6 +29,7 @@ from acstor.registrar.registration.file_registration import (
     ImageFile,
 )
 from acstor.repository.images import registration
+from acstor.repository.images.record_writer import RecordWriter
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class InChild(FileRegistrar):
     :param memory_bytes: most address space of a child.
     :param command: what a child runs, the number of its socket appended.
     :param silence_max: seconds without a word after which a child is killed.
+    :param writer: writes the records here, where its key is; None: children write them, unsigned.
     """
 
     def __init__(
@@ -62,12 +65,14 @@ class InChild(FileRegistrar):
         memory_bytes: int,
         command: tuple[str, ...] = ("-m", "acstor.registrar.registration.registration_child"),
         silence_max: float = SILENCE_MAX,
+        writer: RecordWriter | None = None,
     ) -> None:
         """Keep how to start children."""
         self._origin = (origin_url, origin_timeout)
         self._memory_bytes = memory_bytes
         self._command = command
         self._silence_max = silence_max
+        self._writer = writer
 
     def register(
         self,
@@ -78,8 +83,15 @@ class InChild(FileRegistrar):
         advance: Callable[[int], None],
     ) -> registration.Report:
         """Register the file; errors are those of the child, or say how it died."""
+        record = OrderedRecord(self._writer, repository, file) if self._writer else None
         order = child_messages.Order(
-            *self._origin, repository.format.id, self._memory_bytes, file, settings
+            *self._origin,
+            repository.format.id,
+            self._memory_bytes,
+            file,
+            settings,
+            is_signing=record is not None,
+            is_current=record is None or record.is_current(),
         )
         with tempfile.TemporaryDirectory(
             prefix="acstor-register-", ignore_cleanup_errors=True
@@ -92,7 +104,7 @@ class InChild(FileRegistrar):
                     process = self._start(theirs.fileno(), folder)
                 with process:
                     try:
-                        watch = _Watch(process, ours, check, advance, self._silence_max)
+                        watch = _Watch(process, ours, check, advance, self._silence_max, record)
                         return watch.follow(order)
                     finally:
                         process.kill()
@@ -132,7 +144,9 @@ class _Watch:
         check: Callable[[], None],
         advance: Callable[[int], None],
         silence_max: float,
+        record: OrderedRecord | None,
     ) -> None:
+        self._record = record
         self._process = process
         self._silence_max = silence_max
         self._connection = connection
@@ -231,6 +245,8 @@ class _Watch:
             case {"ask": int(size_bytes)}:
                 self._advance(max(0, min(size_bytes, 1 << 50)))
                 self._send(child_messages.encode({"cancel": self._may_go_on()}))
+            case {"record": dict(fields)} if self._record is not None:
+                self._send(self._written(self._record, fields))
             case {"log": [str(name), int(level), str(text)]}:
                 known = name if name.startswith("acstor.") else __name__
                 logging.getLogger(known[:100]).log(min(max(level, 0), logging.ERROR), "%s", text)
@@ -238,6 +254,16 @@ class _Watch:
                 self._last = message
             case _:
                 raise ValueError("an unknown message")
+
+    def _written(self, record: OrderedRecord, fields: dict[str, Any]) -> bytes:
+        """Return the line with what a ref is to hold, or why it cannot be written."""
+        reason = self._may_go_on()
+        try:
+            if reason:
+                raise CancelledError(reason)
+            return child_messages.encode({"written": record.write(fields).decode()})
+        except (exception.AcstorError, OSError) as error:
+            return child_messages.encode_error(error)
 
     def _send(self, line: bytes) -> None:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from acstor import exception
 from acstor.repository.checksum import Checksum
 from acstor.repository.images import inspection, registration
+from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
 
@@ -73,7 +74,13 @@ class FileRegistrar(abc.ABC):
 
 
 class InProcess(FileRegistrar):
-    """Registers in this process; what the file makes it take is taken from all others."""
+    """Registers in this process; what the file makes it take is taken from all others.
+
+    :param writer: writes the records, by default without a signature.
+    """
+
+    def __init__(self, writer: RecordWriter | None = None) -> None:
+        self._writer = writer or UnsignedRecords()
 
     def register(
         self,
@@ -102,7 +109,7 @@ class InProcess(FileRegistrar):
                 dedup_scope=file.dedup_scope,
             )
             registrar = registration.Registrar(
-                repository, settings.registration, _Throttle(advance), check
+                repository, settings.registration, _Throttle(advance), check, self._writer
             )
             return registrar.register(request)
 

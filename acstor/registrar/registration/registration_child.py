@@ -14,10 +14,12 @@ import signal
 import socket
 import sys
 import threading
+from typing import Any
 
 from acstor import exception, warning_filters
 from acstor.registrar.registration import child_messages
 from acstor.registrar.registration.child_messages import Order
+from acstor.registrar.registration.child_signing import ChildRecords
 from acstor.registrar.registration.file_registration import CancelledError, InProcess
 from acstor.repository.source import confined
 
@@ -55,6 +57,18 @@ class Parent:
         reason = child_messages.decode(self._read()).get("cancel")
         if reason:
             raise CancelledError(str(reason))
+
+    def write_record(self, fields: dict[str, Any]) -> bytes:
+        """Have the registrar write the image's record; return the content of its ref.
+
+        :raises CancelledError: when the registration is not wanted any more.
+        :raises AcstorError: when it cannot be written.
+        """
+        self.send(child_messages.encode({"record": fields}))
+        answer = child_messages.decode(self._read())
+        if "error" in answer:
+            raise child_messages.error_of(answer["error"])
+        return str(answer["written"]).encode()
 
     def send(self, line: bytes) -> None:
         """Say something; from any thread."""
@@ -112,7 +126,12 @@ def register(order: Order, parent: Parent) -> bytes:
                 f"{order.repository_id}",
                 hint="check that the origin's file system is mounted, and which",
             )
-        report = InProcess().register(
+        writer = (
+            ChildRecords(parent.write_record, is_current=order.is_current)
+            if order.is_signing
+            else None
+        )
+        report = InProcess(writer).register(
             repository, order.file, order.settings, parent.check, parent.advance
         )
         return child_messages.encode_report(report)

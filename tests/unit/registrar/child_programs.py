@@ -71,6 +71,26 @@ def _deaf(parent: Parent) -> bytes:
     return b""
 
 
+def _record(name: str) -> dict[str, object]:
+    digest = "ab" * 32
+    return {
+        "manifest": digest, "content": digest, "name": name, "size_bytes": 512,
+        "chunk_size": 4096, "chunk_count": 1, "unique_count": 1, "zero_count": 0,
+        "source_format": "raw", "registered_at": "",
+    }  # fmt: skip
+
+
+def _forging(parent: Parent) -> bytes:
+    """Ask for the signature of a record of something else than was ordered."""
+    return parent.write_record(_record("another"))
+
+
+def _greedy(parent: Parent) -> bytes:
+    """Ask for signatures again and again."""
+    while True:
+        parent.write_record(_record("name"))
+
+
 def _environment(parent: Parent) -> bytes:
     raise ValueError(sorted(name for name in os.environ if name.startswith("OS_")))
 
