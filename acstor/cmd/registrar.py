@@ -24,6 +24,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.registration.child_registration import InChild
     from acstor.registrar.service import RegistrarService
+    from acstor.repository.images.configured_records import signed_records
     from acstor.repository.source import confinement
 
     # It warns at each attempt that Keystone is away; the registrar reports that, once.
@@ -37,7 +38,12 @@ def _run(conf: cfg.ConfigOpts) -> int:
         open_service=lambda sleep: open_image_service(conf, session, sleep),
         open_origin=lambda: open_origin(conf.origin.url, conf.origin.timeout),
         metrics=metrics,
-        file_registrar=InChild(conf.origin.url, conf.origin.timeout, conf.registrar.job_memory),
+        file_registrar=InChild(
+            conf.origin.url,
+            conf.origin.timeout,
+            conf.registrar.job_memory,
+            writer=signed_records(conf),
+        ),
     )
     endpoint = metrics_endpoint.of_options(
         conf, "registrar", text=metrics.text, is_healthy=service.is_healthy

@@ -26,6 +26,35 @@ OPTIONS = [
             "format version 4 ('acstor repository upgrade')."
         ),
     ),
+    cfg.StrOpt(
+        "signing_key",
+        help=(
+            "Controllers: file with the private key that signs the records of images ('acstor "
+            "repository keygen' makes a pair). Of root or the registrar's user, mode 0600; any "
+            "other is refused. The key of all controllers is the same. Set it when every host has "
+            "the public key. Unset: records are not signed."
+        ),
+    ),
+    cfg.StrOpt(
+        "public_keys",
+        default="/etc/acstor/image-keys",
+        help=(
+            "Directory of the public keys that are trusted, files *.pub that only root may "
+            "change. A signed record of an image is read only when one of them has signed it. "
+            "Read again when it changes: a key that is taken out is not trusted any more, images "
+            "that are attached on its word stay and are shown as unverified."
+        ),
+    ),
+    cfg.BoolOpt(
+        "require_signatures",
+        default=False,
+        help=(
+            "Whether images whose records are not signed are refused on this machine. While it is "
+            "false, whoever can write to the origin can put an unsigned record where this host "
+            "has seen no signed one of the same image. Set it on all hosts, and where "
+            "cinder-volume runs, as soon as 'acstor repository sign' has signed every record."
+        ),
+    ),
 ]
 
 

@@ -27,23 +27,33 @@ class Progress:
     ) -> None:
         """End, also after an error."""
 
-    def begin(self, what: str, total_bytes: int) -> None:
-        """Start a step of ``total_bytes`` bytes; the step before is over."""
+    def begin(self, what: str, total: int) -> None:
+        """Start a step of ``total`` bytes, or things; the step before is over."""
 
-    def advance(self, size_bytes: int) -> None:
-        """Note that so many more bytes are done."""
+    def advance(self, count: int) -> None:
+        """Note that so many more of them are done."""
 
 
 class RichProgress(Progress):
-    """A bar on a terminal."""
+    """A bar on a terminal.
 
-    def __init__(self, stream: TextIO) -> None:
+    :param is_bytes: whether bytes are counted, not things.
+    """
+
+    def __init__(self, stream: TextIO, *, is_bytes: bool = True) -> None:
         """Draw on ``stream``."""
+        counted = (
+            (
+                rich.progress.DownloadColumn(binary_units=True),
+                rich.progress.TransferSpeedColumn(),
+            )
+            if is_bytes
+            else (rich.progress.MofNCompleteColumn(),)
+        )
         self._bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
-            rich.progress.DownloadColumn(binary_units=True),
-            rich.progress.TransferSpeedColumn(),
+            *counted,
             rich.progress.TimeRemainingColumn(),
             console=rich.console.Console(file=stream),
             transient=True,
@@ -64,16 +74,16 @@ class RichProgress(Progress):
         """Take the bar away."""
         self._bar.stop()
 
-    def begin(self, what: str, total_bytes: int) -> None:
+    def begin(self, what: str, total: int) -> None:
         """Start a new bar in place of the last."""
         if self._task is not None:
             self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(what, total=total_bytes)
+        self._task = self._bar.add_task(what, total=total)
 
-    def advance(self, size_bytes: int) -> None:
+    def advance(self, count: int) -> None:
         """Move the bar."""
         if self._task is not None:
-            self._bar.advance(self._task, size_bytes)
+            self._bar.advance(self._task, count)
 
 
 class PlainProgress(Progress):
@@ -86,14 +96,14 @@ class PlainProgress(Progress):
         self._total = self._done = 0
         self._next = 0.0
 
-    def begin(self, what: str, total_bytes: int) -> None:
+    def begin(self, what: str, total: int) -> None:
         """Start a step; its first line comes after :data:`PLAIN_SECONDS`."""
-        self._what, self._total, self._done = what, total_bytes, 0
+        self._what, self._total, self._done = what, total, 0
         self._next = time.monotonic() + PLAIN_SECONDS
 
-    def advance(self, size_bytes: int) -> None:
+    def advance(self, count: int) -> None:
         """Write a line if it is time."""
-        self._done += size_bytes
+        self._done += count
         now = time.monotonic()
         if now >= self._next:
             self._next = now + PLAIN_SECONDS
@@ -102,7 +112,12 @@ class PlainProgress(Progress):
             self._stream.flush()
 
 
-def for_stream(stream: TextIO | None = None) -> Progress:
-    """Return the progress that suits a stream: a bar on a terminal, else lines."""
+def for_stream(stream: TextIO | None = None, *, is_bytes: bool = True) -> Progress:
+    """Return the progress that suits a stream: a bar on a terminal, else lines.
+
+    :param is_bytes: whether bytes are counted, not things.
+    """
     stream = stream or sys.stderr
-    return RichProgress(stream) if stream.isatty() else PlainProgress(stream)
+    if stream.isatty():
+        return RichProgress(stream, is_bytes=is_bytes)
+    return PlainProgress(stream)

@@ -120,5 +120,5 @@ class _Throttle(Progress):
     def __init__(self, throttle: Callable[[int], None]) -> None:
         self._throttle = throttle
 
-    def advance(self, size_bytes: int) -> None:
-        self._throttle(size_bytes)
+    def advance(self, count: int) -> None:
+        self._throttle(count)
