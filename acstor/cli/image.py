@@ -16,6 +16,10 @@ from acstor.repository import layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import image_registry, inspection, registration
+from acstor.repository.images.configured_records import record_verifier, record_writer
+from acstor.repository.images.signed_record import RecordVerifier
+from acstor.repository.repository import Image
+from acstor.repository.signing.signed_document import SignedDocument, UnverifiedError
 from acstor.repository.source import confinement
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
@@ -90,7 +94,10 @@ class RegisterImage(show.ShowOne):
         )
         try:
             with progress.for_stream(self.app.stderr) as shown:
-                report = registration.Registrar(repository, settings, shown).register(request)
+                registrar = registration.Registrar(
+                    repository, settings, shown, writer=record_writer(conf)
+                )
+                report = registrar.register(request)
         finally:
             source.close()
         return _row(dataclasses.asdict(report))
@@ -100,20 +107,28 @@ class ListImages(lister.Lister):
     """List the registered images.
 
     The state is that of the image registry; it is empty for images that were registered by hand.
+    The signature is as this machine judges it, by its [repository] public_keys: verified, unsigned,
+    or unverified and why; hosts attach no image that is unverified there.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Return the table."""
-        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
+        verifier = record_verifier(conf, repository)
         images = sorted(repository.list_images(), key=lambda image: (image.record.name, image.id))
         entries = image_registry.ImageRegistry(repository.origin)
         return (
-            ("id", "name", "state", "size_bytes", "chunks", "unique", "zero", "registered_at"),
+            (
+                *("id", "name", "state", "signature"),
+                *("size_bytes", "chunks", "unique", "zero", "registered_at"),
+            ),
             (
                 (
                     image.id,
                     image.record.name,
                     _state(entries, image.id),
+                    signature_of(verifier, image),
                     image.record.size_bytes,
                     image.record.chunk_count,
                     image.record.unique_count,
@@ -134,9 +149,18 @@ class ShowImage(show.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Return the record."""
-        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
         image = repository.get_image(parsed_args.image)
-        return _row({"id": image.id, **dataclasses.asdict(image.record)})
+        document = SignedDocument.split(image.content)
+        return _row(
+            {
+                "id": image.id,
+                **dataclasses.asdict(image.record),
+                "signature": signature_of(record_verifier(conf, repository), image),
+                "key": document.key_id if document else None,
+            }
+        )
 
 
 class _Verify(lister.Lister):
@@ -222,6 +246,15 @@ class RemoveImage(command.Command):
             usage_view.check_unused(repository.origin, image_id)
         image = repository.remove_image(parsed_args.image)
         self.app.stdout.write(f"removed {image.id} {image.record.name}\n")
+
+
+def signature_of(verifier: RecordVerifier, image: Image) -> str:
+    """Return what this machine thinks of the signature of an image's record."""
+    try:
+        known = verifier.verify(image.content, image.id)
+    except UnverifiedError as error:
+        return f"unverified: {error.reason.value}"
+    return "unsigned" if known.key_id is None else "verified"
 
 
 def _state(entries: image_registry.ImageRegistry, image_id: str) -> str:

@@ -64,7 +64,9 @@ def commands() -> dict[str, type]:
     found = {}
     for line in setup["entry_points"]["acstor.cli"].strip().splitlines():
         name, target = (part.strip() for part in line.split("=", 1))
-        if target.startswith(("acstor.cli.image:", "acstor.cli.repository:")):
+        if target.startswith(
+            ("acstor.cli.image:", "acstor.cli.repository:", "acstor.cli.signing:")
+        ):
             module, attribute = target.split(":")
             found[name] = getattr(__import__(module, fromlist=[attribute]), attribute)
     return found
@@ -81,6 +83,7 @@ def test_every_command_is_registered() -> None:
     assert set(commands()) == {
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
         "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
+        "repository_keygen", "repository_sign",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 
