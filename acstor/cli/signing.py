@@ -63,6 +63,12 @@ class SignRecords(show.ShowOne):
             help="sign records that have no signature, as they are: only while nobody who can "
             "write to the origin has to be feared",
         )
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="sign those anew that the key has signed, too: after the origin was restored "
+            "from a backup, whose records hosts take for old ones",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
@@ -77,7 +83,11 @@ class SignRecords(show.ShowOne):
         repository = repository_access.open_repository(conf)
         with progress.for_stream(self.app.stderr, is_bytes=False) as shown:
             self._report = Resigning(
-                repository, records, adopt_unsigned=parsed_args.adopt_unsigned, progress=shown
+                repository,
+                records,
+                adopt_unsigned=parsed_args.adopt_unsigned,
+                are_all_signed_anew=parsed_args.all,
+                progress=shown,
             ).run()
         return _row(self._report)
 

@@ -53,6 +53,7 @@ class Resigning:
     """Signs the records of one repository.
 
     :param adopt_unsigned: sign records without a signature as they are; else they are refused.
+    :param are_all_signed_anew: also those that the key has signed already.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Resigning:
         records: SignedRecords,
         *,
         adopt_unsigned: bool = False,
+        are_all_signed_anew: bool = False,
         progress: Progress | None = None,
     ) -> None:
         """Keep what to sign with."""
@@ -68,6 +70,7 @@ class Resigning:
         self._origin = repository.origin
         self._records = records
         self._adopt_unsigned = adopt_unsigned
+        self._are_all_signed_anew = are_all_signed_anew
         self._progress = progress or Progress()
 
     def run(self) -> SigningReport:
@@ -130,7 +133,7 @@ class Resigning:
             report.images += 1
             report.refused[image_id] = exception.one_line(error, with_hint=True)
             return None
-        if known.key_id == self._records.key_id:
+        if known.key_id == self._records.key_id and not self._are_all_signed_anew:
             report.images += 1
             report.unchanged += 1
             return None

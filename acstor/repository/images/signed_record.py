@@ -65,7 +65,7 @@ class RecordVerifier:
         """Keep by what to judge."""
         self.repository_id = repository_id
         self.keys = keys
-        self._require_signatures = require_signatures
+        self.requires_signatures = require_signatures
 
     def verify(self, content: bytes, image_id: str) -> VerifiedRecord:
         """Return what an image's ref says, if it is to be believed.
@@ -79,7 +79,7 @@ class RecordVerifier:
         what = f"the record of image {image_id}"
         document = SignedDocument.split(content)
         if document is None:
-            if self._require_signatures:
+            if self.requires_signatures:
                 raise unsigned(image_id)
             return VerifiedRecord(ImageRecord.parse(content, image_id))
         fields = document.verify(what, DOMAIN, self.keys)

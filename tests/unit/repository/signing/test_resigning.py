@@ -30,11 +30,9 @@ def repository(origin: FaultyOrigin) -> Repository:
     return made
 
 
-def sign(
-    repository: Repository, number: int, *trusting: int, adopt_unsigned: bool = False
-) -> SigningReport:
+def sign(repository: Repository, number: int, *trusting: int, **options: bool) -> SigningReport:
     records = SignedRecords(private(number), trusted(*trusting))
-    return Resigning(repository, records, adopt_unsigned=adopt_unsigned).run()
+    return Resigning(repository, records, **options).run()
 
 
 def verified(repository: Repository, image: int, *numbers: int) -> VerifiedRecord:
@@ -64,6 +62,14 @@ def test_record_says_the_same_under_the_next_key(repository: Repository) -> None
     assert counts(sign(repository, 1, 0)) == (3, 3, 0, 0, 0)
     after = [verified(repository, image, 1) for image in range(3)]
     assert [each.record for each in after] == [each.record for each in before]
+    assert min(each.generation for each in after) > max(each.generation for each in before)
+
+
+def test_all_are_signed_anew_after_a_restore(repository: Repository) -> None:
+    sign(repository, 0, adopt_unsigned=True)
+    before = [verified(repository, image, 0) for image in range(3)]
+    assert counts(sign(repository, 0, are_all_signed_anew=True)) == (3, 3, 0, 0, 0)
+    after = [verified(repository, image, 0) for image in range(3)]
     assert min(each.generation for each in after) > max(each.generation for each in before)
 
 
