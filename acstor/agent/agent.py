@@ -19,10 +19,12 @@ from acstor.agent.reconciler import HostSnapshot, ImageUser, Reconciler
 from acstor.agent.reconcilers.decision_following import DecisionFollower
 from acstor.agent.reconcilers.desired_host import is_drained, read_desired_state
 from acstor.agent.reconcilers.image_following import ImageFollower, ImageReport, waiting_images
+from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.image_use import ImageUse
 from acstor.agent.reconcilers.pinning import Pinner
 from acstor.agent.reconcilers.ring_following import RingFollower
 from acstor.agent.reconcilers.rounds_following import RoundsFollower
+from acstor.agent.reconcilers.seen_records import SeenRecords, path_in
 from acstor.agent.reconcilers.usage_publication import LocalUse, UsagePublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
 from acstor.backoff import jittered
@@ -35,8 +37,10 @@ from acstor.cluster.ring.publisher_term import TermHolder
 from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin, RefStore
+from acstor.repository.images.configured_records import record_verifier
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.opening import open_repository
+from acstor.repository.repository import Repository
 from acstor.service import Problems, ReconcileLoop, Watchdog
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +68,7 @@ class _Followers:
     ring: RingFollower
     usage: UsagePublisher
     rounds: RoundsFollower
+    records: ImageRecords
     images: ImageFollower
 
 
@@ -227,6 +232,7 @@ class Agent:
                     offered=images.offered if images else {},
                     pinned=self._pinner.pinned(status.get("started_at") if status else None),
                     kept=frozenset(images.kept) if images else frozenset(),
+                    unverified=frozenset(images.unverified) if images else frozenset(),
                 ),
                 problems,
             )
@@ -330,6 +336,7 @@ class Agent:
         if self._followers is None:
             repository = open_repository(self._open_origin)
             origin = repository.origin
+            records = self._make_records(repository)
             reference = RingReference(origin, self._clock)
             usage = UsagePublisher(
                 origin,
@@ -345,17 +352,27 @@ class Agent:
                 RingFollower(reference, self._data_plane, self._directory),
                 usage,
                 RoundsFollower(origin, usage, self._clock),
+                records,
                 ImageFollower(
                     origin,
                     self._data_plane,
                     self._directory,
                     usage,
+                    records,
                     needed=self._images_needed,
                     has_index=repository.has_image_index,
                     clock=self._clock,
                 ),
             )
         return self._followers
+
+    def _make_records(self, repository: Repository) -> ImageRecords:
+        return ImageRecords(
+            repository.origin,
+            record_verifier(self._conf, repository),
+            SeenRecords(path_in(self._conf.state_path), repository.format.id),
+            lambda reason: self._metrics.refused_records.labels(reason.value).inc(),
+        )
 
     def _manifests_attached(self) -> dict[str, str]:
         """Return the image by digest of each manifest that the data plane has, or had before.
@@ -490,9 +507,12 @@ class Agent:
             registered=len(report.registered or ()),
             offered=len(report.offered),
             hidden=report.hidden,
-            kept=len(report.kept),
+            kept=len(report.kept.keys() - report.unverified),
+            unverified=len(report.unverified),
             failed=len(report.problems),
         )
+        for path, problem in followers.records.key_problems.items():
+            problems[f"image key {path}"] = problem
         for image_id, problem in report.problems.items():
             problems[f"image {image_id}"] = problem
         for image_id, problem in self._pinner.problems().items():

@@ -29,6 +29,7 @@ RING_FENCED = "acstor_agent_ring_publisher_fenced"
 RING_ABSENT = "acstor_agent_ring_absent_hosts"
 RING_BLIND = "acstor_agent_ring_blind"
 IMAGES = "acstor_agent_images"
+REFUSED_RECORDS = "acstor_agent_image_records_refused"
 RECONCILES = "acstor_agent_reconciles"
 RECONCILE_SECONDS = "acstor_agent_reconcile_seconds"
 FORMER_RECONCILES = "acstor_agent_looks"
@@ -66,6 +67,7 @@ ALL = (
     RING_ABSENT,
     RING_BLIND,
     IMAGES,
+    REFUSED_RECORDS,
     RECONCILES,
     RECONCILE_SECONDS,
     FORMER_RECONCILES,
@@ -134,6 +136,10 @@ class AgentMetrics:
         self.images = prometheus_client.Gauge(
             IMAGES, "Images, by what they are", ["kind"], registry=registry
         )
+        self.refused_records = prometheus_client.Counter(
+            REFUSED_RECORDS, "Records of images that were not believed, by reason", ["reason"],
+            registry=registry,
+        )  # fmt: skip
         self._reconciles = [
             prometheus_client.Counter(
                 name, "Reconcile passes, by outcome", ["outcome"], registry=registry

@@ -45,7 +45,9 @@ class HostSnapshot:
     """Ids of the registered images of which no new use may become possible."""
     kept: frozenset[str] = frozenset()
     """Ids of the images that are attached although they are not registered, because a reconciler
-    needs them (:class:`ImageUser`)."""
+    needs them (:class:`ImageUser`); or although their records are not believed any more."""
+    unverified: frozenset[str] = frozenset()
+    """Ids of the images whose records are not believed: no new use of them may become possible."""
 
 
 class Reconciler(Protocol):

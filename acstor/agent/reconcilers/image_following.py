@@ -10,14 +10,15 @@ from typing import Any
 
 from acstor import exception, native
 from acstor.agent.handing_over import hand_over
+from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.registered_images import RegisteredImages
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
 from acstor.repository import layout
-from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.images.image_registry import ImageRegistry
 from acstor.repository.repository import MANIFEST_SIZE_MAX
+from acstor.repository.signing.signed_document import UnverifiedError
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,9 @@ class ImageReport:
     """By image id the manifest that the data plane has attached."""
     kept: dict[str, str] = field(default_factory=dict)
     """By image id the manifest of images that are attached although they are registered no more,
-    because they are needed."""
+    because they are needed; or although their records are not believed, because they were."""
+    unverified: set[str] = field(default_factory=set)
+    """Ids of images whose records are not believed; none of them is attached anew."""
     whole: dict[str, int] = field(default_factory=dict)
     """By image id the size, bytes, of images of which the host is to keep all."""
     opened: frozenset[str] = frozenset()
@@ -78,6 +81,7 @@ class ImageFollower:
 
     :param directory: where manifests are put for the data plane to read; it makes its own copy.
     :param publisher: tells garbage collection of what is attached.
+    :param records: reads the images' records.
     :param needed: returns the ids of the images that must stay attached; None: not known, so all.
     :param has_index: whether the repository has an index of the images.
     :param clock: monotonic seconds.
@@ -89,6 +93,7 @@ class ImageFollower:
         data_plane: AdminClient,
         directory: str,
         publisher: UsagePublisher,
+        records: ImageRecords,
         *,
         needed: Callable[[], frozenset[str] | None] = frozenset,
         has_index: bool = False,
@@ -98,6 +103,7 @@ class ImageFollower:
         self._data_plane = data_plane
         self._directory = os.path.join(directory, "manifests")
         self._publisher = publisher
+        self._records = records
         self._needed = needed
         self._images = RegisteredImages(origin, has_index=has_index, clock=clock)
         self._registry = ImageRegistry(origin)
@@ -114,6 +120,8 @@ class ImageFollower:
             attached stays.
         """
         report = ImageReport()
+        if self._records.begin():
+            self._known.clear()  # on whose word they are attached may not be trusted any more
         present = {image["id"]: image for image in self._data_plane.call("image.list")}
         found = self._images.look()
         is_repository = bool(found) or self._is_there(present)
@@ -128,6 +136,7 @@ class ImageFollower:
         report.registered = registered if is_repository else None
         for image_id in closed & wanted.keys():
             del wanted[image_id]
+        self._remember(registered, wanted, report)
         if report.registered is not None:
             attached = {manifest: image_id for image_id, manifest in (waiting or {}).items()}
             attached.pop("", None)
@@ -171,6 +180,8 @@ class ImageFollower:
         except exception.UnavailableError:
             raise
         except Exception as error:
+            if isinstance(error, UnverifiedError):
+                report.unverified.add(image_id)
             fault = None if isinstance(error, exception.AcstorError | OSError) else error
             report.problems[image_id] = exception.one_line(error)
             LOG.warning("image %s: %s", image_id, report.problems[image_id], exc_info=fault)
@@ -187,7 +198,13 @@ class ImageFollower:
         is_offered = image is not None and not image["hidden"] and not _is_damaged(image)
         known = self._known.get(image_id)
         if not is_offered or known is None or self._images.is_stale(image_id):
-            known = self._read(image_id, report)
+            try:
+                known = self._read(image_id, report)
+            except UnverifiedError:
+                self._known.pop(image_id, None)
+                if image is not None and is_offered:
+                    report.kept[image_id] = str(image["manifest"])
+                raise
             self._images.note_read(image_id, is_registered=known is not None)
             if known is None:  # removed since the look
                 return
@@ -196,6 +213,18 @@ class ImageFollower:
             wanted[image_id] = known
         else:
             self._note_offered(image_id, known, report)
+
+    def _remember(
+        self, registered: frozenset[str], wanted: dict[str, _Known], report: ImageReport
+    ) -> None:
+        """Have the disk know which records were read; without that nothing is attached."""
+        try:
+            self._records.remember(registered)
+        except OSError as error:
+            LOG.warning("what was read of the images cannot be remembered: %s", error)
+            for image_id in wanted:
+                report.problems[image_id] = exception.one_line(error)
+            wanted.clear()
 
     def _attach_wanted(
         self,
@@ -222,11 +251,12 @@ class ImageFollower:
 
         A collection that missed the record has looked at the image's ref before this does.
         """
-        ref = self._origin.get_ref(layout.image_ref(image_id))
-        if ref is None or ImageRecord.parse(ref.content, image_id).manifest != known.manifest:
+        record = self._records.read(image_id)
+        if record is None or record.manifest != known.manifest:
             self._known.pop(image_id, None)  # read anew at the next pass
             self._images.forget(image_id)
             return
+        self._records.remember(report.registered or ())
         self._attach(image_id, known.manifest)
         self._note_offered(image_id, known, report)
 
@@ -249,6 +279,7 @@ class ImageFollower:
         ]
         for image_id, digest in lost:
             with self._noted(report, image_id):
+                self._records.check_former(image_id, digest)
                 self._attach(image_id, digest)
                 report.kept[image_id] = digest
 
@@ -259,10 +290,9 @@ class ImageFollower:
             report.whole[image_id] = known.size_bytes
 
     def _read(self, image_id: str, report: ImageReport) -> _Known | None:
-        ref = self._origin.get_ref(layout.image_ref(image_id))
-        if ref is None:
+        record = self._records.read(image_id)
+        if record is None:
             return None
-        record = ImageRecord.parse(ref.content, image_id)
         is_pinned_whole = False
         # What the registrar thinks of it is no reason not to offer it.
         with self._noted(report, image_id):

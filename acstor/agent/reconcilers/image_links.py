@@ -198,7 +198,9 @@ class ImageLinksReconciler:
         attached = frozenset(snapshot.offered) | snapshot.kept if is_up else frozenset()
         registered = snapshot.registered
         return DesiredLinks(
-            registered=None if registered is None else registered - snapshot.closed,
+            registered=(
+                None if registered is None else registered - snapshot.closed - snapshot.unverified
+            ),
             attached=attached,
             ready=attached & snapshot.pinned,
             refusal=self.refusal(),

@@ -110,8 +110,10 @@ class Resigning:
             content = self._records.encode_as(
                 self._repository, each.image_id, each.known.record, generation
             )
+            name = layout.image_ref(each.image_id)
             try:
-                self._origin.swap_ref(layout.image_ref(each.image_id), each.token, content)
+                with self._repository.image_index.changing(each.image_id):
+                    self._origin.swap_ref(name, each.token, content)
             except exception.ConflictError:
                 changed.append(each.image_id)
                 continue

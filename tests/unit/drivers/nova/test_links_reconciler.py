@@ -180,6 +180,22 @@ def test_use_never_shrinks_by_what_could_not_be_read(deployed: Deployed, nova: N
     assert use.bases == {base_name(OTHER)}
 
 
+def test_image_that_is_not_verified_any_more_is_for_those_alone_that_use_it(
+    deployed: Deployed, nova: NovaHost
+) -> None:
+    """Its key was taken out: no new instance starts of it, and those that are there go on."""
+    nova.add_overlay(IMAGE, "instance-1")
+    deployed.reconcile({IMAGE, OTHER})
+    assert nova.link(OTHER).is_symlink()
+    both = frozenset({IMAGE, OTHER})
+    deployed.clock.now += 3600
+    deployed.reconcile({IMAGE, OTHER}, offered={}, kept=both, unverified=both)
+    assert nova.link(IMAGE).is_symlink()
+    assert not nova.link(OTHER).is_symlink()
+    deployed.reconcile({IMAGE, OTHER})
+    assert nova.link(OTHER).is_symlink()
+
+
 def test_data_plane_that_is_away_gets_no_new_links(deployed: Deployed, nova: NovaHost) -> None:
     deployed.reconcile({IMAGE})
     for status in (None, {"fuse": {"connected": False}}):
