@@ -54,9 +54,9 @@ class Order:
     file: ImageFile
     settings: FileSettings
     is_signing: bool = False
-    """Whether the registrar writes the record."""
+    """Set where the registrar writes the record."""
     is_current: bool = True
-    """Whether a record that is there need not be written anew."""
+    """Set where a record that is there need not be written anew."""
 
     def encode(self) -> bytes:
         """Return a line."""

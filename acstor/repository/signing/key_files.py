@@ -21,7 +21,7 @@ FILE_SIZE_MAX = 16 << 10
 PUBLIC_KEY_SIZE = 32
 
 _PUBLIC_HEAD = bytes.fromhex("302a300506032b6570032100")
-"""What comes before the key in a SubjectPublicKeyInfo of Ed25519."""
+"""Beginning of a SubjectPublicKeyInfo of Ed25519, before the key."""
 _PEM = re.compile(rb"\s*-----BEGIN ([A-Z ]+)-----\s+([A-Za-z0-9+/=\s]+)-----END \1-----\s*\Z")
 _OTHERS_READ_OR_WRITE = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

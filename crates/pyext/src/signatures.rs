@@ -9,7 +9,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use crate::errors::raise;
 
 const SEED_LEN: usize = 32;
-/// What comes before the seed in a PKCS#8 document of version 1 (RFC 8410, section 7).
+/// Beginning of a PKCS#8 document of version 1, before the seed (RFC 8410, section 7).
 const PKCS8_HEAD: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];

@@ -192,7 +192,7 @@ def test_forged_record_is_refused_with_its_reason(cloud: SigningCloud, how: str)
 def test_record_that_changes_between_two_reads_is_refused(
     cloud: SigningCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was verified when the image was looked at is not what is attached."""
+    """A record that changes between look and attachment is verified again."""
     forged = forged_by(cloud)["another manifest"]
     announced = manifest_of(cloud.register()).encode()
     put = cloud.origin.swap_ref
@@ -395,7 +395,7 @@ def test_image_that_was_signed_is_not_read_unsigned_again(cloud: SigningCloud) -
 
 
 def test_record_of_another_repository_is_refused_with_its_id(cloud: SigningCloud) -> None:
-    """Who signs two clouds with one key would else have the images of one in the other."""
+    """Two clouds signed with one key keep their images apart."""
     cloud.register()
     cloud.reconcile()
     cloud.runtime.images.clear()

@@ -20,13 +20,17 @@ import pytest
 from acstor import exception
 from acstor.agent.reconcilers import usage_publication
 from acstor.agent.reconcilers.image_following import ImageFollower
+from acstor.agent.reconcilers.image_records import ImageRecords
+from acstor.agent.reconcilers.seen_records import SeenRecords
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.native import Manifest
 from acstor.origin import base, memory
 from acstor.repository import layout
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.marking import Marker
+from acstor.repository.images.signed_record import RecordVerifier
 from acstor.repository.repository import Repository
+from acstor.repository.signing.trusted_keys import TrustedKeys
 from tests.unit.repository import interleaving
 from tests.unit.repository.images import disk, image_id, open_repository, register
 
@@ -105,7 +109,10 @@ def look_action(
     def action(stepped: base.Origin) -> object:
         publisher = UsagePublisher(stepped, host)
         data_plane: Any = origin.data_planes[host]
-        follower = ImageFollower(stepped, data_plane, folder, publisher)
+        verifier = RecordVerifier("", TrustedKeys(None), require_signatures=False)
+        seen = SeenRecords(os.path.join(folder, f"{host}.json"), "")
+        records = ImageRecords(stepped, verifier, seen)
+        follower = ImageFollower(stepped, data_plane, folder, publisher, records)
         for _ in range(looks):
             with contextlib.suppress(exception.AcstorError):
                 follower.reconcile()

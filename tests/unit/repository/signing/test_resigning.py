@@ -30,9 +30,20 @@ def repository(origin: FaultyOrigin) -> Repository:
     return made
 
 
-def sign(repository: Repository, number: int, *trusting: int, **options: bool) -> SigningReport:
+def sign(
+    repository: Repository,
+    number: int,
+    *trusting: int,
+    adopt_unsigned: bool = False,
+    are_all_signed_anew: bool = False,
+) -> SigningReport:
     records = SignedRecords(private(number), trusted(*trusting))
-    return Resigning(repository, records, **options).run()
+    return Resigning(
+        repository,
+        records,
+        adopt_unsigned=adopt_unsigned,
+        are_all_signed_anew=are_all_signed_anew,
+    ).run()
 
 
 def verified(repository: Repository, image: int, *numbers: int) -> VerifiedRecord:
@@ -156,7 +167,7 @@ def test_many_images_reserve_generations_together() -> None:
 
     records = SignedRecords(private(0), trusted())
     Resigning(repository, records, adopt_unsigned=True, progress=Shown()).run()
-    assert origin.calls[Operation.SWAP_REF] - before == BATCH_SIZE + 10 + 2
+    assert origin.calls[Operation.SWAP_REF] - before == 3 * (BATCH_SIZE + 10) + 2
     assert shown == [BATCH_SIZE + 10, BATCH_SIZE, 10]
     generations = {verified(repository, number, 0).generation for number in range(BATCH_SIZE + 10)}
     assert len(generations) == BATCH_SIZE + 10

@@ -190,7 +190,7 @@ def test_fault_of_who_has_the_key_is_an_error_of_its_kind(
 
 
 def test_release_before_says_that_the_record_is_newer() -> None:
-    """What it does with it: read the whole as JSON, then compare the version."""
+    """Parsing as the release before does: the whole as JSON, then the version."""
     assert json.loads(signed())["version"] == 2
 
 
