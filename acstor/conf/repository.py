@@ -5,6 +5,8 @@ from oslo_config import cfg
 GROUP = "repository"
 DEDUP_SCOPES = ("cloud", "project")
 """Values of ``[repository] dedup_scope``."""
+PUBLIC_KEYS = "/etc/acstor/image-keys"
+"""Directory of the trusted keys by default."""
 
 OPTIONS = [
     cfg.StrOpt(
@@ -37,7 +39,7 @@ OPTIONS = [
     ),
     cfg.StrOpt(
         "public_keys",
-        default="/etc/acstor/image-keys",
+        default=PUBLIC_KEYS,
         help=(
             "Directory of the public keys that are trusted, files *.pub that only root may "
             "change. A signed record of an image is read only when one of them has signed it. "

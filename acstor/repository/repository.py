@@ -9,7 +9,7 @@ from acstor import exception, native, untrusted_json
 from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.dedup_scope import DedupScope, check_scope
-from acstor.repository.images import image_record, working_set
+from acstor.repository.images import image_record, signed_record, working_set
 from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
@@ -236,6 +236,22 @@ class Repository:
             return None
         record = image_record.ImageRecord.parse(ref.content, image_id)
         return Image(id=image_id, record=record, token=ref.token, content=ref.content)
+
+    def find_verified_image(
+        self, image_id: str, verifier: signed_record.RecordVerifier
+    ) -> Image | None:
+        """Return a registered image whose record is believed, None when there is none.
+
+        :raises InvalidError: when the id is no UUID.
+        :raises UnverifiedError: when its record is not to be believed.
+        :raises CorruptError: when its record is malformed.
+        """
+        image_id = layout.canonical_image_id(image_id)
+        ref = self.origin.get_ref(layout.image_ref(image_id))
+        if ref is None:
+            return None
+        known = verifier.verify(ref.content, image_id)
+        return Image(id=image_id, record=known.record, token=ref.token, content=ref.content)
 
     def get_image(self, image_id: str) -> Image:
         """Return a registered image.

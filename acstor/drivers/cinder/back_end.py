@@ -14,6 +14,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
+from acstor.conf.repository import PUBLIC_KEYS
 from acstor.drivers.cinder import capacity, native_threads
 from acstor.drivers.cinder.disk_import import DiskImport
 from acstor.drivers.cinder.hosts import AgentHosts, Hosts
@@ -22,7 +23,10 @@ from acstor.origin import opening
 from acstor.origin.base import Origin
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images.image_registry import EntryState, ImageRegistry
+from acstor.repository.images.signed_record import RecordVerifier
 from acstor.repository.repository import Image, Repository
+from acstor.repository.signing.signed_document import UnverifiedError
+from acstor.repository.signing.trusted_keys import TrustedKeys
 from acstor.repository.volumes.store import VolumeStore
 from acstor.rpc.signature import checked_secrets
 
@@ -40,6 +44,10 @@ class OriginSettings:
     """Seconds."""
     dedup_scope: DedupScope = DedupScope.CLOUD
     """Scope in which chunks that are written to volumes are shared."""
+    public_keys: str = PUBLIC_KEYS
+    """Directory of the keys that may have signed records of images."""
+    require_signatures: bool = False
+    """Whether images without a signature are copied from Glance."""
 
 
 class BackEnd:
@@ -69,6 +77,11 @@ class BackEnd:
         self._caller = caller or DirectCaller()
         self.importer = DiskImport(self.repository, cache_directory, self._caller)
         self._registry = ImageRegistry(origin)
+        self._verifier = RecordVerifier(
+            self.repository.format.id,
+            TrustedKeys(settings.public_keys),
+            require_signatures=settings.require_signatures,
+        )
         self._temporary_directory = temporary_directory
 
     @property
@@ -83,7 +96,8 @@ class BackEnd:
     def image_to_clone(self, image_id: str) -> Image | None:
         """Return the registered image that volumes may be made from, None when it may not.
 
-        An image that is left to Nova, is being withdrawn or was not registered is not used.
+        An image that is left to Nova, is being withdrawn or was not registered is not used; nor is
+        one whose record is not signed as it has to be.
         """
         try:
             entry = self._registry.find(image_id)
@@ -91,7 +105,12 @@ class BackEnd:
             return None
         if entry is not None and entry.entry.state is not EntryState.REGISTERED:
             return None
-        return self.repository.find_image(image_id)
+        self._verifier.keys.refresh()
+        try:
+            return self.repository.find_verified_image(image_id, self._verifier)
+        except UnverifiedError as error:
+            LOG.warning("the image is copied from Glance: %s", error)
+            return None
 
     def directory(self) -> str:
         """Return the directory for temporary files."""
@@ -112,9 +131,17 @@ def origin_settings(configuration: Any) -> OriginSettings:
     """
     url = configuration.safe_get("acstor_origin_url")
     scope = configuration.safe_get("acstor_dedup_scope")
+    public_keys = configuration.safe_get("acstor_public_keys")
+    required = configuration.safe_get("acstor_require_signatures")
     if url:
         timeout = configuration.safe_get("acstor_origin_timeout")
-        return OriginSettings(url, timeout, DedupScope(scope or DedupScope.CLOUD))
+        return OriginSettings(
+            url,
+            timeout,
+            DedupScope(scope or DedupScope.CLOUD),
+            public_keys or PUBLIC_KEYS,
+            bool(required),
+        )
     path = configuration.safe_get("acstor_conf")
     if not path or not os.access(path, os.R_OK):
         raise exception.ConfigurationError(
@@ -124,7 +151,13 @@ def origin_settings(configuration: Any) -> OriginSettings:
         )
     conf = loading.load("cinder-volume", ["--config-file", path])
     dedup_scope = DedupScope(scope or conf.repository.dedup_scope)
-    return OriginSettings(conf.origin.url, conf.origin.timeout, dedup_scope)
+    return OriginSettings(
+        conf.origin.url,
+        conf.origin.timeout,
+        dedup_scope,
+        public_keys or conf.repository.public_keys,
+        conf.repository.require_signatures if required is None else required,
+    )
 
 
 def open_back_end(

@@ -40,6 +40,24 @@ OPTIONS = [
         ),
     ),
     cfg.StrOpt(
+        "acstor_public_keys",
+        help=(
+            "Directory of the public keys that may have signed the images' records, as "
+            "[repository] public_keys of acstor.conf. Unset: what acstor_conf says, or "
+            "/etc/acstor/image-keys where that is not read. Volumes are made without a copy of "
+            "images whose records are signed with one of them; other signed images are copied "
+            "from Glance."
+        ),
+    ),
+    cfg.BoolOpt(
+        "acstor_require_signatures",
+        help=(
+            "Whether images whose records are not signed are copied from Glance as well, as "
+            "[repository] require_signatures of acstor.conf. Unset: what acstor_conf says, or "
+            "false."
+        ),
+    ),
+    cfg.StrOpt(
         "acstor_transport_url",
         secret=True,
         help=(
