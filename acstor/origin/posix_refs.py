@@ -12,7 +12,9 @@ What makes that a compare-and-swap, whoever is stopped where and for how long:
 * the last version of an incarnation says that the ref is removed, and nothing follows it. A new
   incarnation comes by renaming a whole folder to the ref's, which only an empty one lets happen,
   and has a name that no other had: what is late for an older one cannot be of it;
-* who reads finds that n+1 is not there and then that n is: then n was the state in between.
+* who reads finds that n+1 is not there and then that n is, and the one that he knows: then n was
+  the state in between. Who knows none lists the versions, reads the highest, and lists them again:
+  another n may have come too late to where the one was that he had listed.
 
 An answer that is lost (NFS) is found out by looking whose file has the name: by its nonce.
 """
@@ -183,10 +185,19 @@ class PosixRefs:
             if whole is not None:
                 header, content = self._parsed(whole, file, place)
                 state = State(place, header.nonce)
-                if known is None or known == state:
+                is_confirmed = known == state if known else self._is_still_highest(path, place)
+                if is_confirmed:
                     return self._remember(name, state), header, content
             self._states.pop(name, None)
         raise exception.UnavailableError(f"ref {name} changes faster than it can be read")
+
+    def _is_still_highest(self, path: str, place: Place) -> bool:
+        """Whether a version that a listing showed to be the highest is that in a second one.
+
+        What was read at its place in between was its own then. Else it may be what came too late,
+        after the version had been removed.
+        """
+        return _highest(self._files(path)) == place
 
     @staticmethod
     def _parsed(whole: bytes, file: str, place: Place) -> tuple[Header, bytes]:
@@ -225,9 +236,11 @@ class PosixRefs:
         except OSError as error:
             # The answer to a request that was carried out may have been lost.
             if self._header_of(path, State(place, header.nonce)) is None:
-                if isinstance(error, FileExistsError | FileNotFoundError):
-                    raise self._conflict(name) from error
-                raise
+                if not isinstance(error, FileExistsError | FileNotFoundError):
+                    raise
+                was_state = self._was_state(name, place, header)
+                if not was_state:
+                    raise self._refusal(name, was_state) from error
         if self._header_of(path, state) is None:
             self._check_overtaken(name, place, header)
         with self._tree.through_no_link(path) as there:
@@ -241,11 +254,7 @@ class PosixRefs:
         :raises ConflictError: when it was not.
         :raises UnavailableError: when too much was changed since to tell.
         """
-        was_state = None
-        found = self._read(name)
-        if found is not None and found[0].place.incarnation == place.incarnation:
-            distance = found[0].place.number - place.number
-            was_state = found[1].follows(header.nonce, distance)
+        was_state = self._was_state(name, place, header)
         if was_state:
             return
         # Nobody takes it for the state (any more).
@@ -254,12 +263,27 @@ class PosixRefs:
             self._tree.through_no_link(self._folder(name)) as there,
         ):
             posix_write.remove_if_there(os.path.join(there, place.name))
-        if was_state is None:
-            raise exception.UnavailableError(
-                f"changing ref {name} took so long that it cannot be told whether it was changed",
-                hint="read it, and change it again if it was not",
-            )
-        raise self._conflict(name)
+        raise self._refusal(name, was_state)
+
+    def _was_state(self, name: str, place: Place, header: Header) -> bool | None:
+        """Ask the ref's present state whether the version at ``place`` was that of ``header``.
+
+        :returns: None when too much was changed since to tell.
+        """
+        found = self._read(name)
+        if found is None or found[0].place.incarnation != place.incarnation:
+            return None
+        distance = found[0].place.number - place.number
+        return found[1].follows(header.nonce, distance) if distance else False
+
+    def _refusal(self, name: str, was_state: bool | None) -> exception.AcstorError:
+        """Return the error for a version that was not the state, or of which it is not known."""
+        if was_state is not None:
+            return self._conflict(name)
+        return exception.UnavailableError(
+            f"changing ref {name} took so long that it cannot be told whether it was changed",
+            hint="read it, and change it again if it was not",
+        )
 
     def _superseded(self, path: str, place: Place) -> Sequence[Place]:
         """Return the versions that nobody needs after ``place``, ascending."""
@@ -378,7 +402,9 @@ class PosixRefs:
         if highest is None:
             return None
         header = self._header_at(path, highest)
-        return highest.incarnation if header is not None and header.is_removed else None
+        if header is None or not header.is_removed or not self._is_still_highest(path, highest):
+            return None
+        return highest.incarnation
 
     def _conflict(self, name: str) -> exception.ConflictError:
         """Return the error for a ref in another state, once that is durable.
