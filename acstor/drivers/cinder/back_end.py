@@ -47,7 +47,7 @@ class OriginSettings:
     public_keys: str = PUBLIC_KEYS
     """Directory of the keys that may have signed records of images."""
     require_signatures: bool = False
-    """Whether images without a signature are copied from Glance."""
+    """Set where images without a signature are copied from Glance."""
 
 
 class BackEnd:
