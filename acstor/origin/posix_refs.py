@@ -192,7 +192,7 @@ class PosixRefs:
         raise exception.UnavailableError(f"ref {name} changes faster than it can be read")
 
     def _is_still_highest(self, path: str, place: Place) -> bool:
-        """Answer of a second listing: the version that the first showed is the highest still, or not.
+        """Answer of a second listing: the first version shown is the highest still, or not.
 
         What was read at its place in between was its own then. Else it may be what came too late,
         after the version had been removed.
