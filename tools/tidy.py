@@ -45,7 +45,7 @@ FLAT_FOLDERS = {
 """Folders of more source files and no folder in them, each with the reason."""
 BANNED_HEADS = re.compile(r"(?:What|Which|Who(?:m|se)?|How|When|Where|Whether|Why)\b")
 """First words of heads that ask for a thing in place of naming it."""
-RUST_HEAD = re.compile(r"^(?!\s*//[/!]).*\n\s*//[/!] ?(.*)", re.MULTILINE)
+RUST_HEAD = re.compile(r"^(?![ \t]*//[/!]).*\n[ \t]*//[/!] ?(.*)", re.MULTILINE)
 """First line of a run of lines of documentation."""
 BANNED_NAMES = {"common", "utils", "util", "manager", "helper", "helpers", "misc"}
 FORMER_WORDS = {
