@@ -41,8 +41,8 @@ OPTIONS = [
         "public_keys",
         default=PUBLIC_KEYS,
         help=(
-            "Directory of the public keys that are trusted, files *.pub that only root may "
-            "change. A signed record of an image is read only when one of them has signed it. "
+            "Directory of the public keys that are trusted: files ending in .pub that only root "
+            "may change. A signed record of an image is read only when one of them has signed it. "
             "Read again when it changes: a key that is taken out is not trusted any more, images "
             "that are attached on its word stay and are shown as unverified."
         ),

@@ -29,6 +29,7 @@ GUIDES = [
             "troubleshooting",
             "monitoring",
             "security",
+            "signed-images",
             "backup",
         )
     ),
