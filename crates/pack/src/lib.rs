@@ -2,7 +2,7 @@
 //!
 //! Nothing here does I/O, starts threads or reads configuration. The layout has its page,
 //! `reference/formats/pack-v2`, and a golden file. Whatever is read is bounded by what the caller
-//! expects, never by what the bytes say of themselves; RFD 19 says which codec is used for what.
+//! expects, never by what the bytes say of themselves.
 
 mod builder;
 mod chunk_error;
