@@ -17,7 +17,7 @@ use crate::view::attachments::Attachments;
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) flights: Gauge,
-    pub(crate) peers_penalised: Gauge,
+    pub(crate) peers_circuit_open: Gauge,
     pub(crate) origin_up: Gauge,
     pub(crate) origin_queue_chunks: Gauge,
     pub(crate) serves_inflight: Gauge,
@@ -44,7 +44,9 @@ impl Gauges {
             registry.register(name, help, gauge.clone());
         };
         add(names::FLIGHTS, "Efforts to obtain a chunk under way", &gauges.flights);
-        add(names::PEERS_PENALISED, "Peers penalised or on trial", &gauges.peers_penalised);
+        for name in [names::PEERS_CIRCUIT_OPEN, names::FORMER_PEERS_CIRCUIT_OPEN] {
+            add(name, "Peers whose circuit breaker is not closed", &gauges.peers_circuit_open);
+        }
         add(names::ORIGIN_UP, "Whether the origin answers", &gauges.origin_up);
         add(
             names::ORIGIN_QUEUE_CHUNKS,
@@ -110,7 +112,7 @@ impl GaugeReader {
         let sources = &self.sources;
         let (queue, steering) = (sources.origin.queue(), &sources.steering);
         gauges.flights.set(sources.flights.len() as i64);
-        gauges.peers_penalised.set(steering.peers.open() as i64);
+        gauges.peers_circuit_open.set(steering.peers.open() as i64);
         gauges.origin_up.set(i64::from(queue.health.is_up()));
         gauges.origin_queue_chunks.set(queue.depth() as i64);
         gauges.distance_threshold.set(i64::from(steering.placement.threshold().0));

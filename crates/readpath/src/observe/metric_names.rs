@@ -25,8 +25,10 @@ pub const PEER_FETCH_BYTES: &str = "acstor_peer_fetch_bytes";
 pub const PEER_FETCH_SECONDS: &str = "acstor_peer_fetch_seconds";
 /// Candidates that were not asked, by reason.
 pub const PEER_SKIPS: &str = "acstor_peer_skips";
-/// Peers that are penalised or on trial.
-pub const PEERS_PENALISED: &str = "acstor_peers_penalised";
+/// Peers whose circuit breaker is open or half-open.
+pub const PEERS_CIRCUIT_OPEN: &str = "acstor_peers_circuit_open";
+/// The same as [`PEERS_CIRCUIT_OPEN`], for one release more.
+pub const FORMER_PEERS_CIRCUIT_OPEN: &str = "acstor_peers_penalised";
 /// Hedges, by outcome.
 pub const HEDGES: &str = "acstor_hedges";
 /// Chunks whose owner is overloaded, by who was asked in its place.
@@ -129,7 +131,7 @@ pub const MANIFEST_BYTES: &str = "acstor_manifest_bytes";
 pub const MANIFEST_READS: &str = "acstor_manifest_reads";
 
 /// Every name.
-pub const ALL: [&str; 62] = [
+pub const ALL: [&str; 63] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -141,7 +143,8 @@ pub const ALL: [&str; 62] = [
     PEER_FETCH_BYTES,
     PEER_FETCH_SECONDS,
     PEER_SKIPS,
-    PEERS_PENALISED,
+    PEERS_CIRCUIT_OPEN,
+    FORMER_PEERS_CIRCUIT_OPEN,
     HEDGES,
     ORIGIN_CALLS,
     ORIGIN_CHUNKS,

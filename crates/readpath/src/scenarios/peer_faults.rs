@@ -66,7 +66,8 @@ async fn test_lying_peer_is_counted_and_left_alone_and_nobody_sees_its_bytes() {
         // Compared byte by byte.
         world.host("a").read_chunk(&image, first).await.unwrap();
         assert_eq!(world.host("a").fetches("corrupt"), 1);
-        assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+        assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
+        assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1, "its former name");
         for chunk in first + 1..first + 16 {
             world.host("a").read_chunk(&image, chunk).await.unwrap();
         }
@@ -77,7 +78,7 @@ async fn test_lying_peer_is_counted_and_left_alone_and_nobody_sees_its_bytes() {
         let other = world.span_of(&image, "b", first / 16 + 1);
         world.host("a").read_chunk(&image, other).await.unwrap();
         assert_eq!(world.network.asked("b").len(), 2, "asked again after the penalty");
-        assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+        assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 0);
     }
 }
 
@@ -96,14 +97,14 @@ async fn test_penalty_of_a_lying_peer_outlasts_what_was_under_way() {
     let before = world.host("a").fetches("ok");
     under_way.await.unwrap().unwrap();
     assert_eq!(world.host("a").fetches("ok"), before + 1, "the answer came");
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
     tokio::time::sleep(Duration::from_secs(55)).await;
     world.host("a").read_chunk(&image, first + 2).await.unwrap();
     assert_eq!(world.network.asked("b").len(), 2, "still left alone");
     tokio::time::sleep(Duration::from_secs(6)).await;
     world.host("a").read_chunk(&image, first + 3).await.unwrap();
     assert_eq!(world.network.asked("b").len(), 3, "asked again after the penalty");
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +180,7 @@ async fn test_hedge_disabled_waits_for_the_peer_deadline() {
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 2);
     assert_eq!(world.host("a").fetches("timeout"), 1);
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +190,7 @@ async fn test_refusing_peer_is_passed_over_and_stays_trusted() {
     world.network.set("b", PeerFaultMode::Refuses(PeerStatus::Overloaded));
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(world.host("a").fetches("refused"), 1);
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 0);
     assert_eq!(world.origin.call_count(), 1);
 }
 
@@ -230,7 +231,7 @@ async fn test_origin_slow_for_the_owner_does_not_penalise_the_owner() {
     world.origin.set_delay(Duration::from_secs(3));
     world.host("a").read_chunk(&image, chunk).await.unwrap();
     assert_eq!(world.host("a").fetches("unavailable"), 1, "it said so in time");
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +254,7 @@ async fn test_dead_peer_that_returns_is_trusted_again_by_itself() {
     world.network.set("b", PeerFaultMode::Well);
     tokio::time::sleep(limits::PEER_OPEN_MAX).await;
     world.host("a").read_chunk(&image, first + 1).await.unwrap();
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 0);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 0);
     assert_eq!(world.host("a").fetches("ok"), 2, "c, then b");
 }
 

@@ -64,7 +64,7 @@ async fn served(reads: Vec<Read>) {
 fn judged(world: &World) -> Vec<(String, u64)> {
     let host = world.host("a");
     let counts = [
-        "acstor_peers_penalised",
+        "acstor_peers_circuit_open",
         "acstor_peers_loaded",
         "acstor_peer_fetches_total{outcome=\"timeout\"}",
         "acstor_peer_fetches_total{outcome=\"dead\"}",
@@ -127,7 +127,7 @@ async fn test_peer_that_is_silent_is_found_in_its_time_by_a_host_that_runs() {
     served(start_reads(&world, &image, "b", 1).await).await;
     assert!(start.elapsed() < config.peer_deadline + 100 * MILLI, "{:?}", start.elapsed());
     assert_eq!(world.host("a").fetches("timeout"), 1);
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +143,7 @@ async fn test_peer_that_is_silent_is_found_after_a_standstill_in_what_was_left()
     let waited = resumed.elapsed();
     assert!(waited > 900 * MILLI && waited < 1100 * MILLI, "{waited:?}");
     assert_eq!(world.host("a").fetches("timeout"), 1);
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
 }
 
 /// A host that never runs on time: later, but found.
@@ -162,7 +162,7 @@ async fn test_peer_that_is_silent_is_found_by_a_host_that_is_always_late() {
         assert!(start.elapsed() < 5 * config.peer_deadline, "not found");
     }
     assert!(start.elapsed() > config.peer_deadline);
-    assert_eq!(world.host("a").metric("acstor_peers_penalised"), 1);
+    assert_eq!(world.host("a").metric("acstor_peers_circuit_open"), 1);
 }
 
 #[tokio::test(start_paused = true)]
