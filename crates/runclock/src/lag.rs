@@ -8,12 +8,12 @@ use tokio::time::Instant;
 pub const TICK: Duration = Duration::from_millis(20);
 /// A tick that is late by less is on time: timers are rounded up to a millisecond, and woken in turn.
 pub const TOLERANCE: Duration = Duration::from_millis(5);
-/// Share of a lag that is excused where another one was less than [`CALM`] of running time before.
+/// Share of a lag that is excused where another one was less than [`QUIET_PERIOD`] of running time before.
 ///
 /// Three quarters: a host that never runs on time waits four times as long for a peer that is dead.
 pub const BUSY_SHARE: f64 = 0.75;
 /// Running time without a late tick after which the next standstill is excused whole.
-pub const CALM: Duration = Duration::from_secs(1);
+pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Totals of a clock's measurements so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Lag {
         let late = since.saturating_sub(TICK + TOLERANCE);
         let is_busy = self.late.is_some_and(|last| {
             let running = self.ticked.checked_sub(self.excused).unwrap_or(self.ticked);
-            running.saturating_duration_since(last) < CALM
+            running.saturating_duration_since(last) < QUIET_PERIOD
         });
         if is_busy { late.mul_f64(BUSY_SHARE) } else { late }
     }
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         /// Whatever the ticks: running time never goes back, is never ahead of the wall clock, and of any
-        /// stretch behind the first standstill in which there is no calm at least a quarter counts.
+        /// stretch behind the first standstill in which there is no quiet period at least a quarter counts.
         #[test]
         fn proptest_running_time_is_sane(
             steps in prop::collection::vec((0u64..3000, any::<bool>()), 1..200),

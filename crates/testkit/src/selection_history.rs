@@ -127,7 +127,7 @@ pub trait Subject {
 /// The state of the world in one stretch of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Calm,
+    Quiet,
     OneOverloaded,
     SomeSilent,
     AllOverloaded,
@@ -138,13 +138,13 @@ enum Phase {
 }
 
 const PHASES: [Phase; 12] = [
-    Phase::Calm,
+    Phase::Quiet,
     Phase::OneOverloaded,
-    Phase::Calm,
+    Phase::Quiet,
     Phase::SomeSilent,
     Phase::AllOverloaded,
     Phase::OriginSlow,
-    Phase::Calm,
+    Phase::Quiet,
     Phase::OwnLinkSlow,
     Phase::Failing,
     Phase::Cold,

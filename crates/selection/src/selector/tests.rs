@@ -12,7 +12,7 @@ struct Host {
 
 impl Host {
     /// Everybody has answered fast for a while.
-    fn calm(peers: usize) -> Host {
+    fn unloaded(peers: usize) -> Host {
         let selector = Selector::new(SelectionConfig::default());
         let peers = vec![PeerHealth::new(selector.times()); peers];
         let mut host = Host { selector, peers, now: Moment::ZERO };
@@ -64,12 +64,12 @@ impl Host {
 
 #[test]
 fn test_calm_line_stays_in_order() {
-    assert_eq!(Host::calm(3).choose(&[0, 1], true), Choice::InOrder);
+    assert_eq!(Host::unloaded(3).choose(&[0, 1], true), Choice::InOrder);
 }
 
 #[test]
 fn test_overloaded_owner_is_passed_over_in_two_steps() {
-    let mut host = Host::calm(3);
+    let mut host = Host::unloaded(3);
     let start = host.now;
     let mut alternate_at = None;
     loop {
@@ -100,7 +100,7 @@ fn test_overloaded_owner_is_passed_over_in_two_steps() {
 
 #[test]
 fn test_origin_takes_the_place_of_peers_for_guests_only_and_while_it_is_well() {
-    let mut host = Host::calm(3);
+    let mut host = Host::unloaded(3);
     for _ in 0..40 {
         host.peers_answer(&[0, 1], 50 * MILLI);
         host.peers_answer(&[2], MILLI);
@@ -120,7 +120,7 @@ fn test_origin_takes_the_place_of_peers_for_guests_only_and_while_it_is_well() {
 
 #[test]
 fn test_own_slow_link_keeps_the_order_and_tries_the_origin_now_and_then() {
-    let mut host = Host::calm(3);
+    let mut host = Host::unloaded(3);
     let mut trials = Vec::new();
     let start = host.now;
     while host.now.since(start) < 9 * SECOND {
@@ -144,7 +144,7 @@ fn test_own_slow_link_keeps_the_order_and_tries_the_origin_now_and_then() {
 
 #[test]
 fn test_hedge_follows_the_p99_of_the_peer_within_the_bounds() {
-    let mut host = Host::calm(3);
+    let mut host = Host::unloaded(3);
     let view = host.view();
     let case = HedgeCase { view: Some(&view), is_rescue: false, allowed: 30 * SECOND };
     let hedge = |host: &Host, case| host.selector.hedge_after(Some(&host.peers[0]), case, host.now);
