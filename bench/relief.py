@@ -24,7 +24,7 @@ INTERVAL = 2.0
 """Seconds. By default it is 10, of which what messages and a ring take is a smaller part."""
 HOSTS = 3
 BUSY = 0.95
-CALM = 0.05
+IDLE_SHARE = 0.05
 TARGET = 3.0
 
 
@@ -37,7 +37,7 @@ def measured(deployment: PolicyDeployment, runs: int, chance: random.Random) -> 
         seconds = deployment.relief(host, BUSY)
         found.append(seconds / INTERVAL)
         print(f"relief {run + 1}: {seconds / INTERVAL:.2f} intervals", file=sys.stderr)
-        deployment.links[host].share = CALM
+        deployment.links[host].share = IDLE_SHARE
         deployment.wait_shares(host, 0.75 / HOSTS, 1.25 / HOSTS)
     return found
 
@@ -50,12 +50,12 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="acstor-relief-") as directory,
         broker_in(pathlib.Path(directory) / "broker") as broker,
         policy_deployment(
-            pathlib.Path(directory), broker, INTERVAL, calm_after=3, cool_down=1
+            pathlib.Path(directory), broker, INTERVAL, quiet_period=3, cool_down=1
         ) as deployment,
     ):
         deployment.start(HOSTS)
         for link in deployment.links:
-            link.share = CALM
+            link.share = IDLE_SHARE
         found = measured(deployment, options.runs, random.Random(options.seed))
     row = Row(
         "overload to relief, the longest counts",

@@ -115,7 +115,8 @@ OPTIONS = [
         help="By how much of an ordinary host's weight a host must be off to be relieved.",
     ),
     cfg.IntOpt(
-        "calm_after",
+        "quiet_period",
+        deprecated_name="calm_after",
         default=6,
         min=1,
         max=1000,

@@ -43,7 +43,7 @@ def settings(conf: cfg.ConfigOpts) -> PolicySettings:
             cool_down=options.cool_down,
             moved_share_max=options.moved_share_max,
             hysteresis=options.hysteresis,
-            calm_after=options.calm_after,
+            quiet_period=options.quiet_period,
             thresholds=options.thresholds,
             threshold_min=options.threshold_min,
             threshold_max=options.threshold_max,

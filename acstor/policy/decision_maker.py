@@ -11,7 +11,7 @@ so that nothing swings:
   after one change and three times after more, until there was no overload for a while;
 * one change moves at most ``moved_share_max`` of the circle, what overloaded hosts give away
   first; what is left follows while hosts stay overloaded;
-* without any busy host for ``calm_after`` collections weights go back, towards less skew only.
+* without any busy host for ``quiet_period`` collections weights go back, towards less skew only.
 """
 
 from acstor.cluster.ring.decision import Decision

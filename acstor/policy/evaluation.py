@@ -28,7 +28,7 @@ SKEW_MARGIN = 0.05
 """Part of the circle by which going back must lessen the skew to be worth the misses."""
 MOVED_SHARE_MIN = 1e-5
 """Part of the circle below which a change of weights is none."""
-RELUCTANCE_MAX = 2
+HYSTERESIS_LEVEL_MAX = 2
 """Changes that add to the hysteresis."""
 _UNIT = 1 / MEAN_WEIGHT
 
@@ -158,7 +158,7 @@ class Evaluation:
         if self._seen.overloaded:
             detail = f"{len(self._seen.overloaded)} hosts are overloaded, none for long enough"
             return Reason.WAITING, detail, None
-        if self._seen.history.calm >= self._settings.calm_after:
+        if self._seen.history.quiet_streak >= self._settings.quiet_period:
             return self._return()
         return Reason.NOT_OVERLOADED, "no host is overloaded", None
 
@@ -174,7 +174,7 @@ class Evaluation:
         }
 
     def _relieve(self, sustained: set[str]) -> tuple[Reason, str, Step | None]:
-        changes = min(self._history.reluctance, RELUCTANCE_MAX)
+        changes = min(self._history.hysteresis_level, HYSTERESIS_LEVEL_MAX)
         hysteresis = min(0.9, self._settings.hysteresis * (1 + changes))
         due = {
             name
@@ -199,12 +199,12 @@ class Evaluation:
         return Reason.RELIEVED, detail, None
 
     def _return(self) -> tuple[Reason, str, Step | None]:
-        self._target = self._targets(self._settings.calm_after)
+        self._target = self._targets(self._settings.quiet_period)
         gain = skew(self._base) - skew(self._target)
         if gain < max(SKEW_MARGIN, 2 * _UNIT):
             return Reason.NOT_OVERLOADED, "no host is overloaded", None
-        detail = f"no host was busy in {self._seen.history.calm} collections"
-        return Reason.CALM, detail, self._step(self._base.keys())
+        detail = f"no host was busy in {self._seen.history.quiet_streak} collections"
+        return Reason.QUIET, detail, self._step(self._base.keys())
 
     def _repinned(self, former: frozenset[str]) -> tuple[Reason, str, Step] | None:
         """Return the step that pins and unpins ask for: at once, and as large as it has to be."""
@@ -276,13 +276,13 @@ class Evaluation:
             reason = Reason.THRESHOLD
         elif reason.is_change and not is_moved:
             reason, detail = Reason.RELIEVED, "what is asked for is in force"
-        reluctance, quiet = self._hysteresis_level(reason)
+        hysteresis_level, no_overload_streak = self._hysteresis_level(reason)
         history = dataclasses.replace(
             history,
             pinned=frozenset(self._pinned),
             cool_down=self._cool_down(reason, is_moved),
-            reluctance=reluctance,
-            quiet=quiet,
+            hysteresis_level=hysteresis_level,
+            no_overload_streak=no_overload_streak,
             is_unfinished=step.is_bounded
             if step
             else history.is_unfinished and bool(self._seen.overloaded),
@@ -303,14 +303,17 @@ class Evaluation:
     def _hysteresis_level(self, reason: Reason) -> tuple[int, int]:
         history = self._history
         if reason in {Reason.OVERLOAD, Reason.CONTINUED}:
-            return min(history.reluctance + 1, RELUCTANCE_MAX), 0
-        if reason is Reason.CALM:
+            return min(history.hysteresis_level + 1, HYSTERESIS_LEVEL_MAX), 0
+        if reason is Reason.QUIET:
             return 0, 0
         if self._seen.overloaded:
-            return history.reluctance, 0  # overload that lasts is no reason to try again and again
-        if history.quiet + 1 >= self._settings.calm_after:
-            return max(0, history.reluctance - 1), 0
-        return history.reluctance, history.quiet + 1
+            return (
+                history.hysteresis_level,
+                0,
+            )  # overload that lasts is no reason to try again and again
+        if history.no_overload_streak + 1 >= self._settings.quiet_period:
+            return max(0, history.hysteresis_level - 1), 0
+        return history.hysteresis_level, history.no_overload_streak + 1
 
     def _decision(
         self, reason: Reason, detail: str, weights: Mapping[str, int], threshold: int | None

@@ -16,7 +16,7 @@ class Reason(enum.StrEnum):
     """Overloaded hosts give weight away."""
     CONTINUED = "continued"
     """The step before was bounded, and hosts still are overloaded."""
-    CALM = "calm"
+    QUIET = "calm"
     """No host has been busy for a while: weights go back."""
     PINNED = "pinned"
     """The operator pinned or unpinned something."""
@@ -43,7 +43,7 @@ class Reason(enum.StrEnum):
 
 
 _CHANGES = frozenset(
-    {Reason.OVERLOAD, Reason.CONTINUED, Reason.CALM, Reason.PINNED, Reason.THRESHOLD}
+    {Reason.OVERLOAD, Reason.CONTINUED, Reason.QUIET, Reason.PINNED, Reason.THRESHOLD}
 )
 
 

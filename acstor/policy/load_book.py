@@ -298,7 +298,7 @@ def _shows_overload(watch: _Watch, host: _Host, sample: Sample) -> bool:
 def _load_of(host: _Host, samples: Sequence[Sample]) -> HostLoad | None:
     """Return the mean of some samples of a host.
 
-    Not the newest of those since the last collection: a calm one between two busy ones must be
+    Not the newest of those since the last collection: an idle one between two busy ones must be
     seen, or load that comes and goes faster than collections do would look like one that lasts.
     """
     extra_in, extra_out = _mean(samples, "extra_in"), _mean(samples, "extra_out")

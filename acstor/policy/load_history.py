@@ -45,14 +45,14 @@ class LoadHistory:
     """The history of all hosts, and what was changed lately."""
 
     hosts: Mapping[str, HostHistory] = field(default_factory=dict)
-    calm: int = 0
+    quiet_streak: int = 0
     """Collections in a row without any busy host."""
     cool_down: int = 0
     """Collections still to wait before weights may change again."""
-    reluctance: int = 0
+    hysteresis_level: int = 0
     """Changes for overload of late: each makes the next one want more of a reason."""
-    quiet: int = 0
-    """Collections in a row without overload, since the last change or a lesser reluctance."""
+    no_overload_streak: int = 0
+    """Collections in a row without overload, since the last change or a lower hysteresis."""
     is_unfinished: bool = False
     """True if the last step ended before its target."""
     candidate: int | None = None
@@ -65,10 +65,10 @@ class LoadHistory:
         """Return plain JSON types, for journals."""
         return {
             "hosts": {name: host.to_json() for name, host in sorted(self.hosts.items())},
-            "calm": self.calm,
+            "calm": self.quiet_streak,
             "cool_down": self.cool_down,
-            "reluctance": self.reluctance,
-            "quiet": self.quiet,
+            "reluctance": self.hysteresis_level,
+            "quiet": self.no_overload_streak,
             "is_unfinished": self.is_unfinished,
             "candidate": self.candidate,
             "candidate_streak": self.candidate_streak,
@@ -108,7 +108,7 @@ def without_change(history: LoadHistory, before: LoadHistory) -> LoadHistory:
     return dataclasses.replace(
         history,
         cool_down=max(0, before.cool_down - 1),
-        reluctance=before.reluctance,
+        hysteresis_level=before.hysteresis_level,
         is_unfinished=before.is_unfinished,
         pinned=before.pinned,
     )

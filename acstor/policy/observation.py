@@ -10,7 +10,7 @@ from acstor.policy.forecasts.base import Forecast
 from acstor.policy.load_history import HostHistory, LoadHistory
 from acstor.policy.settings import PolicySettings
 
-CALM_SHARE = 0.75
+BUSY_SHARE = 0.75
 """Part of the limit of overload below which a host is not busy."""
 JUMP_SHARE = 0.15
 """Part of the link by which a sample must differ from later ones to be left out of their mean."""
@@ -67,7 +67,7 @@ def observe(
     A host of which there is no new sample is neither more nor less overloaded than before. What
     is remembered of hosts that are not known any more is forgotten.
     """
-    kept = max(settings.successive, settings.calm_after)
+    kept = max(settings.successive, settings.quiet_period)
     loads: dict[str, HostLoad] = {}
     hosts: dict[str, HostHistory] = {}
     overloaded, busy = set(), set()
@@ -80,7 +80,7 @@ def observe(
             series_out = forecast.advance(former.series_out, load.extra_out)
         seen = _with_extra(load, forecast.ahead(series_in), forecast.ahead(series_out))
         loads[name] = seen
-        if seen.utilisation >= CALM_SHARE * settings.overload:
+        if seen.utilisation >= BUSY_SHARE * settings.overload:
             busy.add(name)
             if is_overloaded(seen, settings):
                 overloaded.add(name)
@@ -98,14 +98,16 @@ def observe(
         loads,
         frozenset(overloaded),
         frozenset(busy),
-        dataclasses.replace(history, hosts=hosts, calm=0 if busy else history.calm + 1),
+        dataclasses.replace(
+            history, hosts=hosts, quiet_streak=0 if busy else history.quiet_streak + 1
+        ),
     )
 
 
 def forgetful(history: LoadHistory) -> LoadHistory:
     """Return the history after a collection that shows too little: no row goes on over a gap."""
     hosts = {name: dataclasses.replace(host, streak=0) for name, host in history.hosts.items()}
-    return dataclasses.replace(history, hosts=hosts, calm=0, candidate_streak=0)
+    return dataclasses.replace(history, hosts=hosts, quiet_streak=0, candidate_streak=0)
 
 
 def _averaged(load: HostLoad, extra: tuple[tuple[float, float], ...], least: int) -> HostLoad:

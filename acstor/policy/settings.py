@@ -11,6 +11,8 @@ from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX
 
 RELATIVE_MAX = WEIGHT_MAX / MEAN_WEIGHT
 """Largest weight of a decision, in ordinary hosts'."""
+_RECORDED = {"quiet_period": "calm_after"}
+"""Names of fields in decision logs, where they are others."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class PolicySettings:
     """Largest part of the circle that one change moves."""
     hysteresis: float = 0.2
     """Weight, in ordinary hosts', by which a host must be off before it is relieved."""
-    calm_after: int = 6
+    quiet_period: int = 6
     """Collections in a row without any busy host after which weights may go back."""
     thresholds: str = "none"
     """Plug-in of ``acstor.policy.thresholds``."""
@@ -79,7 +81,7 @@ class PolicySettings:
         _check_range(self, "moved_share_max", 0.01, 1.0)
         _check_range(self, "successive", 1, 100)
         _check_range(self, "cool_down", 0, 1000)
-        _check_range(self, "calm_after", 1, 1000)
+        _check_range(self, "quiet_period", 1, 1000)
         _check_range(self, "threshold_min", 1, 255)
         if self.threshold_max is not None:
             _check_range(self, "threshold_max", self.threshold_min, 255)
@@ -105,7 +107,9 @@ class PolicySettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types, for journals."""
-        return dataclasses.asdict(self)
+        return {
+            _RECORDED.get(name, name): value for name, value in dataclasses.asdict(self).items()
+        }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "PolicySettings":
@@ -113,9 +117,11 @@ class PolicySettings:
 
         :raises InvalidError: when a value is out of its range.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
+        known = {
+            _RECORDED.get(field.name, field.name): field.name for field in dataclasses.fields(cls)
+        }
         try:
-            return cls(**{name: value for name, value in fields.items() if name in known})
+            return cls(**{known[name]: value for name, value in fields.items() if name in known})
         except TypeError as error:
             raise exception.InvalidError(f"malformed settings: {error!r:.100}") from error
 

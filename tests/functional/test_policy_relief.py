@@ -28,7 +28,7 @@ BOUND = 3.5
 def test_overloaded_host_is_relieved_within_three_intervals(tmp_path: pathlib.Path) -> None:
     with (
         broker_in(tmp_path / "broker") as broker,
-        policy_deployment(tmp_path, broker, INTERVAL, calm_after=3) as deployment,
+        policy_deployment(tmp_path, broker, INTERVAL, quiet_period=3) as deployment,
     ):
         image = deployment.start(3)
         file = deployment.cloud.hosts[0].file(image)

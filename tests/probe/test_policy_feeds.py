@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture
 def deployment(tmp_path: pathlib.Path, broker: Broker) -> Iterator[PolicyDeployment]:
     # Weights are not to go back by themselves while a test looks at something else.
-    with policy_deployment(tmp_path, broker, INTERVAL, calm_after=1000) as found:
+    with policy_deployment(tmp_path, broker, INTERVAL, quiet_period=1000) as found:
         yield found
 
 

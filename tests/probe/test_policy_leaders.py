@@ -40,7 +40,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def deployment(tmp_path: pathlib.Path, broker: Broker) -> Iterator[PolicyDeployment]:
-    with policy_deployment(tmp_path, broker, INTERVAL, calm_after=3) as found:
+    with policy_deployment(tmp_path, broker, INTERVAL, quiet_period=3) as found:
         yield found
 
 

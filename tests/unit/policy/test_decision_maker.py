@@ -210,21 +210,21 @@ def test_threshold_follows_two_collections_and_can_be_pinned() -> None:
     policy.see(busy, pins=Pins(is_threshold_pinned=True, threshold=5))
     assert policy.decision is not None
     assert policy.decision.threshold == 5
-    calm = {f"h{n}": 0.05 for n in range(8)}
+    quiet = {f"h{n}": 0.05 for n in range(8)}
     for _ in range(4):
-        policy.see(calm)
+        policy.see(quiet)
     assert policy.decision.threshold is None
 
 
 @pytest.mark.parametrize("thresholds", ["algorithm2", "uplinks"])
 @pytest.mark.parametrize(
-    ("most", "calm", "busy"), [(None, None, 3), (3, 3, 3), (4, 4, 3), (7, 7, 3)]
+    ("most", "quiet", "busy"), [(None, None, 3), (3, 3, 3), (4, 4, 3), (7, 7, 3)]
 )
 def test_load_never_widens_the_plain_threshold(
-    thresholds: str, most: int | None, calm: int | None, busy: int
+    thresholds: str, most: int | None, quiet: int | None, busy: int
 ) -> None:
     policy = Policy(PolicySettings(thresholds=thresholds, threshold_max=most), TREE)
-    for load, threshold in ((0.05, calm), (0.5, busy), (0.05, calm)):
+    for load, threshold in ((0.05, quiet), (0.5, busy), (0.05, quiet)):
         for _ in range(4):
             policy.see({f"h{n}": load for n in range(8)})
         assert (policy.decision.threshold if policy.decision else None) == threshold

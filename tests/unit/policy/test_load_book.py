@@ -55,7 +55,7 @@ def test_sample_becomes_a_load(book: LoadBook) -> None:
     assert (load.link, load.load, load.age) == (LINK, 0.5, 0)
 
 
-def test_calm_sample_between_two_busy_ones_is_seen(book: LoadBook) -> None:
+def test_idle_sample_between_two_busy_ones_is_seen(book: LoadBook) -> None:
     """Reports and collections have the same interval, not the same phase."""
     for sequence, share in ((1, 0.9), (2, 0.1), (3, 0.9)):
         book.note(sample(sequence, extra_out=share * LINK, moved_out=share * LINK))

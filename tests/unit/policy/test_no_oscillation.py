@@ -102,8 +102,8 @@ def test_overload_is_relieved_within_three_collections_and_undone_when_it_is_ove
     assert relief.reason is Reason.OVERLOAD
     assert relief.decision is not None
     assert relief.decision.weight_of("h0") < 2500
-    assert last == 30 + PolicySettings().calm_after - 1
-    assert back.reason is Reason.CALM
+    assert last == 30 + PolicySettings().quiet_period - 1
+    assert back.reason is Reason.QUIET
     assert back.decision is not None
     assert set(back.decision.weights.values()) == {10_000}
 

@@ -25,10 +25,10 @@ HOSTS = [f"h{number}" for number in range(9)]
 LINK = 125e6
 SETTINGS = {
     "headroom": PolicySettings(),
-    "quick": PolicySettings(cool_down=0, calm_after=2, successive=1, hysteresis=0.05),
+    "quick": PolicySettings(cool_down=0, quiet_period=2, successive=1, hysteresis=0.05),
     "bounded": PolicySettings(moved_share_max=0.02),
     "equation1": PolicySettings.immediate(weights="equation1"),
-    "forecast": PolicySettings(forecast="holt", calm_after=3),
+    "forecast": PolicySettings(forecast="holt", quiet_period=3),
     "threshold": PolicySettings(thresholds="algorithm2", threshold_max=6, switch_overload=0.3),
 }
 TOPOLOGY = Topology(
