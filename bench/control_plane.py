@@ -44,7 +44,7 @@ from acstor.origin.http import HttpOrigin
 from acstor.origin.memory import MemoryOrigin
 from acstor.policy import observation, similarity
 from acstor.policy.decision_maker import DecisionMaker
-from acstor.policy.load_book import DIRECT, LoadBook, Sample
+from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
 from acstor.policy.settings import PolicySettings
 from acstor.repository.repository import Repository
 from acstor.rpc import transport
@@ -171,11 +171,11 @@ class Deployment:
             DiskHealth(True, 0.05),
         )  # fmt: skip
 
-    def note(self, book: LoadBook) -> None:
+    def note(self, load_samples: LoadSamples) -> None:
         """Have all hosts tell how they are, once."""
         self._sequence += 1
         for name, share in zip(self.names, self.loads, strict=True):
-            book.note(
+            load_samples.note(
                 Sample(name, DIRECT, 0.0, share * LINK, share * LINK, 1e6, 1e6, LINK, 0.1,
                        sequence=self._sequence)
             )  # fmt: skip
@@ -214,16 +214,16 @@ def states(deployment: Deployment, conf: cfg.ConfigOpts) -> list[Cost]:
 def collections(deployment: Deployment, conf: cfg.ConfigOpts) -> None:
     """Print what the policy service needs for one collection, and have its decision in force."""
     now = 0.0
-    book = LoadBook(conf.policy.interval, lambda: now)
+    load_samples = LoadSamples(conf.policy.interval, lambda: now)
     settings = deployment.maker.settings
-    book.watch(lambda load: observation.is_overloaded(load, settings), settings.successive)
+    load_samples.watch(lambda load: observation.is_overloaded(load, settings), settings.successive)
     noting, deciding = [], []
     outcome = None
     for _ in range(3):
         now += conf.policy.interval
-        noting.append(processor(lambda: deployment.note(book), 1))
+        noting.append(processor(lambda: deployment.note(load_samples), 1))
         started = time.thread_time()
-        outcome = deployment.maker.decide(book.collect(now), deployment.decision)
+        outcome = deployment.maker.decide(load_samples.collect(now), deployment.decision)
         deciding.append(time.thread_time() - started)
         if outcome.decision is not None:
             deployment.decision = dataclasses.replace(outcome.decision, term=1, leader="controller")

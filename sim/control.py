@@ -1,6 +1,6 @@
 """The control loop: what agents report, what the policy decides, when hosts follow.
 
-The load book, the decision maker, the decision and the ring are the real ones (``acstor.policy``,
+Load samples, decision maker, decision and ring are the real ones (``acstor.policy``,
 ``acstor.cluster.ring``); modelled are the times: each agent reports its rates every
 ``collection_interval`` with jitter, at its own phase. The policy collects once per interval, and at
 once when a host's reports have shown overload for long enough (``acstor/policy/service.py``). A
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from acstor.cluster.ring import building
 from acstor.cluster.ring.decision import Decision
 from acstor.native import Ring
-from acstor.policy import load_book
+from acstor.policy import load_samples
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.evaluation_result import EvaluationResult, Part
-from acstor.policy.load_book import LoadBook, Sample
+from acstor.policy.load_samples import LoadSamples, Sample
 from acstor.policy.observation import is_overloaded
 from acstor.policy.settings import PolicySettings
 from acstor.policy.topology import Topology as DeclaredTopology
@@ -106,8 +106,8 @@ class Control:
         self._now = 0.0
         # An agent's first figures are those of a whole interval.
         self._noted = np.full(count, timing.collection_interval)
-        self._book = LoadBook(timing.collection_interval, lambda: self._now)
-        self._book.watch(
+        self._load_samples = LoadSamples(timing.collection_interval, lambda: self._now)
+        self._load_samples.watch(
             lambda load: is_overloaded(load, settings), settings.successive, self._hear_overload
         )
         self._collected_at = 0.0
@@ -134,9 +134,9 @@ class Control:
             received, sent, moved_in, moved_out = (float(rate) for rate in rates[host])
             if int(host) in self.lies:
                 received = sent = self.lies[int(host)]
-            self._book.note(
+            self._load_samples.note(
                 Sample(
-                    host_name(int(host)), load_book.DIRECT, told, received, sent, moved_in,
+                    host_name(int(host)), load_samples.DIRECT, told, received, sent, moved_in,
                     moved_out, link, sequence=int(told * 1e6),
                 )
             )  # fmt: skip
@@ -159,7 +159,7 @@ class Control:
 
     def tick(self, now: float) -> None:
         """Take one collection and act on what comes out."""
-        outcome = self._maker.decide(self._book.collect(now), self.decision)
+        outcome = self._maker.decide(self._load_samples.collect(now), self.decision)
         record = {
             "at": now,
             "reason": str(outcome.reason),

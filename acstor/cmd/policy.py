@@ -22,20 +22,20 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.http_server import metrics as metrics_endpoint
     from acstor.origin.opening import open_origin
     from acstor.policy.feeds.base import build_feeds
-    from acstor.policy.load_book import LoadBook
+    from acstor.policy.load_samples import LoadSamples
     from acstor.policy.metrics import PolicyMetrics
     from acstor.policy.service import PolicyService
     from acstor.rpc import transport
     from acstor.rpc.announcements import Announcements
 
     metrics = PolicyMetrics()
-    book = LoadBook(conf.policy.interval)
+    load_samples = LoadSamples(conf.policy.interval)
     messages = Announcements(conf) if transport.is_configured(conf) else None
     service = PolicyService(
         conf,
         open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
-        book=book,
-        feeds=build_feeds(conf, book),
+        load_samples=load_samples,
+        feeds=build_feeds(conf, load_samples),
         metrics=metrics,
         announce=lambda concerns_all: (
             messages.announce_decision(concerns_all=concerns_all) if messages is not None else None

@@ -29,8 +29,8 @@ from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
 from acstor.policy.decision_log import DecisionLog, Inputs, decision_record
 from acstor.policy.evaluation_result import EvaluationResult
-from acstor.policy.load_book import LoadBook
 from acstor.policy.load_history import without_change
+from acstor.policy.load_samples import LoadSamples
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.observation import is_overloaded
 from acstor.policy.pins import Pins, read_pins
@@ -76,7 +76,7 @@ class PolicyService:
 
     :param conf: checked configuration.
     :param open_origin: opens the origin; tried again until it succeeds.
-    :param feeds: by name; they note what they hear in ``book``.
+    :param feeds: by name; they note what they hear in ``load_samples``.
     :param announce: has agents look now, rather than when they would: all, or the one that
         publishes rings.
     :param clock: seconds since the epoch.
@@ -89,7 +89,7 @@ class PolicyService:
         conf: cfg.ConfigOpts,
         *,
         open_origin: Callable[[], Origin],
-        book: LoadBook,
+        load_samples: LoadSamples,
         feeds: Sequence[tuple[str, Feed]] = (),
         metrics: PolicyMetrics,
         announce: Callable[[bool], None] = lambda concerns_all: None,
@@ -98,7 +98,7 @@ class PolicyService:
         self._conf = conf
         self._announce = announce
         self._open_origin = open_origin
-        self._book = book
+        self._load_samples = load_samples
         self._feeds = tuple(feeds)
         self._metrics = metrics
         self._clock = clock
@@ -107,7 +107,9 @@ class PolicyService:
         self._maker = assembly.decision_maker(
             conf,
             self._topology,
-            lambda givers, receivers: similarity.most_similar(book.sketches(), givers, receivers),
+            lambda givers, receivers: similarity.most_similar(
+                load_samples.sketches(), givers, receivers
+            ),
         )
         self._decision_log = DecisionLog(
             conf.policy.journal_path, conf.policy.journal_size, conf.policy.journal_files
@@ -124,7 +126,7 @@ class PolicyService:
         self._due = self._collected_at = time.monotonic()
         self._is_overload_heard = False
         settings = self._maker.settings
-        book.watch(
+        load_samples.watch(
             lambda load: is_overloaded(load, settings), settings.successive, self._hear_overload
         )
         self._leadership = Leadership(
@@ -216,7 +218,7 @@ class PolicyService:
     def reconcile(self) -> None:
         """Take one collection and do what is due. Raises nothing that a dependency causes."""
         problems: dict[str, str] = {}
-        heard = self._book.collect(self._clock())
+        heard = self._load_samples.collect(self._clock())
         previous = self._refresh(problems)
         collection = self._completed(heard)
         if "origin" not in problems and "decision" not in problems:
@@ -351,6 +353,6 @@ class PolicyService:
         metrics = self._metrics
         metrics.set_state(self.state)
         metrics.set_decision(self._opened.term.decision if self._opened else None)
-        metrics.set_feeds(dict(self._book.counts), self._book.ages())
+        metrics.set_feeds(dict(self._load_samples.counts), self._load_samples.ages())
         for dependency in ("coordination", "origin", *(name for name, _ in self._feeds)):
             metrics.up.set(dependency, dependency not in problems)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acstor import exception
-from acstor.policy.load_book import DIRECT, LoadBook, Sample
+from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
 from acstor.rpc import background_server, transport
 from acstor.rpc.background_server import BackgroundServer
 from acstor.telemetry.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC, HostState
@@ -18,16 +18,18 @@ COMPLAINT_INTERVAL = 600.0
 
 
 class StateListener(BackgroundServer):
-    """Fills a book with what hosts tell.
+    """Fills load samples with what hosts tell.
 
     :param open_transport: returns an oslo.messaging RPC transport; called on the thread.
     :param server: name of this service among the servers of the topic.
     """
 
-    def __init__(self, book: LoadBook, open_transport: Callable[[], Any], server: str) -> None:
+    def __init__(
+        self, load_samples: LoadSamples, open_transport: Callable[[], Any], server: str
+    ) -> None:
         self._open_transport = open_transport
         self._server_name = server
-        self.endpoint = StateEndpoint(book)
+        self.endpoint = StateEndpoint(load_samples)
         self.problem: str | None = None
         super().__init__(
             "policy-host-states",
@@ -65,12 +67,12 @@ class StateEndpoint:
 
     def __init__(
         self,
-        book: LoadBook,
+        load_samples: LoadSamples,
         clock: Callable[[], float] = time.monotonic,
         posix_clock: Callable[[], float] = time.time,
     ) -> None:
         self.target: Any = None
-        self._book = book
+        self._load_samples = load_samples
         self._clock = clock
         self._posix_clock = posix_clock
         self._complained: dict[str, float] = {}
@@ -82,12 +84,12 @@ class StateEndpoint:
             outcome = self._note(HostState.from_message(state))
         except exception.AcstorError as error:
             outcome = f"malformed: {error}"
-            self._book.count(DIRECT, "malformed")
+            self._load_samples.count(DIRECT, "malformed")
         if outcome not in {"taken", "clamped", "old"}:
             self._complain(outcome)
 
     def _note(self, state: HostState) -> str:
-        outcome = self._book.note(
+        outcome = self._load_samples.note(
             Sample(
                 state.host,
                 DIRECT,
@@ -104,7 +106,7 @@ class StateEndpoint:
             )
         )
         if state.sketch is not None:
-            self._book.note_sketch(state.host, state.sketch)
+            self._load_samples.note_sketch(state.host, state.sketch)
         return outcome if outcome in {"taken", "clamped", "old"} else f"{outcome}: {state.host}"
 
     def _complain(self, outcome: str) -> None:

@@ -39,7 +39,7 @@ from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.conf import loading
 from acstor.control.client import AdminClient
 from acstor.origin.opening import open_origin
-from acstor.policy.load_book import LoadBook
+from acstor.policy.load_samples import LoadSamples
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.service import PolicyService
 from acstor.policy.state_listener import StateEndpoint
@@ -150,13 +150,13 @@ class HostControl:
 
 
 def policy_service(
-    conf: cfg.ConfigOpts, book: LoadBook, announce: Callable[[bool], None]
+    conf: cfg.ConfigOpts, load_samples: LoadSamples, announce: Callable[[bool], None]
 ) -> PolicyService:
     """Return the service as ``acstor-policy`` makes it, with the feed left to the publishers."""
     return PolicyService(
         conf,
         open_origin=lambda: open_origin(conf.origin.url, ORIGIN_DEADLINE),
-        book=book,
+        load_samples=load_samples,
         metrics=PolicyMetrics(),
         announce=announce,
     )
@@ -165,8 +165,8 @@ def policy_service(
 def run(plan: ControlPlan, stop: threading.Event) -> dict[str, Any]:
     """Run everything until ``stop`` is set; return what it did."""
     conf = loading.load("acstor-policy", ["--config-file", plan.policy_config])
-    book = LoadBook(conf.policy.interval)
-    endpoint = StateEndpoint(book)
+    load_samples = LoadSamples(conf.policy.interval)
+    endpoint = StateEndpoint(load_samples)
     controls: dict[str, HostControl] = {}
 
     # What the broker's announcements do: agents look now, not at their next look.
@@ -181,7 +181,7 @@ def run(plan: ControlPlan, stop: threading.Event) -> dict[str, Any]:
 
     for name, (namespace, config) in plan.hosts.items():
         controls[name] = HostControl(name, namespace, config, endpoint, announce_ring)
-    policy = policy_service(conf, book, announce_decision)
+    policy = policy_service(conf, load_samples, announce_decision)
     office = threading.Thread(target=policy.run, name="policy", daemon=True)
     for control in controls.values():
         control.start()
@@ -205,7 +205,7 @@ def run(plan: ControlPlan, stop: threading.Event) -> dict[str, Any]:
         "memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "states": sum(publisher.messages for publisher in publishers),
         "state_bytes": sum(publisher.bytes for publisher in publishers),
-        "samples": {" ".join(key): count for key, count in book.counts.items()},
+        "samples": {" ".join(key): count for key, count in load_samples.counts.items()},
     }
 
 

@@ -22,7 +22,7 @@ from acstor.http_server.metrics import MetricsEndpoint
 from acstor.policy.feeds.base import build_feeds
 from acstor.policy.feeds.ceilometer.instances import InstanceRate
 from acstor.policy.feeds.ceilometer.traffic_file import read_beside
-from acstor.policy.load_book import CEILOMETER, LoadBook, Sample
+from acstor.policy.load_samples import CEILOMETER, LoadSamples, Sample
 from acstor.policy.service import Feed
 from acstor.telemetry.traffic import InterfaceCounters, NetlinkInterfaces, TrafficMeter
 from testbed.fixtures import broker as brokers
@@ -136,7 +136,7 @@ class Agent:
         return found.extra_in, found.extra_out
 
 
-class RecordingBook(LoadBook):
+class RecordingSamples(LoadSamples):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Telemetry:
         self.path = path
         self.broker = broker
         self.port = free_port()
-        self.book = RecordingBook()
+        self.load_samples = RecordingSamples()
         self.data_plane = 0  # bytes that it says to have served
         self.endpoint = MetricsEndpoint("127.0.0.1", 0, text=self._metrics, is_healthy=lambda: True)
         self.endpoint.start()
@@ -170,7 +170,7 @@ class Telemetry:
                 else f"listen_address = 127.0.0.1\nlisten_port = {self.port}\npassword = word\n"
             )
         )
-        built = build_feeds(loading.load("test", ["--config-file", str(conf)]), self.book)
+        built = build_feeds(loading.load("test", ["--config-file", str(conf)]), self.load_samples)
         self.feeds: list[Feed] = [each for name, each in built if name != "message broker"]
         for each in self.feeds:
             each.start()
@@ -244,14 +244,14 @@ class Telemetry:
         return sorted({each["read_at"] for each in metadata if "read_at" in each})
 
     def count(self, outcome: str) -> int:
-        return self.book.counts[CEILOMETER, outcome]
+        return self.load_samples.counts[CEILOMETER, outcome]
 
     def wait_for(self, what: str, outcome: str, more: int) -> None:
         least = self.count(outcome) + more
         try:
             wait_for(what, lambda: self.count(outcome) >= least, 90)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.book.counts}\n{self.log()}") from error
+            raise AssertionError(f"{error}\n{self.load_samples.counts}\n{self.log()}") from error
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +281,7 @@ def test_ceilometer_alone_tells_what_the_agent_would(
         finally:
             traffic.stop()
             agent.stop()
-        polled = telemetry.book.samples[1:5]  # with the traffic all the time
+        polled = telemetry.load_samples.samples[1:5]  # with the traffic all the time
         # Over the bus samples are heard sooner than the pipeline writes them down.
         wait_for("the readings", lambda: len(telemetry.readings()) >= 6, 30)
         readings = telemetry.readings()[1:6]
@@ -291,13 +291,13 @@ def test_ceilometer_alone_tells_what_the_agent_would(
             print(f"{feed}: {sample.extra_in} {sample.extra_out} B/s, directly {direct}")
             assert direct[0] > 0.8 * RATE
             assert (sample.extra_in, sample.extra_out) == pytest.approx(direct, rel=ERROR)
-        load = telemetry.book.collect(time.time()).hosts["compute-1"]
+        load = telemetry.load_samples.collect(time.time()).hosts["compute-1"]
         assert load.link == 10_000 * 125_000
         assert telemetry.count("malformed") + telemetry.count("unsigned") == 0
         # What the data plane says to have moved is no extra traffic; what it does not say unknown.
         telemetry.data_plane = 1 << 50
-        least = len(telemetry.book.samples)
-        wait_for("a poll with it", lambda: 0.0 in _sent(telemetry.book.samples[least:]), 30)
+        least = len(telemetry.load_samples.samples)
+        wait_for("a poll with it", lambda: 0.0 in _sent(telemetry.load_samples.samples[least:]), 30)
         telemetry.endpoint.stop()
         telemetry.wait_for("polls without the agent", "moved-unknown", 2)
 
@@ -317,7 +317,9 @@ def test_who_on_a_host_causes_its_traffic_is_told(
         try:
             (rate,) = wait_for("rates of the instance", rates, 60)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{telemetry.book.counts}\n{telemetry.log()}") from error
+            raise AssertionError(
+                f"{error}\n{telemetry.load_samples.counts}\n{telemetry.log()}"
+            ) from error
         assert (rate.instance, rate.name, rate.project) == (INSTANCE, "web", "p1")
         print(f"{feed}: {rate.received} and {rate.sent} B/s")
         assert rate.received == pytest.approx(100_000, rel=0.25)

@@ -5,7 +5,7 @@ import logging
 from oslo_config import cfg
 
 from acstor.policy.feeds.ceilometer import assembly
-from acstor.policy.load_book import LoadBook
+from acstor.policy.load_samples import LoadSamples
 from acstor.policy.service import Feed
 from acstor.policy.state_listener import StateListener
 from acstor.rpc import transport
@@ -13,7 +13,7 @@ from acstor.rpc import transport
 LOG = logging.getLogger(__name__)
 
 
-def build_feeds(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
+def build_feeds(conf: cfg.ConfigOpts, load_samples: LoadSamples) -> list[tuple[str, Feed]]:
     """Return the feeds, by name.
 
     :raises ConfigurationError: when one is not configured as it needs.
@@ -21,10 +21,10 @@ def build_feeds(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
     feeds: list[tuple[str, Feed]] = []
     if transport.is_configured(conf):
         listener = StateListener(
-            book, lambda: transport.open_transport(conf), f"{conf.host}-policy"
+            load_samples, lambda: transport.open_transport(conf), f"{conf.host}-policy"
         )
         feeds.append(("message broker", listener))
-    feeds += assembly.build(conf, book)
+    feeds += assembly.build(conf, load_samples)
     if not feeds:
         LOG.warning(
             "there is no feed: set [DEFAULT] transport_url, or [ceilometer] listen_address, "

@@ -18,7 +18,7 @@ from acstor.policy.feeds.ceilometer.bus import SampleEndpoint, SampleListener
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
 from acstor.policy.feeds.ceilometer.http import SampleReceiver
 from acstor.policy.feeds.ceilometer.instances import InstanceRate
-from acstor.policy.load_book import CEILOMETER, DIRECT, LoadBook, Sample
+from acstor.policy.load_samples import CEILOMETER, DIRECT, LoadSamples, Sample
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples, instance_sample
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
@@ -31,14 +31,14 @@ RATES = {
 
 
 class World:
-    """A book with a feed; samples are passed as they are."""
+    """Load samples with a feed; samples are passed as they are."""
 
     def __init__(self, tmp_path: pathlib.Path) -> None:
         self.clock = Clock()
         self.path = tmp_path / "policy" / "instance-traffic.json"
         self.monotonic = Clock(0.0)
-        self.book = LoadBook(10.0, self.monotonic, self.clock)
-        self.samples = CeilometerSamples(self.book, str(self.path), self.clock)
+        self.load_samples = LoadSamples(10.0, self.monotonic, self.clock)
+        self.samples = CeilometerSamples(self.load_samples, str(self.path), self.clock)
 
     def polled(self, at: float, received: int, sent: int = 0) -> None:
         """Have a reading of h1 come."""
@@ -48,7 +48,7 @@ class World:
     def told(self, at: float, extra_in: float) -> None:
         """Have the agent of h1 tell."""
         self.clock.now, self.monotonic.now = BOOT + at, at
-        self.book.note(
+        self.load_samples.note(
             Sample("h1", DIRECT, self.clock.now, extra_in, 0.0, link=125e6, sequence=int(at * 1000))
         )
 
@@ -61,14 +61,14 @@ def world(tmp_path: pathlib.Path) -> World:
 def test_ceilometer_alone_is_enough(world: World) -> None:
     for at in (10, 20, 30):
         world.polled(at, at * 1_000_000, at * 2_000_000)
-    found = world.book.collect(BOOT + 30)
+    found = world.load_samples.collect(BOOT + 30)
     assert (found.hosts["h1"].extra_in, found.hosts["h1"].extra_out) == (1e6, 2e6)
     assert (found.hosts["h1"].link, found.missing) == (125e6, {})
 
 
 def test_direct_feed_alone_is_enough(world: World) -> None:
     world.told(10, 3e6)
-    assert world.book.collect(BOOT + 10).hosts["h1"].extra_in == 3e6
+    assert world.load_samples.collect(BOOT + 10).hosts["h1"].extra_in == 3e6
 
 
 def test_direct_feed_has_precedence_while_it_is_fresh(world: World) -> None:
@@ -77,8 +77,8 @@ def test_direct_feed_has_precedence_while_it_is_fresh(world: World) -> None:
             world.told(at - 1, 3e6)
         world.polled(at, at * 1_000_000)
         if at == 30:
-            assert world.book.collect(BOOT + at).hosts["h1"].extra_in == 3e6
-    found = world.book.collect(BOOT + 70)  # the agent has been silent for 41 s
+            assert world.load_samples.collect(BOOT + at).hosts["h1"].extra_in == 3e6
+    found = world.load_samples.collect(BOOT + 70)  # the agent has been silent for 41 s
     assert found.hosts["h1"].extra_in == 1e6
 
 
@@ -87,7 +87,7 @@ def test_silent_ceilometer_changes_nothing_for_the_direct_feed(world: World) -> 
     world.polled(20, 10_000_000)
     for at in (100, 110):
         world.told(at, 5e6)
-    assert world.book.collect(BOOT + 110).hosts["h1"].extra_in == 5e6
+    assert world.load_samples.collect(BOOT + 110).hosts["h1"].extra_in == 5e6
 
 
 def test_outcomes_are_counted(world: World) -> None:
@@ -96,7 +96,7 @@ def test_outcomes_are_counted(world: World) -> None:
     world.polled(20, 1)
     world.samples.take([{}], ceilometer_feed_samples.from_publisher)
     world.samples.refuse("unauthenticated")
-    assert world.book.counts == {
+    assert world.load_samples.counts == {
         (CEILOMETER, outcome): count
         for outcome, count in {
             "part": 2, "first": 1, "taken": 1, "old": 2, "malformed": 1, "unauthenticated": 1,
@@ -104,11 +104,11 @@ def test_outcomes_are_counted(world: World) -> None:
     }  # fmt: skip
 
 
-def test_absurd_rate_is_dropped_by_the_book(world: World) -> None:
+def test_absurd_rate_is_dropped_by_the_load_samples(world: World) -> None:
     world.polled(10, 0)
     world.polled(20, 1_000_000_000_000_000)
-    assert world.book.counts[CEILOMETER, "absurd"] == 1
-    assert world.book.collect(BOOT + 20).hosts == {}
+    assert world.load_samples.counts[CEILOMETER, "absurd"] == 1
+    assert world.load_samples.collect(BOOT + 20).hosts == {}
 
 
 def test_who_causes_the_traffic_is_written(world: World) -> None:
@@ -160,14 +160,14 @@ def test_bus_takes_what_is_signed_and_nothing_else(world: World) -> None:
         endpoint.sample({}, "ceilometer.polling", "telemetry.polling", found, {})
 
     notify(payload)
-    assert world.book.counts[CEILOMETER, "first"] == 3
+    assert world.load_samples.counts[CEILOMETER, "first"] == 3
     forged = [{**message, "counter_volume": 1} for message in payload["samples"]]
     notify({"samples": forged})
-    assert world.book.counts[CEILOMETER, "unsigned"] == len(forged)
+    assert world.load_samples.counts[CEILOMETER, "unsigned"] == len(forged)
     unusable: tuple[Any, ...] = (None, [], {}, {"samples": None}, {"samples": 5})
     for malformed in unusable:
         notify(malformed)
-    assert world.book.counts[CEILOMETER, "malformed"] == 5
+    assert world.load_samples.counts[CEILOMETER, "malformed"] == 5
 
 
 def configuration(tmp_path: pathlib.Path, text: str) -> Any:
@@ -177,7 +177,7 @@ def configuration(tmp_path: pathlib.Path, text: str) -> Any:
 
 
 def built(tmp_path: pathlib.Path, text: str) -> list[Any]:
-    feeds = build_feeds(configuration(tmp_path, text), LoadBook(10.0))
+    feeds = build_feeds(configuration(tmp_path, text), LoadSamples(10.0))
     for _, feed in feeds:
         if isinstance(feed, SampleReceiver):
             feed.stop(5)
@@ -224,7 +224,7 @@ def test_bus_of_ceilometer_alone_needs_no_other_broker(tmp_path: pathlib.Path) -
 )
 def test_what_is_missing_is_said(tmp_path: pathlib.Path, text: str, words: str) -> None:
     with pytest.raises(exception.ConfigurationError, match=words):
-        build_feeds(configuration(tmp_path, "[ceilometer]\n" + text), LoadBook(10.0))
+        build_feeds(configuration(tmp_path, "[ceilometer]\n" + text), LoadSamples(10.0))
 
 
 def test_secret_that_ceilometer_has_by_default_is_known() -> None:

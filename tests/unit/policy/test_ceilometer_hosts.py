@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acstor.policy.feeds.ceilometer.hosts import GAP_MAX, HostReadings
 from acstor.policy.feeds.ceilometer.lag import LATE_MAX
 from acstor.policy.feeds.ceilometer.samples import MeterSample
-from acstor.policy.load_book import FUTURE_MAX, Sample
+from acstor.policy.load_samples import FUTURE_MAX, Sample
 from acstor.telemetry.traffic import WIRE_SHARE
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples
 

@@ -18,7 +18,7 @@ from acstor.http_server.server import BoundedHandler
 from acstor.http_server.tls import ServerTls
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
 from acstor.policy.feeds.ceilometer.http import PATH, ReceiverSettings, SampleReceiver
-from acstor.policy.load_book import LoadBook
+from acstor.policy.load_samples import LoadSamples
 from testbed.fixtures.conditions import wait_for
 from tests.unit.policy.ceilometer_cases import Clock
 
@@ -29,17 +29,19 @@ Answer = tuple[int, str]
 
 
 @pytest.fixture
-def book() -> LoadBook:
-    return LoadBook(10.0, posix_clock=Clock(AT))
+def load_samples() -> LoadSamples:
+    return LoadSamples(10.0, posix_clock=Clock(AT))
 
 
 @pytest.fixture
-def start(tmp_path: pathlib.Path, book: LoadBook) -> Iterator[Callable[..., SampleReceiver]]:
+def start(
+    tmp_path: pathlib.Path, load_samples: LoadSamples
+) -> Iterator[Callable[..., SampleReceiver]]:
     running: list[SampleReceiver] = []
 
     def start(tls: ServerTls | None = None, **changes: Any) -> SampleReceiver:
         settings = ReceiverSettings("127.0.0.1", 0, USER, PASSWORD, **changes)
-        samples = CeilometerSamples(book, str(tmp_path / "traffic.json"), Clock(AT))
+        samples = CeilometerSamples(load_samples, str(tmp_path / "traffic.json"), Clock(AT))
         receiver = SampleReceiver(settings, samples, tls)
         receiver.start()
         running.append(receiver)
@@ -77,11 +79,11 @@ def post(
         connection.close()
 
 
-def test_samples_are_taken_and_counted(receiver: SampleReceiver, book: LoadBook) -> None:
+def test_samples_are_taken_and_counted(receiver: SampleReceiver, load_samples: LoadSamples) -> None:
     status, text = post(receiver, GOLDEN.read_bytes())
     assert status == 200
     assert json.loads(text) == {"samples": {"first": 3, "ignored": 1, "part": 3}}
-    assert book.counts["ceilometer", "part"] == 3
+    assert load_samples.counts["ceilometer", "part"] == 3
     assert json.loads(post(receiver, GOLDEN.read_bytes())[1])["samples"] == {"ignored": 1, "old": 6}
 
 
@@ -99,13 +101,13 @@ def test_single_sample_is_taken_as_well(receiver: SampleReceiver) -> None:
     ],
 )  # fmt: skip
 def test_nobody_gets_in_without_the_password(
-    receiver: SampleReceiver, book: LoadBook, headers: dict[str, str]
+    receiver: SampleReceiver, load_samples: LoadSamples, headers: dict[str, str]
 ) -> None:
     status, text = post(receiver, GOLDEN.read_bytes(), headers)
     assert status == 401
     assert "[ceilometer] username and password" in text
     assert PASSWORD not in text
-    assert book.counts == {("ceilometer", "unauthenticated"): 1}
+    assert load_samples.counts == {("ceilometer", "unauthenticated"): 1}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_malformed_samples_do_not_keep_others_out(receiver: SampleReceiver) -> N
 
 
 def test_too_much_is_refused_before_it_is_read(
-    start: Callable[..., SampleReceiver], book: LoadBook
+    start: Callable[..., SampleReceiver], load_samples: LoadSamples
 ) -> None:
     receiver = start(body_max=1000)
     with socket.create_connection(("127.0.0.1", receiver.port), timeout=20) as connection:
@@ -149,7 +151,7 @@ def test_too_much_is_refused_before_it_is_read(
             answer = reader.read().decode()
     assert " 413 " in answer
     assert "body_max" in answer
-    assert book.counts["ceilometer", "too-large"] == 1
+    assert load_samples.counts["ceilometer", "too-large"] == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_other_paths_and_methods_are_refused(receiver: SampleReceiver) -> None:
 
 
 def test_client_that_dribbles_is_cut_off(
-    start: Callable[..., SampleReceiver], book: LoadBook
+    start: Callable[..., SampleReceiver], load_samples: LoadSamples
 ) -> None:
     """It sends something again and again, but not the whole in time."""
     receiver = start(request_timeout=0.3)
@@ -193,7 +195,7 @@ def test_client_that_dribbles_is_cut_off(
         thread = threading.Thread(target=dribble)
         thread.start()
         try:
-            wait_for("a timeout", lambda: book.counts["ceilometer", "timeout"], 10)
+            wait_for("a timeout", lambda: load_samples.counts["ceilometer", "timeout"], 10)
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""
         finally:
@@ -209,17 +211,17 @@ def connections(receiver: SampleReceiver, stack: contextlib.ExitStack, count: in
 
 
 def test_silent_clients_keep_nobody_out(
-    start: Callable[..., SampleReceiver], book: LoadBook
+    start: Callable[..., SampleReceiver], load_samples: LoadSamples
 ) -> None:
     receiver = start(connections_max=2, request_timeout=600.0)
     with contextlib.ExitStack() as stack:
         connections(receiver, stack, 40)
         assert post(receiver, "[]")[0] == 200
-    assert book.counts["ceilometer", "busy"] == 0
+    assert load_samples.counts["ceilometer", "busy"] == 0
 
 
 def test_clients_that_said_the_password_make_room_for_nobody(
-    start: Callable[..., SampleReceiver], book: LoadBook, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., SampleReceiver], load_samples: LoadSamples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled, settle = threading.Semaphore(0), BoundedHandler.settle
 
@@ -239,7 +241,7 @@ def test_clients_that_said_the_password_make_room_for_nobody(
             assert settled.acquire(timeout=20)
             clients.append(client)
         assert _is_refused(receiver)
-        assert book.counts["ceilometer", "busy"] == 1
+        assert load_samples.counts["ceilometer", "busy"] == 1
         for client in clients:
             client.sendall(b"[]")
             assert b" 200 " in client.recv(1 << 16)

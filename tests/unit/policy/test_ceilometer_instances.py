@@ -11,7 +11,7 @@ from acstor.policy.feeds.ceilometer.instances import (
 )
 from acstor.policy.feeds.ceilometer.lag import LATE_MAX
 from acstor.policy.feeds.ceilometer.samples import INSTANCE_OUT
-from acstor.policy.load_book import FUTURE_MAX
+from acstor.policy.load_samples import FUTURE_MAX
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, instance_sample
 
 

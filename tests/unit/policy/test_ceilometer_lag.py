@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from acstor.policy.feeds.ceilometer.hosts import HostReadings
 from acstor.policy.feeds.ceilometer.instances import InstanceTraffic
 from acstor.policy.feeds.ceilometer.lag import LATE_MAX, SHRINK_MAX, STEADY_AFTER, LagWatch
-from acstor.policy.load_book import CEILOMETER, FUTURE_MAX, LoadBook, Sample
+from acstor.policy.load_samples import CEILOMETER, FUTURE_MAX, LoadSamples, Sample
 from tests.unit.policy.ceilometer_cases import BOOT, Clock, host_samples, instance_sample
 
 HOUR = 3600.0
@@ -101,29 +101,31 @@ def test_what_shrinks_a_little_is_the_same(watch: LagWatch, clock: Clock) -> Non
 
 @pytest.mark.parametrize("skew", [HOUR, -HOUR])
 def test_load_of_a_host_whose_clock_is_off_is_collected(clock: Clock, skew: float) -> None:
-    readings, book = HostReadings(clock, clock), LoadBook(POLL, clock, clock)
+    readings, load_samples = HostReadings(clock, clock), LoadSamples(POLL, clock, clock)
     for number in range(5):
         clock.now = BOOT + POLL * number
         for part in host_samples(POLL * number + 1, [(0, 1000 * number)], at=clock.now + skew):
             found = readings.note(part)
             if isinstance(found, Sample):
-                assert book.note(found) == "taken"
-    assert book.counts[CEILOMETER, "taken"] == 3  # a first one to see the clock, one to begin with
-    assert book.collect(clock.now).hosts["h1"].extra_out == 100.0
+                assert load_samples.note(found) == "taken"
+    assert (
+        load_samples.counts[CEILOMETER, "taken"] == 3
+    )  # a first one to see the clock, one to begin with
+    assert load_samples.collect(clock.now).hosts["h1"].extra_out == 100.0
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 def test_own_clock_put_forth_and_back_loses_no_reading(clock: Clock, step: float) -> None:
     posix = Clock(clock.now)
-    readings, book = HostReadings(posix, clock), LoadBook(POLL, clock, posix)
+    readings, load_samples = HostReadings(posix, clock), LoadSamples(POLL, clock, posix)
     for number in range(6):
         clock.now += POLL
         posix.now += POLL + (step if number == 3 else 0.0)
         for part in host_samples(POLL * number + 1, [(0, 1000 * number)], at=clock.now):
             found = readings.note(part)
             if isinstance(found, Sample):
-                assert book.note(found) == "taken"
-    assert book.counts[CEILOMETER, "taken"] == 5
+                assert load_samples.note(found) == "taken"
+    assert load_samples.counts[CEILOMETER, "taken"] == 5
 
 
 def test_instances_of_a_host_whose_clock_is_off_are_known(clock: Clock) -> None:

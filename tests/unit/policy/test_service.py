@@ -19,7 +19,7 @@ from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.posix import PosixOrigin
 from acstor.policy.decision_log import read_records
-from acstor.policy.load_book import DIRECT, LoadBook, Sample
+from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.pins import PINS_REF, Pins
 from acstor.policy.replay import replay
@@ -39,7 +39,7 @@ class Deployment:
         self.origin = origin
         self.open_origin: Callable[[], Origin] = lambda: origin
         self.sequence = 0
-        self.services: list[tuple[PolicyService, LoadBook, PolicyMetrics]] = []
+        self.services: list[tuple[PolicyService, LoadSamples, PolicyMetrics]] = []
         self.announced: list[bool] = []
         self.now = 1000.0
 
@@ -52,12 +52,13 @@ class Deployment:
             "heartbeat_interval = 0.1\n[policy]\ninterval = 10\n"
         )
         conf: cfg.ConfigOpts = loading.load("acstor-policy", ["--config-file", str(config)])
-        book, metrics = LoadBook(INTERVAL, lambda: self.now), PolicyMetrics()
+        load_samples, metrics = LoadSamples(INTERVAL, lambda: self.now), PolicyMetrics()
         service = PolicyService(
-            conf, open_origin=lambda: self.open_origin(), book=book, metrics=metrics,
+            conf, open_origin=lambda: self.open_origin(), load_samples=load_samples,
+            metrics=metrics,
             announce=self.announced.append,
         )  # fmt: skip
-        self.services.append((service, book, metrics))
+        self.services.append((service, load_samples, metrics))
         service._leadership.start()
         return service
 
@@ -65,10 +66,10 @@ class Deployment:
         """Have all services hear of four hosts, one of them busy, and take a step."""
         self.sequence += 1
         self.now += INTERVAL
-        for service, book, _ in self.services:
+        for service, load_samples, _ in self.services:
             for number in range(4):
                 extra = busy * LINK if number == 0 else 1e6
-                book.note(
+                load_samples.note(
                     Sample(f"h{number}", DIRECT, 0.0, 0.0, extra, link=LINK,
                            sequence=self.sequence)
                 )  # fmt: skip
@@ -333,9 +334,12 @@ class Running:
         )
         conf = loading.load("acstor-policy", ["--config-file", str(config)])
         self.now = 0.0
-        self.book = LoadBook(interval, lambda: self.now)
+        self.load_samples = LoadSamples(interval, lambda: self.now)
         self.service = PolicyService(
-            conf, open_origin=lambda: deployment.origin, book=self.book, metrics=PolicyMetrics()
+            conf,
+            open_origin=lambda: deployment.origin,
+            load_samples=self.load_samples,
+            metrics=PolicyMetrics(),
         )
         self._sequence = 0
         self._thread = threading.Thread(target=self.service.run)
@@ -355,7 +359,7 @@ class Running:
         self.now += seconds
         self._sequence += 1
         for name, extra in (("h0", share * LINK), ("h1", 0.0), ("h2", 0.0)):
-            self.book.note(
+            self.load_samples.note(
                 Sample(name, DIRECT, 0.0, 0.0, extra, link=LINK, sequence=self._sequence)
             )
 
@@ -399,4 +403,6 @@ def test_topology_is_required_where_it_is_needed(tmp_path: pathlib.Path) -> None
     config.write_text("[policy]\nthresholds = algorithm2\n")
     conf = loading.load("acstor-policy", ["--config-file", str(config)])
     with pytest.raises(exception.ConfigurationError, match="topology"):
-        PolicyService(conf, open_origin=MemoryOrigin, book=LoadBook(10.0), metrics=PolicyMetrics())
+        PolicyService(
+            conf, open_origin=MemoryOrigin, load_samples=LoadSamples(10.0), metrics=PolicyMetrics()
+        )

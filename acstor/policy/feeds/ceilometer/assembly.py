@@ -13,7 +13,7 @@ from acstor.policy.feeds.ceilometer.bus import SampleListener
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
 from acstor.policy.feeds.ceilometer.http import ReceiverSettings, SampleReceiver
 from acstor.policy.feeds.ceilometer.traffic_file import FILE_NAME
-from acstor.policy.load_book import LoadBook
+from acstor.policy.load_samples import LoadSamples
 from acstor.policy.service import Feed
 from acstor.rpc import transport
 
@@ -24,14 +24,14 @@ WELL_KNOWN_SECRETS = frozenset({"change this for valid signing"})
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
-def build(conf: cfg.ConfigOpts, book: LoadBook) -> list[tuple[str, Feed]]:
+def build(conf: cfg.ConfigOpts, load_samples: LoadSamples) -> list[tuple[str, Feed]]:
     """Return the feeds, by name; none where none is configured.
 
     :raises ConfigurationError: when something is missing or cannot be read.
     """
     options = conf.ceilometer
     path = os.path.join(os.path.dirname(conf.policy.journal_path), FILE_NAME)
-    samples = CeilometerSamples(book, path)
+    samples = CeilometerSamples(load_samples, path)
     feeds: list[tuple[str, Feed]] = []
     if options.listen_address:
         feeds.append(("Ceilometer's publisher", _receiver(conf, samples)))

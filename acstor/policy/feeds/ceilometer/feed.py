@@ -15,7 +15,7 @@ from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.feeds.ceilometer.hosts import HostReadings
 from acstor.policy.feeds.ceilometer.instances import InstanceTraffic
 from acstor.policy.feeds.ceilometer.samples import MeterSample
-from acstor.policy.load_book import CEILOMETER, LoadBook, Sample
+from acstor.policy.load_samples import CEILOMETER, LoadSamples, Sample
 
 LOG = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ class CeilometerSamples:
     """
 
     def __init__(
-        self, book: LoadBook, traffic_path: str, clock: Callable[[], float] = time.time
+        self, load_samples: LoadSamples, traffic_path: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self._book = book
+        self._load_samples = load_samples
         self._path = traffic_path
         self._clock = clock
         self._lock = threading.Lock()  # of all below
@@ -50,7 +50,7 @@ class CeilometerSamples:
     def take(self, messages: Sequence[object], parse: Parse) -> Mapping[str, int]:
         """Take samples, as they came; return how many had which outcome. Raises nothing.
 
-        Each outcome is counted in the book.
+        Each outcome is counted in the load samples.
         """
         outcomes: collections.Counter[str] = collections.Counter()
         with self._lock:
@@ -62,7 +62,7 @@ class CeilometerSamples:
 
     def refuse(self, why: str) -> None:
         """Count samples that were not let in: ``unauthenticated``, ``unsigned``, ``malformed``."""
-        self._book.count(CEILOMETER, why)
+        self._load_samples.count(CEILOMETER, why)
         with self._lock:
             self._complain(why, "")
 
@@ -75,10 +75,10 @@ class CeilometerSamples:
         except exception.InvalidError as error:
             found, detail = "malformed", str(error)
         if isinstance(found, Sample):
-            outcome = self._book.note(found)
+            outcome = self._load_samples.note(found)
         else:
             outcome = found
-            self._book.count(CEILOMETER, outcome)
+            self._load_samples.count(CEILOMETER, outcome)
         if outcome not in _WELL:
             self._complain(outcome, detail)
         return outcome

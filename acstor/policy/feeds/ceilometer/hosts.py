@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from acstor.policy.feeds.ceilometer.lag import LagWatch
 from acstor.policy.feeds.ceilometer.samples import MeterSample, number_of, text_of
-from acstor.policy.load_book import CEILOMETER, HOSTS_MAX, Sample
+from acstor.policy.load_samples import CEILOMETER, HOSTS_MAX, Sample
 from acstor.telemetry.traffic import InterfaceCounters, MovedBytes, TrafficMeter
 
 GAP_MAX = 900.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from acstor.policy.load_book import FUTURE_MAX, HOSTS_MAX
+from acstor.policy.load_samples import FUTURE_MAX, HOSTS_MAX
 
 LATE_MAX = 120.0
 """Seconds after which a sample says nothing of now any more."""

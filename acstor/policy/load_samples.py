@@ -4,7 +4,7 @@ Thread-safe. Feeds note samples as they come; late, doubled, absurd ones are dro
 counted. Hosts' clocks are not trusted: an order is kept by sequence numbers where a feed has them,
 and a time stamp only serves to tell an old sample from a new one of the same source.
 
-A book that is told what overload is (:meth:`LoadBook.watch`) counts the samples in a row that show
+Once told what overload is (:meth:`LoadSamples.watch`), they count the samples in a row that show
 it. So the trigger goes by what hosts measured one time after the other, not by which of it fell
 between two collections, and who waits for it is told at once.
 """
@@ -89,14 +89,14 @@ class _Host:
 
 @dataclass(frozen=True)
 class _Watch:
-    """Arguments of :meth:`LoadBook.watch`."""
+    """Arguments of :meth:`LoadSamples.watch`."""
 
     is_overloaded: Callable[[HostLoad], bool]
     successive: int
     on_sustained: Callable[[], None]
 
 
-class LoadBook:
+class LoadSamples:
     """Notes samples and makes collections of them.
 
     :param interval: seconds between two collections.
