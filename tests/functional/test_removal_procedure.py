@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from acstor.control.server import AdminServer, Method
+from acstor.dataplane.volumes.clean_proof import CleanProof, CleanReason
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean
 from testbed.fixtures.documents import SOURCE, block
 from testbed.fixtures.hosts import MIB, make_image
 
@@ -113,7 +113,7 @@ def test_host_with_writes_of_volumes_is_not_cleaned_up(
     files = VolumeFiles(str(tmp_path / "volumes"))
     for volume in closed:
         files.make(volume)
-        files.keep_clean(KeptClean(volume, CleanReason.RELEASED))
+        files.keep_clean(CleanProof(volume, CleanReason.RELEASED))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     try:
         result = run_block("no volume is left", logs=tmp_path / "volumes")

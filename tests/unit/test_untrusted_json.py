@@ -19,9 +19,9 @@ from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.publisher_term import PublisherTerm
 from acstor.control import protocol
 from acstor.dataplane.attachments import Attachments
-from acstor.dataplane.volumes.kept_clean import KeptClean
-from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
+from acstor.dataplane.volumes.clean_proof import CleanProof
 from acstor.dataplane.volumes.logs.aside import LogsAside
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.base import Ref
 from acstor.policy import decision_log
@@ -168,9 +168,9 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "traffic file": (traffic_file.parse, golden("instance-traffic-v1.json")),
     "links": (KnownLinks.parse, golden("image-links-v1.json")),
     "promises": (admitted_preload.decode, golden("admitted-preloads-v1.json")),
-    "kept volume": (KeptVolume.decode, golden("volume-kept-v2.json")),
-    "kept standby": (KeptStandby.decode, golden("volume-standby-v1.json")),
-    "kept clean": (KeptClean.decode, golden("volume-clean-v1.json")),
+    "kept volume": (PersistedVolume.decode, golden("volume-kept-v2.json")),
+    "kept standby": (PersistedStandby.decode, golden("volume-standby-v1.json")),
+    "kept clean": (CleanProof.decode, golden("volume-clean-v1.json")),
     "reported": (Reported.parse, golden("working-set-reported-v1.json")),
     "disk": (parse_report, SMART),
     "image service": (read_glance, GLANCE_IMAGE),

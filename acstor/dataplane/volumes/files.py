@@ -21,11 +21,15 @@ import shutil
 from typing import Any
 
 from acstor import exception
-from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean, has_none
-from acstor.dataplane.volumes.kept_files import FILE_BYTES_MAX, KeptFiles
-from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume, is_volume_id
+from acstor.dataplane.volumes.clean_proof import CleanProof, CleanReason, has_none
 from acstor.dataplane.volumes.logs.aside import LogAside, LogsAside
 from acstor.dataplane.volumes.logs.removal import LogRemoval
+from acstor.dataplane.volumes.persisted_files import FILE_BYTES_MAX, PersistedFiles
+from acstor.dataplane.volumes.persisted_volume import (
+    PersistedStandby,
+    PersistedVolume,
+    is_volume_id,
+)
 from acstor.files import sync_directory
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +50,7 @@ class VolumeFiles:
     def __init__(self, directory: str, reserve_percent: int = 0) -> None:
         self._directory = directory
         self._reserve_percent = reserve_percent
-        self._kept_files = KeptFiles(directory)
+        self._persisted_files = PersistedFiles(directory)
         self._removal = LogRemoval(directory)
         self.aside = LogsAside(os.path.join(directory, _ASIDE))
         """Logs that were put aside."""
@@ -56,9 +60,9 @@ class VolumeFiles:
         found = os.statvfs(self._directory)
         return found.f_blocks * found.f_frsize * self._reserve_percent // 100
 
-    def kept(self) -> dict[str, KeptVolume | KeptStandby | exception.CorruptError]:
+    def kept(self) -> dict[str, PersistedVolume | PersistedStandby | exception.CorruptError]:
         """Return what was kept of each volume that was open, or what is wrong with it."""
-        found: dict[str, KeptVolume | KeptStandby | exception.CorruptError] = {}
+        found: dict[str, PersistedVolume | PersistedStandby | exception.CorruptError] = {}
         self._removal.sweep()
         if not os.path.isdir(self._directory):
             return found
@@ -78,14 +82,14 @@ class VolumeFiles:
                     found[volume] = kept
         return found
 
-    def find(self, volume: str) -> KeptVolume | None:
+    def find(self, volume: str) -> PersistedVolume | None:
         """Return what was kept of a volume, or None.
 
         :raises CorruptError: when that is malformed.
         """
-        return self._kept_files.read(volume, _KEPT, KeptVolume.decode)
+        return self._persisted_files.read(volume, _KEPT, PersistedVolume.decode)
 
-    def find_readable(self, volume: str) -> KeptVolume | None:
+    def find_readable(self, volume: str) -> PersistedVolume | None:
         """Return what was kept of a volume, None also where that is malformed."""
         try:
             return self.find(volume)
@@ -93,7 +97,7 @@ class VolumeFiles:
             LOG.error("volume %s: %s", volume, error)
             return None
 
-    def require(self, volume: str) -> KeptVolume:
+    def require(self, volume: str) -> PersistedVolume:
         """Return what was kept of a volume that is open.
 
         :raises CorruptError: when that is malformed.
@@ -104,14 +108,14 @@ class VolumeFiles:
             raise exception.InternalError(f"nothing is kept of volume {volume}, which is open")
         return kept
 
-    def find_standby(self, volume: str) -> KeptStandby | None:
+    def find_standby(self, volume: str) -> PersistedStandby | None:
         """Return what was kept of a volume whose standby this host is, or None.
 
         :raises CorruptError: when that is malformed.
         """
-        return self._kept_files.read(volume, _STANDBY, KeptStandby.decode)
+        return self._persisted_files.read(volume, _STANDBY, PersistedStandby.decode)
 
-    def find_readable_standby(self, volume: str) -> KeptStandby | None:
+    def find_readable_standby(self, volume: str) -> PersistedStandby | None:
         """Return what was kept of a standby, None also where that is malformed."""
         try:
             return self.find_standby(volume)
@@ -121,13 +125,13 @@ class VolumeFiles:
 
     def directory(self, volume: str) -> str:
         """Return the directory of a volume."""
-        return self._kept_files.directory(volume)
+        return self._persisted_files.directory(volume)
 
     def log_directory(self, volume: str) -> str:
         """Return the directory of a volume's local log."""
         return os.path.join(self.directory(volume), "log")
 
-    def manifest_path(self, kept: KeptVolume) -> str | None:
+    def manifest_path(self, kept: PersistedVolume) -> str | None:
         """Return the path of the manifest below a volume's log, or None for zeros."""
         if kept.manifest is None:
             return None
@@ -140,33 +144,33 @@ class VolumeFiles:
         """
         standby = self.find_standby(volume)
         self._clear(volume, "the volume is opened in another epoch")
-        directory = self._kept_files.make_directory(volume)
+        directory = self._persisted_files.make_directory(volume)
         if standby is not None:
-            self._kept_files.write(volume, _STANDBY, standby.encode())
-        self.keep_clean(KeptClean(volume, CleanReason.UNSERVED))
+            self._persisted_files.write(volume, _STANDBY, standby.encode())
+        self.keep_clean(CleanProof(volume, CleanReason.UNSERVED))
         os.mkdir(self.log_directory(volume), mode=0o700)
         sync_directory(directory)
         sync_directory(self._directory)
 
-    def find_clean(self, volume: str) -> KeptClean | None:
+    def find_clean(self, volume: str) -> CleanProof | None:
         """Return why the log of a volume may be removed; None: it may not."""
         try:
-            return self._kept_files.read(volume, _CLEAN, KeptClean.decode)
+            return self._persisted_files.read(volume, _CLEAN, CleanProof.decode)
         except exception.CorruptError as error:
             LOG.error("volume %s: %s; its log is kept", volume, error)
             return None
 
-    def keep_clean(self, clean: KeptClean) -> None:
+    def keep_clean(self, clean: CleanProof) -> None:
         """Note that the log of a volume may be removed, until somebody is served from it."""
-        self._kept_files.write(clean.volume, _CLEAN, clean.encode())
+        self._persisted_files.write(clean.volume, _CLEAN, clean.encode())
 
     def note_clean(self, volume: str, why: CleanReason) -> None:
         """Note that the origin has all that travels of a volume's log."""
-        self.keep_clean(KeptClean(volume, why, self.find_readable(volume)))
+        self.keep_clean(CleanProof(volume, why, self.find_readable(volume)))
 
     def begin_serving(self, volume: str) -> None:
         """Note that clients may write to a volume from now on: its log is not to be removed."""
-        self._kept_files.forget(volume, _CLEAN)
+        self._persisted_files.forget(volume, _CLEAN)
 
     def is_doubtful(self, volume: str) -> bool:
         """Return whether the volume may be another host's: the process before gave it back.
@@ -176,20 +180,20 @@ class VolumeFiles:
         clean = self.find_clean(volume)
         return clean is not None and clean.why is CleanReason.RELEASED
 
-    def note_standby(self, kept: KeptStandby) -> None:
+    def note_standby(self, kept: PersistedStandby) -> None:
         """Have the next process follow a volume; what it was opened with is kept beside."""
-        self._kept_files.make_directory(kept.volume)
-        self._kept_files.write(kept.volume, _STANDBY, kept.encode())
+        self._persisted_files.make_directory(kept.volume)
+        self._persisted_files.write(kept.volume, _STANDBY, kept.encode())
         sync_directory(self._directory)
 
-    def keep_standby(self, kept: KeptStandby) -> None:
+    def keep_standby(self, kept: PersistedStandby) -> None:
         """Have the next process follow a volume, whatever it was opened with."""
         if self._is_only_copy(kept.volume):
             self._clear(kept.volume, "another host owns the volume")
         self.note_standby(kept)
         self.forget(kept.volume)
 
-    def keep(self, kept: KeptVolume, manifest: bytes | None = None) -> None:
+    def keep(self, kept: PersistedVolume, manifest: bytes | None = None) -> None:
         """Keep what a volume is opened with; this host is known to own it.
 
         :param manifest: the bytes of a new manifest; None: that which is there.
@@ -197,32 +201,32 @@ class VolumeFiles:
         # The manifest first, under its digest: a kill in between leaves one that nothing names.
         if manifest is not None:
             self.keep_manifest(kept, manifest)
-        self._kept_files.write(kept.volume, _KEPT, kept.encode())
-        self._kept_files.forget(kept.volume, _STANDBY)
-        self._kept_files.remove_other_manifests(kept)
+        self._persisted_files.write(kept.volume, _KEPT, kept.encode())
+        self._persisted_files.forget(kept.volume, _STANDBY)
+        self._persisted_files.remove_other_manifests(kept)
 
-    def change(self, kept: KeptVolume) -> None:
+    def change(self, kept: PersistedVolume) -> None:
         """Keep what has changed of an open volume, beside the manifest below it.
 
         Other manifests stay: a fold may have put its own here and not be installed yet.
         """
-        self._kept_files.write(kept.volume, _KEPT, kept.encode())
+        self._persisted_files.write(kept.volume, _KEPT, kept.encode())
 
-    def replace(self, volume: str, **changes: Any) -> KeptVolume:
+    def replace(self, volume: str, **changes: Any) -> PersistedVolume:
         """Change fields of what is kept of an open volume, other than its manifest."""
         kept = dataclasses.replace(self.require(volume), **changes)
         self.change(kept)
         return kept
 
-    def keep_manifest(self, kept: KeptVolume, content: bytes) -> None:
+    def keep_manifest(self, kept: PersistedVolume, content: bytes) -> None:
         """Write the manifest of a volume that is to be kept."""
         path = self.manifest_path(kept)
         if path is not None:
-            self._kept_files.write(kept.volume, os.path.basename(path), content)
+            self._persisted_files.write(kept.volume, os.path.basename(path), content)
 
     def forget(self, volume: str) -> None:
         """Have a volume not be opened as owner again by the next process."""
-        self._kept_files.forget(volume, _KEPT)
+        self._persisted_files.forget(volume, _KEPT)
 
     def remove(self, volume: str, why: str) -> LogAside | None:
         """Remove all that is kept of a volume; a log that may not be removed is put aside.
@@ -240,24 +244,24 @@ class VolumeFiles:
         clean = self.find_clean(volume)
         if clean is None or not has_none(clean):
             return self._clear(volume, why)
-        self._kept_files.forget(volume, _STANDBY)
-        self._kept_files.forget(volume, _KEPT)
+        self._persisted_files.forget(volume, _STANDBY)
+        self._persisted_files.forget(volume, _KEPT)
         return None
 
-    def closed(self) -> list[KeptClean]:
+    def closed(self) -> list[CleanProof]:
         """Return the logs that are kept of volumes that are not open."""
         names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
         found = [self.find_closed(name) for name in sorted(names) if is_volume_id(name)]
         return [clean for clean in found if clean is not None]
 
-    def find_closed(self, volume: str) -> KeptClean | None:
+    def find_closed(self, volume: str) -> CleanProof | None:
         """Return the log that is kept of a volume, None while it is open or where there is none."""
         clean = self.find_clean(volume)
         if clean is None or clean.why is not CleanReason.RELEASED:
             return None
         return None if os.path.exists(os.path.join(self.directory(volume), _KEPT)) else clean
 
-    def has_manifest(self, kept: KeptVolume) -> bool:
+    def has_manifest(self, kept: PersistedVolume) -> bool:
         """Return whether the manifest below a volume's log is here."""
         path = self.manifest_path(kept)
         return path is None or os.path.isfile(path)
@@ -268,7 +272,7 @@ class VolumeFiles:
         if clean is not None and clean.why is CleanReason.UNSERVED:
             self._clear(volume, "the volume could not be opened")
 
-    def find_aside(self, aside: LogAside) -> KeptVolume:
+    def find_aside(self, aside: LogAside) -> PersistedVolume:
         """Return what a volume was opened with whose log was put aside.
 
         :raises CorruptError: when that is missing or malformed.
@@ -276,7 +280,7 @@ class VolumeFiles:
         path = os.path.join(aside.path, _KEPT)
         try:
             with open(path, "rb") as source:
-                return KeptVolume.decode(source.read(FILE_BYTES_MAX))
+                return PersistedVolume.decode(source.read(FILE_BYTES_MAX))
         except FileNotFoundError as error:
             raise exception.CorruptError(
                 f"{path} is missing", hint="without it the log can be no volume again"
@@ -310,8 +314,8 @@ class VolumeFiles:
             )
             return aside
         # In this order: a kill in between leaves no volume, and a log that may go.
-        self._kept_files.forget(volume, _STANDBY)
-        self._kept_files.forget(volume, _KEPT)
+        self._persisted_files.forget(volume, _STANDBY)
+        self._persisted_files.forget(volume, _KEPT)
         self._removal.remove(self.log_directory(volume))
         shutil.rmtree(directory, ignore_errors=True)
         return None

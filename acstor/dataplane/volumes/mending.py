@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.observer import VolumeObserver
 from acstor.dataplane.volumes.ownership.outcomes import Look
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.native import DataPlane, map_errors
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class VolumeMending:
         kept = self._files.find(volume)
         return None if kept is None else self._owner.look(volume, kept.epoch)
 
-    def reaffirm(self, kept: KeptVolume) -> None:
+    def reaffirm(self, kept: PersistedVolume) -> None:
         """Have a release that was tried, and may be under way still, take no effect any more.
 
         Before a volume is served again that was being given back, and is this host's as its
@@ -72,7 +72,7 @@ class VolumeMending:
         if self._files.is_doubtful(kept.volume):
             self._owner.reaffirm(kept.volume, kept.epoch)
 
-    def mended(self, kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
+    def mended(self, kept: PersistedVolume, record: "VolumeRecord") -> PersistedVolume:
         """Return what a volume is to be opened with, kept, after a look at its record.
 
         :param record: names this host as owner in the epoch of ``kept``.
@@ -101,7 +101,7 @@ class VolumeMending:
         return mended
 
     def is_served_behind(
-        self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord"
+        self, local: LocalVolume, kept: PersistedVolume, record: "VolumeRecord"
     ) -> bool:
         """Return whether a volume that is served has another manifest than its record."""
         if local.state not in _MENDABLE or record.manifest is None:
@@ -121,7 +121,7 @@ class VolumeMending:
         finally:
             local.fold_lock.release()
 
-    def mend_in_fold_turn(self, local: LocalVolume) -> KeptVolume:
+    def mend_in_fold_turn(self, local: LocalVolume) -> PersistedVolume:
         """Bring a volume that is served into line, holding its ``fold_lock``; return what is kept.
 
         :raises FencedError: when another host owns it by now.
@@ -138,12 +138,12 @@ class VolumeMending:
             return kept
 
 
-def is_behind(kept: KeptVolume, record: "VolumeRecord | None") -> bool:
+def is_behind(kept: PersistedVolume, record: "VolumeRecord | None") -> bool:
     """Return whether a record, if this host owns the volume, names another manifest."""
     return record is not None and record.manifest != kept.manifest
 
 
-def _as_recorded(kept: KeptVolume, record: "VolumeRecord") -> KeptVolume:
+def _as_recorded(kept: PersistedVolume, record: "VolumeRecord") -> PersistedVolume:
     following = max(kept.next, record.next)
     logs = record.closed_until(kept.volume, following - 1)
     return dataclasses.replace(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.observer import VolumeObserver
 from acstor.dataplane.volumes.ownership.limits import limits_of
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.table import VolumeTable
 from acstor.native import DataPlane, map_errors
 
@@ -70,7 +70,9 @@ class VolumeSettings:
             self._runtime().volume_set_limits(volume, iops, bytes_per_s)
             self._files.replace(volume, iops=iops, bytes_per_s=bytes_per_s)
 
-    def follow_record(self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord") -> None:
+    def follow_record(
+        self, local: LocalVolume, kept: PersistedVolume, record: "VolumeRecord"
+    ) -> None:
         """Give a volume that is served what its record says; what fails is left to the next look.
 
         :param record: names this host as owner in the epoch of ``kept``.
@@ -98,7 +100,7 @@ class VolumeSettings:
                     LOG.warning("volume %s had another %s than its record: set", volume, name)
 
     def _other_settings(
-        self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord"
+        self, local: LocalVolume, kept: PersistedVolume, record: "VolumeRecord"
     ) -> dict[str, Callable[[], None]]:
         """Return by setting that differs here what makes it that of the record."""
         volume = kept.volume

@@ -11,12 +11,12 @@ import pytest
 
 from acstor import exception
 from acstor.control.client import AdminClient
-from acstor.dataplane.volumes import kept_clean, kept_files, reconciler
+from acstor.dataplane.volumes import clean_proof, persisted_files, reconciler
+from acstor.dataplane.volumes.clean_proof import CleanProof, CleanReason
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import CleanReason, KeptClean
-from acstor.dataplane.volumes.kept_volume import KeptStandby
 from acstor.dataplane.volumes.logs import aside as logs_aside
 from acstor.dataplane.volumes.logs.aside import LogsAside
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby
 from acstor.repository.volumes.store import VolumeStore
 from testbed.doubles.memory_volumes import LOG
 from testbed.fixtures.conditions import wait_for
@@ -196,7 +196,7 @@ def test_proof_that_could_not_be_removed_durably_is_removed_again(
         if len(synced) == 1:
             raise OSError(errno.EIO, "the disk does not take it")
 
-    monkeypatch.setattr(kept_files, "sync_directory", sync)
+    monkeypatch.setattr(persisted_files, "sync_directory", sync)
     with pytest.raises(OSError, match="does not take it"):
         files.begin_serving(VOLUME)
     files.begin_serving(VOLUME)
@@ -260,7 +260,7 @@ def test_log_goes_only_with_the_proof_that_it_may(tmp_path: pathlib.Path) -> Non
 
     begin()
     files.begin_serving(VOLUME)
-    files.keep_clean(KeptClean(VOLUME, CleanReason.RELEASED, KEPT))
+    files.keep_clean(CleanProof(VOLUME, CleanReason.RELEASED, KEPT))
     assert files.remove(VOLUME, "released") is None
 
     begin()
@@ -287,10 +287,10 @@ def test_standby_does_not_cost_what_was_not_pushed(tmp_path: pathlib.Path) -> No
     files.keep(KEPT)
     pathlib.Path(files.log_directory(VOLUME), "segment").write_text("a write")
     files.begin_serving(VOLUME)
-    files.keep_standby(KeptStandby(VOLUME, KEPT.size_bytes))
+    files.keep_standby(PersistedStandby(VOLUME, KEPT.size_bytes))
     (aside,) = files.aside.list()
     assert files.find_aside(aside) == KEPT
-    assert files.kept() == {VOLUME: KeptStandby(VOLUME, KEPT.size_bytes)}
+    assert files.kept() == {VOLUME: PersistedStandby(VOLUME, KEPT.size_bytes)}
 
 
 def test_log_without_a_reason_is_listed(tmp_path: pathlib.Path) -> None:
@@ -304,16 +304,16 @@ def test_log_without_a_reason_is_listed(tmp_path: pathlib.Path) -> None:
 
 def test_clean_version_requires_update() -> None:
     golden = (GOLDEN / "volume-clean-v1.json").read_bytes()
-    clean = KeptClean(VOLUME, CleanReason.RELEASED, KEPT)
+    clean = CleanProof(VOLUME, CleanReason.RELEASED, KEPT)
     assert clean.encode() == golden, "an older release reads it"
-    assert KeptClean.decode(golden) == clean
+    assert CleanProof.decode(golden) == clean
     golden = (GOLDEN / "volume-clean-v2.json").read_bytes()
-    clean = KeptClean(VOLUME, CleanReason.RELEASED, KEPT, taking=5)
-    assert kept_clean.CLEAN_VERSION == 2
+    clean = CleanProof(VOLUME, CleanReason.RELEASED, KEPT, taking=5)
+    assert clean_proof.CLEAN_VERSION == 2
     assert clean.encode() == golden
-    assert KeptClean.decode(golden) == clean
-    unserved = KeptClean(VOLUME, CleanReason.UNSERVED)
-    assert KeptClean.decode(unserved.encode()) == unserved
+    assert CleanProof.decode(golden) == clean
+    unserved = CleanProof(VOLUME, CleanReason.UNSERVED)
+    assert CleanProof.decode(unserved.encode()) == unserved
 
 
 def test_aside_version_requires_update(tmp_path: pathlib.Path) -> None:

@@ -13,12 +13,12 @@ from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.groups import group_id
-from acstor.dataplane.volumes import kept_volume, states
+from acstor.dataplane.volumes import persisted_volume, states
 from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.dataplane.volumes.sockets import VolumeSockets, descriptor_name
 from acstor.dataplane.volumes.states import TRANSITIONS, LocalVolumeEvent, next_state
 from acstor.origin.posix import PosixOrigin
@@ -30,9 +30,9 @@ from testbed.fixtures.documents import ROOT
 VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
 GOLDEN = ROOT / "tests" / "golden" / "volume-kept-v2.json"
 STANDBY_GOLDEN = ROOT / "tests" / "golden" / "volume-standby-v1.json"
-STANDBY = KeptStandby(VOLUME, 1 << 30)
+STANDBY = PersistedStandby(VOLUME, 1 << 30)
 PAGE = ROOT / "doc" / "source" / "reference" / "state-machines" / "volume.rst"
-KEPT = KeptVolume(
+KEPT = PersistedVolume(
     volume=VOLUME,
     epoch=3,
     next=65537,
@@ -51,13 +51,13 @@ KEPT = KeptVolume(
 
 
 def test_kept_volume_version_requires_update() -> None:
-    assert kept_volume.FORMAT_VERSION == 2
+    assert persisted_volume.FORMAT_VERSION == 2
     assert KEPT.encode() == GOLDEN.read_bytes()
-    assert KeptVolume.decode(GOLDEN.read_bytes()) == KEPT
+    assert PersistedVolume.decode(GOLDEN.read_bytes()) == KEPT
 
 
 def test_what_a_data_plane_before_kept_is_read() -> None:
-    older = KeptVolume.decode((GOLDEN.parent / "volume-kept-v1.json").read_bytes())
+    older = PersistedVolume.decode((GOLDEN.parent / "volume-kept-v1.json").read_bytes())
     assert older == dataclasses.replace(KEPT, adopts=None, wanted_durability=None)
 
 
@@ -80,13 +80,13 @@ def test_malformed_state_is_refused(before: bytes, after: bytes) -> None:
     content = GOLDEN.read_bytes()
     assert before in content
     with pytest.raises(exception.CorruptError):
-        KeptVolume.decode(content.replace(before, after, 1))
+        PersistedVolume.decode(content.replace(before, after, 1))
 
 
 def test_kept_standby_version_requires_update() -> None:
-    assert kept_volume.STANDBY_VERSION == 1
+    assert persisted_volume.STANDBY_VERSION == 1
     assert STANDBY.encode() == STANDBY_GOLDEN.read_bytes()
-    assert KeptStandby.decode(STANDBY_GOLDEN.read_bytes()) == STANDBY
+    assert PersistedStandby.decode(STANDBY_GOLDEN.read_bytes()) == STANDBY
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_malformed_standby_is_refused(before: bytes, after: bytes) -> None:
     content = STANDBY_GOLDEN.read_bytes()
     assert before in content
     with pytest.raises(exception.CorruptError):
-        KeptStandby.decode(content.replace(before, after, 1))
+        PersistedStandby.decode(content.replace(before, after, 1))
 
 
 def test_standby_is_kept_until_there_is_something_to_own(tmp_path: pathlib.Path) -> None:

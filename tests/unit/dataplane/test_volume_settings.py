@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acstor.dataplane.volumes.kept_volume import KeptVolume
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.store import NewVolume, VolumeStore
@@ -33,7 +33,7 @@ def device(host: SteppedHost) -> MemoryVolume:
     return host.device
 
 
-def kept(host: SteppedHost) -> KeptVolume:
+def kept(host: SteppedHost) -> PersistedVolume:
     found = host.volumes.files.find(VOLUME)
     assert found is not None
     return found
@@ -94,7 +94,7 @@ def test_setting_that_was_not_kept_is_set_again(
     """A restart would go back to what is kept."""
     change(store)
 
-    def is_full(kept: KeptVolume) -> None:
+    def is_full(kept: PersistedVolume) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
@@ -112,7 +112,7 @@ def test_setting_that_the_record_took_back_is_taken_back(
     """A change that reached the runtime and not the disk is undone: the record's setting is kept
     again."""
 
-    def is_full(kept: KeptVolume) -> None:
+    def is_full(kept: PersistedVolume) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:

@@ -4,12 +4,12 @@ import logging
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
+from acstor.dataplane.volumes.clean_proof import CleanReason
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.folds.exclusion import FoldExclusion
 from acstor.dataplane.volumes.handover.ahead import PushAhead
-from acstor.dataplane.volumes.kept_clean import CleanReason
-from acstor.dataplane.volumes.kept_volume import KeptStandby
 from acstor.dataplane.volumes.lifecycle.releases import VolumeReleases
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby
 from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.dataplane.volumes.table import VolumeTable
 
@@ -53,7 +53,7 @@ class VolumeHandover:
             try:
                 # Before the release: killed after it, the next process is the standby.
                 self._files.note_clean(volume, CleanReason.RELEASED)
-                self._files.note_standby(KeptStandby(volume, kept.size_bytes))
+                self._files.note_standby(PersistedStandby(volume, kept.size_bytes))
             except OSError as error:
                 self._releases.take_back(local)
                 raise exception.UnavailableError(

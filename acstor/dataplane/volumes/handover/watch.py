@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.handover.ahead import PushAhead
 from acstor.dataplane.volumes.handover.handover import VolumeHandover
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.lifecycle.checks import OwnershipChecks
 from acstor.dataplane.volumes.lifecycle.releases import VolumeReleases
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import VolumeMending
 from acstor.dataplane.volumes.ownership.migrations import MigrationRequests
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.settings import VolumeSettings
 from acstor.dataplane.volumes.table import VolumeTable
 
@@ -73,7 +73,9 @@ class VolumeWatch:
             self._follow_record(local, kept, record)
         return record.is_standby_allowed
 
-    def _follow_record(self, local: LocalVolume, kept: KeptVolume, record: "VolumeRecord") -> None:
+    def _follow_record(
+        self, local: LocalVolume, kept: PersistedVolume, record: "VolumeRecord"
+    ) -> None:
         """Bring a volume into line with a record that names this host, and that nobody asks for."""
         self._settings.follow_record(local, kept, record)
         if self._mending.is_served_behind(local, kept, record):

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acstor import exception
+from acstor.dataplane.volumes.clean_proof import has_none
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import has_none
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.mending import VolumeMending
 from acstor.dataplane.volumes.ownership.limits import limits_of
 from acstor.dataplane.volumes.ownership.outcomes import Sealed, TakeOver
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.runtime import LogOrigin
 from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.native import DataPlane, map_errors
@@ -49,7 +49,7 @@ class VolumeAcquisition:
         self._log_origin = log_origin
         self._runtime = runtime
 
-    def acquire(self, volume: str) -> KeptVolume:
+    def acquire(self, volume: str) -> PersistedVolume:
         """Return what to open a volume with: what is here if it is still right, else own it.
 
         :raises NotFoundError: when there is no such volume.
@@ -65,7 +65,7 @@ class VolumeAcquisition:
             LOG.warning("volume %s: what is here is of epoch %d, which is over", volume, kept.epoch)
         return self._acquire_anew(volume)
 
-    def _acquire_anew(self, volume: str) -> KeptVolume:
+    def _acquire_anew(self, volume: str) -> PersistedVolume:
         clean = self._files.find_clean(volume)
         expected = None
         if clean is not None and has_none(clean):
@@ -111,7 +111,9 @@ class VolumeAcquisition:
             LOG.warning("volume %s: its record does not say so: %s", volume, error)
 
 
-def _kept_of(volume: str, record: "VolumeRecord", closed: KeptVolume | None) -> KeptVolume:
+def _kept_of(
+    volume: str, record: "VolumeRecord", closed: PersistedVolume | None
+) -> PersistedVolume:
     """Return what a volume is opened with.
 
     :param closed: under which the log was closed that it goes on with; None: it gets a new one.
@@ -119,7 +121,7 @@ def _kept_of(volume: str, record: "VolumeRecord", closed: KeptVolume | None) -> 
     iops, bytes_per_s = limits_of(record)
     durability = record.durability.to_fields()
     is_changed = closed is not None and closed.durability != durability
-    return KeptVolume(
+    return PersistedVolume(
         volume=volume,
         epoch=record.epoch,
         next=record.next,

@@ -2,8 +2,8 @@
 
 import logging
 
+from acstor.dataplane.volumes.clean_proof import CleanReason
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import CleanReason
 from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
 from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.local_volume import LocalVolume

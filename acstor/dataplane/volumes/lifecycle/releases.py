@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
+from acstor.dataplane.volumes.clean_proof import CleanReason
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import CleanReason
-from acstor.dataplane.volumes.kept_volume import KeptStandby
 from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.observer import VolumeObserver
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby
 from acstor.native import DataPlane, map_errors
 
 LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class VolumeReleases:
         """Keep that this host is no more than the standby of a volume."""
         local.released = None
         local.is_unchecked = False
-        self._files.keep_standby(KeptStandby(local.volume, size_bytes))
+        self._files.keep_standby(PersistedStandby(local.volume, size_bytes))
 
     def take_back(self, local: LocalVolume) -> None:
         """Go on as the owner of what the runtime gave back and the record does not say.

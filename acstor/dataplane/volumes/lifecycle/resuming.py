@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
 from acstor.dataplane.volumes.lifecycle.forgetting import VolumeForgetting
 from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
 from acstor.dataplane.volumes.listeners import VolumeListeners
@@ -15,6 +14,7 @@ from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.mending import VolumeMending, is_behind
 from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.dataplane.volumes.sockets import descriptor_name
 from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.dataplane.volumes.table import VolumeTable
@@ -60,7 +60,7 @@ class VolumeResuming:
             local = self._table.find_or_add(volume)
             local.move(LocalVolumeEvent.OPEN)
             self._listeners.restore(local, sockets.pop(descriptor_name(volume), None))
-            if isinstance(kept, KeptStandby):
+            if isinstance(kept, PersistedStandby):
                 local.role = VolumeRole.STANDBY
             elif isinstance(kept, exception.CorruptError):
                 local.error = str(kept)
@@ -70,7 +70,9 @@ class VolumeResuming:
             self._listeners.detach_others()
         return [local.volume for local in self._table.all() if local.error is None]
 
-    def _kept_before(self) -> dict[str, KeptVolume | KeptStandby | exception.CorruptError]:
+    def _kept_before(
+        self,
+    ) -> dict[str, PersistedVolume | PersistedStandby | exception.CorruptError]:
         found = self._files.kept()
         if found:
             try:
@@ -115,7 +117,7 @@ class VolumeResuming:
             local.is_unchecked = look is None or is_behind(kept, look.record)
         LOG.info("volume %s is open again, epoch %d: %s", volume, kept.epoch, local.state)
 
-    def _checked_kept(self, kept: KeptVolume, look: Look | None) -> KeptVolume:
+    def _checked_kept(self, kept: PersistedVolume, look: Look | None) -> PersistedVolume:
         """Return what to resume a volume with.
 
         :raises UnavailableError: when only the record says who owns it, and that is not known.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.runtime import LogOrigin, VolumeSpec
 from acstor.dataplane.volumes.states import LocalVolumeEvent
 from acstor.native import DataPlane, map_errors
@@ -42,7 +42,7 @@ class VolumeServing:
         self._log_origin = log_origin
         self._runtime = runtime
 
-    def start(self, local: LocalVolume, kept: KeptVolume) -> None:
+    def start(self, local: LocalVolume, kept: PersistedVolume) -> None:
         """Have the runtime open a volume, with what is here of its log."""
         if local.is_in_runtime:
             # Clients of the standby wait, and write as soon as it is open.

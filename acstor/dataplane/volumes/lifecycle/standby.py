@@ -4,7 +4,6 @@ import logging
 
 from acstor import exception
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_volume import KeptStandby
 from acstor.dataplane.volumes.lifecycle.acquisition import VolumeAcquisition
 from acstor.dataplane.volumes.lifecycle.releases import VolumeReleases
 from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
@@ -12,6 +11,7 @@ from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.ownership.doorbells import HostDoorbells
 from acstor.dataplane.volumes.ownership.migrations import MigrationRequests
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby
 from acstor.dataplane.volumes.states import LocalVolumeEvent
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class VolumeStandby:
         if not self._migrations.may_be_standby(record):
             return False
         # First of all: whoever was told that this host follows finds it so after a restart.
-        self._files.keep_standby(KeptStandby(local.volume, record.size_bytes))
+        self._files.keep_standby(PersistedStandby(local.volume, record.size_bytes))
         self._serving.start_standby(local, record.size_bytes)
         # The owner is to look closely from now on: requests may want the volume any moment.
         self._doorbells.ring(record)

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.dataplane.volumes.kept_volume import is_volume_id
+from acstor.dataplane.volumes.persisted_volume import is_volume_id
 from acstor.files import sync_directory, write_atomically
 
 LOG = logging.getLogger(__name__)

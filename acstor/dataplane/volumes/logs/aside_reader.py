@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.dataplane.volumes.attachments import SECRET_BYTES
-from acstor.dataplane.volumes.kept_volume import KeptVolume
 from acstor.dataplane.volumes.logs.aside import LogAside
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.runtime import VolumeSpec
 from acstor.native import DataPlane, map_errors
 from acstor.nbd_connection import NbdConnection
@@ -39,7 +39,7 @@ def _refusal(key: str) -> exception.AcstorError:
     return exception.UnavailableError(f"{key}: a log that was put aside is only read")
 
 
-def copy(runtime: DataPlane, aside: LogAside, kept: KeptVolume, path: str) -> int:
+def copy(runtime: DataPlane, aside: LogAside, kept: PersistedVolume, path: str) -> int:
     """Write what the disk was, with all that the log has, to a new raw file; return its size.
 
     :param kept: what the log was opened with.

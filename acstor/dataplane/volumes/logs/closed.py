@@ -8,8 +8,8 @@ import logging
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
+from acstor.dataplane.volumes.clean_proof import CleanProof
 from acstor.dataplane.volumes.files import VolumeFiles
-from acstor.dataplane.volumes.kept_clean import KeptClean
 from acstor.dataplane.volumes.lifecycle.forgetting import VolumeForgetting
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.table import VolumeTable
@@ -47,7 +47,7 @@ class ClosedLogs:
                 finally:
                     self._forgetting.discard(local)
 
-    def _remove_if_useless(self, clean: KeptClean) -> None:
+    def _remove_if_useless(self, clean: CleanProof) -> None:
         # Looked at again: it may have been opened and closed since.
         if self._files.find_closed(clean.volume) != clean or clean.opened is None:
             return

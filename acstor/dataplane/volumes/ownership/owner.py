@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
-from acstor.dataplane.volumes.kept_clean import KeptClean
+from acstor.dataplane.volumes.clean_proof import CleanProof
 from acstor.dataplane.volumes.ownership import outcomes
 from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
 
@@ -90,7 +90,7 @@ class VolumeOwner:
         }
         self._access.records().describe(volume, metadata=metadata)
 
-    def epoch_to_take(self, closed: KeptClean) -> int | None:
+    def epoch_to_take(self, closed: CleanProof) -> int | None:
         """Return the epoch in which this host goes on with a log that it closed; None: in none.
 
         To be kept with the log before :meth:`acquire`, which may take effect without an answer.
@@ -100,7 +100,7 @@ class VolumeOwner:
         record = self.record(closed.volume)
         return record.epoch + 1 if self.is_closed_last(record, closed) else None
 
-    def is_closed_last(self, record: "VolumeRecord", closed: KeptClean) -> bool:
+    def is_closed_last(self, record: "VolumeRecord", closed: CleanProof) -> bool:
         """Return whether nobody wrote to a volume since this host closed its log."""
         if closed.opened is None:
             return False

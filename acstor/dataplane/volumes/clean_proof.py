@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from acstor import exception, untrusted_json
-from acstor.dataplane.volumes.kept_volume import KeptVolume, is_volume_id
+from acstor.dataplane.volumes.persisted_volume import PersistedVolume, is_volume_id
 
 CLEAN_VERSION = 2
 """Of ``clean.json`` with ``taking``; one without it is of version 1."""
@@ -32,12 +32,12 @@ class CleanReason(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptClean:
+class CleanProof:
     """Proof that a volume's log may go; the fields of ``clean.json``, beside ``version``."""
 
     volume: str
     why: CleanReason
-    opened: KeptVolume | None = None
+    opened: PersistedVolume | None = None
     """State with which the volume was opened when the log was written; None: nothing was."""
     taking: int | None = None
     """The epoch in which this host last tried to own the volume and go on with this log; written
@@ -52,7 +52,7 @@ class KeptClean:
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
-    def decode(cls, content: bytes) -> "KeptClean":
+    def decode(cls, content: bytes) -> "CleanProof":
         """Return what ``clean.json`` says.
 
         :raises CorruptError: when it is malformed or of another version.
@@ -63,7 +63,7 @@ class KeptClean:
                 raise ValueError("another version")
             opened = fields.pop("opened")
             why = CleanReason(fields.pop("why"))
-            kept = cls(why=why, opened=opened and KeptVolume.of_fields(opened), **fields)
+            kept = cls(why=why, opened=opened and PersistedVolume.of_fields(opened), **fields)
             if not is_volume_id(kept.volume):
                 raise ValueError("no id of a volume")
             if not isinstance(kept.taking, int | None):
@@ -73,7 +73,7 @@ class KeptClean:
         return kept
 
 
-def has_none(clean: KeptClean) -> bool:
+def has_none(clean: CleanProof) -> bool:
     """Return whether a log that was given back has parts that never travel."""
     if clean.why is not CleanReason.RELEASED or clean.opened is None:
         return False

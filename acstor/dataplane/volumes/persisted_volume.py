@@ -25,7 +25,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptVolume:
+class PersistedVolume:
     """Persisted state of an open volume; the fields of ``volume.json``, beside ``version``."""
 
     volume: str
@@ -54,7 +54,7 @@ class KeptVolume:
         return _encoded(FORMAT_VERSION, self)
 
     @classmethod
-    def decode(cls, content: bytes) -> "KeptVolume":
+    def decode(cls, content: bytes) -> "PersistedVolume":
         """Return what ``volume.json`` says.
 
         :raises CorruptError: when it is malformed or of another version.
@@ -68,7 +68,7 @@ class KeptVolume:
             ) from error
 
     @classmethod
-    def of_fields(cls, fields: dict[str, Any]) -> "KeptVolume":
+    def of_fields(cls, fields: dict[str, Any]) -> "PersistedVolume":
         """Return what the fields of ``volume.json`` say, without ``version``.
 
         :raises ValueError: or TypeError, KeyError: when they are malformed.
@@ -79,7 +79,7 @@ class KeptVolume:
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptStandby:
+class PersistedStandby:
     """Persisted state of a standby; the fields of ``standby.json``, beside ``version``."""
 
     volume: str
@@ -90,7 +90,7 @@ class KeptStandby:
         return _encoded(STANDBY_VERSION, self)
 
     @classmethod
-    def decode(cls, content: bytes) -> "KeptStandby":
+    def decode(cls, content: bytes) -> "PersistedStandby":
         """Return what ``standby.json`` says.
 
         :raises CorruptError: when it is malformed or of another version.
@@ -114,7 +114,7 @@ def is_volume_id(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
-def _encoded(version: int, kept: KeptVolume | KeptStandby) -> bytes:
+def _encoded(version: int, kept: PersistedVolume | PersistedStandby) -> bytes:
     fields = {"version": version, **dataclasses.asdict(kept)}
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
@@ -126,7 +126,7 @@ def _fields(versions: Set[int], content: bytes) -> dict[str, Any]:
     return fields
 
 
-def _check(kept: KeptVolume) -> None:
+def _check(kept: PersistedVolume) -> None:
     adopts = [] if kept.adopts is None else [kept.adopts]
     numbers = [*adopts, kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
     for log in kept.logs:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from acstor import exception
-from acstor.dataplane.volumes.kept_clean import KeptClean
-from acstor.dataplane.volumes.kept_volume import KeptStandby, KeptVolume
+from acstor.dataplane.volumes.clean_proof import CleanProof
+from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.files import sync_directory
 
 FILE_BYTES_MAX = 64 << 20
@@ -16,10 +16,10 @@ FILE_BYTES_MAX = 64 << 20
 
 _ARRIVING = "arriving-"
 
-_Kept = TypeVar("_Kept", KeptVolume, KeptStandby, KeptClean)
+_Kept = TypeVar("_Kept", PersistedVolume, PersistedStandby, CleanProof)
 
 
-class KeptFiles:
+class PersistedFiles:
     """The small files of all volumes of a directory; one thread at a time per volume.
 
     :param directory: made when missing, mode 0700.
@@ -74,7 +74,7 @@ class KeptFiles:
         with contextlib.suppress(FileNotFoundError):
             sync_directory(directory)
 
-    def remove_other_manifests(self, kept: KeptVolume) -> None:
+    def remove_other_manifests(self, kept: PersistedVolume) -> None:
         """Remove manifests that the volume had before, and what a killed process left."""
         directory = self.directory(kept.volume)
         for name in os.listdir(directory):
