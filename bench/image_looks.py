@@ -49,7 +49,7 @@ class Follower:
         self._images = RegisteredImages(origin, has_index=has_index, clock=lambda: self.now)
 
     def look(self) -> None:
-        for image_id in self._images.look():
+        for image_id in self._images.refresh():
             if self._images.is_stale(image_id):
                 for name in (layout.image_ref(image_id), registry_ref(image_id)):
                     self._origin.get_ref(name)

@@ -123,7 +123,7 @@ class Control:
 
     def listen(self, now: float) -> None:
         """Note what agents have told, in its order."""
-        self._onsets.look(now)
+        self._onsets.check(now)
         link = self._topology.spec.host_rate
         times, rates = (np.frombuffer(one) for one in self._simulation.reports())
         rates = rates.reshape(-1, 4)
@@ -229,8 +229,8 @@ class Control:
         if self._timing.announced:
             spread = min(SPREAD_MAX, SPREAD_EACH * count)
             return ready, ready + self._random.uniform(0.0, spread, count)
-        published = self._next_look(int(self._random.integers(count)), ready)
-        return published, np.array([self._next_look(host, published) for host in range(count)])
+        published = self._next_pass(int(self._random.integers(count)), ready)
+        return published, np.array([self._next_pass(host, published) for host in range(count)])
 
     def bytes_per_host_and_second(self, seconds: float) -> float:
         """Return what the control loop costs a host's link: reports, looks, rings."""
@@ -238,7 +238,7 @@ class Control:
         looks = REFS_PER_LOOK * REF_BYTES / self._timing.look_interval
         return reports + looks + self.log.ring_bytes / seconds
 
-    def _next_look(self, host: int, after: float) -> float:
+    def _next_pass(self, host: int, after: float) -> float:
         interval = self._timing.look_interval
         looks = math.ceil((after - self._phase[host]) / interval)
         return float(self._phase[host] + looks * interval)

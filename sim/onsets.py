@@ -39,7 +39,7 @@ class Onsets:
         self.since = np.full(self._seen.shape[1:], np.inf)
         """Received and sent, by host; infinite: not overloaded."""
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Take what has been carried since the last look."""
         duration = now - self._at
         if duration <= 0:

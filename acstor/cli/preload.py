@@ -213,7 +213,7 @@ class PreloadImage(lister.Lister):
                 view.show(progress.hosts)
                 while not progress.is_settled:
                     time.sleep(LOOK_SECONDS)
-                    progress.look()
+                    progress.poll()
                     view.show(progress.hosts)
         except KeyboardInterrupt:
             self.app.stderr.write(

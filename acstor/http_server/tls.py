@@ -24,12 +24,12 @@ class ServerTls:
         self, cert_file: str, key_file: str | None = None, client_ca_file: str | None = None
     ) -> None:
         self._cert_file, self._key_file, self._client_ca_file = cert_file, key_file, client_ca_file
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for one connection."""
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps != self._stamps:
             self._stamps = stamps
             try:
@@ -48,7 +48,7 @@ class ServerTls:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _look(self) -> list[_Stamp]:
+    def _read_stamps(self) -> list[_Stamp]:
         files = (self._cert_file, self._key_file, self._client_ca_file)
         return [_stamp(path) for path in files if path is not None]
 

@@ -244,7 +244,7 @@ class PolicyService:
             return None
         try:
             self._pins = read_pins(self._opened.origin)
-            ring = self._opened.ring.look()
+            ring = self._opened.ring.current()
         except exception.UnavailableError as error:
             problems["origin"] = self._problems.text(error)
         except exception.AcstorError as error:

@@ -205,7 +205,7 @@ class Progress:
         """True if waiting any longer changes nothing."""
         return all(each.is_settled for each in self._hosts.values())
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take what has been answered, ask again; waits for nobody."""
         for host, known in list(self._hosts.items()):
             if known.is_settled:

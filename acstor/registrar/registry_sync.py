@@ -143,7 +143,7 @@ class RegistrySync:
                 self._settle(image_id, image, is_published=image_id in published)
             except _PROBLEMS as error:
                 problems[f"image {image_id}"] = f"{error.message}; {error.hint}"
-        problems.update(self._look_at_parts(is_wanted))
+        problems.update(self._compare_parts(is_wanted))
         self._warn_of_mass(gone)
         return problems
 
@@ -157,7 +157,7 @@ class RegistrySync:
         self._parts_due |= self._parts.note(image_id, image)
         self._withdrawals.forget_usage(USAGE_AGE_MAX)
         self._settle(image_id, image, is_published=True)
-        for what, problem in self._look_at_parts(lambda: True).items():
+        for what, problem in self._compare_parts(lambda: True).items():
             LOG.warning("%s: %s", what, problem)  # the next comparison finds it again
 
     def start(self, image: ServiceImage) -> bool:
@@ -259,7 +259,7 @@ class RegistrySync:
         else:
             self.due.pop(image_id, None)
         if listed is not None and listed.entry.state is EntryState.WITHDRAWN and published:
-            if self._withdrawals.look(listed, published, self._registry):
+            if self._withdrawals.advance(listed, published, self._registry):
                 # It is off the hosts; what is left to do is another look's.
                 self._settle(image_id, image, is_published=False)
             else:
@@ -273,7 +273,7 @@ class RegistrySync:
             return False
         return True
 
-    def _look_at_parts(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
+    def _compare_parts(self, is_wanted: Callable[[], bool]) -> dict[str, str]:
         """Look at images of which others say something else now; return problems, by image."""
         problems: dict[str, str] = {}
         for image_id in sorted(self._parts_due):

@@ -199,11 +199,9 @@ class RegistrarService:
             problems["garbage collection"] = lead.gc.problem
         lead.gc.run_if_due(lead.repository)
         self._metrics.set_images(lead.sync.counts())
-        self._problems.attempt(
-            problems, "origin", lambda: self._look_at_room(lead.repository.origin)
-        )
+        self._problems.attempt(problems, "origin", lambda: self._check_room(lead.repository.origin))
 
-    def _look_at_room(self, objects: ObjectStore) -> None:
+    def _check_room(self, objects: ObjectStore) -> None:
         space = objects.space()
         if space is not None:
             reserved = reserved_bytes(space, self._conf.origin.reserve_percent)
@@ -338,10 +336,10 @@ class RegistrarService:
                     return
                 image_id = due[1]
                 seen.add(image_id)
-            self._look(lead, image_id)
+            self._reconcile_image(lead, image_id)
             self._start_jobs(lead)
 
-    def _look(self, lead: _Lead, image_id: str) -> None:
+    def _reconcile_image(self, lead: _Lead, image_id: str) -> None:
         name = f"image {image_id}"
         try:
             lead.sync.reconcile_image(image_id)

@@ -148,7 +148,7 @@ class Withdrawals:
         if self._read_rounds().phase_of(image_id) is not None:
             self._write(image_id, None)
 
-    def look(self, listed: Listed, published: Image, entries: ImageRegistry) -> bool:
+    def advance(self, listed: Listed, published: Image, entries: ImageRegistry) -> bool:
         """Move an image on; return whether it was removed from the hosts.
 
         :param published: the image as hosts have it, read after :meth:`complete` was called last.

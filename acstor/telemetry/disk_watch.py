@@ -71,8 +71,8 @@ class DiskWatch:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def look(self) -> None:
-        """Look once."""
+    def check(self) -> None:
+        """Ask the devices once."""
         told = [ask(device) for device in self._devices(self._path) for ask in self._asks]
         found = worst(*told)
         if found is not None and not found.is_healthy and found != self._health:
@@ -82,7 +82,7 @@ class DiskWatch:
     def _run(self) -> None:
         while not self._is_stopping.is_set():
             try:
-                self.look()
+                self.check()
             except Exception:
                 LOG.exception("the disk under %s cannot be looked at", self._path)
             self._is_stopping.wait(self._interval)

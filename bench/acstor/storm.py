@@ -189,7 +189,7 @@ class Storm:
     def _sample_until(self, end: float) -> None:
         while True:
             self._samples.append((time.monotonic(), self._testbed.network.counters()))
-            self._look_at_ring()
+            self._check_ring()
             left = end - time.monotonic()
             if left <= 0:
                 return
@@ -215,13 +215,13 @@ class Storm:
         kept = self._approach.kept
         assert isinstance(kept, ControlledAcstor)
         self._rings = RingReference(open_origin(kept.repository.directory_url, READY_TIMEOUT_S))
-        published = self._rings.look()
+        published = self._rings.current()
         self._former = published.ring if published else None
 
-    def _look_at_ring(self) -> None:
+    def _check_ring(self) -> None:
         if self._rings is None or self._former is None:
             return
-        published = self._rings.look()
+        published = self._rings.current()
         if published is None or published.ring.generation == self._former.generation:
             return
         ring, former = published.ring, self._former

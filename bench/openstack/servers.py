@@ -59,7 +59,7 @@ def watch(box: RunningBox, servers: list[TimedServer], prompt: str) -> None:
     while any(server.login_s is None for server in servers):
         now = time.monotonic()
         if now >= next_look:
-            _look_at_statuses(box, [s for s in servers if s.active_s is None])
+            _read_statuses(box, [s for s in servers if s.active_s is None])
             next_look = time.monotonic() + STATUS_POLL_S
         for server in servers:
             if server.login_s is None and prompt in _console(box, server):
@@ -71,7 +71,7 @@ def watch(box: RunningBox, servers: list[TimedServer], prompt: str) -> None:
         server.spawn_s = spawn_time(box, server)
 
 
-def _look_at_statuses(box: RunningBox, servers: list[TimedServer]) -> None:
+def _read_statuses(box: RunningBox, servers: list[TimedServer]) -> None:
     for server in servers:
         found = box.api.server(server.id)
         if found is None or found.status == "ERROR":

@@ -36,7 +36,7 @@ class DecisionFollower:
             be; what was known before stays known.
         """
         try:
-            decision = self._reference.look()
+            decision = self._reference.current()
         except (exception.CorruptError, exception.UnsupportedError):
             self.is_known = self._reference.known is not None
             raise

@@ -123,7 +123,7 @@ class ImageFollower:
         if self._records.begin():
             self._known.clear()  # on whose word they are attached may not be trusted any more
         present = {image["id"]: image for image in self._data_plane.call("image.list")}
-        found = self._images.look()
+        found = self._images.refresh()
         is_repository = bool(found) or self._is_there(present)
         report.opened = frozenset(
             image_id for image_id, image in present.items() if image.get("open_handles")

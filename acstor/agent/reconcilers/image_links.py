@@ -138,7 +138,7 @@ class ImageLinksReconciler:
 
     # The look at the links
 
-    def look_at_links(self, desired: DesiredLinks) -> LinkReport:
+    def reconcile_links(self, desired: DesiredLinks) -> LinkReport:
         """Look once, in the calling thread.
 
         :raises AcstorError: when it cannot be done at all.
@@ -147,7 +147,7 @@ class ImageLinksReconciler:
         self._only.take()
         settings = self._nova_settings()
         planter = Planter(settings, self._conf.dataplane.mount_point, self._conf.host, self._files)
-        report = self._keeper.look(settings, planter, desired)
+        report = self._keeper.reconcile(settings, planter, desired)
         if report.known != self._saved:
             known_links.save(self._known_path, report.known)
             self._saved = report.known
@@ -173,7 +173,7 @@ class ImageLinksReconciler:
         while (desired := self._next()) is not None:
             done = _Done(self._done.report)
             try:
-                done = _Done(self.look_at_links(desired))
+                done = _Done(self.reconcile_links(desired))
             except (exception.AcstorError, OSError) as error:
                 done.failure = exception.one_line(error)
             except Exception as error:

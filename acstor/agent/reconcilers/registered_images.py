@@ -52,7 +52,7 @@ class RegisteredImages:
         """Ids of the images that are registered, as far as they were read since the last look."""
         return frozenset(self._ids)
 
-    def look(self) -> frozenset[str]:
+    def refresh(self) -> frozenset[str]:
         """Return the ids of the images that are registered, or may be: those that have changed.
 
         :raises UnavailableError: when the origin cannot be reached.

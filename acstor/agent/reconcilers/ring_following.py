@@ -29,7 +29,7 @@ class RingFollower:
         :raises AcstorError: when the origin, its ring or the data plane is not as it should be;
             the data plane keeps the ring that it has.
         """
-        published = self._reference.look()
+        published = self._reference.current()
         if published is None:
             return generation_in_use
         generation = published.ring.generation

@@ -205,7 +205,7 @@ class DecisionReference:
         """Decision that was read last; None: there was none."""
         return self._known
 
-    def look(self) -> Decision | None:
+    def current(self) -> Decision | None:
         """Return the decision in force, None before the first.
 
         :raises CorruptError: when it is malformed; what was known before stays :attr:`known`.

@@ -108,7 +108,7 @@ class RingPublisher:
             LOG.info("another host claims the ring or publishes one at this moment")
             return None
         # Not after the members: who was stopped here has an old ring, and cannot replace it.
-        published = self._reference.look()
+        published = self._reference.current()
         view = membership()
         base = wanted_hosts(view.members, self._weights)
         if not base or not self._is_member(view):

@@ -81,7 +81,7 @@ class RingReference:
         self._read_at = 0.0
         self._is_number_damaged = False
 
-    def look(self) -> PublishedRing | None:
+    def current(self) -> PublishedRing | None:
         """Return the published ring, as it was at most ``RECHECK_INTERVAL`` ago.
 
         :raises CorruptError: when it is not readable.
@@ -98,7 +98,7 @@ class RingReference:
         return self._read(number.token if number else None, self._known)
 
     def read(self) -> PublishedRing | None:
-        """Return the published ring as it is now; errors as in :meth:`look`."""
+        """Return the published ring as it is now; errors as in :meth:`current`."""
         return self._read(self._number_token)
 
     def replace(self, expected: PublishedRing | None, ring: Ring) -> None:

@@ -19,7 +19,7 @@ from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.observer import VolumeObserver
-from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.native import DataPlane, map_errors
@@ -52,13 +52,13 @@ class VolumeMending:
         self._observer = observer
         self._runtime = runtime
 
-    def look(self, volume: str) -> Look | None:
+    def check_owner(self, volume: str) -> OwnerCheck | None:
         """Ask who owns a volume; None when nothing is here of it.
 
         :raises AcstorError: when the origin does not answer, or what is here cannot be read.
         """
         kept = self._files.find(volume)
-        return None if kept is None else self._owner.look(volume, kept.epoch)
+        return None if kept is None else self._owner.check_owner(volume, kept.epoch)
 
     def reaffirm(self, kept: PersistedVolume) -> None:
         """Have a release that was tried, and may be under way still, take no effect any more.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.backoff import BackOff
-from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +25,9 @@ _DOORBELL_INTERVAL = 3.0
 _WATCH_INTERVAL = 30.0
 """Seconds between two looks at the record of a served volume whose doorbell does not ring: less
 than a standby waits for its owner."""
-_LOOK_TIMEOUT = 3.0
+CHECK_THREAD = "volume-check"
+"""Name of the thread that reads the record of a volume that is to be resumed."""
+_CHECK_TIMEOUT = 3.0
 """Seconds that a volume's clients wait, after a restart, for the origin to say who owns it."""
 _SWEEP_INTERVAL = 300.0
 """Seconds between two looks at the records of closed volumes whose log is kept."""
@@ -67,7 +69,7 @@ class VolumeReconciler:
 
     def start(self) -> None:
         """Start; volumes that are to be resumed are, in the background."""
-        self._look()
+        self._check_volumes()
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,11 +81,11 @@ class VolumeReconciler:
     def _run(self) -> None:
         while not self._is_stopping.wait(_CLOSE_INTERVAL if self._is_close else _INTERVAL):
             try:
-                self._look()
+                self._check_volumes()
             except exception.AcstorError as error:
                 LOG.warning("looking after the volumes: %s", error)
 
-    def _look(self) -> None:
+    def _check_volumes(self) -> None:
         due = self._volumes.observer.observe()
         self._due_count = len(due)
         to_resume, unchecked = self._volumes.table.unsettled()
@@ -177,22 +179,22 @@ class VolumeReconciler:
 
     def _resume(self, volume: str) -> bool:
         with self._resuming:
-            self._volumes.resuming.resume(volume, self._look_in_time(volume))
+            self._volumes.resuming.resume(volume, self._check_in_time(volume))
         return volume not in self._volumes.table.unsettled()[0]
 
-    def _look_in_time(self, volume: str) -> Look | None:
+    def _check_in_time(self, volume: str) -> OwnerCheck | None:
         """Return who owns a volume, None when the origin does not say so in time."""
-        answers: list[Look | None] = []
+        answers: list[OwnerCheck | None] = []
 
         def ask() -> None:
             try:
-                answers.append(self._volumes.mending.look(volume))
+                answers.append(self._volumes.mending.check_owner(volume))
             except exception.AcstorError as error:
                 LOG.warning("volume %s: who owns it is not known: %s", volume, error)
 
-        asking = threading.Thread(target=ask, name="volume-look", daemon=True)
+        asking = threading.Thread(target=ask, name=CHECK_THREAD, daemon=True)
         asking.start()
-        asking.join(_LOOK_TIMEOUT)
+        asking.join(_CHECK_TIMEOUT)
         return answers[0] if answers else None
 
     def _check(self, volume: str) -> bool:

@@ -45,12 +45,12 @@ class Statistics(Feature):
             "backend_state": "down",
         }
         try:
-            stats |= self._look()
+            stats |= self._read_repository()
         except exception.AcstorError as error:
             LOG.error("the back-end is down: %s; %s", error, error.hint)
         self._stats = stats
 
-    def _look(self) -> dict[str, Any]:
+    def _read_repository(self) -> dict[str, Any]:
         """Return what is known of the origin only.
 
         :raises AcstorError: when it cannot be reached.

@@ -56,9 +56,9 @@ class Deployment:
         with self.writer.changing(image(number)):
             self.origin.swap_ref(name, ref.token, None)
 
-    def look(self) -> set[str]:
+    def refresh(self) -> set[str]:
         """Look once, and return what was read."""
-        read = {one for one in self.followed.look() if self.followed.is_stale(one)}
+        read = {one for one in self.followed.refresh() if self.followed.is_stale(one)}
         for one in read:
             ref = self.origin.get_ref(layout.image_ref(one))
             self.followed.note_read(one, is_registered=ref is not None)
@@ -67,10 +67,10 @@ class Deployment:
 
 def test_first_look_reads_all_and_the_next_one_in_turn(clock: Clock) -> None:
     host = Deployment(clock, 5)
-    assert host.look() == {image(number) for number in range(5)}
+    assert host.refresh() == {image(number) for number in range(5)}
     seen: set[str] = set()
     for _ in range(10):
-        (read,) = host.look()
+        (read,) = host.refresh()
         seen.add(read)
     assert seen == {image(number) for number in range(5)}
 
@@ -79,10 +79,10 @@ def test_reads_do_not_grow_with_the_number_of_images(clock: Clock) -> None:
     costs = []
     for count in (10, 1000):
         host = Deployment(clock, count)
-        host.look()
+        host.refresh()
         host.origin.listings = host.origin.reads = 0
         for _ in range(20):
-            host.look()
+            host.refresh()
         costs.append((host.origin.listings, host.origin.reads))
     # A look at the index, and the one image whose turn it is.
     assert costs == [(0, 40), (0, 40)]
@@ -90,87 +90,87 @@ def test_reads_do_not_grow_with_the_number_of_images(clock: Clock) -> None:
 
 def test_changes_are_seen_at_the_next_look(clock: Clock) -> None:
     host = Deployment(clock, 3)
-    host.look()
+    host.refresh()
     host.put(1)
     host.put(7)
     host.remove(2)
-    assert {image(1), image(7), image(2)} <= host.look()
+    assert {image(1), image(7), image(2)} <= host.refresh()
     assert host.followed.ids == {image(0), image(1), image(7)}
 
 
 def test_image_that_is_being_changed_is_read_until_it_was(clock: Clock) -> None:
     host = Deployment(clock, 50)
-    host.look()
+    host.refresh()
     killed = host.writer.changing(image(3))
     killed.__enter__()
     for _ in range(3):
-        assert image(3) in host.look()
+        assert image(3) in host.refresh()
     name = layout.image_ref(image(3))
     ref = host.origin.get_ref(name)
     assert ref is not None
     host.origin.swap_ref(name, ref.token, None)  # and the writer is killed
-    assert image(3) in host.look()
+    assert image(3) in host.refresh()
     assert image(3) not in host.followed.ids
 
 
 def test_what_could_not_be_read_is_read_at_the_next_look(clock: Clock) -> None:
     host = Deployment(clock, 50)
-    host.look()
+    host.refresh()
     host.put(3)
-    host.followed.look()  # and reading it fails
-    assert image(3) in host.look()
+    host.followed.refresh()  # and reading it fails
+    assert image(3) in host.refresh()
 
 
 def test_another_index_or_an_older_state_makes_all_read(clock: Clock) -> None:
     host = Deployment(clock, 3)
-    host.look()
+    host.refresh()
     old = host.origin.get_ref(INDEX_REF)
     assert old is not None
     host.put(0)
-    host.look()
+    host.refresh()
     present = host.origin.get_ref(INDEX_REF)
     assert present is not None
     host.origin.swap_ref(INDEX_REF, present.token, old.content)  # a backup
-    assert len(host.look()) == 3
+    assert len(host.refresh()) == 3
     present = host.origin.get_ref(INDEX_REF)
     assert present is not None
     host.origin.swap_ref(INDEX_REF, present.token, None)
     host.put(1)  # begins another
-    assert len(host.look()) == 3
+    assert len(host.refresh()) == 3
 
 
 def test_malformed_index_makes_every_look_a_listing(clock: Clock) -> None:
     host = Deployment(clock, 3)
-    host.look()
+    host.refresh()
     ref = host.origin.get_ref(INDEX_REF)
     assert ref is not None
     host.origin.swap_ref(INDEX_REF, ref.token, b"nonsense")
     host.origin.swap_ref(layout.image_ref(image(9)), None, b"a record")
-    assert image(9) in host.look()
+    assert image(9) in host.refresh()
     host.origin.listings = 0
-    host.look()
+    host.refresh()
     assert host.origin.listings == 1
     host.put(8)  # which begins a new index
-    assert image(8) in host.look()
+    assert image(8) in host.refresh()
     host.origin.listings = 0
-    host.look()
+    host.refresh()
     assert host.origin.listings == 0
 
 
 def test_what_was_written_without_the_index_shows_in_the_end(clock: Clock) -> None:
     host = Deployment(clock, 3)
-    host.look()
+    host.refresh()
     host.origin.swap_ref(layout.image_ref(image(9)), None, b"a record")
-    assert image(9) not in host.look()
+    assert image(9) not in host.refresh()
     clock.now += 1.5 * LISTING_INTERVAL
-    assert image(9) in host.look()
+    assert image(9) in host.refresh()
 
 
 def test_without_an_index_all_are_listed_and_read_once_a_minute(clock: Clock) -> None:
     host = Deployment(clock, 3, has_index=False)
-    assert len(host.look()) == 3
+    assert len(host.refresh()) == 3
     host.put(7)
-    assert host.look() == {image(7)}
+    assert host.refresh() == {image(7)}
     clock.now += UNINDEXED_RECHECK
-    assert len(host.look()) == 4
+    assert len(host.refresh()) == 4
     assert host.origin.get_ref(INDEX_REF) is None

@@ -128,23 +128,23 @@ def test_reference_parses_what_has_changed_and_keeps_what_it_knew(
     origin = MemoryOrigin()
     now = 5.0
     reference = DecisionReference(origin, lambda: now)
-    assert reference.look() is None
+    assert reference.current() is None
     replace_decision(origin, None, DECISION)
-    assert reference.look() == DECISION
+    assert reference.current() == DECISION
     with monkeypatch.context() as patch:
         patch.setattr(module.Decision, "parse", None)  # not called while the token is the same
-        assert reference.look() == DECISION
+        assert reference.current() == DECISION
     ref = origin.get_ref(DECISION_REF)
     assert ref is not None
     origin.swap_ref(DECISION_REF, ref.token, b"{")
     with pytest.raises(exception.CorruptError):
-        reference.look()
+        reference.current()
     assert reference.known == DECISION
     ref = origin.get_ref(DECISION_REF)
     assert ref is not None
     newer = dataclasses.replace(DECISION, sequence=99)
     origin.swap_ref(DECISION_REF, ref.token, newer.encode())
-    assert reference.look() == newer
+    assert reference.current() == newer
 
 
 def test_reference_reads_the_decision_once_in_a_while_whatever_it_seems(
@@ -155,10 +155,10 @@ def test_reference_reads_the_decision_once_in_a_while_whatever_it_seems(
     now = 5.0
     reference = DecisionReference(origin, lambda: now)
     first = replace_decision(origin, None, DECISION)
-    assert reference.look() == DECISION
+    assert reference.current() == DECISION
     monkeypatch.setattr(origin, "refresh_ref", lambda name, known: known)
     newer = dataclasses.replace(DECISION, sequence=99)
     replace_decision(origin, first, newer)
-    assert reference.look() == DECISION
+    assert reference.current() == DECISION
     now += RECHECK_INTERVAL
-    assert reference.look() == newer
+    assert reference.current() == newer

@@ -185,7 +185,7 @@ def test_ring_is_read_again_only_when_its_number_changes(
 
     def look() -> int:
         before = origin.calls[Operation.GET_REF]
-        known = reference.look()
+        known = reference.current()
         assert known is not None
         reads.append("full" if origin.calls[Operation.GET_REF] - before == 2 else "number")
         return known.ring.generation
@@ -202,14 +202,14 @@ def test_number_that_was_never_written_is_made_up_for(
     """A publisher killed between ring and number."""
     publish(publisher, clock, members(member("h1")))
     reference = RingReference(origin, clock)
-    reference.look()
+    reference.current()
     published = read_ring(origin)
     assert published is not None
     hosts = wanted_hosts(members(member("h1"), member("h2")), "equal")
     newer = build_ring(hosts, 64, previous=published.ring)
     origin.swap_ref(RING_REF, published.token, newer.encode())
     clock.now += RECHECK_INTERVAL
-    known = reference.look()
+    known = reference.current()
     assert known is not None
     assert known.ring.generation == 2
 
@@ -239,7 +239,7 @@ def test_damaged_number_does_not_stop_the_ring(origin: FaultyOrigin, clock: Cloc
     assert look(publisher, members(member("h1"), member("h2"))) is not None
     reference = RingReference(damaged, clock)
     for hosts in (2, 3):
-        known = reference.look()
+        known = reference.current()
         assert known is not None
         assert len(known.ring.hosts) == hosts
         look(publisher, members(member("h1"), member("h2"), member("h3")))

@@ -69,11 +69,11 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "a close that failed goes on without a look": changed(
         reopening.VolumeReopening,
         "reopen",
-        "look = self._mending.look(local.volume)",
+        "check = self._mending.check_owner(local.volume)",
         "pass",
-        "if look is None or look.record is None:",
+        "if check is None or check.record is None:",
         "if False:",
-        "self._mending.mended(self._files.require(local.volume), look.record)",
+        "self._mending.mended(self._files.require(local.volume), check.record)",
         "self._files.require(local.volume)",
         "self._mending.reaffirm(kept)",
         "pass",
@@ -87,14 +87,16 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "a resumed volume is served whatever its record says": changed(
         resuming.VolumeResuming,
         "resume",
-        "if look is not None and look.record is None:",
+        "if check is not None and check.record is None:",
         "if False:",
     ),
     "what is kept is opened whatever its record says": changed(
         acquisition.VolumeAcquisition,
         "acquire",
-        "record = self._owner.look(volume, kept.epoch).record\n        if record is not None:",
-        "record = self._owner.look(volume, kept.epoch).record or self._owner.record(volume)\n"
+        "record = self._owner.check_owner(volume, kept.epoch).record\n"
+        "        if record is not None:",
+        "record = self._owner.check_owner(volume, kept.epoch).record"
+        " or self._owner.record(volume)\n"
         "        if record is not None:",
     ),
     "a hand-over without an answer is served on": changed(

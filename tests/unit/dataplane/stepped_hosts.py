@@ -11,7 +11,7 @@ from acstor.dataplane.volumes.attachments import VolumeAttachments
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
-from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.sockets import VolumeSockets
 from acstor.dataplane.volumes.volumes import Volumes
 from acstor.native import DataPlane
@@ -135,7 +135,7 @@ class SteppedHost:
         volumes.observer.observe()
         to_resume, unchecked = volumes.table.unsettled()
         for volume in to_resume:
-            volumes.resuming.resume(volume, self._look(volume))
+            volumes.resuming.resume(volume, self._check_owner(volume))
         for volume in unchecked:
             self.attempt(functools.partial(self._check, volume))
         for volume in volumes.table.served():
@@ -144,9 +144,9 @@ class SteppedHost:
     def _check(self, volume: str) -> None:
         self.volumes.checks.check(volume)
 
-    def _look(self, volume: str) -> Look | None:
+    def _check_owner(self, volume: str) -> OwnerCheck | None:
         try:
-            return self.volumes.mending.look(volume)
+            return self.volumes.mending.check_owner(volume)
         except exception.AcstorError:
             return None
 

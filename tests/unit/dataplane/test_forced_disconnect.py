@@ -110,12 +110,13 @@ def test_volume_is_resumed_for_a_disconnect_that_comes_first(
     monkeypatch: pytest.MonkeyPatch,
     origin: MemoryOrigin,
 ) -> None:
-    """The look at the record, which comes first, has no answer yet."""
-    monkeypatch.setattr(reconciler, "_LOOK_TIMEOUT", 60.0)
+    """The check of the record, which comes first, has no answer yet."""
+    monkeypatch.setattr(reconciler, "_CHECK_TIMEOUT", 60.0)
     get_ref, may_answer, is_asked = origin.get_ref, threading.Event(), threading.Event()
 
     def held(name: str) -> Any:
-        if name == layout.volume_ref(VOLUME) and "look" in threading.current_thread().name:
+        is_check = threading.current_thread().name == reconciler.CHECK_THREAD
+        if name == layout.volume_ref(VOLUME) and is_check:
             is_asked.set()
             may_answer.wait()
         return get_ref(name)

@@ -290,7 +290,7 @@ def test_owner_that_was_replaced_while_the_origin_was_away_is_fenced_when_it_ans
     store.allow_host(VOLUME, "h2")
     add_host("h2").open()
     with monkeypatch.context() as away:
-        away.setattr(reconciler, "_LOOK_TIMEOUT", 0.0)
+        away.setattr(reconciler, "_CHECK_TIMEOUT", 0.0)
         host.plane.start()
         wait_for("the volume is resumed", lambda: host.state in {"serving", "fenced"})
     wait_for("the volume is fenced", lambda: host.state == "fenced")

@@ -150,7 +150,7 @@ def test_progress_ends_when_all_hosts_have_it(agents: ScriptedAgents) -> None:
             status(host, admission_id, state="done", remaining_bytes=0),
         ]
     try:
-        wait_for("the end", lambda: progress.look() or progress.is_settled)  # type: ignore[func-returns-value]
+        wait_for("the end", lambda: progress.poll() or progress.is_settled)  # type: ignore[func-returns-value]
     finally:
         progress.close()
     assert [each.state for each in progress.hosts] == [AdmittedPreloadState.DONE] * 2
@@ -171,7 +171,7 @@ def test_silent_host_is_lost_after_a_while_and_holds_up_nobody(agents: ScriptedA
     agents.answers["h2", "preload_status"] = [status("h2", admission_id, state="done")]
 
     def is_done(number: int) -> bool:
-        progress.look()
+        progress.poll()
         return progress.hosts[number].is_settled
 
     try:
@@ -191,7 +191,7 @@ def test_admitted_preload_that_a_host_forgot_counts_as_stopped(agents: ScriptedA
     progress = Progress(agents, begin(agents, WISH, ["h1"]))
     agents.answers["h1", "preload_status"] = []
     try:
-        wait_for("the end", lambda: progress.look() or progress.is_settled)  # type: ignore[func-returns-value]
+        wait_for("the end", lambda: progress.poll() or progress.is_settled)  # type: ignore[func-returns-value]
     finally:
         progress.close()
     assert progress.hosts[0].state is AdmittedPreloadState.STOPPED

@@ -53,7 +53,7 @@ class Withdrawn:
 
         return Withdrawals(self.repository, GRACE, SPEAKS_WITHIN, count, lambda: 4e9, self.clock)
 
-    def look(self, withdrawals: Withdrawals | None = None) -> Phase | None:
+    def advance(self, withdrawals: Withdrawals | None = None) -> Phase | None:
         """Look once; return the phase afterwards."""
         withdrawals = withdrawals or self.withdrawals
         withdrawals.forget_usage()
@@ -61,7 +61,7 @@ class Withdrawn:
         assert listed is not None
         if withdrawals.complete(IMAGE, image, is_withdrawn=True):
             assert image is not None
-            withdrawals.look(listed, image, self.image_registry)
+            withdrawals.advance(listed, image, self.image_registry)
         return self.phase
 
     @property
@@ -81,12 +81,12 @@ class Withdrawn:
         """Have the image be closed, and hosts answer that as well."""
         for host in hosts:
             write_usage(self.origin, host)
-        self.look()
+        self.advance()
         for host in hosts:
             self.answer(host)
-        self.look()
+        self.advance()
         self.clock.now += GRACE
-        assert self.look() is Phase.CLOSING
+        assert self.advance() is Phase.CLOSING
         for host in hosts:
             self.answer(host)
 
@@ -104,66 +104,66 @@ def withdrawn() -> Withdrawn:
 def test_image_goes_when_every_host_has_answered_two_rounds(withdrawn: Withdrawn) -> None:
     for host in ("h1", "h2"):
         write_usage(withdrawn.origin, host)
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     withdrawn.answer("h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += 10 * GRACE
-    assert withdrawn.look() is Phase.ASKED, "h2 has not spoken since"
+    assert withdrawn.advance() is Phase.ASKED, "h2 has not spoken since"
     withdrawn.answer("h2")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE - 1
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     withdrawn.clock.now += 1
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
     withdrawn.answer("h1")
     withdrawn.clock.now += 10 * GRACE
-    assert withdrawn.look() is Phase.CLOSING, "h2 may have made an instance since"
+    assert withdrawn.advance() is Phase.CLOSING, "h2 may have made an instance since"
     assert withdrawn.is_published()
     withdrawn.answer("h2")
-    assert withdrawn.look() is None
+    assert withdrawn.advance() is None
     assert not withdrawn.is_published()
     assert withdrawn.removals == 1
 
 
 def test_host_that_uses_it_keeps_it_and_opens_it_again(withdrawn: Withdrawn) -> None:
     write_usage(withdrawn.origin, "h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.answer("h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
     withdrawn.answer("h1", IMAGE)
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     withdrawn.clock.now += 10 * GRACE
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     withdrawn.answer("h1")
-    withdrawn.look()
-    assert withdrawn.look() is Phase.ASKED, "the grace begins anew"
+    withdrawn.advance()
+    assert withdrawn.advance() is Phase.ASKED, "the grace begins anew"
 
 
 def test_base_that_no_host_can_name_is_a_use(withdrawn: Withdrawn) -> None:
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.answer("h1", bases=frozenset({base_name(IMAGE)}))
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += 10 * GRACE
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
 
 
 def test_silent_host_is_named_with_what_to_do(withdrawn: Withdrawn) -> None:
     write_usage(withdrawn.origin, "h9", time="2026-10-23T07:00:00+00:00")
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     assert withdrawn.withdrawals.silent_hosts() == {}, "it has had no time yet"
     assert withdrawn.withdrawals.due_in(IMAGE) == POLL_INTERVAL
     withdrawn.clock.now += PATIENCE_MIN
-    withdrawn.look()
+    withdrawn.advance()
     text = withdrawn.withdrawals.silent_hosts()["h9"]
     assert f"image {IMAGE} cannot go before" in text
     assert "since 2026-10-23T07:00:00+00:00" in text
     assert "acstor host forget h9" in text
     assert withdrawn.withdrawals.due_in(IMAGE) is None, "it may be silent for weeks"
     withdrawn.answer("h9")
-    withdrawn.look()
+    withdrawn.advance()
     assert withdrawn.withdrawals.silent_hosts() == {}
 
 
@@ -171,34 +171,34 @@ def test_host_of_the_release_before_is_waited_for(withdrawn: Withdrawn) -> None:
     withdrawn.origin.swap_ref("usage/old", None, b'{"version": 1, "images": []}')
     for _ in range(3):
         withdrawn.clock.now += GRACE
-        assert withdrawn.look() is Phase.ASKED
+        assert withdrawn.advance() is Phase.ASKED
     assert "upgrade acstor-agent" in withdrawn.withdrawals.silent_hosts()["old"]
 
 
 def test_forgotten_host_is_waited_for_no_more(withdrawn: Withdrawn) -> None:
     write_usage(withdrawn.origin, "h9", [IMAGE])
-    withdrawn.look()
+    withdrawn.advance()
     ref = withdrawn.origin.get_ref("usage/h9")
     assert ref is not None
     withdrawn.origin.swap_ref("usage/h9", ref.token, None)
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     assert not withdrawn.is_published()
 
 
 def test_next_registrar_waits_for_the_whole_grace(withdrawn: Withdrawn) -> None:
     """Whatever its clock says: that of the one before may have been behind by years."""
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE - 1
     following = withdrawn.registrar()
-    withdrawn.look(following)
+    withdrawn.advance(following)
     withdrawn.clock.now += GRACE - 1
-    assert withdrawn.look(following) is Phase.ASKED
+    assert withdrawn.advance(following) is Phase.ASKED
     withdrawn.clock.now += 1
-    assert withdrawn.look(following) is Phase.CLOSING
+    assert withdrawn.advance(following) is Phase.CLOSING
 
 
 @pytest.mark.parametrize("speaks_within", [0.0, 7.0, 60.0])
@@ -206,20 +206,20 @@ def test_urgent_withdrawal_leaves_a_spawn_its_time(speaks_within: float) -> None
     """Nova has seen the base, and its overlay is in no record yet."""
     withdrawn = Withdrawn(is_urgent=True)
     write_usage(withdrawn.origin, "h1", speaks_within=speaks_within)
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.answer("h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += 2 * (speaks_within or SPEAKS_WITHIN) - 1
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     withdrawn.clock.now += 1
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
 
 
 def test_removal_that_was_decided_is_done_by_whoever_leads_next(withdrawn: Withdrawn) -> None:
     withdrawn.close()
     withdrawn.decide(withdrawn.repository.get_image(IMAGE).token)
     write_usage(withdrawn.origin, "h1", [IMAGE])  # too late: it was decided
-    assert withdrawn.look(withdrawn.registrar()) is None
+    assert withdrawn.advance(withdrawn.registrar()) is None
     assert not withdrawn.is_published()
 
 
@@ -249,7 +249,7 @@ def test_removal_names_the_image_that_it_was_decided_of(
         raise exception.NotFoundError("image")
 
     monkeypatch.setattr(Repository, "remove_image", note)
-    withdrawn.look()
+    withdrawn.advance()
     assert decided == [token]
 
 
@@ -275,11 +275,11 @@ def test_answers_that_were_restored_with_the_rounds_are_none(
     for name, content in backup.items():
         restore(withdrawn.origin, name, content)
     registrar = withdrawn.registrar() if is_registrar_new else None
-    assert withdrawn.look(registrar) is Phase.CLOSING
-    assert withdrawn.look(registrar) is Phase.CLOSING
+    assert withdrawn.advance(registrar) is Phase.CLOSING
+    assert withdrawn.advance(registrar) is Phase.CLOSING
     assert withdrawn.is_published()
     withdrawn.answer("h1", IMAGE)
-    assert withdrawn.look(registrar) is Phase.ASKED
+    assert withdrawn.advance(registrar) is Phase.ASKED
 
 
 def test_answer_to_rounds_that_were_lost_is_none_to_new_ones(withdrawn: Withdrawn) -> None:
@@ -287,11 +287,11 @@ def test_answer_to_rounds_that_were_lost_is_none_to_new_ones(withdrawn: Withdraw
     withdrawn.close("h1")
     lost = read_rounds(withdrawn.origin)
     withdrawn.origin.swap_ref(ROUNDS_REF, lost.token, None)
-    withdrawn.look()
+    withdrawn.advance()
     write_usage(withdrawn.origin, "h1", round=lost.round + 9, epoch=lost.epoch)
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     assert withdrawn.withdrawals.silent_hosts().keys() == {"h1"}
 
 
@@ -299,50 +299,50 @@ def test_answer_to_rounds_that_were_lost_is_none_to_new_ones(withdrawn: Withdraw
 def test_record_with_a_high_round_stops_nobody(withdrawn: Withdrawn, number: int) -> None:
     """The round that all hosts are asked next is a number that all records can have."""
     write_usage(withdrawn.origin, "h9", round=number, epoch="another")
-    withdrawn.look()
+    withdrawn.advance()
     usage.forget_usage(withdrawn.origin, "h9")
     withdrawn.answer("h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
     withdrawn.answer("h1")
     withdrawn.clock.now += 10 * GRACE
-    assert withdrawn.look() is None
+    assert withdrawn.advance() is None
     assert not withdrawn.is_published()
 
 
 def test_registrar_keeps_its_epoch(withdrawn: Withdrawn) -> None:
-    withdrawn.look()
+    withdrawn.advance()
     first = read_rounds(withdrawn.origin)
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    withdrawn.look()
+    withdrawn.advance()
     assert read_rounds(withdrawn.origin).epoch == first.epoch != ""
 
 
 def test_decision_on_what_was_changed_meanwhile_has_no_effect(withdrawn: Withdrawn) -> None:
     """A registrar that leads no more, and was stopped between its look and its decision."""
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
     listed, image = withdrawn.image_registry.find(IMAGE), withdrawn.repository.find_image(IMAGE)
     assert listed is not None
     assert image is not None
     withdrawn.withdrawals.forget_usage()
     withdrawn.withdrawals.complete(IMAGE, image, is_withdrawn=True)
     withdrawn.registrar().cancel(IMAGE)  # Glance has activated it again
-    assert not withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+    assert not withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
     assert withdrawn.is_published()
 
 
 def test_image_that_another_registrar_made_since_stays(withdrawn: Withdrawn) -> None:
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    withdrawn.look()
+    withdrawn.advance()
     stale = withdrawn.repository.get_image(IMAGE)
-    withdrawn.look()
+    withdrawn.advance()
     assert not withdrawn.is_published()
     register(withdrawn.repository, 0, disk(4, 5))
     with pytest.raises(exception.ConflictError):
@@ -351,7 +351,7 @@ def test_image_that_another_registrar_made_since_stays(withdrawn: Withdrawn) -> 
 
 
 def test_rounds_of_an_image_that_is_not_withdrawn_are_dropped(withdrawn: Withdrawn) -> None:
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     image = withdrawn.repository.find_image(IMAGE)
     assert withdrawn.withdrawals.complete(IMAGE, image, is_withdrawn=False)
     assert withdrawn.phase is None
@@ -360,13 +360,13 @@ def test_rounds_of_an_image_that_is_not_withdrawn_are_dropped(withdrawn: Withdra
 
 def test_lost_rounds_are_never_answered_by_what_was_said_before(withdrawn: Withdrawn) -> None:
     write_usage(withdrawn.origin, "h1", round=40)
-    withdrawn.look()
+    withdrawn.advance()
     assert read_rounds(withdrawn.origin).round > 40
 
 
 def test_many_images_that_wait_cost_no_more_readings_than_one(withdrawn: Withdrawn) -> None:
     write_usage(withdrawn.origin, "h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.withdrawals.forget_usage()
     image = withdrawn.repository.find_image(IMAGE)
     listed = withdrawn.image_registry.find(IMAGE)
@@ -375,18 +375,18 @@ def test_many_images_that_wait_cost_no_more_readings_than_one(withdrawn: Withdra
     with mock.patch.object(usage, "read_all", wraps=usage.read_all) as read_all:
         for _ in range(100):
             withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-            withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+            withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
         assert read_all.call_count == 1
         withdrawn.clock.now += USAGE_AGE_MAX
         withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+        withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
         assert read_all.call_count == 2
 
 
 def test_what_takes_long_to_read_is_not_read_at_each_look(withdrawn: Withdrawn) -> None:
     """Ten thousand hosts: what was read was too old already when the reading had ended."""
     write_usage(withdrawn.origin, "h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.withdrawals.forget_usage()
     image = withdrawn.repository.find_image(IMAGE)
     listed = withdrawn.image_registry.find(IMAGE)
@@ -401,15 +401,15 @@ def test_what_takes_long_to_read_is_not_read_at_each_look(withdrawn: Withdrawn) 
     with mock.patch.object(usage, "read_all", side_effect=slowly) as reading:
         for _ in range(10):
             withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-            withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+            withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
             withdrawn.clock.now += 0.3 * USAGE_AGE_MAX
         assert reading.call_count == 1
         withdrawn.clock.now += USAGE_AGE_MAX
         withdrawn.withdrawals.forget_usage(USAGE_AGE_MAX)
-        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+        withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
         assert reading.call_count == 2
         withdrawn.withdrawals.forget_usage()
-        withdrawn.withdrawals.look(listed, image, withdrawn.image_registry)
+        withdrawn.withdrawals.advance(listed, image, withdrawn.image_registry)
         assert reading.call_count == 3
 
 
@@ -428,18 +428,18 @@ def test_malformed_rounds_begin_anew(withdrawn: Withdrawn, is_damaged_by_the_sto
 
     if is_damaged_by_the_store:
         withdrawn.origin.get_ref = damaged  # type: ignore[method-assign]
-    assert withdrawn.look() is Phase.ASKED
+    assert withdrawn.advance() is Phase.ASKED
     after = read_rounds(withdrawn.origin)
     assert after.epoch != before.epoch
     assert after.round > before.round
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.ASKED, "what hosts have answered before counts no more"
+    assert withdrawn.advance() is Phase.ASKED, "what hosts have answered before counts no more"
     withdrawn.answer("h1")
-    withdrawn.look()
+    withdrawn.advance()
     withdrawn.clock.now += GRACE
-    assert withdrawn.look() is Phase.CLOSING
+    assert withdrawn.advance() is Phase.CLOSING
     withdrawn.answer("h1")
-    assert withdrawn.look() is None
+    assert withdrawn.advance() is None
     assert not withdrawn.is_published()
 
 
@@ -470,6 +470,6 @@ def test_short_grace_is_looked_at_often(
         withdrawn.repository, grace, SPEAKS_WITHIN, lambda: None, lambda: 4e9, withdrawn.clock
     )
     write_usage(withdrawn.origin, "h9", time="2026-10-23T07:00:00+00:00")
-    withdrawn.look()
-    withdrawn.look()
+    withdrawn.advance()
+    withdrawn.advance()
     assert withdrawn.withdrawals.due_in(IMAGE) == interval

@@ -41,7 +41,7 @@ def carry(
     """Let host 0 have sent parts of its link for a second."""
     run.extra_out[0] += extra * LINK
     run.moved_out[0] += moved * LINK
-    watched.look(now)
+    watched.check(now)
 
 
 def test_overload_begins_with_the_load_and_outlasts_a_pause(run: Counted) -> None:

@@ -9,6 +9,7 @@ def test_value_has_the_label_by_both_names() -> None:
     gauge = DependencyGauge("acstor_test_up", "A test", registry)
     gauge.set("origin", True)
     gauge.set("broker", False)
-    lines = exposition.generate_latest(registry).decode().splitlines()  # type: ignore[no-untyped-call]
+    text: bytes = exposition.generate_latest(registry)  # type: ignore[no-untyped-call]
+    lines = text.decode().splitlines()
     assert 'acstor_test_up{dependency="origin",neighbour="origin"} 1.0' in lines
     assert 'acstor_test_up{dependency="broker",neighbour="broker"} 0.0' in lines

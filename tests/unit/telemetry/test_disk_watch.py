@@ -118,7 +118,7 @@ def test_what_the_kernel_says(
         str(sysfs), 3600.0,
         devices=lambda path: block_devices.devices_under(path, sysfs), asks=(block_devices.health,),
     )  # fmt: skip
-    watch.look()
+    watch.check()
     assert watch.health == expected
 
 

@@ -58,7 +58,7 @@ class VolumeAcquisition:
         # What cannot be read is not given up here: the local log may have what the origin lacks.
         kept = self._files.find(volume)
         if kept is not None:
-            record = self._owner.look(volume, kept.epoch).record
+            record = self._owner.check_owner(volume, kept.epoch).record
             if record is not None:
                 self._mending.reaffirm(kept)
                 return self._mending.mended(kept, record)

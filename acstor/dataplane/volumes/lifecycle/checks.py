@@ -6,7 +6,7 @@ from acstor.dataplane.volumes.lifecycle.serving import VolumeServing
 from acstor.dataplane.volumes.lifecycle.standby import VolumeStandby
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import VolumeMending
-from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.table import VolumeTable
 
 _S = LocalVolumeState
@@ -33,18 +33,18 @@ class OwnershipChecks:
         self._standby = standby
 
     def check(self, volume: str) -> None:
-        """Look at the record of a volume and do what it says.
+        """OwnerCheck at the record of a volume and do what it says.
 
         :raises AcstorError: when the origin does not answer, or as :meth:`checked` does.
         """
-        self.checked(volume, self._mending.look(volume))
+        self.checked(volume, self._mending.check_owner(volume))
 
-    def checked(self, volume: str, look: Look | None) -> None:
+    def checked(self, volume: str, check: OwnerCheck | None) -> None:
         """Take over what the record of a volume says of its owner.
 
         A standby finishes the hand-over that it began.
 
-        :param look: None: nothing is here of the volume.
+        :param check: None: nothing is here of the volume.
         :raises AcstorError: when what is here is behind the record, and cannot be mended; when
             the volume is served and what was kept of it cannot be read.
         """
@@ -52,16 +52,16 @@ class OwnershipChecks:
         if self._is_settled_as_standby(local):
             return
         with local.lock:
-            if look is None:
+            if check is None:
                 # Without its epoch nobody knows whether it is another host's: it is not fenced.
                 if local.state in _MAY_BE_FENCED:
                     self._files.require(volume)
                 local.is_unchecked = False
                 return
             kept = self._files.find(volume)
-            if kept is None or kept.epoch != look.epoch:
+            if kept is None or kept.epoch != check.epoch:
                 return  # opened anew meanwhile
-            if look.record is None:
+            if check.record is None:
                 local.is_unchecked = False
                 if local.state in _MAY_BE_FENCED:
                     self._serving.fence(local)

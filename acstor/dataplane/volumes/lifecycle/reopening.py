@@ -41,13 +41,13 @@ class VolumeReopening:
             self._table.add(local)
             return
         if local.released is not None:
-            look = self._mending.look(local.volume)
-            if look is None or look.record is None:
+            check = self._mending.check_owner(local.volume)
+            if check is None or check.record is None:
                 # It was given back: what is here may be old by now.
                 self._forgetting.forget(local, "it was given back")
                 self._table.add(local)
                 return
-            kept = self._mending.mended(self._files.require(local.volume), look.record)
+            kept = self._mending.mended(self._files.require(local.volume), check.record)
             self._mending.reaffirm(kept)
             local.released = None
             self._serving.start(local, kept)

@@ -13,7 +13,7 @@ from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.logs.directory import LogDirectory
 from acstor.dataplane.volumes.mending import VolumeMending, is_behind
-from acstor.dataplane.volumes.ownership.outcomes import Look
+from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.dataplane.volumes.sockets import descriptor_name
 from acstor.dataplane.volumes.states import LocalVolumeEvent
@@ -83,10 +83,10 @@ class VolumeResuming:
                 LOG.warning("an unmounted directory of logs would not be noticed: %s", error)
         return found
 
-    def resume(self, volume: str, look: Look | None) -> None:
+    def resume(self, volume: str, check: OwnerCheck | None) -> None:
         """Go on with a volume that the process before had open, from its local log.
 
-        :param look: what the record says; None: the origin does not answer. Then the volume is
+        :param check: what the record says; None: the origin does not answer. Then the volume is
             served, unless the process before has begun to give it back.
         """
         local = self._table.find_or_add(volume)
@@ -103,9 +103,9 @@ class VolumeResuming:
                     return
                 if kept is None:
                     return
-                kept = self._checked_kept(kept, look)
+                kept = self._checked_kept(kept, check)
                 self._serving.start(local, kept)
-                if look is not None and look.record is None:
+                if check is not None and check.record is None:
                     self._serving.fence(local)
                 self._serve(local)
             except Exception as error:
@@ -114,29 +114,29 @@ class VolumeResuming:
                     LOG.error("volume %s cannot be opened again yet: %s", volume, error)
                 local.error = str(error)
                 return
-            local.is_unchecked = look is None or is_behind(kept, look.record)
+            local.is_unchecked = check is None or is_behind(kept, check.record)
         LOG.info("volume %s is open again, epoch %d: %s", volume, kept.epoch, local.state)
 
-    def _checked_kept(self, kept: PersistedVolume, look: Look | None) -> PersistedVolume:
+    def _checked_kept(self, kept: PersistedVolume, check: OwnerCheck | None) -> PersistedVolume:
         """Return what to resume a volume with.
 
         :raises UnavailableError: when only the record says who owns it, and that is not known.
         """
-        if look is None and self._files.is_doubtful(kept.volume):
+        if check is None and self._files.is_doubtful(kept.volume):
             raise exception.UnavailableError(
                 f"volume {kept.volume} was being closed and may be another host's: only the "
                 "origin knows, and it does not answer",
                 hint="the volume is tried again until the origin answers",
             )
-        if look is None or look.record is None:
+        if check is None or check.record is None:
             return kept
         self._mending.reaffirm(kept)
         try:
-            return self._mending.mended(kept, look.record)
+            return self._mending.mended(kept, check.record)
         except exception.AcstorError as error:
             # What is here is right until something of it is collected; it is tried again.
             LOG.error("volume %s: %s", kept.volume, error)
-            return dataclasses.replace(kept, next=max(kept.next, look.record.next))
+            return dataclasses.replace(kept, next=max(kept.next, check.record.next))
 
     def _serve(self, local: LocalVolume) -> None:
         if local.state is _S.FENCED:
@@ -157,7 +157,7 @@ class VolumeResuming:
             self._files.remove(local.volume, "its standby was closed")
             self._forgetting.discard(local)
             return
-        self.resume(local.volume, self._look_or_none(local.volume))
+        self.resume(local.volume, self._check_or_none(local.volume))
         if local.state is _S.OPENING:
             raise exception.UnavailableError(
                 f"volume {local.volume} is not open again since the data plane was restarted: "
@@ -165,9 +165,9 @@ class VolumeResuming:
                 f"have its log put aside: 'acstor volume give-up {local.volume}'"
             )
 
-    def _look_or_none(self, volume: str) -> Look | None:
+    def _check_or_none(self, volume: str) -> OwnerCheck | None:
         try:
-            return self._mending.look(volume)
+            return self._mending.check_owner(volume)
         except exception.AcstorError as error:
             LOG.warning("volume %s: who owns it is not known: %s", volume, error)
             return None

@@ -77,7 +77,7 @@ class VolumeStandby:
         if kept is None:
             local.is_unchecked = False
             return
-        record = self._owner.look(local.volume, kept.epoch).record
+        record = self._owner.check_owner(local.volume, kept.epoch).record
         if record is None:
             self._releases.note_finished(local, kept.size_bytes)
         elif local.released is not None:

@@ -109,7 +109,7 @@ class VolumesAside:
 
     def _check_is_last(self, aside: LogAside) -> None:
         kept = self._files.find_aside(aside)
-        if self._owner.look(aside.volume, kept.epoch).record is None:
+        if self._owner.check_owner(aside.volume, kept.epoch).record is None:
             raise exception.ConflictError(
                 f"volume {aside.volume} is not owned by {self._owner.host} in epoch {kept.epoch} "
                 f"any more: {aside.name} is no part of what it is now",

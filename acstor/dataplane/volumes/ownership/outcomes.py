@@ -39,7 +39,7 @@ class Acquired:
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class OwnerCheck:
     """Answer of a volume's record to a host that asks whether it is the owner."""
 
     epoch: int

@@ -117,7 +117,7 @@ class VolumeOwner:
         # A revert makes the epoch grow and has no end.
         return record.owner is None and end is not None and end[0] == record.epoch == epoch
 
-    def look(self, volume: str, epoch: int) -> outcomes.Look:
+    def check_owner(self, volume: str, epoch: int) -> outcomes.OwnerCheck:
         """Return whether this host owns a volume in an epoch and may write its log.
 
         :raises AcstorError: when the origin does not answer.
@@ -129,7 +129,7 @@ class VolumeOwner:
             and found.record.epoch == epoch
             and found.record.unsealed is None
         )
-        return outcomes.Look(epoch, found.record if found is not None and is_owner else None)
+        return outcomes.OwnerCheck(epoch, found.record if found is not None and is_owner else None)
 
     def owned_record(self, volume: str, epoch: int) -> "VolumeRecord":
         """Return the record of a volume that this host owns in an epoch.

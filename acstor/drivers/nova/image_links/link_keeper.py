@@ -100,8 +100,10 @@ class LinkKeeper:
         self._done_round = 0
         self._epoch = ""  # of that
 
-    def look(self, settings: NovaSettings, planter: Planter, desired: DesiredLinks) -> LinkReport:
-        """Look once.
+    def reconcile(
+        self, settings: NovaSettings, planter: Planter, desired: DesiredLinks
+    ) -> LinkReport:
+        """Bring the links into line with what is desired.
 
         :raises AcstorError: when Nova's directories are not there.
         :raises OSError: when they cannot be read or changed at all.
@@ -113,7 +115,7 @@ class LinkKeeper:
         problems: dict[str, str] = {}
         planted = planter.planted_images()
         present = planted | (desired.registered or frozenset()) | desired.closed
-        self._look_at_overlays(settings, present, (desired.epoch, desired.round))
+        self._scan_overlays(settings, present, (desired.epoch, desired.round))
         links: dict[str, KnownLink] = {}
         candidates = planted | self._used | (desired.registered or frozenset())
         if desired.registered is None:
@@ -208,7 +210,7 @@ class LinkKeeper:
         if not is_settled:
             self._scanned_round = ("", 0)  # an overlay may come until the link goes: scan again
 
-    def _look_at_overlays(
+    def _scan_overlays(
         self, settings: NovaSettings, present: frozenset[str], newest_round: tuple[str, int]
     ) -> None:
         now = self._clock()

@@ -36,7 +36,7 @@ class Looker:
         self.keeper = LinkKeeper(KnownLinks(), SCAN_INTERVAL, self.clock)
         self.report = LinkReport()
 
-    def look(
+    def reconcile(
         self,
         registered: set[str] | None,
         ready: set[str] | None = None,
@@ -58,7 +58,7 @@ class Looker:
             epoch,
         )
         planter = make_planter(self.nova, self.mount)
-        self.report = self.keeper.look(self.nova.settings, planter, desired)
+        self.report = self.keeper.reconcile(self.nova.settings, planter, desired)
         return {image_id: link.state for image_id, link in self.report.known.links.items()}
 
     def reason(self, image_id: str = IMAGE) -> str:
@@ -74,152 +74,154 @@ def looker(nova: NovaHost, mount: pathlib.Path) -> Looker:
 
 
 def test_link_is_planted_only_when_head_and_tail_are_pinned(looker: Looker) -> None:
-    assert looker.look({IMAGE}, set(), attached=set()) == {IMAGE: LinkState.WAITING}
+    assert looker.reconcile({IMAGE}, set(), attached=set()) == {IMAGE: LinkState.WAITING}
     assert "does not offer" in looker.reason()
-    assert looker.look({IMAGE}, set(), attached={IMAGE}) == {IMAGE: LinkState.WAITING}
+    assert looker.reconcile({IMAGE}, set(), attached={IMAGE}) == {IMAGE: LinkState.WAITING}
     assert "not pinned" in looker.reason()
     assert not os.path.lexists(looker.nova.link(IMAGE))
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+    assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.PLANTED}
     assert looker.nova.link(IMAGE).is_symlink()
     assert looker.report.problems == {}
 
 
 def test_link_stays_while_a_new_data_plane_process_has_not_pinned_yet(looker: Looker) -> None:
-    looker.look({IMAGE})
-    assert looker.look({IMAGE}, set()) == {IMAGE: LinkState.PLANTED}
+    looker.reconcile({IMAGE})
+    assert looker.reconcile({IMAGE}, set()) == {IMAGE: LinkState.PLANTED}
 
 
 def test_withdrawn_image_without_instances_loses_its_link(looker: Looker) -> None:
-    looker.look({IMAGE, OTHER})
-    assert looker.look({OTHER}) == {OTHER: LinkState.PLANTED}
+    looker.reconcile({IMAGE, OTHER})
+    assert looker.reconcile({OTHER}) == {OTHER: LinkState.PLANTED}
     assert not os.path.lexists(looker.nova.link(IMAGE))
     assert looker.report.needed == {OTHER}
 
 
 def test_withdrawn_image_in_use_keeps_its_link(looker: Looker) -> None:
     """Hazard 6."""
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.nova.add_overlay(IMAGE)  # after the look at the overlays that is remembered
-    assert looker.look(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
+    assert looker.reconcile(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
     assert looker.reason() == IN_USE
     assert looker.report.needed == {IMAGE}
     looker.clock.now += SCAN_INTERVAL
-    looker.look(set(), {IMAGE})
+    looker.reconcile(set(), {IMAGE})
     assert looker.report.used == {IMAGE}
     looker.nova.remove_instances()
     looker.clock.now += SCAN_INTERVAL
-    assert looker.look(set(), {IMAGE}) == {}
+    assert looker.reconcile(set(), {IMAGE}) == {}
     assert looker.report.needed == frozenset()
 
 
 def test_link_of_a_withdrawn_image_in_use_is_planted_again(looker: Looker) -> None:
     """A shelved or stopped instance must start whatever Nova's cache manager did."""
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.nova.add_overlay(IMAGE)
     looker.clock.now += SCAN_INTERVAL
     looker.nova.link(IMAGE).unlink()
-    assert looker.look(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
+    assert looker.reconcile(set(), {IMAGE}) == {IMAGE: LinkState.KEPT}
     assert looker.nova.link(IMAGE).is_symlink()
 
 
 def test_use_is_known_by_ids_of_former_looks(looker: Looker) -> None:
     """An instance that moves here after its image was withdrawn: nobody else knows its id."""
-    looker.look({IMAGE})
-    looker.look(set())
+    looker.reconcile({IMAGE})
+    looker.reconcile(set())
     looker.restart()
     looker.nova.add_overlay(IMAGE)
-    looker.look(set())
+    looker.reconcile(set())
     assert looker.report.used == {IMAGE}
 
 
 def test_unknown_registration_changes_nothing(looker: Looker) -> None:
-    looker.look({IMAGE})
-    assert looker.look(None) == {IMAGE: LinkState.PLANTED}
+    looker.reconcile({IMAGE})
+    assert looker.reconcile(None) == {IMAGE: LinkState.PLANTED}
     looker.nova.link(IMAGE).unlink()
     looker.restart()
-    assert looker.look(None) == {IMAGE: LinkState.WAITING}
+    assert looker.reconcile(None) == {IMAGE: LinkState.WAITING}
     assert not os.path.lexists(looker.nova.link(IMAGE))
 
 
 def test_refusal_removes_links_that_nobody_uses(looker: Looker) -> None:
-    looker.look({IMAGE, OTHER})
+    looker.reconcile({IMAGE, OTHER})
     looker.nova.add_overlay(OTHER)
-    states = looker.look({IMAGE, OTHER}, refusal="not wanted")
+    states = looker.reconcile({IMAGE, OTHER}, refusal="not wanted")
     assert states == {IMAGE: LinkState.REFUSED, OTHER: LinkState.KEPT}
     assert looker.reason(IMAGE) == "not wanted"
     assert not os.path.lexists(looker.nova.link(IMAGE))
-    assert looker.look({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
+    assert looker.reconcile({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
 
 
 def test_nova_that_changes_its_backend_loses_its_links(looker: Looker) -> None:
     """Hazard 10."""
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.nova.configure(libvirt={"images_type": "raw"})
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.REFUSED}
+    assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.REFUSED}
     assert "images_type" in looker.reason()
     assert not os.path.lexists(looker.nova.link(IMAGE))
 
 
 def test_refused_host_gets_no_directories(looker: Looker) -> None:
-    looker.look({IMAGE}, refusal="not wanted")
+    looker.reconcile({IMAGE}, refusal="not wanted")
     assert os.listdir(looker.nova.instances) == []
 
 
 def test_novas_own_file_stays_and_needs_no_image(looker: Looker) -> None:
-    looker.look(set())
+    looker.reconcile(set())
     looker.nova.base.mkdir(exist_ok=True)
     looker.nova.link(IMAGE).write_bytes(bytes(512))
     looker.nova.add_overlay(IMAGE)
     looker.clock.now += SCAN_INTERVAL
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.NOVA_DOWNLOADED}
+    assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.NOVA_DOWNLOADED}
     assert looker.report.used == frozenset()
     assert looker.report.needed == frozenset()
-    assert looker.look(set()) == {}
+    assert looker.reconcile(set()) == {}
     assert looker.nova.link(IMAGE).is_file()
 
 
 def test_lock_of_nova_is_tried_again_at_the_next_look(looker: Looker) -> None:
-    looker.look(set())
+    looker.reconcile(set())
     with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
-        assert looker.look({IMAGE}) == {IMAGE: LinkState.BUSY}
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+        assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.BUSY}
+    assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.PLANTED}
     with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
-        assert looker.look(set()) == {IMAGE: LinkState.BUSY}
+        assert looker.reconcile(set()) == {IMAGE: LinkState.BUSY}
         assert looker.report.needed == {IMAGE}
-    assert looker.look(set()) == {}
+    assert looker.reconcile(set()) == {}
 
 
 def test_link_of_somebody_else_is_a_problem(looker: Looker) -> None:
-    looker.look(set())
+    looker.reconcile(set())
     looker.nova.link(IMAGE).symlink_to("/cache/image")
-    assert looker.look({IMAGE, OTHER}) == {IMAGE: LinkState.FOREIGN, OTHER: LinkState.PLANTED}
+    assert looker.reconcile({IMAGE, OTHER}) == {IMAGE: LinkState.FOREIGN, OTHER: LinkState.PLANTED}
     assert "/cache/image" in looker.report.problems[f"link of image {IMAGE}"]
 
 
 def test_problem_of_one_link_leaves_the_others(
     looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looker.look(set())
+    looker.reconcile(set())
     files = FaultyFileOperations(1, number=NO_SPACE)
     planter = make_planter(looker.nova, looker.mount, files)
     images = frozenset({IMAGE, OTHER})
-    report = looker.keeper.look(looker.nova.settings, planter, DesiredLinks(images, images, images))
+    report = looker.keeper.reconcile(
+        looker.nova.settings, planter, DesiredLinks(images, images, images)
+    )
     assert list(report.problems) == [f"link of image {IMAGE}"]
     assert report.known.links[OTHER].state is LinkState.PLANTED
-    assert looker.look({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
+    assert looker.reconcile({IMAGE, OTHER})[IMAGE] is LinkState.PLANTED
 
 
 def test_incomplete_scan_removes_nothing(looker: Looker, monkeypatch: pytest.MonkeyPatch) -> None:
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     blind = OverlayScan(frozenset(), problem="not readable")
     monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
     looker.clock.now += SCAN_INTERVAL
-    assert looker.look(set()) == {IMAGE: LinkState.KEPT}
+    assert looker.reconcile(set()) == {IMAGE: LinkState.KEPT}
     assert "not readable" in looker.reason()
     assert not looker.report.is_use_known
     assert "not readable" in looker.report.problems["overlays"]
     monkeypatch.undo()
-    assert looker.look(set()) == {}
+    assert looker.reconcile(set()) == {}
 
 
 def test_nova_that_calls_base_files_otherwise_is_a_problem_until_nobody_uses_them(
@@ -227,13 +229,13 @@ def test_nova_that_calls_base_files_otherwise_is_a_problem_until_nobody_uses_the
 ) -> None:
     """Its links are planted and never used: nothing else would say so."""
     looker.nova.add_overlay(IMAGE, backing=f"{looker.nova.base}/{'a' * 64}")
-    assert looker.look({IMAGE}) == {IMAGE: LinkState.PLANTED}
+    assert looker.reconcile({IMAGE}) == {IMAGE: LinkState.PLANTED}
     assert list(looker.report.problems) == ["names of base files"]
     assert "a" * 64 in looker.report.problems["names of base files"]
     assert looker.report.is_use_known
     looker.nova.remove_instances()
     looker.clock.now += SCAN_INTERVAL
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     assert looker.report.problems == {}
 
 
@@ -247,61 +249,61 @@ def test_overlays_are_not_looked_at_at_each_look(
         "scan",
         lambda settings: scans.append(True) or real(settings),  # type: ignore[func-returns-value]
     )
-    looker.look({IMAGE})
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
+    looker.reconcile({IMAGE})
     assert len(scans) == 1
     looker.clock.now += SCAN_INTERVAL
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     assert len(scans) == 2
-    looker.look(set())
+    looker.reconcile(set())
     assert len(scans) == 3, "before a link is removed, in any case"
 
 
 def test_hundred_images_are_looked_at_quickly(looker: Looker) -> None:
     images = {str(uuid.UUID(int=number)) for number in range(100)}
-    looker.look(images)
+    looker.reconcile(images)
     files = FaultyFileOperations(0, number=NO_SPACE)
     planter = make_planter(looker.nova, looker.mount, files)
     ids = frozenset(images)
-    report = looker.keeper.look(looker.nova.settings, planter, DesiredLinks(ids, ids, ids))
+    report = looker.keeper.reconcile(looker.nova.settings, planter, DesiredLinks(ids, ids, ids))
     assert files.done == [], "a look that finds all in order changes nothing"
     assert set(report.known.links.values()) == {KnownLink(LinkState.PLANTED)}
 
 
 def test_new_round_is_done_by_a_fresh_look_at_the_overlays(looker: Looker) -> None:
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.nova.add_overlay(IMAGE, "instance-1")
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     assert looker.report.users == {}, "looked at a moment ago"
-    looker.look({IMAGE}, newest_round=4)
+    looker.reconcile({IMAGE}, newest_round=4)
     assert looker.report.users == {IMAGE: ("instance-1",)}
     assert looker.report.round == 4
-    looker.look(None)
+    looker.reconcile(None)
     assert looker.report.round == 4, "the origin is away"
 
 
 def test_closed_image_loses_its_link_where_nothing_uses_it(looker: Looker) -> None:
-    looker.look({IMAGE, OTHER})
+    looker.reconcile({IMAGE, OTHER})
     looker.nova.add_overlay(OTHER, "instance-1")
     both = {IMAGE, OTHER}
-    states = looker.look(set(), both, closed=both, newest_round=2)
+    states = looker.reconcile(set(), both, closed=both, newest_round=2)
     assert states == {OTHER: LinkState.KEPT}
     assert not looker.nova.link(IMAGE).is_symlink()
     assert looker.nova.link(OTHER).is_symlink()
     assert (looker.report.round, set(looker.report.users)) == (2, {OTHER})
-    looker.look(both, newest_round=3)
+    looker.reconcile(both, newest_round=3)
     assert looker.nova.link(IMAGE).is_symlink(), "opened again"
 
 
 def test_closing_counts_as_a_use_while_nova_holds_the_lock(looker: Looker) -> None:
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     with Holder(looker.nova.instances / "locks" / f"nova-{base_name(IMAGE)}"):
-        looker.look(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
+        looker.reconcile(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
         assert looker.nova.link(IMAGE).is_symlink()
         assert looker.report.round == 2
         assert looker.report.users == {IMAGE: ()}
         looker.nova.add_overlay(IMAGE, "instance-1")  # what Nova held it for
-    looker.look(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
+    looker.reconcile(set(), {IMAGE}, closed={IMAGE}, newest_round=2)
     assert looker.report.users == {IMAGE: ("instance-1",)}, "seen before it is answered"
     assert looker.report.round == 2
 
@@ -309,27 +311,27 @@ def test_closing_counts_as_a_use_while_nova_holds_the_lock(looker: Looker) -> No
 def test_round_is_not_done_by_a_look_that_missed_something(
     looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     blind = OverlayScan(frozenset(), problem="not readable")
     monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
-    looker.look({IMAGE}, newest_round=2)
+    looker.reconcile({IMAGE}, newest_round=2)
     assert looker.report.round == 0
 
 
 def test_closed_image_loses_its_link_to_any_mount_point(looker: Looker) -> None:
     """[dataplane] mount_point was changed, or a host that shares instances_path planted it."""
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.mount = looker.mount.with_name("elsewhere")
-    looker.look(set(), closed={IMAGE}, newest_round=2)
+    looker.reconcile(set(), closed={IMAGE}, newest_round=2)
     assert not os.path.lexists(looker.nova.link(IMAGE))
     assert (looker.report.round, dict(looker.report.users)) == (2, {})
 
 
 def test_link_to_another_mount_point_stays_while_it_is_in_use(looker: Looker) -> None:
-    looker.look({IMAGE})
+    looker.reconcile({IMAGE})
     looker.mount = looker.mount.with_name("elsewhere")
     looker.nova.add_overlay(IMAGE, "instance-1")
-    looker.look(set(), closed={IMAGE}, newest_round=2)
+    looker.reconcile(set(), closed={IMAGE}, newest_round=2)
     assert looker.nova.link(IMAGE).is_symlink()
     assert (looker.report.round, dict(looker.report.users)) == (2, {IMAGE: ("instance-1",)})
 
@@ -337,7 +339,7 @@ def test_link_to_another_mount_point_stays_while_it_is_in_use(looker: Looker) ->
 def test_link_that_cannot_be_removed_keeps_its_image_and_no_other(
     looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looker.look({IMAGE, OTHER})
+    looker.reconcile({IMAGE, OTHER})
     unlink = FileOperations.unlink
 
     def refuse(files: FileOperations, path: str) -> None:
@@ -348,24 +350,24 @@ def test_link_that_cannot_be_removed_keeps_its_image_and_no_other(
     with monkeypatch.context() as patched:
         patched.setattr(FileOperations, "unlink", refuse)
         for newest_round in (2, 3):
-            looker.look(set(), closed={IMAGE, OTHER}, newest_round=newest_round)
+            looker.reconcile(set(), closed={IMAGE, OTHER}, newest_round=newest_round)
             assert (looker.report.round, set(looker.report.users)) == (newest_round, {IMAGE})
     assert not os.path.lexists(looker.nova.link(OTHER))
-    looker.look(set(), closed={IMAGE}, newest_round=4)
+    looker.reconcile(set(), closed={IMAGE}, newest_round=4)
     assert (looker.report.round, dict(looker.report.users)) == (4, {})
 
 
 def test_round_that_a_backup_undid_is_forgotten(
     looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looker.look({IMAGE}, newest_round=50, epoch="former")
+    looker.reconcile({IMAGE}, newest_round=50, epoch="former")
     assert (looker.report.round, looker.report.epoch) == (50, "former")
     blind = OverlayScan(frozenset(), problem="not readable")
     monkeypatch.setattr(link_keeper, "scan", lambda settings: blind)
-    looker.look({IMAGE}, newest_round=40, epoch="former")
+    looker.reconcile({IMAGE}, newest_round=40, epoch="former")
     assert looker.report.round == 40
-    looker.look({IMAGE}, newest_round=41, epoch="restored")
+    looker.reconcile({IMAGE}, newest_round=41, epoch="restored")
     assert (looker.report.round, looker.report.epoch) == (0, "restored")
     monkeypatch.undo()
-    looker.look({IMAGE}, newest_round=41, epoch="restored")
+    looker.reconcile({IMAGE}, newest_round=41, epoch="restored")
     assert (looker.report.round, looker.report.epoch) == (41, "restored")
