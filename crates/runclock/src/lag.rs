@@ -8,7 +8,8 @@ use tokio::time::Instant;
 pub const TICK: Duration = Duration::from_millis(20);
 /// A tick that is late by less is on time: timers are rounded up to a millisecond, and woken in turn.
 pub const TOLERANCE: Duration = Duration::from_millis(5);
-/// Share of a lag that is excused where another one was less than [`QUIET_PERIOD`] of running time before.
+/// Share of a lag that is excused where another one was less than [`QUIET_PERIOD`] of running time
+/// before.
 ///
 /// Three quarters: a host that never runs on time waits four times as long for a peer that is dead.
 pub const BUSY_SHARE: f64 = 0.75;
