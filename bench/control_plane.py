@@ -40,7 +40,7 @@ from acstor.cluster.ring.published_ring import RingReference
 from acstor.conf import loading
 from acstor.native import Ring
 from acstor.origin.base import Origin
-from acstor.origin.http import HttpOrigin
+from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.memory import MemoryOrigin
 from acstor.policy import observation, similarity
 from acstor.policy.decision_maker import DecisionMaker

@@ -1,9 +1,10 @@
 """A web server over any origin, so that the testbed's origin can stand behind a shaped link.
 
-The requests are those of :mod:`acstor.origin.http`. Objects of a POSIX origin leave by
+The requests are those of :mod:`acstor.origin.http.driver`. Objects of a POSIX origin leave by
 ``sendfile``. One thread per connection: hosts keep a handful of connections each.
 """
 
+import hmac
 import os
 import re
 import urllib.parse
@@ -36,13 +37,17 @@ class OriginServer(ThreadingHTTPServer):
     """Serves one origin at an address.
 
     :param address: host and port; port 0 takes a free one, see ``server_address``.
+    :param token: bearer token that each request has to bring; None: anybody is served.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], origin: base.Origin) -> None:
+    def __init__(
+        self, address: tuple[str, int], origin: base.Origin, token: str | None = None
+    ) -> None:
         self.origin = origin
+        self.token = token
         inner = origin.inner if isinstance(origin, retrying.RetryingOrigin) else origin
         self.posix_root = inner.root if isinstance(inner, posix.PosixOrigin) else None
         super().__init__(address, _OriginRequest)
@@ -90,6 +95,12 @@ class _OriginRequest(BaseHTTPRequestHandler):
 
     def _answer(self, action: Callable[[], None]) -> None:
         self._received = 0
+        if not self._is_authorised():
+            # A body that was not read would be taken for the next request.
+            self.close_connection = self.command == "PUT"
+            self._send(HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"})
+            self.wfile.flush()
+            return
         try:
             action()
         except exception.AcstorError as error:
@@ -97,6 +108,11 @@ class _OriginRequest(BaseHTTPRequestHandler):
             self.close_connection = self.command == "PUT"
             self._send(_STATUS[error.kind], error.message.encode())
         self.wfile.flush()
+
+    def _is_authorised(self) -> bool:
+        token = self.server.token
+        sent = self.headers.get("Authorization", "")
+        return token is None or hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
 
     def _get(self) -> None:
         parts = urllib.parse.urlsplit(self.path)

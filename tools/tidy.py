@@ -100,7 +100,7 @@ IMPURE = re.compile(r"\bInstant\b|\bSystemTime\b|\bstd::(env|fs|io|net|process|s
 PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
     | {"path_walk", "untrusted_json"},
-    {"service", "nbd_connection", "warning_filters", "oid", "native"},
+    {"service", "nbd_connection", "warning_filters", "oid", "native", "private_files"},
     {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "scheduler"},

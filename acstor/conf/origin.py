@@ -11,7 +11,9 @@ OPTIONS = [
         help=(
             "Where everything can be re-read from. The scheme names the driver (entry points "
             "'acstor.origin'): posix:///path is a directory on a local disk, NFS or CephFS that "
-            "all hosts see. NFS needs the mount options lookupcache=none,acdirmin=0,acdirmax=0."
+            "all hosts see. NFS needs the mount options lookupcache=none,acdirmin=0,acdirmax=0. "
+            "https://host/path is a web server to read from; its query names files with "
+            "credentials: ca_cert, cert_cert, cert_key, token_file."
         ),
     ),
     cfg.FloatOpt(

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.drivers.cinder import native_threads
-from acstor.origin import base, faulty, http, memory, posix, retrying
+from acstor.origin import base, faulty, memory, posix, retrying
+from acstor.origin.http.driver import HttpOrigin
 from testbed import origin_server
 
 Factory = Callable[[pathlib.Path], base.Origin]
 """Makes an origin, in an empty directory if it needs one."""
 
 
-class ServedOrigin(http.HttpOrigin):
+class ServedOrigin(HttpOrigin):
     """The HTTP driver with a server of its own over another origin."""
 
     def __init__(self, inner: base.Origin) -> None:

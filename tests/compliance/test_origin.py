@@ -6,7 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from acstor.origin import base, http, memory, posix
+from acstor.origin import base, memory, posix
+from acstor.origin.http.driver import HttpOrigin
 from tests.compliance import origins
 
 
@@ -41,4 +42,4 @@ def test_sweep_leaves_what_is_published(origin: base.Origin) -> None:
 def test_every_registered_driver_is_in_this_suite() -> None:
     classes = {entry.load() for entry in metadata.entry_points(group="acstor.origin")}
     assert classes, "the package is not installed"
-    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, http.HttpOrigin}
+    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, HttpOrigin}

@@ -11,19 +11,15 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable
 
-from acstor import exception, native
+from acstor import exception, native, private_files
 from acstor.files import sync_directory
 
-FILE_SIZE_MAX = 16 << 10
-"""Largest key file, bytes; those of Ed25519 have less than 200."""
 PUBLIC_KEY_SIZE = 32
 
 _PUBLIC_HEAD = bytes.fromhex("302a300506032b6570032100")
 """Beginning of a SubjectPublicKeyInfo of Ed25519, before the key."""
 _PEM = re.compile(rb"\s*-----BEGIN ([A-Z ]+)-----\s+([A-Za-z0-9+/=\s]+)-----END \1-----\s*\Z")
-_OTHERS_READ_OR_WRITE = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _LINE_LENGTH = 64
 
@@ -60,7 +56,7 @@ def read_private_key(path: str) -> native.SigningKey:
     :raises ConfigurationError: when it cannot be read, is none, or others than its owner may read
         or write it, or its owner is neither root nor the user who runs this (root may use any).
     """
-    content = _read(path, "private key", _check_private)
+    content = private_files.read_private(path, "private key")
     try:
         return native.SigningKey(_decode_pem(content, b"PRIVATE KEY"))
     except (ValueError, native.DataPlaneError):
@@ -76,7 +72,7 @@ def read_public_key(path: str) -> PublicKey:
 
     :raises ConfigurationError: when it cannot be read, is none, or others may change it.
     """
-    content = _read(path, "public key", check_unchangeable)
+    content = private_files.read_checked(path, "public key", check_unchangeable)
     try:
         document = _decode_pem(content, b"PUBLIC KEY")
     except ValueError:
@@ -117,36 +113,6 @@ def make_pair(private_path: str, public_path: str) -> PublicKey:
         os.unlink(private_path)
         raise
     return public
-
-
-def _check_private(path: str, found: os.stat_result) -> None:
-    if found.st_mode & _OTHERS_READ_OR_WRITE:
-        raise exception.ConfigurationError(
-            f"private key {path} has mode {stat.S_IMODE(found.st_mode):04o}, others may read it",
-            hint=f"chmod 0600 {path}; and when others could log in there, make a new pair",
-        )
-    if os.geteuid() not in {0, found.st_uid} and found.st_uid != 0:
-        raise exception.ConfigurationError(
-            f"private key {path} belongs to user {found.st_uid}, who may read it",
-            hint="give it to root or to the user who runs the registrar",
-        )
-
-
-def _read(path: str, what: str, check: Callable[[str, os.stat_result], None]) -> bytes:
-    """Return what is in a regular file, once its owner and mode are checked."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_SIZE_MAX:
-                raise exception.ConfigurationError(f"{path} is no file with a {what}")
-            check(path, found)
-            return file.read(FILE_SIZE_MAX)
-    except OSError as error:
-        raise exception.ConfigurationError(
-            f"{what} {path} cannot be read: {error.strerror}",
-            hint="correct the path, or the owner and mode of the file",
-        ) from error
 
 
 def _decode_pem(content: bytes, label: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acstor.origin.http import HttpOrigin
+from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.posix import PosixOrigin
 from acstor.repository.volumes.durability import DurabilityClass
 from bench import capo, capo_record, capo_replay, capo_workload

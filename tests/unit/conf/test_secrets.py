@@ -11,7 +11,7 @@ from acstor.cluster.membership import CoordinationSettings, open_coordinator
 from acstor.conf import loading, opts
 from acstor.drivers.ceilometer import options as ceilometer_options
 from acstor.drivers.cinder import options as cinder_options
-from acstor.origin.http import HttpOrigin
+from acstor.origin.http.driver import HttpOrigin
 from acstor.scheduler.nova import options as nova_options
 
 SECRET = "hunter2"

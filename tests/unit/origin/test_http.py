@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
-from acstor.origin.http import HttpOrigin
+from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.memory import MemoryOrigin
 from testbed.origin_server import OriginServer
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from acstor import exception, native
+from acstor import exception, native, private_files
 from acstor.repository.signing import key_files
 
 MESSAGE = b"a statement"
@@ -118,7 +118,7 @@ def damaged(content: bytes) -> dict[str, bytes]:
         "two keys": content + content,
         "no base64": lines[0] + b"!" + lines[1][1:] + lines[2],
         "zeros": bytes(len(content)),
-        "large": content + b"\n" * key_files.FILE_SIZE_MAX,
+        "large": content + b"\n" * private_files.FILE_SIZE_MAX,
         "of another kind": content.replace(b" KEY", b" THING"),
     }
 

@@ -9,13 +9,13 @@ origin`` is one. Requests, relative to the origin's URL::
     GET                     ?list=objects&prefix=<prefix>   one key per line
     GET                     ?list=refs&prefix=<prefix>      one name per line
 
-There is no authentication: use it on a network that only hosts reach. Content is safe all the
-same, because every chunk is verified against its digest; refs are not.
+Hosts authenticate by a certificate or a token that the URL names
+(:mod:`acstor.origin.http.credentials`). Without, use it on a network that only hosts reach: content
+is safe all the same, because every chunk is verified against its digest; refs are not.
 """
 
 import contextlib
 import re
-import ssl
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -27,6 +27,7 @@ from urllib3.util import SKIP_HEADER
 
 from acstor import exception
 from acstor.origin import base, keys
+from acstor.origin.http.credentials import CredentialFiles, HttpCredentials
 
 TIMEOUT_SECONDS = 10.0
 """Longest wait for the server: to connect, and for each piece of an answer."""
@@ -48,12 +49,15 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 class HttpOrigin(base.Origin):
     """Reads and writes over HTTP/1.1 with connections that are kept open.
 
-    A request is sent once: :class:`~acstor.origin.retrying.RetryingOrigin` knows what may be
-    repeated.
+    A request is sent once, unless the server refuses a token that was renewed meanwhile:
+    :class:`~acstor.origin.retrying.RetryingOrigin` knows what may be repeated.
 
-    :param url: ``http://host:port/path/`` or ``https://...``.
+    :param url: ``http://host:port/path/`` or ``https://...``, with the query that
+        :mod:`acstor.origin.http.credentials` describes.
     :param timeout_seconds: of each socket operation.
-    :raises InvalidError: when the URL is none, or holds a user, a query or a fragment.
+    :raises InvalidError: when the URL is none, holds a user, another query or a fragment, or would
+        send credentials in the clear.
+    :raises ConfigurationError: when credentials cannot be used.
     """
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -64,12 +68,14 @@ class HttpOrigin(base.Origin):
             raise exception.InvalidError(f"origin URL {url!r}: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise exception.InvalidError(f"{url!r} is no URL of a web server")
-        if parts.username or parts.query or parts.fragment:
+        if parts.username or parts.password or parts.fragment:
             raise exception.InvalidError(
-                f"the URL of the origin on {parts.hostname} holds more than host, port and path"
+                f"the URL of the origin on {parts.hostname} holds more than host, port and path",
+                hint="name files with credentials in its query",
             )
+        files = CredentialFiles.of_query(parts.query) if parts.query else CredentialFiles()
+        self._credentials = HttpCredentials(files, parts.scheme, parts.hostname)
         self._host, self._port = parts.hostname, port
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._path = parts.path.rstrip("/") + "/"
         self._timeout = timeout_seconds
         self._seen: dict[str, base.Ref] = {}
@@ -77,9 +83,10 @@ class HttpOrigin(base.Origin):
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "HttpOrigin":
-        """Open ``http://host[:port][/path]`` or ``https://...``.
+        """Open ``http://host[:port][/path][?credentials]`` or ``https://...``.
 
         :raises InvalidError: as the constructor.
+        :raises ConfigurationError: as the constructor.
         """
         return cls(url.geturl())
 
@@ -205,17 +212,9 @@ class HttpOrigin(base.Origin):
         """Send a request; yield its answer, whose status is one of ``ok``."""
         what = f"{method} {self._path}{path}"
         length = {} if body is None else {"Content-Length": str(sum(map(len, body)))}
+        sent = {"User-Agent": SKIP_HEADER, **(headers or {}), **length}
         try:
-            answer = self._pool.urlopen(
-                method,
-                self._path + path,
-                body=body,  # type: ignore[arg-type] # it is sent as it is, piece by piece
-                headers={"User-Agent": SKIP_HEADER, **(headers or {}), **length},
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
+            answer = self._authorised(method, path, sent, body)
             try:
                 if answer.status not in ok:
                     raise _error(answer, what)
@@ -226,17 +225,61 @@ class HttpOrigin(base.Origin):
                 answer.close()
                 answer.release_conn()
         except (OSError, HTTPError) as error:
+            # A renewed certificate is shown at the next attempt, which is the caller's.
+            self._credentials.renew_certificate()
             raise exception.UnavailableError(f"{what} at {self._host}: {_reason(error)}") from error
+
+    def _authorised(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Sequence[memoryview] | None,
+    ) -> BaseHTTPResponse:
+        """Send a request; send it again where its token was refused and there is a newer one."""
+        credentials = self._credentials.headers()
+        answer = self._sent(method, path, {**headers, **credentials}, body)
+        if answer.status != HTTPStatus.UNAUTHORIZED:
+            return answer
+        try:
+            is_renewed = self._credentials.renew_token(credentials)
+        except BaseException:
+            answer.close()
+            raise
+        if not is_renewed:
+            return answer
+        answer.drain_conn()
+        answer.release_conn()
+        return self._sent(method, path, {**headers, **self._credentials.headers()}, body)
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Sequence[memoryview] | None,
+    ) -> BaseHTTPResponse:
+        return self._pool.urlopen(
+            method,
+            self._path + path,
+            body=body,  # type: ignore[arg-type] # it is sent as it is, piece by piece
+            headers=headers,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
 
     def _new_pool(self) -> urllib3.HTTPConnectionPool:
         timeout = urllib3.Timeout(connect=self._timeout, read=self._timeout)
-        if self._tls is not None:
+        tls = self._credentials.tls
+        if tls is not None:
             return urllib3.HTTPSConnectionPool(
                 self._host,
                 self._port,
                 timeout=timeout,
                 maxsize=IDLE_CONNECTIONS_MAX,
-                ssl_context=self._tls,
+                ssl_context=tls,
             )
         return urllib3.HTTPConnectionPool(
             self._host, self._port, timeout=timeout, maxsize=IDLE_CONNECTIONS_MAX
@@ -316,6 +359,13 @@ def _error(answer: BaseHTTPResponse, what: str) -> exception.AcstorError:
             return exception.InvalidError(message)
         case HTTPStatus.CONFLICT:
             return exception.ConflictError(message)
+        case HTTPStatus.UNAUTHORIZED:
+            # Whoever waits for it goes on once the credentials are in order.
+            return exception.UnavailableError(
+                message,
+                hint="the web server of the origin refuses this host: see that [origin] url names "
+                "the certificate or the token file that it expects, and that they are current",
+            )
         case HTTPStatus.METHOD_NOT_ALLOWED | HTTPStatus.NOT_IMPLEMENTED | HTTPStatus.FORBIDDEN:
             return exception.UnsupportedError(message, hint="this web server only serves reads")
         case HTTPStatus.INSUFFICIENT_STORAGE:
