@@ -92,8 +92,7 @@ class NbdConnection:
         self._cookie = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            self._socket.settimeout(timeout_seconds)
-            self._connect(socket_path)
+            self._connect(socket_path, timeout_seconds)
             self._negotiate(export)
         except BaseException:
             self._socket.close()
@@ -183,9 +182,9 @@ class NbdConnection:
 
     # Negotiation
 
-    def _connect(self, socket_path: str) -> None:
+    def _connect(self, socket_path: str, timeout_seconds: float) -> None:
         try:
-            self._socket.connect(socket_path)
+            sockets.connect_within(self._socket, socket_path, timeout_seconds)
         except OSError as error:
             raise ConnectionLostError(
                 error.errno or errno.ETIMEDOUT, f"{socket_path}: {error.strerror or error}"

@@ -1,6 +1,9 @@
 """Sockets: bytes as many as a protocol says, connections one after the other, who connected."""
 
+import errno
 import logging
+import math
+import os
 import socket
 import struct
 import threading
@@ -8,9 +11,32 @@ from collections.abc import Iterator
 
 LOG = logging.getLogger(__name__)
 
+_TIMEVAL = struct.Struct("@ll")  # seconds, microseconds: socket(7)
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
 _ACCEPT_PAUSE = 0.2
 """Seconds after a connection that could not be accepted: the host is out of something."""
+
+
+def connect_within(connection: socket.socket, path: str, seconds: float) -> None:
+    """Connect a unix socket, which then has that timeout, waiting for room in the listener's queue.
+
+    A socket with a timeout is one that does not block, and to that Linux answers EAGAIN at once
+    where the queue is full: as if nobody were there, though a busy listener only comes late.
+
+    :param seconds: above 0.
+    :raises TimeoutError: when there was no room within that time.
+    :raises OSError: as of connect(2).
+    """
+    # Rounded up, since zero is for ever.
+    whole, micros = divmod(math.ceil(seconds * 1_000_000), 1_000_000)
+    connection.setblocking(True)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(whole, micros))
+    try:
+        connection.connect(path)
+    except BlockingIOError:
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), path) from None
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(0, 0))
+    connection.settimeout(seconds)
 
 
 def accepted(listener: socket.socket, stopping: threading.Event) -> Iterator[socket.socket]:

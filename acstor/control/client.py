@@ -5,7 +5,7 @@ import os
 import socket
 from typing import Any
 
-from acstor import exception
+from acstor import exception, sockets
 from acstor.control import operations, protocol
 from acstor.control.line_reader import LineReader, LineTooLongError
 
@@ -64,8 +64,7 @@ class AdminClient:
 
     def _exchange(self, line: bytes, timeout: float) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
-            connection.settimeout(timeout)
-            connection.connect(self._path)
+            sockets.connect_within(connection, self._path, timeout)
             # A server that refuses the connection may have answered and left already.
             with contextlib.suppress(BrokenPipeError):
                 connection.sendall(line)

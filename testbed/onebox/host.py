@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from acstor import sockets
 from testbed import exception, processes
 from testbed.onebox.directory import OneBoxDirectory
 
@@ -259,8 +260,7 @@ class Host:
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(REQUEST_TIMEOUT_S)
-            connection.connect(str(self._socket))
+            sockets.connect_within(connection, str(self._socket), REQUEST_TIMEOUT_S)
         except BaseException:
             connection.close()
             raise
