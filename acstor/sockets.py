@@ -2,17 +2,18 @@
 
 import errno
 import logging
-import math
 import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 LOG = logging.getLogger(__name__)
 
-_TIMEVAL = struct.Struct("@ll")  # seconds, microseconds: socket(7)
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid: struct ucred of unix(7)
+_QUEUE_PAUSE = 0.02
+"""Seconds between two attempts at a listener whose queue is full."""
 _ACCEPT_PAUSE = 0.2
 """Seconds after a connection that could not be accepted: the host is out of something."""
 
@@ -27,16 +28,19 @@ def connect_within(connection: socket.socket, path: str, seconds: float) -> None
     :raises TimeoutError: when there was no room within that time.
     :raises OSError: as of connect(2).
     """
-    # Rounded up, since zero is for ever.
-    whole, micros = divmod(math.ceil(seconds * 1_000_000), 1_000_000)
-    connection.setblocking(True)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(whole, micros))
-    try:
-        connection.connect(path)
-    except BlockingIOError:
-        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), path) from None
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(0, 0))
+    until = time.monotonic() + seconds
     connection.settimeout(seconds)
+    while True:
+        try:
+            connection.connect(path)
+        except BlockingIOError:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), path) from None
+            # Not left to the kernel by a socket that blocks: with eventlet's that has no end.
+            time.sleep(min(_QUEUE_PAUSE, left))
+        else:
+            return
 
 
 def accepted(listener: socket.socket, stopping: threading.Event) -> Iterator[socket.socket]:

@@ -2,6 +2,8 @@
 
 import pathlib
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -13,6 +15,24 @@ from acstor.nbd_connection import ConnectionLostError, NbdConnection
 
 PATIENCE = 60.0
 KINDS = [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
+PATCHED = """
+import sys
+
+import eventlet
+
+eventlet.monkey_patch()
+
+import socket
+
+from acstor import sockets
+
+with socket.socket(socket.AF_UNIX) as connection:
+    try:
+        sockets.connect_within(connection, sys.argv[1], 0.05)
+    except TimeoutError:
+        print("timed out")
+"""
+"""In a service that eventlet has patched, as cinder-volume may be."""
 
 
 class Busy:
@@ -73,6 +93,13 @@ def test_room_in_the_queue_is_waited_for(busy: Busy) -> None:
 def test_wait_ends(busy: Busy) -> None:
     with socket.socket(socket.AF_UNIX, busy.kind) as connection, pytest.raises(TimeoutError):
         sockets.connect_within(connection, busy.path, 0.01)
+
+
+@pytest.mark.parametrize("busy", [socket.SOCK_STREAM], indirect=True)
+def test_wait_ends_where_sockets_are_eventlets(busy: Busy) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", PATCHED, busy.path]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert ended.stdout == "timed out\n"
 
 
 def test_nobody_there_is_no_timeout(tmp_path: pathlib.Path) -> None:
