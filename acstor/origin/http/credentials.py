@@ -17,6 +17,7 @@ Files that are renewed are read again when the server refuses the former ones.
 """
 
 import dataclasses
+import logging
 import os
 import re
 import ssl
@@ -25,6 +26,8 @@ import urllib.parse
 from collections.abc import Mapping
 
 from acstor import exception, private_files
+
+LOG = logging.getLogger(__name__)
 
 _NAMES = ("ca_cert", "cert_cert", "cert_key", "token_file")
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
@@ -82,9 +85,9 @@ class HttpCredentials:
     def __init__(self, files: CredentialFiles, scheme: str, host: str) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._chain_state: tuple[tuple[int, int], ...] = ()
         if scheme != "https":
             self._check_in_the_clear(host)
+        self._chain_state = self._state_of_chain()
         self.tls = self._new_context() if scheme == "https" else None
         self._token = self._read_token()
 
@@ -104,20 +107,24 @@ class HttpCredentials:
                 self._token = self._read_token()
             return self.headers() != refused
 
-    def renew_certificate(self) -> bool:
-        """Load the certificate again where its files were changed; return whether they were.
+    def renew_certificate(self) -> None:
+        """Load the certificate again where its files were changed.
 
-        Connections that are made from now on show it.
-
-        :raises ConfigurationError: when it cannot be loaded.
+        Connections that are made from now on show it. One that cannot be loaded, or whose key has
+        yet to follow, leaves the former one in place.
         """
+        if self.tls is None or self._files.cert_cert is None:
+            return
         with self._lock:
-            if self.tls is None or self._files.cert_cert is None:
-                return False
-            if self._state_of_chain() == self._chain_state:
-                return False
-            self._load_chain(self.tls, self._files.cert_cert)
-            return True
+            try:
+                state = self._state_of_chain()
+                if state != self._chain_state:
+                    # Apart first: a key that does not match is found with the certificate in place.
+                    self._load_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+                    self._load_chain(self.tls)
+                    self._chain_state = state
+            except exception.ConfigurationError as error:
+                LOG.warning("the former certificate is shown to the origin: %s", error)
 
     def _check_in_the_clear(self, host: str) -> None:
         files = self._files
@@ -138,13 +145,14 @@ class HttpCredentials:
                 f"the authorities of the origin, {path}, cannot be used: {_reason(error)}",
                 hint="correct ca_cert in [origin] url; it is a file of certificates in PEM",
             ) from error
-        if self._files.cert_cert is not None:
-            self._load_chain(context, self._files.cert_cert)
+        self._load_chain(context)
         return context
 
-    def _load_chain(self, context: ssl.SSLContext, path: str) -> None:
+    def _load_chain(self, context: ssl.SSLContext) -> None:
+        path = self._files.cert_cert
+        if path is None:
+            return
         key = self._files.cert_key or path
-        state = self._state_of_chain()
         private_files.read_private(key, "private key")
         try:
             # An empty password: a key that is encrypted is an error, not a question at a terminal.
@@ -155,7 +163,6 @@ class HttpCredentials:
                 hint="correct cert_cert and cert_key in [origin] url: a certificate in PEM and the "
                 "key that belongs to it, without a password",
             ) from error
-        self._chain_state = state
 
     def _state_of_chain(self) -> tuple[tuple[int, int], ...]:
         paths = filter(None, (self._files.cert_cert, self._files.cert_key))

@@ -248,7 +248,8 @@ class HttpOrigin(base.Origin):
             raise
         if not is_renewed:
             return answer
-        answer.drain_conn()
+        # Not read to its end, which a server that lies never sends.
+        answer.close()
         answer.release_conn()
         return self._sent(method, path, {**headers, **self._credentials.headers()}, body)
 

@@ -1,10 +1,12 @@
 """Credentials at the web server of an origin: read, refused, renewed, and never told."""
 
+import contextlib
 import pathlib
 import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -60,13 +62,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 Serve = Callable[..., OriginServer]
 
 
+def stop(server: OriginServer) -> None:
+    server.shutdown()
+    server.server_close()
+
+
 @pytest.fixture
 def serve(folder: pathlib.Path) -> Iterator[Serve]:
     """Start servers: with a token, with TLS, with certificates of hosts asked for."""
     running: list[tuple[OriginServer, threading.Thread]] = []
 
-    def start(token: str | None = None, is_tls: bool = False) -> OriginServer:
-        server = OriginServer(("127.0.0.1", 0), MemoryOrigin(), token)
+    def start(token: str | None = None, is_tls: bool = False, port: int = 0) -> OriginServer:
+        server = OriginServer(("127.0.0.1", port), MemoryOrigin(), token)
         if is_tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(folder / "server.pem", folder / "server.key")
@@ -82,9 +89,8 @@ def serve(folder: pathlib.Path) -> Iterator[Serve]:
 
     yield start
     for server, thread in running:
-        server.shutdown()
+        stop(server)
         thread.join(PATIENCE)
-        server.server_close()
 
 
 @pytest.fixture
@@ -199,6 +205,57 @@ def test_renewed_certificate_is_shown_at_the_next_attempt(
     with pytest.raises(exception.UnavailableError):
         origin.put_if_absent("a", [b"a"])
     store(origin)
+
+
+def test_half_a_renewed_certificate_leaves_the_former_one(
+    serve: Serve, folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A certificate and its key are two files: there is a moment between them."""
+    mine = tmp_path / "mine.pem"
+    mine.write_bytes((folder / "host.pem").read_bytes())
+    server = serve(is_tls=True)
+    files = {"ca_cert": folder / "ca.pem", "cert_cert": mine, "cert_key": folder / "host.key"}
+    origin = HttpOrigin(url(server, **files))
+    stop(server)
+    mine.write_bytes((folder / "stranger.pem").read_bytes())
+    with pytest.raises(exception.UnavailableError):
+        origin.size("a")
+    serve(is_tls=True, port=server.server_address[1])
+    store(origin)
+
+
+def test_refusal_without_an_end_is_not_read_to_it(token_file: pathlib.Path) -> None:
+    class Refusal(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            if self.headers["Authorization"] == "Bearer second":
+                self.send_response(200)
+                self.send_header("Content-Length", "3")
+                self.end_headers()
+                return
+            token_file.write_text("second")
+            self.send_response(401)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"1\r\na\r\n")
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusal)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    origin = HttpOrigin(f"http://127.0.0.1:{server.server_address[1]}/?token_file={token_file}")
+    with pytest.raises(exception.UnsupportedError):
+        origin.get_ref("r")
+    server.shutdown()
+    server.server_close()
 
 
 def test_entry_point_opens_an_origin_with_credentials(
