@@ -3,6 +3,7 @@
 No message tells what is in one.
 """
 
+import functools
 import os
 import stat
 from collections.abc import Callable
@@ -43,18 +44,10 @@ def read_private(path: str, what: str) -> bytes:
     :raises ConfigurationError: when it cannot be read, is none, others than its owner may read or
         write it, or its owner is neither root nor the user who runs this (root may use any).
     """
-
-    def check(path: str, found: os.stat_result) -> None:
-        check_private(path, found, what)
-
-    return read_checked(path, what, check)
+    return read_checked(path, what, functools.partial(_check_private, what))
 
 
-def check_private(path: str, found: os.stat_result, what: str) -> None:
-    """Refuse a file that others than root and this user may read or write.
-
-    :raises ConfigurationError: when they may.
-    """
+def _check_private(what: str, path: str, found: os.stat_result) -> None:
     if found.st_mode & _OTHERS_READ_OR_WRITE:
         raise exception.ConfigurationError(
             f"{what} {path} has mode {stat.S_IMODE(found.st_mode):04o}, others may read it",

@@ -307,10 +307,8 @@ class Evaluation:
         if reason is Reason.QUIET:
             return 0, 0
         if self._seen.overloaded:
-            return (
-                history.hysteresis_level,
-                0,
-            )  # overload that lasts is no reason to try again and again
+            # Overload that lasts is no reason to try again and again.
+            return history.hysteresis_level, 0
         if history.no_overload_streak + 1 >= self._settings.quiet_period:
             return max(0, history.hysteresis_level - 1), 0
         return history.hysteresis_level, history.no_overload_streak + 1

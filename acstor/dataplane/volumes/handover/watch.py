@@ -52,7 +52,7 @@ class VolumeWatch:
         self._ahead = ahead
 
     def watch(self, volume: str) -> bool:
-        """OwnerCheck at the record of a volume that is served: fence or hand it over, as it says.
+        """Look at the record of a volume that is served: fence or hand it over, as it says.
 
         :returns: whether a migration of it is under way, so that it should be watched closely.
         """

@@ -33,7 +33,7 @@ class OwnershipChecks:
         self._standby = standby
 
     def check(self, volume: str) -> None:
-        """OwnerCheck at the record of a volume and do what it says.
+        """Look at the record of a volume and do what it says.
 
         :raises AcstorError: when the origin does not answer, or as :meth:`checked` does.
         """
