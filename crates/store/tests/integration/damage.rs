@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::support::{CHUNK_SIZE, FaultyDisk, config, content};
 use acstor_store::{ChunkGuard, ChunkStore, EvictionKind, Inserted, Look, StoreConfig, StoreError};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks};
 use acstor_types::{ChunkSize, DedupScope, Digest, ErrorKind};
 use bytes::Bytes;
-use support::{CHUNK_SIZE, FaultyDisk, config, content};
 
 const SLOTS: u64 = 32;
 

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::{CHUNK_SIZE, config, content};
 use acstor_store::{ChunkStore, EvictionKind, Inserted, StoreConfig, StoreError};
 use acstor_testkit::SeededChunks;
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
-use support::{CHUNK_SIZE, config, content};
 
 const SLOTS: u64 = 12;
 

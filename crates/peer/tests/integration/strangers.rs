@@ -1,8 +1,6 @@
 //! Places at a server: peers come before strangers, and busy ones before idle ones.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use acstor_peer::frame::Hello;
 use acstor_peer::{
     CloseReason, PeerConfig, PeerError, PeerStatus, Security, ServerLimits, VersionRange,
@@ -10,10 +8,10 @@ use acstor_peer::{
 use acstor_selection::BreakerState;
 use acstor_types::ErrorKind;
 
-use support::certificates::Authority;
-use support::chunks::{Gated, TestDisk};
-use support::scripted::Scripted;
-use support::{client, config, get, later, serve, until};
+use crate::support::certificates::Authority;
+use crate::support::chunks::{Gated, TestDisk};
+use crate::support::scripted::Scripted;
+use crate::support::{client, config, get, later, serve, until};
 
 fn limited(security: Security, change: impl FnOnce(&mut ServerLimits)) -> PeerConfig {
     let mut config = config(security);

@@ -3,16 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{CHUNK_SIZE, FaultyDisk, config};
 use acstor_store::{ChunkStore, EvictionKind, Inserted, StoreConfig};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks, seeded_rng};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use rand::Rng;
-use support::{CHUNK_SIZE, FaultyDisk, config};
 
 const SLOTS: u64 = 64;
 const CHUNKS: usize = 200;

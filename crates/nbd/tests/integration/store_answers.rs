@@ -1,14 +1,14 @@
 //! Answers out of a chunk store on a real disk, and a client that takes its time.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::support::client::Client;
+use crate::support::{PATIENCE, wait_until_full};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{Export, MemoryBudget, NbdServer, ServerConfig, bind_unix};
 use acstor_overlay::{
@@ -19,8 +19,6 @@ use acstor_readpath::Segment;
 use acstor_store::{ChunkStore, EvictionKind, Inserted, Look, StoreConfig};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
-use support::client::Client;
-use support::{PATIENCE, wait_until_full};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

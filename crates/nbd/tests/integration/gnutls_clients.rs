@@ -1,13 +1,9 @@
 //! TLS with the clients of virtualisation: QEMU and libnbd, both on GnuTLS.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "support/memory_device.rs"]
-#[allow(dead_code, reason = "the other tests use more of it")]
-mod memory_device;
+use crate::support::memory_device;
 
-#[path = "../../net/tests/support/certificates.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod certificates;
+use crate::certificates;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

@@ -1,16 +1,15 @@
 //! TLS: demanded over TCP, with a certificate of the cloud's CA.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
-#[path = "../../net/tests/support/certificates.rs"]
-#[allow(dead_code, reason = "other tests use more of it")]
-mod certificates;
+use crate::certificates;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::client::{go_request, option};
+use crate::support::memory_device::MemoryDevice;
+use crate::support::{PATIENCE, SIZE, pattern};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{CloseReason, Export, MemoryBudget, NbdError, NbdServer, ServerConfig};
 use acstor_net::TlsConfig;
@@ -18,9 +17,6 @@ use certificates::{Authority, Validity};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use support::client::{go_request, option};
-use support::memory_device::MemoryDevice;
-use support::{PATIENCE, SIZE, pattern};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

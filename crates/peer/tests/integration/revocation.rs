@@ -1,15 +1,13 @@
 //! Certificates that are revoked, lists that cannot be used, and the change from one CA to the next.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerServer, Security, TlsConfig, TlsFault};
 
-use support::certificates::{Authority, Validity, replace};
-use support::chunks::TestDisk;
-use support::{client, config, get, later, refusal, serve, until};
+use crate::support::certificates::{Authority, Validity, replace};
+use crate::support::chunks::TestDisk;
+use crate::support::{client, config, get, later, refusal, serve, until};
 
 /// A configuration that reads the CA's list of revocations, and tries again at once what failed.
 fn tls(authority: &Authority, files: TlsConfig) -> PeerConfig {

@@ -1,7 +1,7 @@
 //! Peers that stall, lie about sizes, send garbage, close in mid-frame or are not there.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+use crate::support;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use acstor_types::{ChunkSize, ErrorKind};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use support::chunks::{Gated, TestDisk, WrongBytes, content};
-use support::scripted::{Scripted, scripted};
-use support::{PATIENCE, client, config, get, later, serve, until};
+use crate::support::chunks::{Gated, TestDisk, WrongBytes, content};
+use crate::support::scripted::{Scripted, scripted};
+use crate::support::{PATIENCE, client, config, get, later, serve, until};
 
 const MILLI: Duration = Duration::from_millis(1);
 

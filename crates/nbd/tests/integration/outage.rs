@@ -1,16 +1,13 @@
 //! An origin that is away for one export: what waits for it costs the others nothing.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::support::client::Client;
+use crate::support::{Fixture, pattern};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{MemoryBudget, RateLimits, ServerConfig};
-use support::client::Client;
-use support::{Fixture, pattern};
 
 const PAYLOAD: usize = 32 << 20;
 

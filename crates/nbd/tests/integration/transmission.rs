@@ -1,16 +1,13 @@
 //! Requests and their answers, in every shape.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::atomic::Ordering;
 
+use crate::support::client::Client;
+use crate::support::{Fixture, SIZE, pattern};
 use acstor_nbd::protocol::ReplyShape::{self, Extended, Simple, Structured};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{CloseReason, CommandKind};
 use acstor_overlay::DeviceErrorKind;
-use support::client::Client;
-use support::{Fixture, SIZE, pattern};
 
 const EPERM: u32 = 1;
 const EIO: u32 = 5;

@@ -1,8 +1,6 @@
 //! The frames of version 1 and of its features, byte by byte.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::path::PathBuf;
 
 use acstor_peer::frame::{
@@ -14,8 +12,8 @@ use acstor_peer::{
 };
 use acstor_types::{ChunkSize, Digest, DiskId};
 
-use support::scripted::{Scripted, scripted};
-use support::{client, config, later};
+use crate::support::scripted::{Scripted, scripted};
+use crate::support::{client, config, later};
 
 fn golden_file(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");

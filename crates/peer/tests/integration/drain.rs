@@ -1,7 +1,4 @@
 //! The server stops without an error for its clients.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use acstor_peer::{CloseReason, PeerServer, Security};
 use acstor_types::ChunkSize;
 
-use support::chunks::{Gated, TestDisk, content};
-use support::{PATIENCE, client, config, get, later, serve, until};
+use crate::support::chunks::{Gated, TestDisk, content};
+use crate::support::{PATIENCE, client, config, get, later, serve, until};
 
 #[tokio::test]
 async fn test_drain_answers_what_was_asked() {

@@ -1,7 +1,6 @@
 //! Asking which chunks a host keeps.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+use crate::support;
 
 use acstor_peer::frame::{
     FrameKind, HOLDS_MAX, Header, Hello, decode_holds, encode_held, held_len,
@@ -12,9 +11,9 @@ use acstor_peer::{
 use acstor_types::{ChunkSize, Digest};
 use tokio::time::Instant;
 
-use support::chunks::{TestDisk, content};
-use support::scripted::{Scripted, scripted};
-use support::{client, config, get, later, serve};
+use crate::support::chunks::{TestDisk, content};
+use crate::support::scripted::{Scripted, scripted};
+use crate::support::{client, config, get, later, serve};
 
 /// Keeps the chunks whose digest begins with an even byte.
 struct EvenOnes;

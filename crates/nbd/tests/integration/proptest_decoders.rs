@@ -1,14 +1,11 @@
 //! The decoders against any bytes, and a client's encoders.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::client::{context_query, go_request};
 use acstor_nbd::protocol::{
     Command, ExportRules, GoRequest, HeaderStyle, MetaContextRequest, NAME_LEN_MAX, OptionHeader,
     QUERIES_MAX, RequestHeader, StatusFilter,
 };
 use proptest::prelude::*;
-use support::client::{context_query, go_request};
 
 fn styles() -> impl Strategy<Value = HeaderStyle> {
     prop_oneof![Just(HeaderStyle::Compact), Just(HeaderStyle::Extended)]

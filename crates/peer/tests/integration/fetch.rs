@@ -1,15 +1,15 @@
 //! Fetches that go well, over plain TCP and TLS.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+use crate::support;
 
 use acstor_peer::{PeerConfig, PeerError, PeerStatus, Security};
 use acstor_selection::BreakerState;
 use acstor_types::{ChunkSize, ErrorKind};
 
-use support::certificates::Authority;
-use support::chunks::{Gated, Refusing, TestDisk, content};
-use support::{client, config, get, later, request, serve};
+use crate::support::certificates::Authority;
+use crate::support::chunks::{Gated, Refusing, TestDisk, content};
+use crate::support::{client, config, get, later, request, serve};
 
 /// Every chunk that is asked for comes back whole, whatever else is in flight.
 async fn fetch_many(config: &PeerConfig) {

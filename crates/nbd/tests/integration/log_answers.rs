@@ -6,13 +6,13 @@
     reason = "a test fails by panicking"
 )]
 
-mod support;
-
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::client::Client;
+use crate::support::{PATIENCE, pattern, wait_until_full};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{Export, MemoryBudget, NbdServer, ServerConfig, bind_unix};
 use acstor_overlay::{
@@ -20,8 +20,6 @@ use acstor_overlay::{
 };
 use acstor_types::{ChunkSize, DiskId};
 use bytes::Bytes;
-use support::client::Client;
-use support::{PATIENCE, pattern, wait_until_full};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

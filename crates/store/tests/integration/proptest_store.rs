@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+use crate::support;
 
 use std::collections::HashSet;
 use std::fs;
 
+use crate::support::{CHUNK_SIZE, FaultyDisk};
 use acstor_store::{ChunkGuard, ChunkStore, EvictionKind, Inserted, StoreConfig};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks, StoreModel};
 use acstor_types::{ChunkSize, Digest};
 use proptest::prelude::*;
-use support::{CHUNK_SIZE, FaultyDisk};
 
 const SLOTS: u64 = 16;
 const CHUNKS: u64 = 40;

@@ -1,18 +1,15 @@
 //! Clients that lie, stall, vanish and send garbage: no crash, nothing left behind, no memory beyond the
 //! limits.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use crate::support::client::{context_query, go_request, option};
+use crate::support::{Fixture, pattern};
 use acstor_nbd::protocol::ReplyShape::{Extended, Structured};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::protocol::{HeaderStyle, RequestHeader};
 use acstor_nbd::{CloseReason, ServerConfig};
-use support::client::{context_query, go_request, option};
-use support::{Fixture, pattern};
 
 /// A whole conversation of a client: handshake, then some requests.
 fn conversation() -> Vec<u8> {

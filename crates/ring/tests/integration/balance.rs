@@ -111,7 +111,9 @@ fn dead_hosts_load_spreads_over_all_others() {
     let ring = ring(&[100; 32], 3);
     for dead in 0..32 {
         let shares = takeovers(&ring, HostId(dead));
-        for (host, share) in shares.iter().enumerate().filter(|(host, _)| *host != dead.into()) {
+        for (host, share) in
+            shares.iter().enumerate().filter(|(host, _)| *host != usize::from(dead))
+        {
             // 66 of 2,048 v-nodes expected, standard deviation 8.
             assert!((1.0 / 62.0..1.0 / 15.5).contains(share), "{dead} to {host}: {share}");
         }

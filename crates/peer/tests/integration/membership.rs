@@ -1,15 +1,12 @@
 //! Admission by certificate: the hosts of the ring, once there is one.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::time::Duration;
 
 use acstor_peer::{CloseReason, PeerConfig, Security, TlsFault};
 
-use support::certificates::{Authority, Validity};
-use support::chunks::TestDisk;
-use support::{client, config, get, later, refusal, serve, until};
+use crate::support::certificates::{Authority, Validity};
+use crate::support::chunks::TestDisk;
+use crate::support::{client, config, get, later, refusal, serve, until};
 
 fn host(authority: &Authority, file: &str, names: &[&str]) -> PeerConfig {
     let mut config = config(Security::Tls(authority.host(file, names, Validity::Now)));

@@ -1,14 +1,12 @@
 //! Authentication by TLS: peers let in, peers refused, and messages for the operator.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerError, Security, TlsConfig, TlsFault};
 use acstor_types::ErrorKind;
 
-use support::certificates::{Authority, Validity};
-use support::chunks::TestDisk;
-use support::{client, config, fault_of, get, later, serve, until};
+use crate::support::certificates::{Authority, Validity};
+use crate::support::chunks::TestDisk;
+use crate::support::{client, config, fault_of, get, later, serve, until};
 
 fn tls(files: TlsConfig) -> PeerConfig {
     config(Security::Tls(files))

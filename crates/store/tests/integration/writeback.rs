@@ -3,18 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{FaultyDisk, content};
 use acstor_store::{ChunkStore, EvictionKind, Inserted, StoreConfig, limits};
 use acstor_testkit::{Fault, FaultPlan, SeededChunks};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
-use support::{FaultyDisk, content};
 
 const CHUNK: u64 = 65_536;
 /// Chunks after which the store writes back.

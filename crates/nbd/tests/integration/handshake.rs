@@ -1,16 +1,14 @@
 //! The handshake, option by option.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use crate::support::client::{context_query, go_request, option};
+use crate::support::{Fixture, SIZE};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::protocol::{NAME_LEN_MAX, OPTION_DATA_MAX, ReplyShape};
 use acstor_nbd::{CloseReason, ExportToken, ServerConfig};
-use support::client::{context_query, go_request, option};
-use support::{Fixture, SIZE};
 
 const TOKEN: &str = "7d1c0a95b3e24f68";
 

@@ -1,8 +1,6 @@
 //! Compressed answers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,10 +18,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use support::certificates::Authority;
-use support::chunks::Gated;
-use support::scripted::{Scripted, scripted};
-use support::{client, config, later, serve, until};
+use crate::support::certificates::Authority;
+use crate::support::chunks::Gated;
+use crate::support::scripted::{Scripted, scripted};
+use crate::support::{client, config, later, serve, until};
 
 /// Its chunks are noise but for a part of zeros: all of chunk 0, five eighths of those with an even
 /// index, nothing of the others.

@@ -1,19 +1,17 @@
 //! Clients that come and go, and servers that do.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::support::client::{Client, go_request};
+use crate::support::{Fixture, PATIENCE, SIZE, SIZE_MAX, pattern};
 use acstor_nbd::protocol::ReplyShape::{Extended, Structured};
 use acstor_nbd::protocol::constants::*;
 use acstor_nbd::{CloseReason, Export, NbdServer, RateLimits, ServerConfig};
 use acstor_overlay::{BlockDevice, DeviceErrorKind};
-use support::client::{Client, go_request};
-use support::{Fixture, PATIENCE, SIZE, SIZE_MAX, pattern};
 
 #[test]
 fn test_disconnect_clients_answers_what_is_under_way_first() {

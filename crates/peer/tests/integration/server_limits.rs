@@ -1,7 +1,4 @@
 //! Limits of the server: refused requests and closed connections.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::time::Duration;
 
@@ -9,9 +6,9 @@ use acstor_peer::frame::{FrameError, FrameKind, Get, HEADER_LEN, Header, Hello, 
 use acstor_peer::{CloseReason, PeerStatus, Security, ServerLimits, VersionRange};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 
-use support::chunks::{Gated, Panicking, TestDisk, WrongSize};
-use support::scripted::Scripted;
-use support::{client, config, get, later, plain, request, serve, until};
+use crate::support::chunks::{Gated, Panicking, TestDisk, WrongSize};
+use crate::support::scripted::Scripted;
+use crate::support::{client, config, get, later, plain, request, serve, until};
 
 /// Short enough not to hold up the tests, long enough for the work between.
 const SOON: Duration = Duration::from_millis(50);
