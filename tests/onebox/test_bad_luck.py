@@ -87,6 +87,7 @@ def test_message_broker_down_guests_go_on(
     boots(instances, image)
 
 
+@pytest.mark.extended
 def test_glance_slow_servers_do_not_wait_for_the_registrar(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
@@ -192,6 +193,7 @@ def test_image_of_another_format_than_declared_is_not_planted(
     boots(instances, tiny)
 
 
+@pytest.mark.extended
 def test_spool_full_is_said_and_made_up_for(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:
@@ -218,6 +220,7 @@ def test_spool_full_is_said_and_made_up_for(
     boots(instances, image, second)
 
 
+@pytest.mark.extended
 def test_agent_killed_while_planting_plants_after_its_start(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:

@@ -96,6 +96,7 @@ def is_missing(path: pathlib.Path) -> bool:
     return not path.exists()
 
 
+@pytest.mark.extended
 def test_deleted_image_without_servers_is_withdrawn(box: RunningBox, tiny: Template) -> None:
     """Nobody uses it: its links go from all hosts, and other images of its content stay."""
     image = box.fresh(tiny)

@@ -94,6 +94,7 @@ def test_a_killed_service_is_told_and_up_repairs_it(box: RunningBox) -> None:
     assert after["pid"] != before
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_set_restarts_the_services_of_the_changed_file_only(box: RunningBox) -> None:
     key = ("compute2", "acstor-agent")

@@ -90,6 +90,7 @@ def test_live_block_migration_keeps_the_guest_running(
     assert_moved(server, box, target)
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_evacuated_server_boots_its_image_anew(
     box: RunningBox, tiny: Template, instances: Instances

@@ -67,6 +67,7 @@ def test_aggregate_that_nova_does_not_have_is_refused(box: RunningBox, tiny: Tem
         box.controller.acstor("image", "preload", tiny.id, "--aggregate", "elsewhere", "--full")
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_admitted_preload_goes_on_after_agent_and_data_plane_were_killed(
     box: RunningBox, unseen: Template

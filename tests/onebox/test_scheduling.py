@@ -162,6 +162,7 @@ def test_drained_host_gets_no_instance(
         assert places(instances.request(tiny)) == [leaving.name]
 
 
+@pytest.mark.extended
 def test_cloud_of_drained_hosts_still_takes_instances_but_those_that_require_a_data_plane(
     box: RunningBox, tiny: Template, instances: Instances, requiring: str
 ) -> None:
@@ -192,6 +193,7 @@ def test_host_without_data_plane_gets_no_instance(
         down.start(DATA_PLANE)
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_instances_are_scheduled_when_no_agent_tells_anything(
     box: RunningBox, tiny: Template, instances: Instances, requiring: str
@@ -221,6 +223,7 @@ def test_instances_are_scheduled_when_no_agent_tells_anything(
     assert "no host has told its state" in box.controller.log(SCHEDULER, start)
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_scheduler_hears_again_when_the_broker_is_back(
     box: RunningBox, tiny: Template, instances: Instances

@@ -86,7 +86,9 @@ def test_evacuated_server_has_what_its_volume_acknowledged(
         server.wait("SHUTOFF")
         box.api.compute.start_server(server.id)
         server.wait()
+        # The instances' folders are not shared: what it wrote to its root disk is lost.
         server.checked(boot=1)
+        server.assert_on_link()
         disk = console(server).disk(volume_id)
         assert disk.holds("acknowledged", count_mib=8)
         disk.write("after", at_mib=8)

@@ -17,6 +17,7 @@ pytestmark = [
 ]  # fmt: skip
 
 
+@pytest.mark.extended
 def test_acstor_stopped_before_create_nova_downloads(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:

@@ -74,6 +74,7 @@ def test_file_system_outlives_killed_data_planes_and_a_move(
         volume.check()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("seed", "operations"), runs(800, 10_000))
 def test_disk_without_file_system_holds_what_fsx_wrote(
     cloud: Cloud, guest: Guest, seed: int, operations: int

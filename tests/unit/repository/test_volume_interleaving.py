@@ -28,7 +28,7 @@ from tests.unit.repository import interleaving
 from tests.unit.repository.volume_model import Cloud, PromiseError
 from tests.unit.repository.volumes.hosts import CHUNK_SIZE, Owner
 
-RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "2000"))
+RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "1000"))
 BATCHES = 8
 BURSTS = (*interleaving.BURSTS, 40, 120)
 """The longest is a whole collection between two calls of somebody else."""
