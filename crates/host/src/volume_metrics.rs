@@ -171,23 +171,16 @@ fn buckets(stats: &CommandStats) -> Vec<(f64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use acstor_testkit::pages::metric_names;
 
     use super::{COMMAND_COUNTERS, COUNTERS, GAUGES, SECONDS};
 
     #[test]
     fn test_page_describes_every_metric() {
         let page = include_str!("../../../doc/source/admin/metrics-volumes.rst");
-        let described: BTreeSet<&str> = page
-            .split("``")
-            .skip(1)
-            .step_by(2)
-            .filter(|word| word.starts_with("acstor_"))
-            .map(|word| word.strip_suffix("_total").unwrap_or(word))
-            .collect();
         let names = GAUGES.iter().map(|(name, ..)| *name);
         let names = names.chain(COUNTERS.iter().map(|(name, ..)| *name));
         let names = names.chain(COMMAND_COUNTERS.iter().map(|(name, ..)| *name));
-        assert_eq!(described, names.chain([SECONDS.0]).collect());
+        assert_eq!(metric_names(page), names.chain([SECONDS.0]).collect());
     }
 }

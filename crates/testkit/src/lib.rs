@@ -1,8 +1,9 @@
-//! Reference models, fault injectors and seeded data for tests.
+//! Reference models, fault injectors, seeded data and readers of documentation for tests.
 //!
 //! A dev-dependency only: nothing here can end up in a production build.
 
 pub mod fault_plan;
+pub mod pages;
 pub mod reference_eviction;
 pub mod seeded;
 pub mod selection_history;

@@ -419,6 +419,8 @@ impl Metrics {
 mod tests {
     use std::collections::BTreeSet;
 
+    use acstor_testkit::pages::metric_names;
+
     use super::*;
 
     fn text() -> String {
@@ -445,14 +447,7 @@ mod tests {
     #[test]
     fn test_page_describes_every_name_with_its_label_values() {
         let page = include_str!("../../../../doc/source/admin/metrics-dataplane.rst");
-        let described: BTreeSet<&str> = page
-            .split("``")
-            .skip(1)
-            .step_by(2)
-            .filter(|word| word.starts_with("acstor_"))
-            .map(|word| word.strip_suffix("_total").unwrap_or(word))
-            .collect();
-        assert_eq!(described, names::ALL.into_iter().collect());
+        assert_eq!(metric_names(page), names::ALL.into_iter().collect());
         for value in text().split('"').skip(1).step_by(2) {
             if value.parse::<f64>().is_err() {
                 assert!(page.contains(&format!("``{value}``")), "label value {value}");
