@@ -47,6 +47,7 @@ def walk(
             name = waiting.pop()
             there, there_path = os.open(name, _PLACE, dir_fd=here), os.path.join(here_path, name)
             try:
+                there = _mounted(there, name, here)
                 target = _target(there, there_path, here, refusal)
             except BaseException:
                 os.close(there)
@@ -66,6 +67,22 @@ def walk(
     except BaseException:
         os.close(here)
         raise
+
+
+def _mounted(place: int, name: str, folder: int) -> int:
+    """Return a place, or what is mounted there at its first use: by an automount unit, say.
+
+    Opening it to look at it is no use, and below it there would be nothing.
+
+    :returns: ``place``, or another descriptor in its stead; then that one is closed.
+    :raises OSError: when it cannot be mounted.
+    """
+    status = os.fstat(place)
+    if not stat.S_ISDIR(status.st_mode) or status.st_dev == os.fstat(folder).st_dev:
+        return place
+    there = os.open(name, _PLACE | os.O_DIRECTORY, dir_fd=folder)
+    os.close(place)
+    return there
 
 
 def _target(place: int, path: str, folder: int, refusal: Refusal) -> str | None:

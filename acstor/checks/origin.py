@@ -106,6 +106,8 @@ def check_access(conf: cfg.ConfigOpts) -> Result:
         return success(f"the origin is no mounted directory ({parts.scheme}:)")
     path = urllib.parse.unquote(parts.path)
     mount = mounts.find_mount(path)
+    if mount is not None and mount.is_pending:
+        return warning(f"{path} is mounted on demand, and that fails: who may enter is not known")
     if mount is None or not mount.is_network:
         return success(f"{path} is on no network file system: its owner and mode say who may enter")
     if mount.has_kerberos:

@@ -2,12 +2,14 @@
 
 import dataclasses
 import os
+import urllib.parse
 from collections.abc import Mapping
 
 MOUNTS = "/proc/self/mountinfo"
-FSTAB = "/etc/fstab"
 FRESH_OPTIONS: Mapping[str, str] = {"lookupcache": "none", "acdirmin": "0", "acdirmax": "0"}
 """NFS options without which a host does not see at once what others wrote."""
+_ON_DEMAND = "autofs"
+_REMOTE = ("nfs", "ceph", "fuse.ceph", "fuse.glusterfs", "lustre", "gpfs", "cifs")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,6 +27,16 @@ class Mount:
     def is_network(self) -> bool:
         """True if it is NFS."""
         return self.kind.startswith("nfs")
+
+    @property
+    def is_remote(self) -> bool:
+        """True if its reads go over the network."""
+        return self.kind.startswith(_REMOTE)
+
+    @property
+    def is_pending(self) -> bool:
+        """True if the file system itself, which is mounted at its first use, could not be."""
+        return self.kind == _ON_DEMAND
 
     @property
     def has_kerberos(self) -> bool:
@@ -58,6 +70,8 @@ class Mount:
 
         :param needs_locks: whether refs are changed under locks (the former layout).
         """
+        if self.is_pending:
+            return ["on demand, and that fails: what mounts it has logged why"]
         if not self.is_network:
             return []
         found = []
@@ -91,49 +105,61 @@ def read_table() -> str:
         return ""
 
 
+def read_table_for(path: str) -> str:
+    """Return what is mounted once ``path`` is: at its first use, it may be, by an automount unit.
+
+    :param path: absolute; links in it are followed.
+    """
+    table = read_table()
+    mount = _find(path, table)
+    if mount is None or not mount.is_pending:
+        return table
+    try:
+        # Looking at it is no use. Held, lest it goes again before it is read.
+        place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return read_table()  # on the way to what is not there it was mounted, too
+    try:
+        return read_table()
+    finally:
+        os.close(place)
+
+
 def find_mount(path: str, table: str | None = None) -> Mount | None:
     """Return the mount that holds ``path``; None when it cannot be told.
 
     :param path: absolute; links in it are followed.
-    :param table: what :func:`read_table` returned; None: what is mounted now.
+    :param table: what :func:`read_table_for` returned; None: what is mounted now.
     """
+    return _find(path, read_table_for(path) if table is None else table)
+
+
+def is_remote(origin_url: str) -> bool:
+    """Return whether reads of an origin go over the network.
+
+    :param origin_url: ``[origin] url``.
+    """
+    parts = urllib.parse.urlsplit(origin_url)
+    if parts.scheme not in {"posix", "file"}:
+        return parts.scheme != "memory"
+    mount = find_mount(urllib.parse.unquote(parts.path))
+    return mount is not None and mount.is_remote
+
+
+def _find(path: str, table: str) -> Mount | None:
     wanted = os.path.realpath(path)
     best: tuple[int, Mount] | None = None
-    for line in (read_table() if table is None else table).rstrip("\n").split("\n"):
+    for line in table.rstrip("\n").split("\n"):
         if not line:
             continue
         before, _, after = line.partition(" - ")
-        mount_point = _unescaped(before.split(" ")[4])
+        mount_point = unescaped(before.split(" ")[4])
         if wanted != mount_point and not wanted.startswith(mount_point.rstrip("/") + "/"):
             continue
         # Of several on one mount point the last one is on top.
         if best is None or len(mount_point) >= best[0]:
             best = len(mount_point), _parse(mount_point, before, after)
     return None if best is None else best[1]
-
-
-def missing_mount(path: str, fstab: str = FSTAB) -> str | None:
-    """Return the mount point that ``path`` is on by a table of what is to be, and that is none.
-
-    :param path: absolute; links in it are followed.
-    :param fstab: of the table; one that cannot be read names nothing.
-    :returns: None where it is mounted, or nothing is to be; entries that are ``noauto`` are not.
-    """
-    wanted = os.path.realpath(path)
-    try:
-        with open(fstab, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            lines = file.read().split("\n")
-    except OSError:
-        return None
-    for line in lines:
-        fields = [_unescaped(field) for field in line.split()]
-        if len(fields) < 4 or fields[0].startswith("#") or "noauto" in fields[3].split(","):
-            continue
-        mount_point = os.path.normpath(fields[1])
-        is_above = wanted == mount_point or wanted.startswith(mount_point.rstrip("/") + "/")
-        if is_above and os.path.isabs(mount_point) and not os.path.ismount(mount_point):
-            return mount_point
-    return None
 
 
 def _parse(point: str, before: str, after: str) -> Mount:
@@ -143,7 +169,8 @@ def _parse(point: str, before: str, after: str) -> Mount:
     return Mount(kind, point, {name: value for name, _, value in pairs})
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Return a field of a table of mounts as it is meant."""
     for code in ("040", "011", "012", "134"):
         text = text.replace(f"\\{code}", chr(int(code, 8)))
     return text

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from acstor import exception
 from acstor.origin import base, posix_lock, posix_write
-from acstor.origin.mounts import find_mount, read_table
+from acstor.origin.mounts import find_mount, read_table, read_table_for
 from acstor.origin.posix_presence import is_folder
 from acstor.origin.posix_tree import PosixTree
 
@@ -167,7 +167,13 @@ class FormerRefs:
         path, table = os.path.realpath(self._tree.root), read_table()
         if (path, table) == self._checked_mounts:
             return
+        table = read_table_for(path)
         mount = find_mount(path, table)
+        if mount is not None and mount.is_pending:
+            raise exception.UnavailableError(
+                f"{self._tree.root} is mounted on demand, and that fails",
+                hint="see the log of what mounts it: systemd or autofs(8)",
+            )
         if mount is not None and mount.is_network and mount.has_local_locks:
             raise exception.InvalidError(
                 f"{self._tree.root} is mounted with {mount.local_lock_option}, so the locks of its "

@@ -10,9 +10,8 @@ the difference; after a reset the rate of that interface is not known until the 
 """
 
 import logging
-import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,7 +29,6 @@ _WRAP = 1 << 32
 _LINK_FACTOR = 1.2  # how far a link may seem faster than it is, by jitter of the sampling
 _FASTEST_LINK = 100e9 / 8  # assumed where the speed is not known, bytes per second
 _MBIT = 1_000_000 / 8
-_NETWORK_FILE_SYSTEMS = ("nfs", "ceph", "fuse.ceph", "fuse.glusterfs", "lustre", "gpfs", "cifs")
 
 
 @dataclass(frozen=True)
@@ -184,29 +182,6 @@ class TrafficMeter:
         if not known:
             return None
         return max(0.0, sum(known) - WIRE_SHARE * moved) / seconds
-
-
-def is_remote(origin_url: str, mounts: Callable[[], str] | None = None) -> bool:
-    """Return whether reads of an origin go over the network.
-
-    :param origin_url: ``[origin] url``.
-    :param mounts: returns the text of ``/proc/self/mounts``.
-    """
-    scheme, _, rest = origin_url.partition("://")
-    if scheme not in {"posix", "file"}:
-        return scheme != "memory"
-    path = os.path.join("/", rest.partition("?")[0])
-    text = (mounts or pathlib.Path("/proc/self/mounts").read_text)()
-    file_system, longest = "", ""
-    for line in text.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = fields[1].replace("\\040", " ")
-        is_above = path == point or path.startswith(point.rstrip("/") + "/")
-        if is_above and len(point) >= len(longest):
-            file_system, longest = fields[2], point
-    return file_system.startswith(_NETWORK_FILE_SYSTEMS)
 
 
 def reported_speed(

@@ -38,6 +38,7 @@ from acstor.agent.reconciler import Reconciler
 from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.conf import loading
 from acstor.control.client import AdminClient
+from acstor.origin import mounts
 from acstor.origin.opening import open_origin
 from acstor.policy.load_samples import LoadSamples
 from acstor.policy.metrics import PolicyMetrics
@@ -143,7 +144,7 @@ class HostControl:
             conf.agent.state_interval,
             data_plane=AdminClient(conf.dataplane.admin_socket),
             interfaces=traffic.NetlinkInterfaces(conf.agent.interfaces, conf.agent.link_speed),
-            is_origin_remote=traffic.is_remote(conf.origin.url),
+            is_origin_remote=mounts.is_remote(conf.origin.url),
             publisher=self.publisher,
             requests_max=conf.peer.requests_inflight_max,
         )

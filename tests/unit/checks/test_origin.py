@@ -244,3 +244,15 @@ def test_local_origin_is_for_its_owner_to_close(
 def test_way_to_an_origin_behind_http_is_not_looked_at(configure: Configure) -> None:
     conf: cfg.ConfigOpts = configure("[origin]\nurl = http://origin.example:8080/\n")
     assert origin.check_access(conf).code is Code.SUCCESS
+
+
+def test_mount_on_demand_that_fails_is_no_local_origin(
+    configure: Configure, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text("2 1 0:40 / /srv/acstor rw - autofs systemd-1 rw,direct\n")
+    monkeypatch.setattr(mounts, "MOUNTS", str(mountinfo))
+    conf = configure("[origin]\nurl = posix:///srv/acstor/repository\n")
+    for check in (origin.check_mount, origin.check_access):
+        assert check(conf).code is Code.WARNING
+        assert "on demand, and that fails" in text(check(conf))

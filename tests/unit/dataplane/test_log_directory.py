@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.dataplane.volumes.logs.directory import LogDirectory
+from acstor.dataplane.volumes.logs.expected_mounts import Tables, unit_name
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.store import VolumeStore
 from testbed.fixtures.conditions import wait_for
@@ -198,6 +199,8 @@ class TestIdentity:
             ("{path}/below", "defaults", False),
             ("{path}-2", "defaults", False),
             ("{path}", "noauto", False),
+            ("{path}", "noauto,x-systemd.automount", True),
+            ("{path}", "noauto,x-systemd.wanted-by=acstor-dataplane.service", True),
         ],
     )
     def test_mount_point_without_its_file_system_is_given_no_identity(
@@ -219,7 +222,7 @@ class TestIdentity:
             f"disk {at} xfs {options}",
         ]
         table.write_text("\n".join(lines))
-        directory = LogDirectory(str(path), str(copy), str(table))
+        directory = LogDirectory(str(path), str(copy), Tables(str(table)))
         if not is_refused:
             directory.claim()
             return
@@ -228,17 +231,62 @@ class TestIdentity:
         assert not copy.exists()
         assert not path.exists()
         # Who has an identity is the one: mounted by hand elsewhere, say.
-        LogDirectory(str(path), str(copy), str(tmp_path / "none")).claim()
+        LogDirectory(str(path), str(copy), Tables(str(tmp_path / "none"))).claim()
         copy.unlink()
         directory.claim()
         directory.check()
+
+    @pytest.mark.parametrize(
+        ("unit", "content", "wanted_by", "is_refused"),
+        [
+            ("{path}.mount", "[Mount]\nWhat=/dev/vdb\n", "local-fs.target.requires", True),
+            ("{path.parent}.mount", "[Mount]\n", "acstor-dataplane.service.wants", True),
+            ("{path}.automount", "[Automount]\n", "multi-user.target.wants", True),
+            ("{path}.mount", "[Mount]\n", None, False),
+            ("{path}.mount", "", "local-fs.target.requires", False),
+            ("{path}.mount", "SourcePath={fstab}\n[Mount]\n", "local-fs.target.wants", False),
+            ("{path}-2.mount", "[Mount]\n", "local-fs.target.requires", False),
+            ("{path}.service", "[Service]\n", "local-fs.target.requires", False),
+        ],
+    )
+    def test_mount_point_of_an_enabled_unit_is_given_no_identity(
+        self,
+        unit: str,
+        content: str,
+        wanted_by: str | None,
+        is_refused: bool,
+        path: pathlib.Path,
+        copy: pathlib.Path,
+        tmp_path: pathlib.Path,
+    ) -> None:
+        """As that of an entry of fstab; a unit that is masked, or nobody wants, is none."""
+        ours, vendor, fstab = tmp_path / "ours", tmp_path / "vendor", tmp_path / "fstab"
+        point, _, kind = unit.format(path=path).rpartition(".")
+        name = f"{unit_name(point)}.{kind}"
+        for directory in (ours, vendor):
+            directory.mkdir()
+        (vendor / name).write_text("[Mount]\n")
+        file = ours / name
+        file.write_text(content.format(fstab=fstab))
+        if wanted_by is not None:
+            (ours / wanted_by).mkdir()
+            (ours / wanted_by / name).symlink_to(file)
+        tables = Tables(str(fstab), [str(ours), str(vendor), str(tmp_path / "none")])
+        directory = LogDirectory(str(path), str(copy), tables)
+        if not is_refused:
+            directory.claim()
+            return
+        with pytest.raises(exception.UnavailableError) as refused:
+            directory.claim()
+        assert f"{point} is not mounted, which {file} names" in str(refused.value)
+        assert not copy.exists()
 
     def test_mount_point_that_is_mounted_is_given_an_identity(
         self, path: pathlib.Path, copy: pathlib.Path, tmp_path: pathlib.Path
     ) -> None:
         table = tmp_path / "fstab"
         table.write_text("disk / ext4 defaults\nbroken\n")
-        LogDirectory(str(path), str(copy), str(table)).claim()
+        LogDirectory(str(path), str(copy), Tables(str(table))).claim()
         assert copy.exists()
 
     def test_full_file_system_is_told(

@@ -139,32 +139,6 @@ def test_rates_are_never_negative_whatever_the_counters_do(
             assert rate is None or rate >= 0.0
 
 
-MOUNTS = """\
-/dev/vda1 / ext4 rw 0 0
-server:/export /srv/acstor nfs4 rw 0 0
-/dev/vdb /srv/acstor/local xfs rw 0 0
-mon:/ /srv/with\\040space ceph rw 0 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://origin:8080/", True),
-        ("https://origin/", True),
-        ("memory://", False),
-        ("posix:///var/lib/acstor/origin", False),
-        ("posix:///srv/acstor", True),
-        ("posix:///srv/acstor/origin?x=y", True),
-        ("posix:///srv/acstor-other", False),
-        ("posix:///srv/acstor/local/origin", False),
-        ("file:///srv/with space/origin", True),
-    ],
-)
-def test_origin_is_remote_when_its_reads_go_over_the_network(url: str, expected: bool) -> None:
-    assert traffic.is_remote(url, lambda: MOUNTS) is expected
-
-
 def write_interface(directory: pathlib.Path, name: str, index: int, speed: str | None) -> None:
     (directory / name).mkdir()
     (directory / name / "ifindex").write_text(f"{index}\n")

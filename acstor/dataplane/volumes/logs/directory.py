@@ -12,8 +12,8 @@ import os
 import uuid
 
 from acstor import exception, untrusted_json
+from acstor.dataplane.volumes.logs.expected_mounts import Tables, find_missing
 from acstor.files import write_atomically
-from acstor.origin import mounts
 
 LOG = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ class LogDirectory:
     :param path: of the directory; it need not exist.
     :param copy_path: of the copy of its identity, on another file system where the directory has
         one of its own.
-    :param mounts_table: of the file systems that are to be mounted; see fstab(5).
+    :param tables: of what is to be mounted; by default those of this host.
     """
 
-    def __init__(self, path: str, copy_path: str, mounts_table: str = mounts.FSTAB) -> None:
+    def __init__(self, path: str, copy_path: str, tables: Tables | None = None) -> None:
         self._path = path
         self._copy_path = copy_path
-        self._mounts_table = mounts_table
+        self._tables = Tables.of_this_host() if tables is None else tables
         self._first_error: exception.AcstorError | None = None
 
     def begin(self) -> bool:
@@ -96,10 +96,10 @@ class LogDirectory:
 
     def _check_mounted(self) -> None:
         """Refuse a mount point: from then on the file system itself would be taken for another."""
-        missing = mounts.missing_mount(self._path, self._mounts_table)
+        missing = find_missing(self._path, self._tables)
         if missing is not None:
             raise exception.UnavailableError(
-                f"{missing} is not mounted, which {self._mounts_table} names: local logs of "
+                f"{missing.point} is not mounted, which {missing.source} names: local logs of "
                 f"volumes in {self._path} would not be found again; mount it, then run 'acstor "
                 "host restart-dataplane'"
             )
