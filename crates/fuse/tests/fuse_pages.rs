@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use acstor_fuse::SessionState;
+use acstor_testkit::pages::{literal_rows, table_rows};
 
 const SOURCES: [&str; 6] = [
     include_str!("fuse_attributes.rs"),
@@ -53,23 +54,7 @@ fn claims_of_tests() -> BTreeMap<String, String> {
 
 /// Cells of every row of the page's tables.
 fn rows(page: &str) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut in_row = false;
-    for line in page.lines() {
-        if let Some(cell) = line.strip_prefix("   * - ") {
-            rows.push(vec![cell.to_owned()]);
-            in_row = true;
-        } else if let Some(cell) = line.strip_prefix("     - ").filter(|_| in_row) {
-            rows.last_mut().unwrap().push(cell.to_owned());
-        } else if let Some(more) = line.strip_prefix("       ").filter(|_| in_row) {
-            let cell = rows.last_mut().unwrap().last_mut().unwrap();
-            cell.push(' ');
-            cell.push_str(more);
-        } else {
-            in_row = false;
-        }
-    }
-    rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect()
+    table_rows(page).iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect()
 }
 
 #[test]
@@ -87,15 +72,11 @@ fn every_claim_of_the_page_has_its_test() {
 
 #[test]
 fn the_transitions_of_the_page_are_those_of_the_code() {
-    let mut on_page: Vec<(String, String)> = rows(&page("state-machines/fuse-session.rst"))
-        .into_iter()
-        .skip(1)
-        .map(|row| (row[0].clone(), row[1].clone()))
-        .collect();
+    let mut on_page: Vec<[String; 2]> = literal_rows(&page("state-machines/fuse-session.rst"));
     let mut in_code = Vec::new();
     for from in SessionState::ALL {
         let to = SessionState::ALL.into_iter().filter(|&to| from.is_transition_valid(to));
-        in_code.extend(to.map(|to| (format!("{from:?}"), format!("{to:?}"))));
+        in_code.extend(to.map(|to| [format!("{from:?}"), format!("{to:?}")]));
     }
     on_page.sort();
     in_code.sort();

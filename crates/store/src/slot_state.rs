@@ -241,6 +241,7 @@ impl SlotStates {
 
 #[cfg(test)]
 mod tests {
+    use acstor_testkit::pages::literal_rows;
     use proptest::prelude::*;
 
     use super::*;
@@ -323,12 +324,11 @@ mod tests {
             "/../../doc/source/reference/state-machines/slot.rst"
         );
         let page = std::fs::read_to_string(page).unwrap();
-        let rows = page.lines().filter(|line| line.starts_with("   * - ``")).count();
-        assert_eq!(rows, TRANSITIONS.len());
-        for (from, to) in TRANSITIONS {
-            let row = format!("   * - ``{from:?}``\n     - ``{to:?}``\n");
-            assert!(page.contains(&row), "{row}");
-        }
+        let mut listed: Vec<[String; 2]> = literal_rows(&page);
+        let mut expected = TRANSITIONS.map(|(from, to)| [format!("{from:?}"), format!("{to:?}")]);
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
     }
 
     #[test]

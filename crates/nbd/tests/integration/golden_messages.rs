@@ -7,6 +7,7 @@ use acstor_nbd::protocol::constants::{
     FLAG_HAS_FLAGS, FLAG_SEND_DF, OPT_GO, OPT_LIST, OPT_SET_META_CONTEXT, REP_ERR_UNKNOWN,
 };
 use acstor_nbd::protocol::{Errno, Extent, OptionReply, ReplyShape, ReplyTo};
+use acstor_testkit::pages::literal_rows;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -60,19 +61,9 @@ fn test_messages_are_those_of_the_golden_file() {
 fn test_transitions_are_those_of_the_page() {
     let path = root().join("doc/source/reference/state-machines/nbd-connection.rst");
     let page = std::fs::read_to_string(path).unwrap();
-    let names: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.trim_start_matches(['*', '-', ' ']).strip_prefix("``"))
-        .filter_map(|rest| rest.strip_suffix("``"))
-        .collect();
-    let rows: Vec<[String; 3]> = names
-        .chunks_exact(3)
-        .take(TRANSITIONS.len())
-        .map(|row| [row[0].to_owned(), row[1].to_owned(), row[2].to_owned()])
-        .collect();
     let expected: Vec<[String; 3]> = TRANSITIONS
         .iter()
         .map(|(from, on, to)| [format!("{from:?}"), format!("{on:?}"), format!("{to:?}")])
         .collect();
-    assert_eq!(rows, expected);
+    assert_eq!(literal_rows(&page), expected);
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use acstor_peer::{ConnectionEvent, ConnectionState, TRANSITIONS};
 use acstor_selection::BREAKER_TRANSITIONS;
+use acstor_testkit::pages::literal_rows;
 use proptest::prelude::*;
 
 const STATES: [ConnectionState; 6] = [
@@ -67,17 +68,17 @@ fn test_table_is_the_one_of_the_page() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../doc/source/reference/state-machines/peer-connection.rst");
     let page = std::fs::read_to_string(path).unwrap();
-    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("   * - ``")).collect();
-    assert_eq!(rows.len(), TRANSITIONS.len() + BREAKER_TRANSITIONS.len(), "{rows:#?}");
-    let row = |from: String, event: String, to: String| {
-        format!("   * - ``{from}``\n     - ``{event}``\n     - ``{to}``\n")
-    };
-    for (from, event, to) in TRANSITIONS {
-        let row = row(format!("{from:?}"), format!("{event:?}"), format!("{to:?}"));
-        assert!(page.contains(&row), "{row}");
-    }
-    for (from, event, to) in BREAKER_TRANSITIONS {
-        let row = row(format!("{from:?}"), format!("{event:?}"), format!("{to:?}"));
-        assert!(page.contains(&row), "{row}");
-    }
+    let mut listed: Vec<[String; 3]> = literal_rows(&page);
+    let mut expected: Vec<[String; 3]> = TRANSITIONS
+        .iter()
+        .map(|(from, event, to)| [format!("{from:?}"), format!("{event:?}"), format!("{to:?}")])
+        .collect();
+    expected.extend(
+        BREAKER_TRANSITIONS.iter().map(|(from, event, to)| {
+            [format!("{from:?}"), format!("{event:?}"), format!("{to:?}")]
+        }),
+    );
+    listed.sort();
+    expected.sort();
+    assert_eq!(listed, expected);
 }

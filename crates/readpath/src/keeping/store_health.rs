@@ -68,23 +68,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use acstor_selection::{BREAKER_TRANSITIONS, BreakerEvent, BreakerState};
+    use acstor_testkit::pages::literal_rows;
 
     use super::*;
 
     #[test]
     fn test_page_lists_exactly_the_transitions() {
         let page = include_str!("../../../../doc/source/reference/state-machines/store-disk.rst");
-        let cell = |line: &str| {
-            line.trim_start_matches(['*', '-', ' ']).trim_matches('`').trim().to_owned()
-        };
-        let lines: Vec<&str> = page.lines().collect();
-        let rows = lines.windows(3).filter(|row| {
-            row[0].starts_with("   * - ``") && row[1..].iter().all(|l| l.starts_with("     - ``"))
-        });
-        let listed: BTreeSet<Vec<String>> =
-            rows.map(|row| row.iter().map(|line| cell(line)).collect()).collect();
+        let listed: BTreeSet<[String; 3]> = literal_rows(page).into_iter().collect();
         let row = |(from, on, to): &(BreakerState, BreakerEvent, BreakerState)| {
-            vec![format!("{from:?}"), format!("{on:?}"), format!("{to:?}")]
+            [format!("{from:?}"), format!("{on:?}"), format!("{to:?}")]
         };
         assert_eq!(listed, BREAKER_TRANSITIONS.iter().map(row).collect());
     }

@@ -81,23 +81,17 @@ impl PreloadState {
 mod tests {
     use std::collections::BTreeSet;
 
+    use acstor_testkit::pages::literal_rows;
+
     use super::*;
 
     #[test]
     fn test_page_lists_exactly_the_transitions() {
         let page = include_str!("../../../../doc/source/reference/state-machines/preload.rst");
-        let cell = |line: &str| {
-            line.trim_start_matches(['*', '-', ' ']).trim_matches('`').trim().to_owned()
-        };
-        let lines: Vec<&str> = page.lines().collect();
-        let listed: BTreeSet<(String, String)> = lines
-            .windows(2)
-            .filter(|pair| pair[0].starts_with("   * - ``") && pair[1].starts_with("     - ``"))
-            .map(|pair| (cell(pair[0]), cell(pair[1])))
-            .collect();
-        let expected: BTreeSet<(String, String)> = TRANSITIONS
+        let listed: BTreeSet<[String; 2]> = literal_rows(page).into_iter().collect();
+        let expected: BTreeSet<[String; 2]> = TRANSITIONS
             .iter()
-            .map(|(from, to)| (from.as_str().to_owned(), to.as_str().to_owned()))
+            .map(|(from, to)| [from, to].map(|s| s.as_str().to_owned()))
             .collect();
         assert_eq!(listed, expected);
     }
