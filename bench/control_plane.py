@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from oslo_config import cfg
 from oslo_log import log
 
+from acstor import warning_filters
 from acstor.agent.agent import Agent
 from acstor.agent.metrics import AgentMetrics
 from acstor.cluster.member import Member
@@ -47,7 +48,6 @@ from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
 from acstor.policy.settings import PolicySettings
 from acstor.repository.repository import Repository
-from acstor.rpc import transport
 from acstor.telemetry.host_state_details import DiskHealth, PeerLatency
 from acstor.telemetry.host_states import HostState
 from bench import comparison
@@ -188,7 +188,7 @@ class Deployment:
 
 def message_bytes(deployment: Deployment, *, has_sketch: bool) -> int:
     """Return the bytes on the wire of one state, as oslo.messaging sends it."""
-    transport.messaging()
+    warning_filters.use_threads()
     from oslo_messaging._drivers import common
 
     state = deployment.state(deployment.names[0], has_sketch=has_sketch)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acstor import warning_filters
 from testbed.fixtures.conditions import PATIENCE
 from testbed.fixtures.hosts import Cloud, cloud_in
 
@@ -28,6 +29,7 @@ def pytest_configure() -> None:
     start in half of the time without its name resolution; Nova switches that off too.
     """
     os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
+    warning_filters.use_threads()  # as programs do, whose parts run in the tests' process
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

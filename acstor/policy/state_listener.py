@@ -7,7 +7,7 @@ from typing import Any
 
 from acstor import exception
 from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
-from acstor.rpc import background_server, transport
+from acstor.rpc import background_server
 from acstor.rpc.background_server import BackgroundServer
 from acstor.telemetry.host_states import EXCHANGE, NAMESPACE, RPC_VERSION, TOPIC, HostState
 
@@ -39,7 +39,8 @@ class StateListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        oslo_messaging = transport.messaging()
+        import oslo_messaging
+
         self.endpoint.target = oslo_messaging.Target(namespace=NAMESPACE, version=RPC_VERSION)
         return background_server.started(
             self._open_transport(),

@@ -75,7 +75,8 @@ class ImageNotifications:
 
     def _listening(self) -> Any:
         """Return a server that listens; waits for the broker, without end."""
-        oslo_messaging = transport.messaging()
+        import oslo_messaging
+
         options = self._conf.registrar
         endpoint = _Endpoint(
             self._on_image,

@@ -73,7 +73,9 @@ class AnnouncementEndpoint:
 
 def make_target(version: str) -> Any:
     """Return what an endpoint of that version answers to."""
-    return transport.messaging().Target(namespace=NAMESPACE, version=version)
+    import oslo_messaging
+
+    return oslo_messaging.Target(namespace=NAMESPACE, version=version)
 
 
 def as_response(host: str, method: Callable[[], object]) -> dict[str, object]:
@@ -113,7 +115,8 @@ class AgentServer(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        oslo_messaging = transport.messaging()
+        import oslo_messaging
+
         return background_server.started(
             transport.open_transport(self._conf),
             lambda opened: oslo_messaging.get_rpc_server(

@@ -51,7 +51,9 @@ def open_transport(conf: cfg.ConfigOpts) -> Any:
     :raises InternalError: in a process whose global configuration belongs to another project.
     """
     require(conf)
-    return _opened(conf, messaging().get_rpc_transport)
+    import oslo_messaging  # heavy, and not needed where there is no broker
+
+    return _opened(conf, oslo_messaging.get_rpc_transport)
 
 
 def open_notification_transport(conf: cfg.ConfigOpts) -> Any:
@@ -59,22 +61,9 @@ def open_notification_transport(conf: cfg.ConfigOpts) -> Any:
 
     It is that of ``[oslo_messaging_notifications] transport_url`` where there is one.
     """
-    return _opened(conf, messaging().get_notification_transport)
-
-
-def messaging() -> Any:
-    """Return the module oslo_messaging, with an oslo.service that uses threads.
-
-    It loads oslo.service, which without a word would choose eventlet. Where that was loaded before,
-    by Nova for instance, it stays as it is.
-    """
-    from oslo_service import backend
-
-    backend.register_backend_default_hook(lambda: backend.BackendType.THREADING)
-    # Heavy, and not needed where there is no broker.
     import oslo_messaging
 
-    return oslo_messaging
+    return _opened(conf, oslo_messaging.get_notification_transport)
 
 
 def _opened(conf: cfg.ConfigOpts, open_it: Callable[[cfg.ConfigOpts], Any]) -> Any:

@@ -3,3 +3,4 @@
 from acstor import warning_filters
 
 warning_filters.ignore_eventlet()  # before what imports it
+warning_filters.use_threads()

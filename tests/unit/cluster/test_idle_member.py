@@ -85,12 +85,23 @@ def test_own_entry_is_looked_at_now_and_then_and_found_missing(
 
 def test_programs_load_no_eventlet() -> None:
     """Eventlet, where it is installed, would be loaded by tooz and oslo.messaging."""
-    script = (
-        "from acstor import warning_filters\n"
-        "warning_filters.exclude_eventlet()\n"
-        "from acstor.rpc import transport\n"
-        "transport.messaging()\n"
-        "import sys, tooz.coordination\n"
-        "assert not [name for name in sys.modules if name.startswith('eventlet.')]\n"
+    script = """
+import logging, sys
+from acstor.cmd import daemon
+def work(conf):
+    import oslo_messaging, tooz.coordination
+    from oslo_service import backend
+    backend.get_backend()
+    assert backend.get_backend_type() is backend.BackendType.THREADING
+    assert not [name for name in sys.modules if name.startswith("eventlet.")]
+    return 7
+sys.argv = ["acstor-test", "--config-file", "/dev/null"]
+sys.exit(daemon.run("acstor-test", logging.getLogger("acstor.test"), work))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        check=False,
+        timeout=240,
+        capture_output=True,
     )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=240)
+    assert done.returncode == 7, done.stderr.decode()

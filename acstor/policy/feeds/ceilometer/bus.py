@@ -14,7 +14,7 @@ from typing import Any
 from acstor import exception
 from acstor.policy.feeds.ceilometer import samples as ceilometer_feed_samples
 from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
-from acstor.rpc import background_server, transport
+from acstor.rpc import background_server
 from acstor.rpc.background_server import BackgroundServer
 
 LOG = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ class SampleListener(BackgroundServer):
         )
 
     def _listening(self) -> Any:
-        oslo_messaging = transport.messaging()
+        import oslo_messaging
+
         endpoint = SampleEndpoint(self._samples, self._secret)
         endpoint.filter_rule = oslo_messaging.NotificationFilter(event_type=f"^{EVENT_TYPE}$")
         return background_server.started(
