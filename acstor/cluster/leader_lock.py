@@ -123,7 +123,8 @@ class Leadership:
         coordinator, self._coordinator = self._coordinator, None
         lock, self._lock = self._lock, None
         if lock is not None:
-            lock.release()
+            with contextlib.suppress(Exception):
+                lock.release()
         if coordinator is not None:
             with contextlib.suppress(Exception):
                 coordinator.stop()

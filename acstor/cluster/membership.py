@@ -488,7 +488,8 @@ class Membership:
             return
         # What cannot be taken leave of now is forgotten by the backend's own timeout.
         if lock is not None:
-            lock.release()
+            with contextlib.suppress(Exception):
+                lock.release()
         if leave:  # tooz leaves all groups when it stops, so there is no stopping without
             with contextlib.suppress(Exception):
                 coordinator.stop()

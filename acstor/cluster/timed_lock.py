@@ -1,6 +1,5 @@
 """A coordination lock that its holder takes for lost when it was not renewed in time."""
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -59,8 +58,11 @@ class TimedLock:
         return is_held
 
     def release(self) -> None:
-        """Give it back if it is held; what cannot be given back times out by itself."""
+        """Give it back if it is held.
+
+        :raises tooz.ToozError: when the backend fails. It times out by itself then, unless the
+            coordinator goes on with its heartbeats.
+        """
         self._held_until = 0.0
-        with contextlib.suppress(Exception):
-            if self._lock.acquired:
-                self._lock.release()
+        if self._lock.acquired:
+            self._lock.release()

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import tooz.coordination
+import tooz.locking
 
 from acstor.cluster.membership import CoordinationSettings, Membership
 from testbed.fixtures.conditions import wait_for
@@ -95,6 +97,43 @@ def test_renounced_lock_is_given_back_and_tried_for_anew(tmp_path: object) -> No
         membership._beat()
         assert membership._coordinator is not connected
         assert membership.view.is_current
+    finally:
+        membership._disconnect(leave=True)
+        other._disconnect(leave=True)
+
+
+class UnansweredLock:
+    """A lock that is given back without an answer, and believes to be held then."""
+
+    acquired = True
+
+    def __init__(self, inner: tooz.locking.Lock) -> None:
+        self._inner = inner
+
+    def release(self) -> bool:
+        """Give it back."""
+        self._inner.release()
+        raise tooz.coordination.OperationTimedOut("no answer")
+
+
+def test_lock_that_was_given_back_without_an_answer_is_not_held_on(tmp_path: object) -> None:
+    """It may be another's by the time that its former holder may publish again."""
+    settings = CoordinationSettings(f"file://{tmp_path}/coordination", "acstor", 0.05, 5)
+    membership, other = (Membership(settings, name, lambda: None) for name in ("h1", "h2"))
+    membership.join_as(member("h1"))
+    other.join_as(member("h2"))
+    try:
+        membership._beat()
+        assert membership._lock is not None
+        membership._lock._lock = UnansweredLock(membership._lock._lock)
+        membership.set_eligible(False)
+        with pytest.raises(tooz.ToozError):
+            membership._beat()
+        other._beat()
+        membership._lose(OSError("as its thread does"))
+        membership.set_eligible(True)
+        membership._beat()
+        assert (membership.is_elected(), other.is_elected()) == (False, True)
     finally:
         membership._disconnect(leave=True)
         other._disconnect(leave=True)
