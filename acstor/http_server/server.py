@@ -23,6 +23,9 @@ LOG = logging.getLogger(__name__)
 _ROOM_TIMEOUT = 1.0
 """Seconds that a connection which makes room may take to be gone."""
 
+_LOOKS_INTERVAL = 3600.0
+"""Seconds between two looks whether the server is to end, of which it is told at once besides."""
+
 _DISPLACED = "it made room for another connection"
 
 
@@ -146,6 +149,16 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         self._request_timeout = request_timeout
         self._tls = tls
         super().__init__((str(found[4][0]), port), handler)
+
+    def serve_forever(self, poll_interval: float = _LOOKS_INTERVAL) -> None:
+        """Take connections until :meth:`shutdown`, and wait for nothing else."""
+        super().serve_forever(poll_interval)
+
+    def shutdown(self) -> None:
+        """End :meth:`serve_forever`, which another thread is in; no connection is taken then."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes that thread: accept(2) fails from now on
+        super().shutdown()
 
     def note_busy(self) -> None:
         """Note that a connection was refused because all places are taken."""

@@ -1,6 +1,8 @@
 import contextlib
 import pathlib
+import selectors
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -62,6 +64,28 @@ def get(endpoint: MetricsEndpoint, path: str) -> tuple[int, str]:
 
 def families_of(text: str) -> list[Any]:
     return list(parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+
+
+def test_endpoint_that_nobody_asks_does_nothing_until_it_is_stopped(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked twice a second whether it was to stop: a twentieth of what an idle agent used."""
+    waits: list[float | None] = []
+
+    class Waits(selectors.PollSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            waits.append(timeout)
+            return super().select(timeout)
+
+    monkeypatch.setattr(socketserver, "_ServerSelector", Waits)
+    endpoint = MetricsEndpoint("127.0.0.1", 0, text=lambda: "", is_healthy=lambda: True)
+    endpoint.start()
+    wait_for("it waits", lambda: waits)
+    assert get(endpoint, "/healthz")[0] == 200
+    endpoint.stop()
+    endpoint._thread.join(20)
+    assert not endpoint._thread.is_alive()
+    assert all(wait is not None and wait >= 60 for wait in waits)
 
 
 def test_metrics_of_agent_and_data_plane_are_one_openmetrics_text() -> None:

@@ -22,7 +22,6 @@ from acstor.policy.feeds.ceilometer.feed import CeilometerSamples
 PATH = "/v1/samples"
 SAMPLES_MAX = 20_000
 """Samples of one request."""
-_STOP_INTERVAL = 0.1
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,7 @@ class SampleReceiver:
         self.problem: str | None = None
         self._server = _Server(settings, samples, tls)
         self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(_STOP_INTERVAL,),
-            name="ceilometer-http",
-            daemon=True,
+            target=self._server.serve_forever, name="ceilometer-http", daemon=True
         )
 
     @property
