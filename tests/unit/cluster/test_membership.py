@@ -107,8 +107,12 @@ def test_leaving_is_seen_at_once_and_staying_until_the_timeout(
     wait_for("all", lambda: names(observer) == ["h0", "h1", "h2"])
     leaving.stop(10, leave=True)
     restarting.stop(10, leave=False)
-    wait_for("one left", lambda: "h2" not in names(observer))
-    assert "h1" in names(observer)
+
+    def others() -> list[str]:
+        found = names(observer)  # none while the machine is too busy for a current view
+        return [] if "h2" in found else found
+
+    assert "h1" in wait_for("one left", others)
     wait_for("the other is forgotten", lambda: names(observer) == ["h0"])
 
 
