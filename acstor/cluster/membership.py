@@ -46,7 +46,7 @@ OWN_ENTRY_EVERY = 5
 seconds as the others take to forget a host."""
 LOCK_EVERY_MAX = 15
 """Heartbeats between two tries for a publisher's lock that another host has, at most. Of N members
-each tries at one of N heartbeats, so that one of them tries at each: a try is two calls of etcd."""
+each tries at one of N heartbeats, so that one of them tries at each."""
 _LOCK_SUFFIX = "ring-publisher"
 _SESSION_SCHEMES = frozenset({"file", "zookeeper", "kazoo"})
 """Drivers whose one ``timeout`` is that of members; their locks last as long as the session."""
@@ -158,7 +158,7 @@ def connect(url: str, member_id: str) -> Any:
     """
     shown = backend_urls.without_secret(url)
     try:
-        coordinator = coordination.get_coordinator(url, member_id.encode(), **_options(url))
+        coordinator = _driver(url, member_id.encode())
     except Exception as error:  # tooz and stevedore raise all kinds here
         raise exception.UnsupportedError(
             f"[coordination] backend_url {shown}: {error}",
@@ -174,16 +174,12 @@ def connect(url: str, member_id: str) -> Any:
     return coordinator
 
 
-def _options(url: str) -> dict[str, Any]:
-    """Return what a coordinator is told beside its URL.
+def _driver(url: str, member_id: bytes) -> Any:
+    if urllib.parse.urlsplit(url).scheme not in backend_urls.CLUSTER_SCHEMES:
+        return coordination.get_coordinator(url, member_id)
+    from acstor.cluster import etcd  # its client is there where the back-end is etcd
 
-    The calls of etcd's driver end with the timeout of the socket. A thread of the driver's own for
-    them costs as much processor time as half a call, and polls every second.
-    """
-    parts = urllib.parse.urlsplit(url)
-    if not parts.scheme.startswith("etcd3") or "executor" in urllib.parse.parse_qs(parts.query):
-        return {}
-    return {"executor": "synchronous"}
+    return etcd.open_driver(url, member_id)
 
 
 def read_members(coordinator: Any, group: str) -> dict[str, Member]:
