@@ -6,11 +6,14 @@ the membership: both end together, and the holder sees at its next heartbeat tha
 """
 
 import base64
+import functools
+import json as json_module
 import urllib.parse
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
+import requests
 import tooz
 from etcd3gw.exceptions import Etcd3Exception
 from oslo_utils import netutils
@@ -19,6 +22,9 @@ from tooz import locking
 from tooz.drivers import etcd3gw
 
 from acstor import exception
+
+_PREPARED_MAX = 16
+"""Requests that are kept prepared; of these two are sent at most heartbeats."""
 
 
 def open_driver(url: str, member_id: bytes) -> "OneLeaseDriver":
@@ -33,21 +39,39 @@ def open_driver(url: str, member_id: bytes) -> "OneLeaseDriver":
         **urllib.parse.parse_qs(urllib.parse.urlsplit(url).query),
     }
     driver = OneLeaseDriver(member_id, netutils.urlsplit(url), options)
-    settle_environment(driver.client.session, driver.client.base_url)
+    driver.client.session = PreparedSession(driver.client.session, driver.client.base_url)
     return driver
 
 
-def settle_environment(session: Any, url: str) -> None:
-    """Take what the environment says of a server once, and not again at each request.
+class PreparedSession(requests.Session):
+    """A session with one server, which is sent the same few requests over and over.
 
-    That is proxies, certificates and passwords; looking is a third of the cost of a request.
+    What the environment says of it (proxies, certificates, passwords) is looked up once, and
+    requests are prepared once; both together are half of the cost of a request.
 
-    :param session: of requests.
+    :param session: with its settings.
+    :param url: of the server.
     """
-    found = session.merge_environment_settings(url, {}, None, None, None)
-    session.proxies, session.verify = found["proxies"], found["verify"]
-    session.auth = session.auth or get_netrc_auth(url)
-    session.trust_env = False
+
+    def __init__(self, session: requests.Session, url: str) -> None:
+        super().__init__()
+        found = session.merge_environment_settings(url, {}, None, None, None)
+        self.proxies, self.verify = found["proxies"], found["verify"]
+        self.cert = session.cert
+        self.auth = session.auth or get_netrc_auth(url)
+        self.trust_env = False
+        self._prepared = functools.lru_cache(_PREPARED_MAX)(self._prepare)
+
+    def post(
+        self, url: str | bytes, data: Any = None, json: Any = None, **options: Any
+    ) -> requests.Response:
+        """Send JSON, as it is in ``data`` or made of ``json``."""
+        body = json_module.dumps(json) if data is None else data
+        return self.send(self._prepared(url, body), **options)
+
+    def _prepare(self, url: str | bytes, body: str) -> requests.PreparedRequest:
+        headers = {"Content-Type": "application/json"}
+        return self.prepare_request(requests.Request("POST", url, headers, data=body))
 
 
 class OneLeaseDriver(etcd3gw.Etcd3Driver):

@@ -92,8 +92,8 @@ class MemoryLease:
 class MemorySession:
     """An HTTP session with the attributes that its settings have."""
 
-    trust_env = True
     auth: Any = None
+    cert: Any = None
 
     def merge_environment_settings(self, *_: Any) -> dict[str, Any]:
         """Return that there is nothing in the environment."""

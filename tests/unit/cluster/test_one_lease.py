@@ -1,6 +1,9 @@
 """Members and the publisher's lock on one lease of etcd: requests of each beat, and its end."""
 
 import collections
+import io
+import json
+import pathlib
 from typing import Any
 
 import pytest
@@ -253,14 +256,61 @@ def test_environment_of_requests_is_looked_at_once(monkeypatch: pytest.MonkeyPat
     ):
         session = requests.Session()
         wanted = session.merge_environment_settings(url, {}, None, None, None)
-        etcd.settle_environment(session, url)
-        assert not session.trust_env
-        found = session.merge_environment_settings(url, {}, None, None, None)
+        prepared = etcd.PreparedSession(session, url)
+        assert not prepared.trust_env
+        found = prepared.merge_environment_settings(url, {}, None, None, None)
         assert {name: found["proxies"].get(name) for name in proxies} == proxies
         assert (found["proxies"], found["verify"]) == (wanted["proxies"], wanted["verify"])
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     own = requests.Session()
-    own.verify = "/etc/acstor/ca.pem"  # of the URL's ca_cert
-    etcd.settle_environment(own, "https://etcd-1:2379")
-    assert own.verify == "/etc/acstor/ca.pem"
+    # As of the URL's ca_cert, cert_cert and cert_key.
+    own.verify, own.cert = "/etc/acstor/ca.pem", ("/etc/acstor/etcd.pem", "/etc/acstor/etcd.key")
+    prepared = etcd.PreparedSession(own, "https://etcd-1:2379")
+    assert (prepared.verify, prepared.cert) == (own.verify, own.cert)
+
+
+class Requests(requests.adapters.BaseAdapter):
+    """Keeps what is sent, and answers that all is well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[requests.PreparedRequest, Any]] = []
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
+        """Keep it."""
+        self.sent.append((request, options["timeout"]))
+        answer = requests.Response()
+        answer.status_code, answer.request, answer.url = 200, request, str(request.url)
+        answer.raw = io.BytesIO(b"{}")
+        return answer
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_request_is_prepared_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine etcd login acstor password secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    url, adapter = "http://etcd:2379", Requests()
+    session = etcd.PreparedSession(requests.Session(), url)
+    session.mount(url, adapter)
+    for _ in range(2):
+        assert session.post(f"{url}/v3/lease/keepalive", json={"ID": 7}, timeout=5).json() == {}
+        session.post(f"{url}/v3/kv/txn", data='{"compare": []}', timeout=4)
+        session.post(f"{url}/v3/lease/keepalive", json={"ID": 8}, timeout=5)
+    assert [json.loads(str(request.body)) for request, _ in adapter.sent[:3]] == [
+        {"ID": 7},
+        {"compare": []},
+        {"ID": 8},
+    ]
+    assert [timeout for _, timeout in adapter.sent] == [5, 4, 5] * 2
+    for (first, _), (second, _) in zip(adapter.sent[:3], adapter.sent[3:], strict=True):
+        assert first is second
+        assert first.method == "POST"
+        assert str(first.headers["Authorization"]).startswith("Basic ")
+    assert [request.path_url for request, _ in adapter.sent[:2]] == [
+        "/v3/lease/keepalive",
+        "/v3/kv/txn",
+    ]
