@@ -81,7 +81,8 @@ CRATE_ARROWS = {
     "selection": set(),
     "net": set(),
     "peer": {"types", "runclock", "selection", "net"},
-    "readpath": {"types", "ring", "store", "net", "peer", "runclock", "selection"},
+    "readpath": {"types", "ring", "manifest", "pack", "store", "net", "peer", "runclock"}
+    | {"selection"},
     "fuse": {"types", "readpath"},
     "overlay": {"types", "diskio", "readpath"},
     "nbd": {"types", "net", "readpath", "overlay"},

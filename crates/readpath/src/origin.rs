@@ -5,11 +5,13 @@ pub(crate) mod origin_lanes;
 pub(crate) mod origin_pool;
 pub(crate) mod origin_queue;
 pub(crate) mod posix_pack_reader;
+pub(crate) mod stored_place;
 
 use acstor_types::{ErrorKind, PackId};
 use bytes::BytesMut;
 
-/// One chunk's place in a pack, and the buffer for it.
+/// A range of a pack, and the buffer for it: the stored bytes of a chunk, or what lies between two
+/// chunks and is read to be thrown away.
 #[derive(Debug)]
 pub struct OriginRange {
     /// Offset in the pack, bytes.
@@ -75,7 +77,7 @@ impl OriginError {
 /// The central store that everything can be re-read from.
 ///
 /// The caller guarantees that `ranges` is not empty, and that each range starts where the one
-/// before ends: together they are one run of neighbouring chunks of one pack, at most
+/// before ends: together they are one run of chunks of one pack and the gaps between them, at most
 /// `origin_run_max_bytes` long. The caller verifies the content. The implementation must fill every
 /// buffer completely or return an error, and should return within the origin's own timeout: a
 /// thread of the origin pool waits for it.

@@ -246,7 +246,7 @@ impl Sources {
     /// says nothing of the origin, and what waited in a lane that gives way to others never does.
     fn origin_timed_out(&self, want: &Want, lane: Lane, answers_before: u64) -> AttemptFailure {
         let queue = self.origin.queue();
-        let was_called = queue.is_underway(&want.digest, want.location);
+        let was_called = queue.is_underway(&want.digest, want.place);
         let is_silent = lane == Lane::Demand && queue.health.answers() == answers_before;
         if was_called || is_silent {
             queue.health.failed(Instant::now());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use acstor_runclock::RunInstant;
 use acstor_selection::Backoff;
-use acstor_types::{ChunkLocation, Oid};
+use acstor_types::Oid;
 use tokio::sync::oneshot;
 
 use crate::fetch::flight::{Flight, FlightFailure, FlightGuard, JoinOrStart, Obtained, Priority};
@@ -17,6 +17,7 @@ use crate::fetch::round::RoundFailure;
 use crate::fetch::sources::{Sources, Want};
 use crate::limits;
 use crate::origin::origin_queue::{Lane, OriginAnswer};
+use crate::origin::stored_place::StoredPlace;
 use crate::steering::jitter;
 use crate::steering::placement::Plan;
 use crate::view::disk::Disk;
@@ -230,7 +231,7 @@ struct Attempts {
     /// True if the origin did not have the chunk in the last round.
     is_missing: bool,
     /// Places in the origin where the chunk was found not to be, or not whole.
-    gone: Vec<ChunkLocation>,
+    gone: Vec<StoredPlace>,
     /// Recoveries of the origin when the last round began.
     recoveries: u64,
 }
@@ -255,7 +256,7 @@ impl Attempts {
         self.corrupt += u32::from(round.failure == FlightFailure::Corrupt);
         self.is_missing = round.failure == FlightFailure::Missing;
         if matches!(round.failure, FlightFailure::Missing | FlightFailure::Corrupt) {
-            self.gone.push(self.want.location);
+            self.gone.push(self.want.place);
             flight.note_verdict(Some(round.failure));
         } else if round.failure != FlightFailure::Deadline {
             flight.note_verdict(None);
@@ -268,13 +269,13 @@ impl Attempts {
         if self.gone.is_empty() {
             return None;
         }
-        flight.wants().into_iter().find(|want| !self.gone.contains(&want.location))
+        flight.wants().into_iter().find(|want| !self.gone.contains(&want.place))
     }
 
     /// Returns whether there is such a place and the round that has just ended did not ask there: a
     /// place that was asked and does not answer is no reason to hurry.
     fn goes_elsewhere(&self, flight: &Flight) -> bool {
-        self.news(flight).is_some_and(|news| news.location != self.want.location)
+        self.news(flight).is_some_and(|news| news.place != self.want.place)
     }
 
     /// Begins a round: by the manifests of this moment, not by those of the flight's start.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use acstor_runclock::RunClock;
-use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId};
+use acstor_types::{ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
@@ -21,6 +21,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::runtime_metrics::RuntimeCollector;
 use crate::origin::origin_pool::{LateSink, OriginPool};
 use crate::origin::origin_queue::OriginQueue;
+use crate::origin::stored_place::StoredPlace;
 use crate::steering::Steering;
 use crate::view::manifest_loads::ManifestLoads;
 use crate::view::waiting_reads::WaitingReads;
@@ -30,7 +31,7 @@ use crate::{PeerSource, ReadPathConfig, ReadPathError, Seams, limits};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) digest: Digest,
-    pub(crate) location: ChunkLocation,
+    pub(crate) place: StoredPlace,
     pub(crate) disk: DiskId,
     pub(crate) index: u64,
     pub(crate) chunk_size: ChunkSize,

@@ -365,7 +365,7 @@ impl Metrics {
             };
             self.origin_chunks.add(chunk.index(), 1);
             if chunk != OriginChunk::Failed {
-                self.origin_bytes.inc_by(part.len as u64);
+                self.origin_bytes.inc_by(u64::from(part.place.stored_len));
             }
         }
     }

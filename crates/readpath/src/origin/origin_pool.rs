@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use acstor_pack::ChunkDecompressor;
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -55,7 +56,7 @@ impl OriginPool {
         let mut staged = self.staged.lock();
         staged.misses.push(OriginMiss {
             digest: want.digest,
-            location: want.location,
+            place: want.place,
             len: want.chunk_size.bytes(),
             disk: want.disk,
             lane,
@@ -117,9 +118,10 @@ pub(crate) fn start_threads(
         let (queue, source) = (queue.clone(), source.clone());
         let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
         let work = move || {
+            let mut decompressor = ChunkDecompressor::new();
             while let Some(run) = queue.wait_run() {
                 let started = Instant::now();
-                let result = read_run(&*source, &run);
+                let result = read_run(&*source, &run, &mut decompressor);
                 finish_run(&queue, &metrics, &late_sink, &run, result, started);
             }
         };
@@ -147,15 +149,19 @@ pub(crate) struct RunResult {
 ///
 /// A run that fails because the pack is damaged is read again chunk by chunk, so that a damaged
 /// chunk takes no neighbour with it.
-pub(crate) fn read_run(source: &dyn OriginSource, run: &OriginRun) -> RunResult {
-    let (answers, error) = read_parts(source, run, &run.parts);
+pub(crate) fn read_run(
+    source: &dyn OriginSource,
+    run: &OriginRun,
+    decompressor: &mut ChunkDecompressor,
+) -> RunResult {
+    let (answers, error) = read_parts(source, run, &run.parts, decompressor);
     let is_damaged = matches!(error, Some(OriginError::ShortRead { .. }));
     if !is_damaged || run.parts.len() == 1 {
         return RunResult { answers, error, calls: 1 };
     }
     let mut result = RunResult { answers: Vec::new(), error: None, calls: 1 };
     for part in &run.parts {
-        let (answers, error) = read_parts(source, run, std::slice::from_ref(part));
+        let (answers, error) = read_parts(source, run, std::slice::from_ref(part), decompressor);
         result.answers.extend(answers);
         result.error = error.or(result.error);
         result.calls += 1;
@@ -163,30 +169,60 @@ pub(crate) fn read_run(source: &dyn OriginSource, run: &OriginRun) -> RunResult 
     result
 }
 
+/// The ranges of parts, and between them those of the gaps.
+struct Ranges {
+    ranges: Vec<OriginRange>,
+    /// Positions of the ranges that are gaps, ascending.
+    gaps: Vec<usize>,
+}
+
+impl Ranges {
+    fn of(parts: &[RunPart]) -> Ranges {
+        let mut found = Ranges { ranges: Vec::with_capacity(parts.len()), gaps: Vec::new() };
+        let mut at = None;
+        for part in parts {
+            let range = part.place.range();
+            if let Some(end) = at.filter(|end| *end < range.start) {
+                found.gaps.push(found.ranges.len());
+                found.ranges.push(OriginRange::new(end, (range.start - end) as usize));
+            }
+            found.ranges.push(OriginRange::new(range.start, (range.end - range.start) as usize));
+            at = Some(range.end);
+        }
+        found
+    }
+
+    /// The ranges without the gaps: one per part.
+    fn into_parts(self) -> impl Iterator<Item = OriginRange> {
+        let gaps = self.gaps;
+        let ranges = self.ranges.into_iter().enumerate();
+        ranges.filter(move |(at, _)| gaps.binary_search(at).is_err()).map(|(_, range)| range)
+    }
+}
+
 fn read_parts(
     source: &dyn OriginSource,
     run: &OriginRun,
     parts: &[RunPart],
+    decompressor: &mut ChunkDecompressor,
 ) -> (Vec<OriginAnswer>, Option<OriginError>) {
-    let mut ranges: Vec<OriginRange> =
-        parts.iter().map(|part| OriginRange::new(u64::from(part.offset), part.len)).collect();
+    let mut read = Ranges::of(parts);
     // A driver's panic must not take a worker with it: the pool would shrink unnoticed.
-    let call = catch_unwind(AssertUnwindSafe(|| source.read(&run.pack, &mut ranges)));
+    let call = catch_unwind(AssertUnwindSafe(|| source.read(&run.pack, &mut read.ranges)));
     let outcome = call.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())));
     match outcome {
-        Ok(()) => (ranges.into_iter().zip(parts).map(verify).collect(), None),
+        Ok(()) => {
+            let decode = |(range, part): (OriginRange, &RunPart)| {
+                let RunPart { digest, place, len } = part;
+                let chunk = place.decode(digest, range.buffer, *len, decompressor);
+                chunk.ok_or(OriginFailure::Corrupt)
+            };
+            (read.into_parts().zip(parts).map(decode).collect(), None)
+        }
         Err(error) => {
             let answer = Err(OriginFailure::Source(error.clone()));
             (vec![answer; parts.len()], Some(error))
         }
-    }
-}
-
-fn verify((range, part): (OriginRange, &RunPart)) -> OriginAnswer {
-    if range.buffer.len() == part.len && part.digest.matches(&range.buffer) {
-        Ok(range.buffer.freeze())
-    } else {
-        Err(OriginFailure::Corrupt)
     }
 }
 

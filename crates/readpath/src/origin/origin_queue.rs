@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use acstor_types::{ChunkLocation, Digest, DiskId, PackId};
+use acstor_pack::Run;
+use acstor_types::{Digest, DiskId, PackId};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::origin::origin_health::{OriginAdmission, OriginHealth};
 use crate::origin::origin_lanes::FairLane;
+use crate::origin::stored_place::StoredPlace;
 use crate::{OriginError, ReadPathConfig};
 
 /// Reason for which the origin did not give a chunk.
@@ -52,7 +54,8 @@ pub(crate) enum Lane {
 #[derive(Debug)]
 pub(crate) struct OriginMiss {
     pub(crate) digest: Digest,
-    pub(crate) location: ChunkLocation,
+    pub(crate) place: StoredPlace,
+    /// Bytes of the chunk as it is read.
     pub(crate) len: usize,
     /// For which disk.
     pub(crate) disk: DiskId,
@@ -64,7 +67,7 @@ pub(crate) struct OriginMiss {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OriginRun {
     pub(crate) pack: PackId,
-    /// In ascending order of offset, each where the one before ends.
+    /// In ascending order of offset; gaps between them are read and thrown away.
     pub(crate) parts: Vec<RunPart>,
     pub(crate) lane: Lane,
     /// The disk whose turn it was.
@@ -75,8 +78,21 @@ pub(crate) struct OriginRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPart {
     pub(crate) digest: Digest,
-    pub(crate) offset: u32,
+    pub(crate) place: StoredPlace,
+    /// Bytes of the chunk as it is read.
     pub(crate) len: usize,
+}
+
+/// Side of a run on which another chunk is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Before,
+    Behind,
+}
+
+/// Key by which queued chunks are found by their places.
+fn key(place: &StoredPlace) -> (PackId, u32) {
+    (place.location.pack, place.location.offset)
 }
 
 type Waiters = Vec<oneshot::Sender<OriginAnswer>>;
@@ -84,7 +100,7 @@ type Waiters = Vec<oneshot::Sender<OriginAnswer>>;
 /// A chunk that is queued.
 #[derive(Debug)]
 struct Entry {
-    location: ChunkLocation,
+    place: StoredPlace,
     len: usize,
     disk: DiskId,
     lane: Lane,
@@ -102,7 +118,7 @@ struct State {
     /// Queued chunks.
     entries: HashMap<Digest, Entry>,
     /// Those who wait for what is under way, by what is read and where.
-    underway: HashMap<(Digest, ChunkLocation), Waiters>,
+    underway: HashMap<(Digest, StoredPlace), Waiters>,
     /// Queued entries by place; an entry is missing here where another digest claims its place.
     places: BTreeMap<(PackId, u32), Digest>,
     demand: FairLane,
@@ -181,11 +197,11 @@ impl OriginQueue {
         if state.is_stopped {
             return refuse(miss.answer, OriginFailure::Stopped);
         }
-        if let Some(waiters) = state.underway.get_mut(&(miss.digest, miss.location)) {
+        if let Some(waiters) = state.underway.get_mut(&(miss.digest, miss.place)) {
             waiters.push(miss.answer);
             return false;
         }
-        Self::move_unwanted(state, &miss.digest, miss.location);
+        Self::move_unwanted(state, &miss.digest, miss.place);
         if let Some(entry) = state.entries.get_mut(&miss.digest) {
             entry.waiters.push(miss.answer);
             return miss.lane == Lane::Demand
@@ -198,8 +214,7 @@ impl OriginQueue {
             OriginAdmission::Wait(_) => return refuse(miss.answer, OriginFailure::Down),
             admission => admission == OriginAdmission::Trial,
         };
-        let place = (miss.location.pack, miss.location.offset);
-        state.places.entry(place).or_insert(miss.digest);
+        state.places.entry(key(&miss.place)).or_insert(miss.digest);
         let lane = if is_probe { Lane::Demand } else { miss.lane };
         match lane {
             _ if is_probe => {
@@ -215,7 +230,7 @@ impl OriginQueue {
             Lane::Preload => state.preload.push(miss.disk, miss.digest),
         }
         let entry = Entry {
-            location: miss.location,
+            place: miss.place,
             len: miss.len,
             disk: miss.disk,
             lane,
@@ -225,16 +240,16 @@ impl OriginQueue {
         true
     }
 
-    /// Has a queued chunk that nobody waits for any more read at `location`, for who comes to wait for
+    /// Has a queued chunk that nobody waits for any more read at `place`, for who comes to wait for
     /// it: what was asked before may be there no longer.
-    fn move_unwanted(state: &mut State, digest: &Digest, location: ChunkLocation) {
+    fn move_unwanted(state: &mut State, digest: &Digest, place: StoredPlace) {
         let Some(entry) = state.entries.get_mut(digest) else { return };
-        if entry.location == location || !entry.is_unwanted() {
+        if entry.place == place || !entry.is_unwanted() {
             return;
         }
-        let before = std::mem::replace(&mut entry.location, location);
+        let before = std::mem::replace(&mut entry.place, place);
         Self::free_place(state, &before, digest);
-        state.places.entry((location.pack, location.offset)).or_insert(*digest);
+        state.places.entry(key(&place)).or_insert(*digest);
     }
 
     /// Moves a chunk that is queued in another lane to the demand lane.
@@ -347,23 +362,22 @@ impl OriginQueue {
 
     fn forget(state: &mut State, digest: &Digest) {
         if let Some(entry) = state.entries.remove(digest) {
-            Self::free_place(state, &entry.location, digest);
+            Self::free_place(state, &entry.place, digest);
         }
     }
 
-    fn free_place(state: &mut State, location: &ChunkLocation, digest: &Digest) {
-        let place = (location.pack, location.offset);
-        if state.places.get(&place) == Some(digest) {
-            state.places.remove(&place);
+    fn free_place(state: &mut State, place: &StoredPlace, digest: &Digest) {
+        if state.places.get(&key(place)) == Some(digest) {
+            state.places.remove(&key(place));
         }
     }
 
     /// Marks a chunk as under way and returns it as a part.
     fn start(state: &mut State, digest: Digest) -> Option<RunPart> {
-        let Entry { location, len, waiters, .. } = state.entries.remove(&digest)?;
-        Self::free_place(state, &location, &digest);
-        state.underway.insert((digest, location), waiters);
-        Some(RunPart { digest, offset: location.offset, len })
+        let Entry { place, len, waiters, .. } = state.entries.remove(&digest)?;
+        Self::free_place(state, &place, &digest);
+        state.underway.insert((digest, place), waiters);
+        Some(RunPart { digest, place, len })
     }
 
     /// Makes a run of a chunk and the queued neighbours of its lane on both sides.
@@ -373,26 +387,14 @@ impl OriginQueue {
         (disk, digest): (DiskId, Digest),
         lane: Lane,
     ) -> Option<OriginRun> {
-        let pack = state.entries.get(&digest)?.location.pack;
         let first = Self::start(state, digest)?;
-        let mut bytes = first.len;
+        let pack = first.place.location.pack;
+        let mut run = first.place.run();
         let mut parts = VecDeque::from([first]);
-        let mut end = u64::from(first.offset) + first.len as u64;
-        while let Some(part) = self.start_neighbour(state, (pack, end), lane, bytes, None) {
-            bytes += part.len;
-            end += part.len as u64;
+        while let Some(part) = self.start_neighbour(state, pack, lane, Side::Behind, &mut run) {
             parts.push_back(part);
         }
-        let mut start = u64::from(first.offset);
-        while let Some(before) = start.checked_sub(first.len as u64) {
-            // Only a chunk of the same size ends where the run starts.
-            let place = (pack, before);
-            let Some(part) = self.start_neighbour(state, place, lane, bytes, Some(first.len))
-            else {
-                break;
-            };
-            bytes += part.len;
-            start = before;
+        while let Some(part) = self.start_neighbour(state, pack, lane, Side::Before, &mut run) {
             parts.push_front(part);
         }
         *state.running.entry(disk).or_default() += 1;
@@ -400,22 +402,28 @@ impl OriginQueue {
         Some(OriginRun { pack, parts: parts.into(), lane, disk })
     }
 
-    /// Starts the queued chunk of this lane at `place`, where it is still wanted and fits.
+    /// Starts the queued chunk of this lane that is next to a run, where it is still wanted and may be
+    /// read with the run; which has it from then on.
     fn start_neighbour(
         &self,
         state: &mut State,
-        place: (PackId, u64),
+        pack: PackId,
         lane: Lane,
-        bytes: usize,
-        len: Option<usize>,
+        side: Side,
+        run: &mut Run,
     ) -> Option<RunPart> {
-        let digest = *state.places.get(&(place.0, u32::try_from(place.1).ok()?))?;
+        let (start, end) = (run.offset() as u32, u32::try_from(run.end()).ok());
+        let (_, digest) = match side {
+            Side::Behind => state.places.range((pack, end?)..=(pack, u32::MAX)).next()?,
+            Side::Before => state.places.range((pack, 0)..(pack, start)).next_back()?,
+        };
+        let digest = *digest;
         let entry = state.entries.get(&digest)?;
-        let is_wanted = entry.lane == lane
-            && bytes + entry.len <= self.run_max_bytes
-            && len.is_none_or(|len| len == entry.len)
-            && !entry.is_unwanted();
-        if is_wanted { Self::start(state, digest) } else { None }
+        if entry.lane != lane || entry.is_unwanted() {
+            return None;
+        }
+        *run = entry.place.join(run, self.run_max_bytes)?;
+        Self::start(state, digest)
     }
 
     /// Hands the answers of a run out, one per part and in their order; returns the chunks that
@@ -428,8 +436,7 @@ impl OriginQueue {
         let mut waiting = Vec::with_capacity(run.parts.len());
         let mut state = self.state.lock();
         for part in &run.parts {
-            let location = ChunkLocation { pack: run.pack, offset: part.offset };
-            waiting.push(state.underway.remove(&(part.digest, location)));
+            waiting.push(state.underway.remove(&(part.digest, part.place)));
         }
         state.idle_running -= usize::from(run.lane != Lane::Demand);
         if let Some(runs) = state.running.get_mut(&run.disk) {
@@ -455,8 +462,8 @@ impl OriginQueue {
     }
 
     /// Returns whether a call for the chunk is under way, there.
-    pub(crate) fn is_underway(&self, digest: &Digest, location: ChunkLocation) -> bool {
-        self.state.lock().underway.contains_key(&(*digest, location))
+    pub(crate) fn is_underway(&self, digest: &Digest, place: StoredPlace) -> bool {
+        self.state.lock().underway.contains_key(&(*digest, place))
     }
 
     /// Returns the number of chunks that wait.

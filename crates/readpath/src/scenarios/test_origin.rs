@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use acstor_pack::ChunkDecompressor;
 use acstor_types::{Digest, PackId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -155,10 +156,11 @@ impl TestOrigin {
             let (origin, queue) = (self.clone(), queue.clone());
             let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
             tokio::spawn(async move {
+                let mut decompressor = ChunkDecompressor::new();
                 loop {
                     let run = queue.next_run().await;
                     let started = Instant::now();
-                    let len = run.parts.iter().map(|part| part.len).sum();
+                    let len = run.parts.iter().map(|part| part.place.stored_len as usize).sum();
                     let through = {
                         let mut state = origin.state.lock();
                         let link = state.link.as_mut();
@@ -174,7 +176,7 @@ impl TestOrigin {
                     let mut hung = origin.hung.subscribe();
                     let _ = hung.wait_for(|hung| !hung.contains(&run.pack)).await;
                     origin.stuck.fetch_sub(1, Ordering::Relaxed);
-                    let result = read_run(&*origin, &run);
+                    let result = read_run(&*origin, &run, &mut decompressor);
                     finish_run(&queue, &metrics, &late_sink, &run, result, started);
                 }
             });

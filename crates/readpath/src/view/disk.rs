@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::ahead::read_trace::ReadTrace;
 use crate::ahead::streams::StreamTable;
 use crate::fetch::sources::Want;
+use crate::origin::stored_place::StoredPlace;
 use crate::view::attachment::DiskRecords;
 use crate::view::extents::ExtentMap;
 use crate::{LocalStore, ReadPathConfig, limits};
@@ -140,7 +141,7 @@ impl Disk {
             Entry::Zero => None,
             Entry::Chunk { digest, location } => Some(Want {
                 digest,
-                location,
+                place: StoredPlace::plain(location, self.manifest.chunk_size()),
                 disk: self.id(),
                 index,
                 chunk_size: self.manifest.chunk_size(),

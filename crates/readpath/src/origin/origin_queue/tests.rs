@@ -1,6 +1,7 @@
 //! Runs of neighbours, lanes, turns of disks, wake-ups.
 
 use acstor_selection::limits;
+use acstor_types::{ChunkLocation, ChunkSize};
 
 use super::*;
 use crate::ReadPathConfig;
@@ -31,7 +32,8 @@ fn miss(
     let digest = Digest::of(&[&[pack_number][..], &position.to_le_bytes()].concat());
     let location = ChunkLocation { pack: pack(pack_number), offset };
     let disk = DiskId::from_bytes([pack_number; 16]);
-    (OriginMiss { digest, location, len: LEN, disk, lane, answer }, receiver)
+    let place = StoredPlace::plain(location, ChunkSize::DEFAULT);
+    (OriginMiss { digest, place, len: LEN, disk, lane, answer }, receiver)
 }
 
 fn submit(
@@ -56,7 +58,7 @@ fn submit_at(
 }
 
 fn positions(run: &OriginRun) -> Vec<u32> {
-    run.parts.iter().map(|part| (part.offset - 4096) / LEN as u32).collect()
+    run.parts.iter().map(|part| (part.place.location.offset - 4096) / LEN as u32).collect()
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn test_submit_same_digest_twice_is_one_read_with_two_answers() {
 /// As [`miss`], with the chunk of another pack.
 fn miss_elsewhere(other: u8, position: u32) -> (OriginMiss, oneshot::Receiver<OriginAnswer>) {
     let (mut asked, receiver) = miss(1, position, Lane::Demand);
-    asked.location.pack = pack(other);
+    asked.place.location.pack = pack(other);
     (asked, receiver)
 }
 
@@ -103,11 +105,12 @@ fn test_chunk_that_is_under_way_in_one_pack_is_read_in_another() {
     let mut one = submit(&queue, 1, &[0], Lane::Demand);
     let hangs = queue.take_run().unwrap();
     let (asked, mut two) = miss_elsewhere(2, 0);
-    let elsewhere = asked.location;
+    let elsewhere = asked.place;
     queue.submit(vec![asked], Instant::now());
     assert!(!queue.is_underway(&hangs.parts[0].digest, elsewhere));
     let run = queue.take_run().unwrap();
-    assert_eq!((run.pack, &run.parts), (pack(2), &hangs.parts));
+    let there = RunPart { place: elsewhere, ..hangs.parts[0] };
+    assert_eq!((run.pack, &run.parts), (pack(2), &vec![there]));
     assert!(queue.is_underway(&hangs.parts[0].digest, elsewhere));
     queue.complete(&run, vec![Ok(Bytes::from_static(b"x"))]);
     assert!(two.try_recv().unwrap().is_ok());
