@@ -13,14 +13,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::limits;
 
+/// Chunks of one block of bits: 4 KiB of them.
+const BLOCK_CHUNKS: u64 = 1 << 15;
+
+/// Bits of neighbouring chunks, so that what nobody reads costs next to nothing.
+type Block = [AtomicU64; (BLOCK_CHUNKS / 64) as usize];
+
 /// Recorder of the chunks that boots of one disk read on this host since the process started.
 #[derive(Debug)]
 pub(crate) struct BootRecorder {
     chunk_count: u64,
     /// True if a window is open.
     is_open: AtomicBool,
-    /// One bit per chunk; made when the first boot begins.
-    read: OnceLock<Box<[AtomicU64]>>,
+    /// One bit per chunk, by the block; made when the first boot begins, each block when one of its chunks
+    /// is read.
+    read: OnceLock<Box<[OnceLock<Box<Block>>]>>,
     state: Mutex<State>,
 }
 
@@ -66,7 +73,7 @@ impl BootRecorder {
         }
         let now = Instant::now();
         self.read.get_or_init(|| {
-            (0..self.chunk_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
+            (0..self.chunk_count.div_ceil(BLOCK_CHUNKS)).map(|_| OnceLock::new()).collect()
         });
         let mut state = self.state.lock();
         let is_boot = state.open_until.is_none_or(|until| now >= until);
@@ -104,11 +111,10 @@ impl BootRecorder {
 
     fn record(&self, first: u64, last: u64) {
         let Some(read) = self.read.get() else { return };
-        for index in first..=last {
-            let Some(word) = usize::try_from(index / 64).ok().and_then(|word| read.get(word))
-            else {
-                return;
-            };
+        for index in first..last.saturating_add(1).min(self.chunk_count) {
+            let Some(block) = read.get((index / BLOCK_CHUNKS) as usize) else { return };
+            let block = block.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
+            let word = &block[(index % BLOCK_CHUNKS / 64) as usize];
             let bit = 1 << (index % 64);
             // Most chunks are read several times in a row: a line that is not written stays shared.
             if word.load(Ordering::Relaxed) & bit == 0 {
@@ -122,13 +128,13 @@ impl BootRecorder {
         if self.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
             return None;
         }
-        let mut bitmap: Vec<u8> = match self.read.get() {
-            Some(read) => {
-                read.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
-            }
-            None => Vec::new(),
-        };
-        bitmap.resize(bitmap_len(self.chunk_count) as usize, 0);
+        let mut bitmap = vec![0; bitmap_len(self.chunk_count) as usize];
+        let blocks = self.read.get().map(|blocks| &**blocks).unwrap_or_default();
+        for (block, bits) in blocks.iter().zip(bitmap.chunks_mut((BLOCK_CHUNKS / 8) as usize)) {
+            let Some(block) = block.get() else { continue };
+            let bytes = block.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+            bits.iter_mut().zip(bytes).for_each(|(bits, read)| *bits = read);
+        }
         Some(WorkingSet { boots: self.state.lock().boots, chunk_count: self.chunk_count, bitmap })
     }
 }
