@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use acstor_fuse::Detached;
 use acstor_readpath::limits::MANIFEST_IDLE;
-use acstor_readpath::{ManifestFile, ManifestSource, ManifestState};
-use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
+use acstor_readpath::{DiskShape, ManifestFile, ManifestSource, ManifestState};
+use acstor_types::{Digest, DiskId, Manifest};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An attached image: what is told of it without its manifest.
 pub(super) struct Attached {
-    header: ManifestHeader,
+    shape: DiskShape,
     digest: Digest,
 }
 
@@ -53,19 +53,19 @@ impl Host {
         let file = std::fs::File::open(path).and_then(ManifestFile::new);
         let file = file.map_err(|source| HostError::File { path: path.to_owned(), source })?;
         let refused = |fault| HostError::ManifestFault { path: path.to_owned(), fault };
-        let (header, digest) = match digest {
-            Some(digest) => (file.header().map_err(refused)?, digest),
+        let (shape, digest) = match digest {
+            Some(digest) => (file.shape().map_err(refused)?, digest),
             None => {
                 let manifest = file.read().map_err(refused)?;
-                (manifest.header(), manifest.digest())
+                (manifest.shape(), manifest.digest())
             }
         };
-        let disk = header.disk_id;
+        let disk = shape.disk_id;
         let name = file_name(disk);
         let _one_at_a_time = self.parts.image_changes.lock();
         let _disks = self.parts.disk_changes.lock();
         let is_new = !self.is_attached(disk);
-        let view = self.parts.read_path.offer(header, digest, Arc::new(file))?;
+        let view = self.parts.read_path.offer(shape, digest, Arc::new(file))?;
         let is_listed = self.is_listed(disk);
         let outcome = match (hidden, is_listed) {
             (_, Some(true)) | (true, Some(false)) => Ok(()),
@@ -79,7 +79,7 @@ impl Host {
             }
             return Err(error.into());
         }
-        let attached = Attached { header, digest };
+        let attached = Attached { shape, digest };
         let description = self.describe(disk, &attached);
         self.parts.images.lock().insert(disk, attached);
         // Also where the file was listed all the time: its manifest may be readable only now.
@@ -157,9 +157,9 @@ impl Host {
         json!({
             "id": disk.to_string(),
             "manifest": attached.digest.to_string(),
-            "size_bytes": attached.header.size_bytes,
-            "chunk_size": attached.header.chunk_size.as_u32(),
-            "chunks": attached.header.chunk_count,
+            "size_bytes": attached.shape.size_bytes,
+            "chunk_size": attached.shape.chunk_size.as_u32(),
+            "chunks": attached.shape.chunk_count,
             "open_handles": file.as_ref().map_or(0, |file| file.opens),
             "hidden": file.is_some_and(|file| !file.is_listed),
             "pinned_bytes": self.parts.read_path.pinned_bytes(&disk),

@@ -1,5 +1,6 @@
 //! The settings of the read path and their ranges.
 
+use acstor_manifest::PageCache;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub struct ReadPathConfig {
     pub recent_bytes: usize,
     /// Memory for chunks that wait to be written to the chunk store, bytes.
     pub insert_queue_bytes: usize,
+    /// Memory for pages of manifests that are read by the page, of all disks together, bytes.
+    pub manifest_cache_bytes: usize,
 }
 
 impl Default for ReadPathConfig {
@@ -127,6 +130,7 @@ impl Default for ReadPathConfig {
             boot_window: Duration::from_secs(120),
             recent_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,
+            manifest_cache_bytes: PageCache::DEFAULT_BYTES,
         }
     }
 }

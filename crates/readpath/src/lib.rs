@@ -45,6 +45,8 @@ pub use steering::peer_latencies::PeerLatency;
 pub use steering::peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};
 pub use view::attachments::ManifestState;
 pub use view::deduplication::Walk;
+pub use view::disk_manifest::{DiskManifest, LocalPages, PagedManifest};
+pub use view::disk_shape::DiskShape;
 pub use view::manifest_source::{ManifestFault, ManifestFile, ManifestSource};
 pub use view::wanted_chunks::Coverage;
 pub use view::{BlockView, ExtentKind, PrepareFuture, ReadDone, ReadFuture, Segment, TryRead};

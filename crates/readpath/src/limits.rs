@@ -18,6 +18,11 @@ pub const MANIFEST_READS_MAX: usize = 4;
 /// Manifests that are read for peers and preloads at a time: half of `MANIFEST_READS_MAX`, so that a guest
 /// that waits has a permit left.
 pub const MANIFEST_READS_OF_OTHERS_MAX: usize = 2;
+/// Look-ups that read pages of manifests from the local disk at a time: a few pages each.
+pub const PAGE_READS_MAX: usize = 16;
+/// Look-ups that do so for anybody but a guest at a time: half of `PAGE_READS_MAX`, so that a guest that
+/// waits has a permit left.
+pub const PAGE_READS_OF_OTHERS_MAX: usize = 8;
 /// Failures in a row of the local disk to give a manifest before that counts as damaged: a bad sector
 /// stays one, and only what is damaged is brought anew.
 pub const MANIFEST_FAILURES_MAX: u32 = 3;

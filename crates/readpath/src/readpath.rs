@@ -7,7 +7,7 @@ use std::time::Duration;
 use acstor_peer::{ChunkRequest, ChunkServer, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
-use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
+use acstor_types::{Digest, DiskId};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
@@ -30,9 +30,9 @@ use crate::view::deduplication::Deduplicator;
 #[cfg(test)]
 use crate::view::disk::Disk;
 use crate::{
-    BlockView, Coverage, ManifestSource, ManifestState, PeerLatency, PinReport, PreloadEstimate,
-    PreloadRequest, PreloadStatus, PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, Seams,
-    Walk, WorkingSet,
+    BlockView, Coverage, DiskManifest, DiskShape, ManifestSource, ManifestState, PeerLatency,
+    PinReport, PreloadEstimate, PreloadRequest, PreloadStatus, PreloadWhat, ReadCounts,
+    ReadPathConfig, ReadPathError, Seams, Walk, WorkingSet,
 };
 
 /// The read path of one host. Cheap to clone; every clone is the same read path.
@@ -125,9 +125,13 @@ impl ReadPath {
     /// in memory until the disk is detached; where it was offered, for as long as the view is held.
     ///
     /// # Errors
-    /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`].
-    pub fn attach(&self, manifest: Manifest) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        self.attachments.attach(manifest)
+    /// [`ReadPathError::Conflict`], [`ReadPathError::ChunkSize`], [`ReadPathError::TooManyDisks`],
+    /// [`ReadPathError::Manifest`].
+    pub fn attach(
+        &self,
+        manifest: impl Into<DiskManifest>,
+    ) -> Result<Arc<dyn BlockView>, ReadPathError> {
+        self.attachments.attach(manifest.into())
     }
 
     /// Attaches a disk as [`ReadPath::attach`] does, but its manifest is read from `source` when it is
@@ -138,11 +142,11 @@ impl ReadPath {
     /// As [`ReadPath::attach`], and [`ReadPathError::Manifest`].
     pub fn offer(
         &self,
-        header: ManifestHeader,
+        shape: impl Into<DiskShape>,
         digest: Digest,
         source: Arc<dyn ManifestSource>,
     ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        self.attachments.offer(header, digest, source)
+        self.attachments.offer(shape.into(), digest, source)
     }
 
     /// Detaches a disk and takes its pins back. Views of it go on working; peers can no longer have

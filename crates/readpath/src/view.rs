@@ -4,11 +4,16 @@ pub(crate) mod attachment;
 pub(crate) mod attachments;
 pub(crate) mod deduplication;
 pub(crate) mod disk;
+pub(crate) mod disk_manifest;
+pub(crate) mod disk_map;
+pub(crate) mod disk_shape;
 pub(crate) mod disk_view;
 pub(crate) mod extents;
+pub(crate) mod manifest_health;
 pub(crate) mod manifest_loads;
 pub(crate) mod manifest_source;
 pub(crate) mod offered_view;
+pub(crate) mod page_reads;
 pub(crate) mod waiting_reads;
 pub(crate) mod wanted_chunks;
 
@@ -144,6 +149,12 @@ pub trait BlockView: Send + Sync + 'static {
     /// Returns the offset of the next extent of `kind` at or after `offset`, or `None` when there
     /// is none before the end (for [`ExtentKind::Hole`] the end itself is the answer).
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64>;
+
+    /// Returns what is to be waited for before [`BlockView::next_extent`] knows the answer; `None`: nothing.
+    /// One that is asked all the same takes for data what it does not know.
+    fn prepare_extent(&self, _offset: u64, _kind: ExtentKind) -> Option<PrepareFuture> {
+        None
+    }
 
     /// Returns how many bytes of the disk this host's chunk store holds, for `st_blocks`.
     fn cached_bytes(&self) -> u64;

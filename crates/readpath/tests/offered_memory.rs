@@ -89,7 +89,7 @@ fn read_path(directory: &Path) -> ReadPath {
 }
 
 fn offer(path: &ReadPath, file: Arc<ManifestFile>, manifest: &Manifest) -> Arc<dyn BlockView> {
-    path.offer(file.header().unwrap(), manifest.digest(), file).unwrap()
+    path.offer(file.shape().unwrap(), manifest.digest(), file).unwrap()
 }
 
 #[tokio::test]
@@ -142,5 +142,5 @@ fn test_manifest_file_that_is_cut_or_changed_is_damaged() {
     other.set_len(100_000).unwrap();
     assert!(file.read().unwrap_err().is_final(), "it is shorter than it was");
     other.set_len(50).unwrap();
-    assert!(file.header().unwrap_err().is_final());
+    assert!(file.shape().unwrap_err().is_final());
 }

@@ -24,16 +24,18 @@ impl Prefetcher<'_> {
             // Not on the front end's thread: the answer goes out first.
             self.0
                 .runtime
-                .spawn(async move { Prefetcher(&sources).prefetch(&disk, stream, range) });
+                .spawn(async move { Prefetcher(&sources).prefetch(&disk, stream, range).await });
         }
     }
 
-    fn prefetch(&self, disk: &Arc<Disk>, stream: u64, range: Range<u64>) {
+    async fn prefetch(&self, disk: &Arc<Disk>, stream: u64, range: Range<u64>) {
         let mut issued: Vec<(u64, Weak<Flight>)> = Vec::new();
-        let wants = range.map_while(|index| {
-            (index < disk.manifest.chunk_count()).then(|| disk.want(index)).map(|w| (index, w))
-        });
-        for (index, want) in wants {
+        let range = range.start..range.end.min(disk.shape.chunk_count);
+        let deadline = self.0.clock.now() + self.0.config.origin_deadline;
+        let wants = self.0.wants(disk, range.clone(), Priority::Prefetch, deadline).await;
+        // Whoever reads there is told what is wrong with the manifest.
+        let Ok(wants) = wants else { return };
+        for (index, want) in range.zip(wants) {
             let Some(want) = want.filter(|want| !self.0.chunks.is_here(&want.digest)) else {
                 continue;
             };

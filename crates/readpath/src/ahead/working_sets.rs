@@ -25,14 +25,14 @@ impl WorkingSets {
         let disk = self.attachments.find(disk_id)?;
         disk.records.boots.working_set().ok_or_else(|| ReadPathError::TooManyChunks {
             disk: *disk_id,
-            chunks: disk.header.chunk_count,
+            chunks: disk.shape.chunk_count,
             max: limits::WORKING_SET_CHUNKS_MAX,
         })
     }
 
     /// Length of the bitmap of a disk, bytes.
     pub(crate) fn bitmap_len(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
-        Ok(bitmap_len(self.attachments.find(disk_id)?.header.chunk_count))
+        Ok(bitmap_len(self.attachments.find(disk_id)?.shape.chunk_count))
     }
 
     /// Takes over the chunks that boots of the disk read, as learnt by all hosts. Blocks where the manifest

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::fetch::sources::Want;
 use crate::view::disk::Disk;
+use crate::view::disk_map::MapFault;
 use crate::{Tier, limits};
 
 /// A chunk and where it came from.
@@ -113,7 +114,8 @@ pub(crate) struct Flight {
 #[derive(Clone, Debug)]
 struct Place {
     disk: Arc<Disk>,
-    index: u64,
+    /// As the manifest had it when it was last read.
+    want: Want,
 }
 
 /// Demand of those who wait; only grows.
@@ -173,19 +175,38 @@ impl Flight {
         }
     }
 
-    /// Notes that chunk `index` of `disk` has this content too.
-    pub(crate) fn add_place(&self, disk: &Arc<Disk>, index: u64) {
+    /// Notes that a chunk of `disk` has this content too.
+    pub(crate) fn add_place(&self, disk: &Arc<Disk>, want: &Want) {
         let mut places = self.places.lock();
         let is_known = places.iter().any(|place| Arc::ptr_eq(&place.disk, disk));
         if !is_known && places.len() < limits::FLIGHT_PLACES_MAX {
-            places.push(Place { disk: disk.clone(), index });
+            places.push(Place { disk: disk.clone(), want: *want });
         }
     }
 
-    /// Returns the chunk's places, as the manifests of this moment have them.
+    /// Returns the places of which the manifests of this moment say nothing without this host's disk.
+    pub(crate) fn unknown_places(&self) -> Vec<(Arc<Disk>, u64)> {
+        let places = self.places.lock();
+        let unknown = places.iter().filter(|place| {
+            matches!(place.disk.want_at_hand(place.want.index), Err(MapFault::Missing))
+        });
+        unknown.map(|place| (place.disk.clone(), place.want.index)).collect()
+    }
+
+    /// Notes what the manifest of a place says now.
+    pub(crate) fn renew_place(&self, disk: &Arc<Disk>, want: &Want) {
+        let mut places = self.places.lock();
+        let known = places.iter_mut().find(|place| Arc::ptr_eq(&place.disk, disk));
+        known.into_iter().for_each(|place| place.want = *want);
+    }
+
+    /// Returns the chunk's places, as the manifests of this moment have them, or had them where their
+    /// pages are not in memory.
     pub(crate) fn wants(&self) -> Vec<Want> {
         let places = self.places.lock();
-        let wants = places.iter().filter_map(|place| place.disk.want(place.index));
+        let wants = places.iter().filter_map(|place| {
+            place.disk.want_at_hand(place.want.index).unwrap_or(Some(place.want))
+        });
         wants.filter(|want| want.digest == self.digest).collect()
     }
 

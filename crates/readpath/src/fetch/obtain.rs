@@ -52,13 +52,13 @@ impl Sources {
     ) -> Arc<Flight> {
         let flight = match self.flights.join_or_start(&want.digest, priority, deadline) {
             JoinOrStart::Joined(flight) => {
-                flight.add_place(disk, want.index);
+                flight.add_place(disk, want);
                 self.metrics.joined(priority.join());
                 return flight;
             }
             JoinOrStart::Leader(flight) => flight,
         };
-        flight.add_place(disk, want.index);
+        flight.add_place(disk, want);
         let guard = FlightGuard { table: self.flights.clone(), flight: flight.clone() };
         // The chunk may have come between the caller's look and the boarding.
         if let Some((bytes, tier)) = self.chunks.local_bytes(&want.digest) {
@@ -66,8 +66,7 @@ impl Sources {
             return flight;
         }
         self.steering.retry_budget.deposit();
-        let oid = self.steering.placement.oid(&disk.manifest, want.index);
-        let mut plan = self.plan(oid, priority);
+        let mut plan = self.plan(want.oid, priority);
         if let Some(peer) = plan.probe.take() {
             self.runtime.spawn(self.clone().probe(peer, *want));
         }
@@ -77,7 +76,7 @@ impl Sources {
         let (first, plan) = ((first, recoveries), (plan, priority));
         let sources = self.clone();
         let want = *want;
-        self.runtime.spawn(async move { sources.drive(guard, want, oid, plan, first).await });
+        self.runtime.spawn(async move { sources.drive(guard, want, plan, first).await });
         flight
     }
 
@@ -113,11 +112,10 @@ impl Sources {
         self: Arc<Self>,
         guard: FlightGuard,
         want: Want,
-        oid: Oid,
         (plan, planned_for): (Plan, Priority),
         (first, recoveries): (Option<oneshot::Receiver<OriginAnswer>>, u64),
     ) {
-        let flight = &guard.flight;
+        let (flight, oid) = (&guard.flight, want.oid);
         let (mut plan, mut first) = (Some((plan, planned_for)), first);
         let mut attempts = Attempts::new(want, recoveries);
         loop {
@@ -142,6 +140,7 @@ impl Sources {
                 Err(round) => round,
             };
             attempts.note(flight, round);
+            self.renew_places(flight, &attempts).await;
             if self.has_ended(flight, &attempts, round.failure) {
                 return;
             }
@@ -175,6 +174,25 @@ impl Sources {
         })
     }
 
+    /// Reads again, where that needs this host's disk, what the manifests of this moment say of the places
+    /// of a flight, once the chunk was not where it should be. Not for long: what is known is asked again
+    /// while the disk hangs.
+    async fn renew_places(&self, flight: &Flight, attempts: &Attempts) {
+        if attempts.gone.is_empty() {
+            return;
+        }
+        for (disk, index) in flight.unknown_places() {
+            let demand = flight.demand();
+            let soon = self.clock.now() + self.config.store_late_after;
+            let (index, by) = (std::iter::once(index), soon.min(demand.deadline));
+            let wants = self.wants(&disk, index, demand.priority, by).await;
+            // What the manifest said before is as good as any where it cannot be read now.
+            if let Ok([Some(want)]) = wants.as_deref() {
+                flight.renew_place(&disk, want);
+            }
+        }
+    }
+
     /// The chunk, where it has come another way since it was looked for: late, or for somebody else.
     fn look_again(&self, flight: &Flight) -> Option<Obtained> {
         let (bytes, tier) = self.chunks.local_bytes(&flight.digest)?;
@@ -200,6 +218,7 @@ impl Sources {
                     self.clock.sleep_until((self.clock.now() + spread).min(deadline)).await;
                 }
             }
+            self.renew_places(flight, attempts).await;
             let now = self.clock.now();
             if now >= flight.demand().deadline || self.chunks.is_local(&flight.digest) {
                 return;

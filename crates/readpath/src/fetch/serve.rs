@@ -136,7 +136,10 @@ impl Responder {
         let attachment = self.attachments.get(&request.disk_id)?;
         let load = self.sources.manifest_loads.load(&self.sources, &attachment, Priority::Peer);
         let disk = tokio::time::timeout_at(deadline, load).await.ok()?.ok()?.disk.clone();
-        let want = disk.want(request.chunk_index)?;
+        let indexes = std::iter::once(request.chunk_index);
+        let by = self.sources.clock.from_wall(deadline);
+        let wants = self.sources.wants(&disk, indexes, Priority::Peer, by).await.ok()?;
+        let want = wants.into_iter().next()??;
         (want.digest == request.digest).then_some((disk, want))
     }
 }

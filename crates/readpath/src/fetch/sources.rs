@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use acstor_manifest::PageCache;
 use acstor_runclock::RunClock;
-use acstor_types::{ChunkSize, Digest, DiskId};
+use acstor_types::{ChunkSize, Digest, DiskId, Oid};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
@@ -24,6 +25,7 @@ use crate::origin::origin_queue::OriginQueue;
 use crate::origin::stored_place::StoredPlace;
 use crate::steering::Steering;
 use crate::view::manifest_loads::ManifestLoads;
+use crate::view::page_reads::PageReads;
 use crate::view::waiting_reads::WaitingReads;
 use crate::{PeerSource, ReadPathConfig, ReadPathError, Seams, limits};
 
@@ -35,6 +37,8 @@ pub(crate) struct Want {
     pub(crate) disk: DiskId,
     pub(crate) index: u64,
     pub(crate) chunk_size: ChunkSize,
+    /// Position on the ring.
+    pub(crate) oid: Oid,
 }
 
 /// The parts of a read path that its views, its server and its flights share.
@@ -51,6 +55,9 @@ pub(crate) struct Sources {
     /// One permit per chunk that is being prefetched.
     pub(crate) prefetch_permits: Arc<Semaphore>,
     pub(crate) manifest_loads: ManifestLoads,
+    /// Pages of all manifests that are read by the page.
+    pub(crate) pages: Arc<PageCache>,
+    pub(crate) page_reads: PageReads,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
     /// Reads of guests that wait; preloads give way to them.
@@ -121,6 +128,8 @@ impl Sources {
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             manifest_loads: ManifestLoads::default(),
+            pages: Arc::new(PageCache::new(config.manifest_cache_bytes)),
+            page_reads: PageReads::default(),
             runtime,
             is_draining: AtomicBool::new(false),
             waiting_reads: WaitingReads::default(),

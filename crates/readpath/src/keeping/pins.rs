@@ -13,7 +13,8 @@ use crate::fetch::sources::{Sources, Want};
 use crate::keeping::pin_table::PinTable;
 use crate::view::attachments::Attachments;
 use crate::view::disk::Disk;
-use crate::{InsertOutcome, LocalError, ReadPathError, limits};
+use crate::view::manifest_source::ManifestFault;
+use crate::{DiskShape, InsertOutcome, LocalError, ReadPathError, limits};
 
 /// Result of a pin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Pins {
     ) -> Result<PinReport, ReadPathError> {
         let disk = self.attachments.read_apart(disk_id).await?;
         let deadline = self.sources.clock.now() + timeout.min(limits::DURATION_MAX);
-        let wants = wants(&disk, head_bytes, tail_bytes);
+        let wants = self.wants(&disk, head_bytes, tail_bytes, deadline).await?;
         let keep: HashSet<Digest> = wants.iter().map(|want| want.digest).collect();
         self.table.unpin_except(disk_id, &keep);
         let mut report = PinReport::default();
@@ -66,6 +67,25 @@ impl Pins {
             self.pin_window(&disk, window, deadline, &mut report).await;
         }
         Ok(report)
+    }
+
+    async fn wants(
+        &self,
+        disk: &Arc<Disk>,
+        head_bytes: u64,
+        tail_bytes: u64,
+        deadline: RunInstant,
+    ) -> Result<Vec<Want>, ReadPathError> {
+        if !disk.is_paged() {
+            return wants(disk, head_bytes, tail_bytes).map_err(|fault| disk.refused(fault));
+        }
+        let look_up = move |disk: &Disk| wants(disk, head_bytes, tail_bytes);
+        let found = self.sources.look_up(disk, Priority::Preload, deadline, look_up).await;
+        found.map_err(|error| ReadPathError::Manifest {
+            disk: disk.id(),
+            kind: error.kind(),
+            reason: error.to_string(),
+        })
     }
 
     /// Takes the pins of a disk back.
@@ -160,17 +180,21 @@ impl Pins {
     }
 }
 
-/// The distinct chunks with content of the head and the tail, in the order of the disk.
-fn wants(disk: &Disk, head_bytes: u64, tail_bytes: u64) -> Vec<Want> {
-    let size = disk.manifest.chunk_size();
-    let count = disk.manifest.chunk_count();
-    let head = size.count_for(head_bytes.min(disk.manifest.size_bytes()));
-    let tail_start = disk.manifest.size_bytes().saturating_sub(tail_bytes);
-    let tail = if tail_bytes == 0 { count } else { size.index_of(tail_start) };
-    let mut seen = HashSet::new();
-    (0..head)
-        .chain(tail.max(head)..count)
-        .filter_map(|index| disk.want(index))
-        .filter(|want| seen.insert(want.digest))
-        .collect()
+/// The distinct chunks with content of the head and the tail, in the order of the disk. Waits for this
+/// host's disk.
+fn wants(disk: &Disk, head_bytes: u64, tail_bytes: u64) -> Result<Vec<Want>, ManifestFault> {
+    let DiskShape { chunk_size, chunk_count: count, size_bytes, .. } = disk.shape;
+    let head = chunk_size.count_for(head_bytes.min(size_bytes));
+    let tail_start = size_bytes.saturating_sub(tail_bytes);
+    let tail = if tail_bytes == 0 { count } else { chunk_size.index_of(tail_start) };
+    let (mut seen, mut wants) = (HashSet::new(), Vec::new());
+    for range in [0..head, tail.max(head)..count] {
+        disk.visit_digests(range, |index, digest| {
+            if seen.insert(digest) {
+                wants.extend(disk.want(index)?);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(wants)
 }

@@ -138,7 +138,8 @@ impl GaugeReader {
             attached.iter().map(|disk| disk.memory_bytes()).filter(|bytes| *bytes > 0).collect();
         gauges.disks.set(attached.len() as i64);
         gauges.manifests_in_memory.set(in_memory.len() as i64);
-        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum()));
+        let pages = self.sources.pages.stats().pages * acstor_manifest::PAGE_LEN as u64;
+        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum::<u64>() + pages));
     }
 }
 

@@ -26,7 +26,6 @@ impl StoredPlace {
     }
 
     /// A chunk of a manifest of format 2.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no disk has such a manifest yet"))]
     pub(crate) fn of(pack: PackId, chunk: &StoredChunk) -> StoredPlace {
         StoredPlace {
             location: ChunkLocation { pack, offset: chunk.offset },

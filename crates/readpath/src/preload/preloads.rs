@@ -64,7 +64,7 @@ impl Preloads {
         what: PreloadWhat,
     ) -> Result<PreloadEstimate, ReadPathError> {
         let disk = self.attachments.read(disk_id)?;
-        Ok(self.room.survey(&disk, &*wanted(&disk, what)?).estimate)
+        Ok(self.room.survey(&disk, &*wanted(&disk, what)?)?.estimate)
     }
 
     /// Starts to bring a disk, or what its boots read, into the chunk store; returns at once.
@@ -81,8 +81,8 @@ impl Preloads {
             if disk.records.working_set.load().is_none() {
                 return Err(ReadPathError::NoWorkingSet(*disk_id));
             }
-        } else if disk.header.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
-            let (chunks, max) = (disk.header.chunk_count, limits::WORKING_SET_CHUNKS_MAX);
+        } else if disk.shape.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
+            let (chunks, max) = (disk.shape.chunk_count, limits::WORKING_SET_CHUNKS_MAX);
             return Err(ReadPathError::TooManyChunks { disk: *disk_id, chunks, max });
         }
         let mut jobs = self.jobs.lock();

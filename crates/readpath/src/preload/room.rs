@@ -25,7 +25,7 @@ pub(crate) struct Survey {
 /// The chunks that a preload wants now.
 ///
 /// # Errors
-/// [`ReadPathError::NoWorkingSet`], [`ReadPathError::TooManyChunks`].
+/// [`ReadPathError::NoWorkingSet`], [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
 pub(crate) fn wanted(disk: &Disk, what: PreloadWhat) -> Result<Arc<WantedChunks>, ReadPathError> {
     match what {
         PreloadWhat::WorkingSet => {
@@ -73,20 +73,28 @@ impl Room {
     }
 
     /// Looks at every wanted chunk: not for a thread that must not wait.
-    pub(super) fn survey(&self, disk: &Disk, wanted: &WantedChunks) -> Survey {
+    ///
+    /// # Errors
+    /// [`ReadPathError::Manifest`].
+    pub(super) fn survey(
+        &self,
+        disk: &Disk,
+        wanted: &WantedChunks,
+    ) -> Result<Survey, ReadPathError> {
         let store = &self.store;
         let pinned = self.pinned_digests(&disk.id());
         let (mut missing, mut present) = (Vec::new(), Vec::new());
         let (mut unpinned, mut evictable_wanted) = (0_u64, 0_u64);
         for index in wanted.indexes() {
-            let Some(want) = disk.want(u64::from(*index)) else { continue };
-            let is_present = store.contains(&want.digest);
-            if !pinned.contains(&want.digest) {
+            let digest = disk.digest(u64::from(*index)).map_err(|fault| disk.refused(fault))?;
+            let Some(digest) = digest else { continue };
+            let is_present = store.contains(&digest);
+            if !pinned.contains(&digest) {
                 unpinned += 1;
                 evictable_wanted += u64::from(is_present);
             }
             if is_present {
-                present.push(want.digest);
+                present.push(digest);
             } else {
                 missing.push(*index);
             }
@@ -104,7 +112,7 @@ impl Room {
                 .saturating_sub(evictable_wanted * chunk),
             pinnable_bytes: usage.pinned_max_bytes.saturating_sub(usage.pinned_bytes),
         };
-        Survey { estimate, unpinned_bytes: unpinned * chunk, missing, present }
+        Ok(Survey { estimate, unpinned_bytes: unpinned * chunk, missing, present })
     }
 
     /// Looks what is missing, checks that there is room for it, and sees to it that what is there
@@ -114,7 +122,7 @@ impl Room {
         if !request.pin && !job.is_hint() {
             self.unpin(&job.disk);
         }
-        let survey = self.survey(disk, &*wanted(disk, request.what)?);
+        let survey = self.survey(disk, &*wanted(disk, request.what)?)?;
         let PreloadEstimate { missing_bytes: missing, free_bytes: free, .. } = survey.estimate;
         let evictable = survey.estimate.evictable_bytes;
         let room = free + evictable;

@@ -99,7 +99,7 @@ impl Run {
             let count = (batch_bytes(self.job.rate(), chunk) / chunk).min(left.len());
             let (batch, rest) = left.split_at(count);
             left = rest;
-            let wants = self.still_missing(batch);
+            let wants = self.still_missing(batch).await?;
             if wants.is_empty() {
                 continue;
             }
@@ -117,17 +117,18 @@ impl Run {
     }
 
     /// Returns the chunks of a batch that nobody has brought since the check of the chunk store.
-    fn still_missing(&self, batch: &[u32]) -> Vec<(u32, Want)> {
+    async fn still_missing(&self, batch: &[u32]) -> Result<Vec<(u32, Want)>, PreloadFailure> {
+        let sources = &self.preloads.sources;
         let mut wants = Vec::with_capacity(batch.len());
-        for index in batch {
-            let Some(want) = self.disk.want(u64::from(*index)) else { continue };
-            if self.preloads.sources.chunks.store.contains(&want.digest) {
-                found(&self.preloads.sources, &self.job, &want);
+        for (index, want) in batch.iter().zip(wants_of(sources, &self.disk, batch).await?) {
+            let Some(want) = want else { continue };
+            if sources.chunks.store.contains(&want.digest) {
+                found(sources, &self.job, &want);
             } else {
                 wants.push((*index, want));
             }
         }
-        wants
+        Ok(wants)
     }
 
     async fn one_ended(&mut self) -> Result<(), PreloadFailure> {
@@ -182,6 +183,17 @@ impl Run {
     }
 }
 
+async fn wants_of(
+    sources: &Sources,
+    disk: &Arc<Disk>,
+    indexes: &[u32],
+) -> Result<Vec<Option<Want>>, PreloadFailure> {
+    let indexes: Vec<u64> = indexes.iter().copied().map(u64::from).collect();
+    let deadline = sources.clock.now() + sources.config.read_deadline;
+    let wants = sources.wants(disk, indexes.into_iter(), Priority::Preload, deadline);
+    wants.await.map_err(PreloadFailure::Manifest)
+}
+
 fn settle(ended: Ended) -> Result<(), PreloadFailure> {
     ended.unwrap_or(Err(PreloadFailure::Internal("the task of a chunk ended early")))
 }
@@ -234,9 +246,10 @@ impl Chunk {
             }
             self.sources.metrics.preload.chunk(PreloadChunk::Retried);
             // Where it is now: it may have moved in the origin.
-            let Some(want) = self.disk.want(u64::from(self.index)) else { return Ok(()) };
+            let want = wants_of(&self.sources, &self.disk, &[self.index]).await?;
+            let Some(Some(want)) = want.first() else { return Ok(()) };
             deadline = self.sources.clock.now() + self.sources.config.read_deadline;
-            flight = self.sources.obtain(&self.disk, &want, Priority::Preload, deadline);
+            flight = self.sources.obtain(&self.disk, want, Priority::Preload, deadline);
         }
     }
 

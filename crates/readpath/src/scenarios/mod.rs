@@ -15,6 +15,8 @@ mod offering;
 mod origin_faults;
 mod origin_returns;
 mod origin_shares;
+pub(crate) mod paged_image;
+mod paging;
 mod peer_faults;
 mod pinning;
 mod prefetching;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use acstor_types::{ErrorKind, Manifest};
+use acstor_types::ErrorKind;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::advance;
 
@@ -11,12 +11,13 @@ use super::image::{CHUNK, Image, Shape};
 use super::test_origin::TestOrigin;
 use super::world::{World, check, config};
 use crate::{
-    BlockView, ExtentKind, ManifestFault, ManifestSource, ManifestState, ReadError, TryRead, limits,
+    BlockView, DiskManifest, ExtentKind, ManifestFault, ManifestSource, ManifestState, ReadError,
+    TryRead, limits,
 };
 
 /// A manifest that counts how often it is read, that faults, and that takes as long as a test wants.
 pub(super) struct TestSource {
-    manifest: Mutex<Manifest>,
+    manifest: Mutex<DiskManifest>,
     reads: AtomicUsize,
     pub(super) fault: Mutex<Option<ErrorKind>>,
     is_closed: Mutex<bool>,
@@ -26,7 +27,7 @@ pub(super) struct TestSource {
 impl TestSource {
     pub(super) fn of(image: &Image) -> Arc<TestSource> {
         Arc::new(TestSource {
-            manifest: Mutex::new(image.manifest.clone()),
+            manifest: Mutex::new(image.manifest.clone().into()),
             reads: AtomicUsize::new(0),
             fault: Mutex::default(),
             is_closed: Mutex::default(),
@@ -50,7 +51,7 @@ impl TestSource {
 }
 
 impl ManifestSource for TestSource {
-    fn read(&self) -> Result<Manifest, ManifestFault> {
+    fn read(&self) -> Result<DiskManifest, ManifestFault> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.opened.wait_while(&mut self.is_closed.lock(), |is_closed| *is_closed);
         match *self.fault.lock() {
@@ -177,7 +178,7 @@ async fn test_damaged_manifest_fails_reads_until_the_disk_is_offered_anew() {
     // Another manifest than the one that was attached, well as it is.
     *source.fault.lock() = None;
     let other = Image::register(Shape { zero_every: 7, ..Shape::plain(1, 40) }, &TestOrigin::new());
-    *source.manifest.lock() = other.manifest.clone();
+    *source.manifest.lock() = other.manifest.clone().into();
     let error = view.prepare().unwrap().await.unwrap_err();
     assert!(matches!(error, ReadError::Manifest { is_damaged: true, .. }), "{error}");
     assert_eq!(error.kind(), ErrorKind::Corrupt);

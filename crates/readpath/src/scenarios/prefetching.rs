@@ -102,7 +102,7 @@ async fn test_demand_that_meets_a_stalled_prefetch_is_hedged() {
     let chunk = world.span_of(&image, "b", 0);
     world.network.set("b", PeerFaultMode::Stalled);
     let disk = host.path.disk(&image.id()).unwrap();
-    let want = disk.want(chunk).unwrap();
+    let want = disk.want(chunk).unwrap().unwrap();
     let later = host.path.clock().now() + Duration::from_secs(10);
     let flight = host.path.sources.obtain(&disk, &want, Priority::Prefetch, later);
     let start = tokio::time::Instant::now();
@@ -122,7 +122,7 @@ async fn test_demand_promotes_the_prefetch_that_it_meets() {
         let host = world.host("a");
         let disk = host.path.disk(&image.id()).unwrap();
         let later = host.path.clock().now() + Duration::from_secs(10);
-        let want = disk.want(3).unwrap();
+        let want = disk.want(3).unwrap().unwrap();
         host.path.sources.obtain(&disk, &want, Priority::Prefetch, later);
         if !head_start.is_zero() {
             tokio::time::sleep(head_start).await;

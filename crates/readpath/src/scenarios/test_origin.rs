@@ -188,6 +188,18 @@ fn unavailable(pack: &PackId) -> OriginError {
     OriginError::Unavailable { pack: pack.0.to_string(), cause: "injected".into() }
 }
 
+/// Bytes of a pack from `offset` on, of as many chunks as they lie in; `None` past its end.
+fn bytes_at(chunks: &BTreeMap<usize, Vec<u8>>, offset: usize, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len();
+        let (start, chunk) = chunks.range(..=at).next_back()?;
+        let rest = chunk.get(at - start..).filter(|rest| !rest.is_empty())?;
+        bytes.extend_from_slice(&rest[..rest.len().min(len - bytes.len())]);
+    }
+    Some(bytes)
+}
+
 impl OriginSource for TestOrigin {
     fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError> {
         let first = ranges.first().unwrap().offset;
@@ -213,12 +225,12 @@ impl OriginSource for TestOrigin {
             return Err(OriginError::NotFound { pack: pack.0.to_string() });
         };
         for range in ranges {
-            let Some(bytes) = chunks.get(&(range.offset as usize)) else {
+            let Some(bytes) = bytes_at(chunks, range.offset as usize, range.buffer.len()) else {
                 let end = range.offset + range.buffer.len() as u64;
                 return Err(OriginError::ShortRead { pack: pack.0.to_string(), end });
             };
-            range.buffer.copy_from_slice(bytes);
-            if state.damaged.contains(&Digest::of(bytes)) {
+            range.buffer.copy_from_slice(&bytes);
+            if state.damaged.contains(&Digest::of(&bytes)) {
                 range.buffer[7] ^= 1;
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use acstor_ring::{Ring, RingHandle, RingView, Threshold};
-use acstor_types::{Entry, Manifest, Oid};
+use acstor_types::{Digest, DiskId, Oid};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::steering::peer_table::{Peer, PeerTable};
@@ -55,10 +55,35 @@ impl Plan {
 pub(crate) struct Placement {
     rings: Arc<RingHandle>,
     host: String,
-    rule: PlacementRule,
     /// Hops. An atomic, so that a change of it never meets a lock on the way of a lookup.
     threshold: AtomicU8,
     candidates_max: usize,
+}
+
+impl PlacementRule {
+    /// The position on the ring of chunk `index` of a disk, which must have content. `digest` looks a
+    /// chunk's digest up: `None` for a zero chunk.
+    ///
+    /// # Errors
+    /// That of `digest`.
+    pub(crate) fn oid<E>(
+        self,
+        disk: &DiskId,
+        index: u64,
+        digest: impl Fn(u64) -> Result<Option<Digest>, E>,
+    ) -> Result<Oid, E> {
+        match self {
+            PlacementRule::Oid { span_chunks } => Ok(Oid::of(disk, index - index % span_chunks)),
+            PlacementRule::Digest { span_chunks } => {
+                for index in index - index % span_chunks..=index {
+                    if let Some(digest) = digest(index)? {
+                        return Ok(Oid(digest.prefix_u64()));
+                    }
+                }
+                Ok(Oid::of(disk, index))
+            }
+        }
+    }
 }
 
 impl Placement {
@@ -66,7 +91,6 @@ impl Placement {
         Placement {
             rings,
             host: config.host.clone(),
-            rule: config.placement,
             threshold: AtomicU8::new(config.distance_threshold.0),
             candidates_max: config.candidates_max,
         }
@@ -81,24 +105,6 @@ impl Placement {
     /// Changes the distance from which on a host is too far.
     pub(crate) fn set_threshold(&self, threshold: Threshold) {
         self.threshold.store(threshold.0, Ordering::Relaxed);
-    }
-
-    /// The position on the ring of chunk `index` of a disk, which must have content.
-    pub(crate) fn oid(&self, manifest: &Manifest, index: u64) -> Oid {
-        match self.rule {
-            PlacementRule::Oid { span_chunks } => {
-                Oid::of(&manifest.disk_id(), index - index % span_chunks)
-            }
-            PlacementRule::Digest { span_chunks } => {
-                let mut run = (index - index % span_chunks..=index).filter_map(|index| {
-                    match manifest.entry(index)? {
-                        Entry::Zero => None,
-                        Entry::Chunk { digest, .. } => Some(Oid(digest.prefix_u64())),
-                    }
-                });
-                run.next().unwrap_or_else(|| Oid::of(&manifest.disk_id(), index))
-            }
-        }
     }
 
     /// Looks up who is asked for the chunk at `oid`, nearest in line first.
@@ -190,7 +196,7 @@ mod tests {
 
     use acstor_ring::{Host, RingBuilder};
     use acstor_selection::OverloadTimes;
-    use acstor_types::{ChunkLocation, ChunkSize, Digest, DiskId, ManifestBuilder, PackId};
+    use acstor_types::{ChunkLocation, ChunkSize, Entry, Manifest, ManifestBuilder, PackId};
 
     use super::*;
 
@@ -201,6 +207,14 @@ mod tests {
             Host::new(*name, format!("10.0.0.1:{}", name.as_bytes()[0]), weight)
         });
         RingBuilder::new(7).vnodes(256).generation(generation).hosts(hosts).build().unwrap()
+    }
+
+    fn oid(rule: PlacementRule, manifest: &Manifest, index: u64) -> Oid {
+        let digest = |index| match manifest.entry(index) {
+            Some(Entry::Chunk { digest, .. }) => Ok::<_, std::convert::Infallible>(Some(digest)),
+            Some(Entry::Zero) | None => Ok(None),
+        };
+        rule.oid(&manifest.disk_id(), index, digest).unwrap()
     }
 
     fn placement(rings: &Arc<RingHandle>, host: &str, rule: PlacementRule) -> Placement {
@@ -250,7 +264,7 @@ mod tests {
             [PlacementRule::Oid { span_chunks: 16 }, PlacementRule::Digest { span_chunks: 16 }]
         {
             let placement = placement(&rings, "a", rule);
-            let owner = |index| first(&placement, placement.oid(&disk, index), &peers);
+            let owner = |index| first(&placement, oid(rule, &disk, index), &peers);
             let mut owners = std::collections::HashSet::new();
             for span in 0..64 {
                 let expected = owner(span * 16 + 3);
@@ -265,16 +279,15 @@ mod tests {
 
     #[test]
     fn test_oid_by_digest_is_equal_for_runs_that_two_disks_have_in_common() {
-        let rings = Arc::new(RingHandle::new(ring(1, [1; 4])));
         let (one, two) = (manifest(1, 64, |_| false), manifest(2, 64, |_| false));
         for span_chunks in [1, 16] {
-            let placement = placement(&rings, "a", PlacementRule::Digest { span_chunks });
+            let rule = PlacementRule::Digest { span_chunks };
             for index in 0..64 {
-                assert_eq!(placement.oid(&one, index), placement.oid(&two, index), "{index}");
+                assert_eq!(oid(rule, &one, index), oid(rule, &two, index), "{index}");
             }
         }
-        let by_oid = placement(&rings, "a", PlacementRule::Oid { span_chunks: 16 });
-        assert_ne!(by_oid.oid(&one, 0), by_oid.oid(&two, 0));
+        let by_oid = PlacementRule::Oid { span_chunks: 16 };
+        assert_ne!(oid(by_oid, &one, 0), oid(by_oid, &two, 0));
     }
 
     #[test]

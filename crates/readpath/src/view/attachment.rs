@@ -1,16 +1,16 @@
 //! An attached disk: what is known of it for as long as it is attached, and its manifest while that
 //! is in memory.
 //!
-//! A manifest is 40 bytes for each chunk of the virtual size, and of most images that a host offers
+//! A manifest of format 1 is 40 bytes for each chunk of the virtual size, and of most images that a host offers
 //! nobody there reads anything. So a disk may be attached with a [`ManifestSource`] from which its
 //! manifest is read when it is first needed, and dropped again once nobody has needed it for
 //! [`crate::limits::MANIFEST_IDLE`]. Nothing else of the disk is dropped: pins, working set and records stay.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use acstor_types::{Digest, DiskId, ErrorKind, Manifest, ManifestHeader};
+use acstor_manifest::PageCache;
+use acstor_types::{Digest, DiskId};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -19,11 +19,16 @@ use crate::ahead::boot_recorder::BootRecorder;
 use crate::ahead::read_trace::ReadTrace;
 use crate::fetch::outcome::ManifestLoad;
 use crate::fetch::sources::Sources;
+use crate::view::attachments::ManifestState;
 use crate::view::disk::{CachedBytes, Disk};
+use crate::view::disk_manifest::DiskManifest;
+use crate::view::disk_map::DiskMap;
+use crate::view::disk_shape::DiskShape;
 use crate::view::disk_view::DiskView;
+use crate::view::manifest_health::ManifestHealth;
 use crate::view::manifest_source::{ManifestFault, ManifestSource};
 use crate::view::wanted_chunks::WantedChunks;
-use crate::{ReadError, ReadPathError, limits};
+use crate::{ReadError, ReadPathError};
 
 /// Records of a disk that are kept whether or not its manifest is in memory.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub(crate) struct DiskRecords {
     /// Chunks that boots read, as learnt by all hosts.
     pub(crate) working_set: ArcSwapOption<WantedChunks>,
     pub(crate) cached: CachedBytes,
+    pub(crate) health: ManifestHealth,
 }
 
 impl DiskRecords {
@@ -42,13 +48,14 @@ impl DiskRecords {
             boots: BootRecorder::new(chunk_count),
             working_set: ArcSwapOption::empty(),
             cached: CachedBytes::default(),
+            health: ManifestHealth::default(),
         }
     }
 }
 
 /// An attached disk.
 pub(crate) struct Attachment {
-    pub(crate) header: ManifestHeader,
+    pub(crate) shape: DiskShape,
     pub(crate) records: Arc<DiskRecords>,
     /// The disk while its manifest is in memory.
     pub(crate) view: ArcSwapOption<DiskView>,
@@ -56,9 +63,6 @@ pub(crate) struct Attachment {
     manifest: Mutex<Kept>,
     /// Time at which the manifest was needed last.
     used_at: Mutex<Instant>,
-    is_damaged: AtomicBool,
-    /// Failures in a row of the local disk to give it.
-    failures: AtomicU32,
     /// Held by the one who reads the manifest for all that wait for it.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// And before it by the one who is not a guest.
@@ -75,53 +79,74 @@ struct Kept {
 impl Attachment {
     /// A disk whose manifest is read when it is needed.
     pub(crate) fn offered(
-        header: ManifestHeader,
+        shape: DiskShape,
         digest: Digest,
         source: Arc<dyn ManifestSource>,
     ) -> Attachment {
-        Attachment::new(header, Kept { digest, source: Some(source) })
+        Attachment::new(shape, Kept { digest, source: Some(source) })
     }
 
-    /// A disk whose manifest stays in memory.
-    pub(crate) fn of(manifest: Manifest, sources: &Arc<Sources>) -> Attachment {
+    /// A disk whose manifest is at hand and stays so.
+    ///
+    /// # Errors
+    /// [`ReadPathError::Manifest`].
+    pub(crate) fn of(
+        manifest: DiskManifest,
+        sources: &Arc<Sources>,
+    ) -> Result<Attachment, ReadPathError> {
         let kept = Kept { digest: manifest.digest(), source: None };
-        let attachment = Attachment::new(manifest.header(), kept);
-        attachment.view.store(Some(Arc::new(attachment.disk_view(manifest, sources))));
-        attachment
+        let attachment = Attachment::new(manifest.shape(), kept);
+        let view = attachment.disk_view(manifest, sources);
+        let view = view.map_err(|fault| attachment.refused(fault))?;
+        attachment.view.store(Some(Arc::new(view)));
+        Ok(attachment)
     }
 
-    fn new(header: ManifestHeader, kept: Kept) -> Attachment {
+    fn new(shape: DiskShape, kept: Kept) -> Attachment {
         Attachment {
-            header,
-            records: Arc::new(DiskRecords::new(header.chunk_count)),
+            shape,
+            records: Arc::new(DiskRecords::new(shape.chunk_count)),
             view: ArcSwapOption::empty(),
             manifest: Mutex::new(kept),
             used_at: Mutex::new(Instant::now()),
-            is_damaged: AtomicBool::new(false),
-            failures: AtomicU32::new(0),
             turn: Arc::default(),
             turn_of_others: Arc::default(),
         }
     }
 
-    fn disk_view(&self, manifest: Manifest, sources: &Arc<Sources>) -> DiskView {
-        let disk = Arc::new(Disk::new(manifest, &sources.config, self.records.clone()));
-        DiskView { disk, sources: sources.clone() }
+    fn disk_view(
+        &self,
+        manifest: DiskManifest,
+        sources: &Arc<Sources>,
+    ) -> Result<DiskView, ManifestFault> {
+        let disk = Disk::new(manifest, &sources.config, self.records.clone(), &sources.pages)?;
+        Ok(DiskView { disk: Arc::new(disk), sources: sources.clone() })
     }
 
     pub(crate) fn id(&self) -> DiskId {
-        self.header.disk_id
+        self.shape.disk_id
     }
 
     /// Returns whether the manifest could not be read and never will be, as it is.
     pub(crate) fn is_damaged(&self) -> bool {
-        self.is_damaged.load(Ordering::Acquire)
+        self.records.health.is_damaged()
     }
 
     /// Bytes that the manifest takes in memory now.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let view = self.view.load();
-        view.as_ref().map_or(0, |view| view.disk.manifest.as_bytes().len() as u64)
+        view.as_ref().map_or(0, |view| view.disk.memory_bytes())
+    }
+
+    /// Returns the place of the manifest.
+    pub(crate) fn manifest_state(&self) -> ManifestState {
+        let is_damaged = self.is_damaged();
+        match self.view.load().as_ref() {
+            // Read by the page: some pages may be in memory, and the file is damaged all the same.
+            Some(view) if !(is_damaged && view.disk.is_paged()) => ManifestState::InMemory,
+            _ if is_damaged => ManifestState::Damaged,
+            _ => ManifestState::OnDisk,
+        }
     }
 
     /// The disk, where its manifest is in memory; counts as a use of it.
@@ -141,7 +166,7 @@ impl Attachment {
         if let Some(view) = self.at_hand() {
             return Ok(view);
         }
-        let view = Arc::new(self.disk_view(self.read_kept(&kept, sources)?, sources));
+        let view = Arc::new(self.read_kept(&kept, sources)?);
         self.view.store(Some(view.clone()));
         *self.used_at.lock() = Instant::now();
         Ok(view)
@@ -161,50 +186,41 @@ impl Attachment {
         if let Some(view) = self.view.load_full() {
             return Ok(view.disk.clone());
         }
-        Ok(self.disk_view(self.read_kept(&kept, sources)?, sources).disk)
+        Ok(self.read_kept(&kept, sources)?.disk)
     }
 
-    fn read_kept(&self, kept: &Kept, sources: &Arc<Sources>) -> Result<Manifest, ReadError> {
+    fn read_kept(&self, kept: &Kept, sources: &Arc<Sources>) -> Result<DiskView, ReadError> {
         let Some(source) = &kept.source else {
             return Err(ReadError::Internal("a manifest that stays in memory is not there"));
         };
-        if self.is_damaged() {
+        let health = &self.records.health;
+        if health.is_damaged() {
             // Reading it again would cost as much each time.
             let (disk, reason) = (self.id(), "it was found damaged before".to_owned());
             return Err(ReadError::Manifest { disk, is_damaged: true, reason });
         }
-        let is_same = |manifest: &Manifest| {
-            shape(manifest.header()) == shape(self.header) && manifest.digest() == kept.digest
+        let is_same = |manifest: &DiskManifest| {
+            manifest.shape() == self.shape && manifest.digest() == kept.digest
         };
         let read = source.read().and_then(|manifest| match is_same(&manifest) {
-            true => Ok(manifest),
+            true => self.disk_view(manifest, sources),
             false => Err(ManifestFault::changed()),
         });
         let outcome = match &read {
             Ok(_) => ManifestLoad::Read,
-            Err(fault) if fault.is_final() || self.is_given_up(fault) => ManifestLoad::Damaged,
+            Err(fault) if health.failed(fault) => ManifestLoad::Damaged,
             Err(_) => ManifestLoad::Failed,
         };
         if outcome == ManifestLoad::Read {
-            self.failures.store(0, Ordering::Relaxed);
+            health.succeeded();
         }
         sources.metrics.manifest_load(outcome);
-        if outcome == ManifestLoad::Damaged {
-            self.is_damaged.store(true, Ordering::Release);
-        }
         read.map_err(|fault| {
             let disk = self.id();
             tracing::warn!(%disk, "a manifest cannot be read: {fault}");
             let is_damaged = outcome == ManifestLoad::Damaged;
             ReadError::Manifest { disk, is_damaged, reason: fault.message }
         })
-    }
-
-    /// Counts a fault, and says whether the local disk had its chances: a bad sector stays one. That memory
-    /// is short says nothing of the manifest.
-    fn is_given_up(&self, fault: &ManifestFault) -> bool {
-        let failed = || self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        fault.kind == ErrorKind::Unavailable && failed() >= limits::MANIFEST_FAILURES_MAX
     }
 
     /// Takes over a manifest of the same content, which may have moved in the origin; with a `source`
@@ -214,37 +230,31 @@ impl Attachment {
     /// [`ReadPathError::Conflict`], [`ReadPathError::Manifest`].
     pub(crate) fn replace(
         &self,
-        (header, digest): (ManifestHeader, Digest),
-        manifest: Option<&Manifest>,
+        (shape, digest): (DiskShape, Digest),
+        manifest: Option<&DiskManifest>,
         source: Option<Arc<dyn ManifestSource>>,
+        pages: &Arc<PageCache>,
     ) -> Result<(), ReadPathError> {
         let mut kept = self.manifest.lock();
         let view = self.view.load_full();
-        if kept.digest != digest {
-            if shape(header) != shape(self.header) {
-                return Err(ReadPathError::Conflict(self.id()));
-            }
-            let read = |source: &Arc<dyn ManifestSource>| source.read();
+        let is_same = kept.digest == digest;
+        // The pages of the same manifest may be in another file, which is whole.
+        let is_paged = view.as_ref().is_some_and(|view| view.disk.is_paged());
+        if !is_same && shape != self.shape {
+            return Err(ReadPathError::Conflict(self.id()));
+        }
+        if !is_same || is_paged {
             let new = match (manifest, &source) {
                 (Some(manifest), _) => manifest.clone(),
-                (None, Some(source)) => read(source).map_err(|fault| self.refused(fault))?,
+                (None, Some(source)) => source.read().map_err(|fault| self.refused(fault))?,
                 (None, None) => return Err(ReadPathError::Conflict(self.id())),
             };
-            let old = match (&view, &kept.source) {
-                (Some(view), _) => Some(view.disk.manifest.clone()),
-                (None, Some(source)) if !self.is_damaged() => match read(source) {
-                    Ok(old) => Some(old),
-                    Err(fault) if fault.is_final() => None,
-                    // It is asked again: guests may have other content than the new one says.
-                    Err(fault) => {
-                        self.is_damaged.store(self.is_given_up(&fault), Ordering::Release);
-                        return Err(self.refused(fault));
-                    }
-                },
-                // One that is damaged has nothing to say.
-                (None, _) => None,
-            };
-            if old.is_some_and(|old| !old.has_content_of(&new)) {
+            // One of format 1 is held against what is known of the content, whatever its name.
+            if matches!(new, DiskManifest::Paged(_)) && new.digest() != digest {
+                return Err(self.refused(ManifestFault::changed()));
+            }
+            let new = self.map(new, pages)?;
+            if !is_same && !self.is_content_of(&new, view.as_deref(), &kept, pages)? {
                 return Err(ReadPathError::Conflict(self.id()));
             }
             if let Some(view) = &view {
@@ -254,10 +264,44 @@ impl Attachment {
         // The digest is that of the manifest that the source gives.
         if source.is_some() || kept.source.is_none() {
             *kept = Kept { digest, source };
-            self.is_damaged.store(false, Ordering::Release);
-            self.failures.store(0, Ordering::Relaxed);
+            self.records.health.reset();
         }
         Ok(())
+    }
+
+    /// Returns whether the disk has the content that `new` says, as far as what is known of it now says.
+    fn is_content_of(
+        &self,
+        new: &DiskMap,
+        view: Option<&DiskView>,
+        kept: &Kept,
+        pages: &Arc<PageCache>,
+    ) -> Result<bool, ReadPathError> {
+        let old = match (view, &kept.source) {
+            (Some(view), _) => Ok(view.disk.latest()),
+            (None, Some(source)) if !self.is_damaged() => {
+                source.read().and_then(|old| DiskMap::new(old, pages)).map(Arc::new)
+            }
+            // One that is damaged has nothing to say.
+            (None, _) => return Ok(true),
+        };
+        match old.and_then(|old| old.has_content_of(new)) {
+            Ok(is_same) => Ok(is_same),
+            Err(fault) if fault.is_final() => Ok(true),
+            // It is asked again: guests may have other content than the new one says.
+            Err(fault) => {
+                self.records.health.failed_to_compare(&fault);
+                Err(self.refused(fault))
+            }
+        }
+    }
+
+    fn map(
+        &self,
+        manifest: DiskManifest,
+        pages: &Arc<PageCache>,
+    ) -> Result<DiskMap, ReadPathError> {
+        DiskMap::new(manifest, pages).map_err(|fault| self.refused(fault))
     }
 
     fn refused(&self, fault: ManifestFault) -> ReadPathError {
@@ -265,13 +309,22 @@ impl Attachment {
     }
 
     /// Brings a manifest that is at hand into memory for as long as its view is held.
-    pub(crate) fn bring(&self, manifest: Manifest, sources: &Arc<Sources>) -> Arc<DiskView> {
+    ///
+    /// # Errors
+    /// [`ReadPathError::Manifest`].
+    pub(crate) fn bring(
+        &self,
+        manifest: DiskManifest,
+        sources: &Arc<Sources>,
+    ) -> Result<Arc<DiskView>, ReadPathError> {
         let _one_at_a_time = self.manifest.lock();
-        self.at_hand().unwrap_or_else(|| {
-            let view = Arc::new(self.disk_view(manifest, sources));
-            self.view.store(Some(view.clone()));
-            view
-        })
+        if let Some(view) = self.at_hand() {
+            return Ok(view);
+        }
+        let view = self.disk_view(manifest, sources).map_err(|fault| self.refused(fault))?;
+        let view = Arc::new(view);
+        self.view.store(Some(view.clone()));
+        Ok(view)
     }
 
     /// Drops the manifest from memory where nobody has needed it for `idle`. `is_open`: whether a front end
@@ -295,9 +348,4 @@ impl Attachment {
             self.view.store(Some(view));
         }
     }
-}
-
-/// Returns the part of a header that stays when the chunks move in the origin.
-fn shape(header: ManifestHeader) -> ManifestHeader {
-    ManifestHeader { pack_count: 0, ..header }
 }

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_types::{Digest, DiskId, Manifest, ManifestHeader};
+use acstor_types::{Digest, DiskId};
 use arc_swap::ArcSwap;
 
 use crate::fetch::sources::Sources;
 use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
+use crate::view::disk_manifest::DiskManifest;
+use crate::view::disk_shape::DiskShape;
 use crate::view::disk_view::DiskView;
 use crate::view::manifest_source::ManifestSource;
 use crate::view::offered_view::OfferedView;
@@ -45,17 +47,21 @@ impl Attachments {
 
     /// Attaches a disk whose manifest is at hand, or returns the view of one that is attached with the same
     /// content, which is read from the new place where its chunks moved.
-    pub(crate) fn attach(&self, manifest: Manifest) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let header = manifest.header();
+    pub(crate) fn attach(
+        &self,
+        manifest: DiskManifest,
+    ) -> Result<Arc<dyn BlockView>, ReadPathError> {
+        let shape = manifest.shape();
         let make = || Attachment::of(manifest.clone(), &self.sources);
-        let attachment = match self.enter(&header, make)? {
+        let attachment = match self.enter(&shape, make)? {
             Entered::New(attachment) => attachment,
             Entered::Present(attachment) => {
-                attachment.replace((header, manifest.digest()), Some(&manifest), None)?;
+                let (named, pages) = ((shape, manifest.digest()), &self.sources.pages);
+                attachment.replace(named, Some(&manifest), None, pages)?;
                 attachment
             }
         };
-        let view = attachment.bring(manifest, &self.sources);
+        let view = attachment.bring(manifest, &self.sources)?;
         // One of its own: that the disk is held is how the attachment knows that it is in use.
         Ok(Arc::new(DiskView { disk: view.disk.clone(), sources: self.sources.clone() }))
     }
@@ -63,15 +69,15 @@ impl Attachments {
     /// Attaches a disk whose manifest `source` gives when it is needed.
     pub(crate) fn offer(
         &self,
-        header: ManifestHeader,
+        shape: DiskShape,
         digest: Digest,
         source: Arc<dyn ManifestSource>,
     ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let make = || Attachment::offered(header, digest, source.clone());
-        let attachment = match self.enter(&header, make)? {
+        let make = || Ok(Attachment::offered(shape, digest, source.clone()));
+        let attachment = match self.enter(&shape, make)? {
             Entered::New(attachment) => attachment,
             Entered::Present(attachment) => {
-                attachment.replace((header, digest), None, Some(source))?;
+                attachment.replace((shape, digest), None, Some(source), &self.sources.pages)?;
                 attachment
             }
         };
@@ -81,11 +87,11 @@ impl Attachments {
     /// Finds the attachment of a disk, or enters the one that is made.
     fn enter(
         &self,
-        header: &ManifestHeader,
-        make: impl FnOnce() -> Attachment,
+        shape: &DiskShape,
+        make: impl FnOnce() -> Result<Attachment, ReadPathError>,
     ) -> Result<Entered, ReadPathError> {
-        let (ours, theirs) = (self.sources.chunks.store.chunk_size(), header.chunk_size);
-        let id = header.disk_id;
+        let (ours, theirs) = (self.sources.chunks.store.chunk_size(), shape.chunk_size);
+        let id = shape.disk_id;
         if ours != theirs {
             let (ours, theirs) = (ours.as_u32(), theirs.as_u32());
             return Err(ReadPathError::ChunkSize { disk: id, theirs, ours });
@@ -93,7 +99,7 @@ impl Attachments {
         if let Some(attachment) = self.get(&id) {
             return Ok(Entered::Present(attachment));
         }
-        let new = Arc::new(make());
+        let new = Arc::new(make()?);
         let mut outcome = Ok(Entered::New(new.clone()));
         self.by_disk.rcu(|disks| {
             outcome = match disks.get(&id) {
@@ -148,12 +154,7 @@ impl Attachments {
 
     /// Returns the place of a disk's manifest.
     pub(crate) fn manifest_state(&self, disk_id: &DiskId) -> Result<ManifestState, ReadPathError> {
-        let attachment = self.find(disk_id)?;
-        Ok(match attachment.memory_bytes() {
-            0 if attachment.is_damaged() => ManifestState::Damaged,
-            0 => ManifestState::OnDisk,
-            _ => ManifestState::InMemory,
-        })
+        Ok(self.find(disk_id)?.manifest_state())
     }
 
     /// Drops from memory the manifests that can be read again and that nobody has needed for `idle`.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use acstor_peer::frame::HOLDS_MAX;
 use acstor_store::Cursor;
-use acstor_types::{Digest, Entry, Oid};
+use acstor_types::{Digest, Oid};
 use tokio::time::Instant;
 
 use crate::fetch::outcome::Deduplication;
@@ -193,19 +193,23 @@ impl Deduplicator {
             let index = u32::try_from(index).ok();
             indexes.zip(index).is_some_and(|(indexes, index)| indexes.binary_search(&index).is_ok())
         };
-        for index in 0..disk.manifest.chunk_count() {
-            let Some(Entry::Chunk { digest, .. }) = disk.manifest.entry(index) else { continue };
+        let looked = disk.visit_digests(0..disk.shape.chunk_count, |index, digest| {
             if !wanted.contains(&digest.prefix_u64()) || !known.contains(&digest) {
-                continue;
+                return Ok(());
             }
             if is_in_working_set(index) {
                 places.insert(digest, Place::Wanted);
-                continue;
+                return Ok(());
             }
+            let oid = disk.oid(index)?;
             let place = places.entry(digest).or_insert_with(|| Place::At(HashSet::new()));
             if let Place::At(positions) = place {
-                positions.insert(self.sources.steering.placement.oid(&disk.manifest, index));
+                positions.insert(oid);
             }
+            Ok(())
+        });
+        if let Err(fault) = looked {
+            disk.read_error(fault);
         }
     }
 }

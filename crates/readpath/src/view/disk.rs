@@ -1,9 +1,11 @@
 //! An attached disk: its manifest and what this host remembers of its readers.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use acstor_types::{DiskId, Entry, Manifest};
+use acstor_manifest::PageCache;
+use acstor_types::{Digest, DiskId, Oid};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -11,21 +13,29 @@ use tokio::time::Instant;
 use crate::ahead::read_trace::ReadTrace;
 use crate::ahead::streams::StreamTable;
 use crate::fetch::sources::Want;
-use crate::origin::stored_place::StoredPlace;
 use crate::view::attachment::DiskRecords;
+use crate::view::disk_manifest::DiskManifest;
+use crate::view::disk_map::{Content, Digests, DiskMap, MapFault};
+use crate::view::disk_shape::DiskShape;
 use crate::view::extents::ExtentMap;
-use crate::{LocalStore, ReadPathConfig, limits};
+use crate::view::manifest_source::ManifestFault;
+use crate::{
+    ExtentKind, LocalStore, PlacementRule, ReadError, ReadPathConfig, ReadPathError, limits,
+};
 
 /// One immutable disk state.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    pub(crate) manifest: Manifest,
-    /// The manifest of the same content that was published last, where the chunks moved.
-    moved: ArcSwapOption<Manifest>,
+    pub(crate) shape: DiskShape,
+    map: Arc<DiskMap>,
+    /// The map of the same content that was published last, where the chunks or the pages moved.
+    moved: ArcSwapOption<DiskMap>,
     /// True if there is one: nothing else is looked at in a read of a disk whose chunks did not
     /// move.
     has_moved: AtomicBool,
-    pub(crate) extents: ExtentMap,
+    /// `None`: the map knows them.
+    extents: Option<ExtentMap>,
+    placement: PlacementRule,
     pub(crate) streams: StreamTable,
     /// They outlive the time for which the manifest is in memory.
     pub(crate) records: Arc<DiskRecords>,
@@ -59,51 +69,91 @@ pub(crate) struct Piece {
 }
 
 impl Disk {
+    /// A disk of `manifest`, whose pages are kept in `pages`.
+    ///
+    /// # Errors
+    /// [`ManifestFault`] when the levels of the manifest do not fit each other.
     pub(crate) fn new(
-        manifest: Manifest,
+        manifest: DiskManifest,
         config: &ReadPathConfig,
         records: Arc<DiskRecords>,
-    ) -> Disk {
-        let chunk = manifest.chunk_size().bytes();
-        Disk {
-            extents: ExtentMap::of(&manifest),
-            streams: StreamTable::new(config.prefetch_max_bytes, chunk),
+        pages: &Arc<PageCache>,
+    ) -> Result<Disk, ManifestFault> {
+        let extents = match &manifest {
+            DiskManifest::Whole(manifest) => Some(ExtentMap::of(manifest)),
+            DiskManifest::Paged(_) => None,
+        };
+        let shape = manifest.shape();
+        Ok(Disk {
+            streams: StreamTable::new(config.prefetch_max_bytes, shape.chunk_size.bytes()),
+            map: Arc::new(DiskMap::new(manifest, pages)?),
+            placement: config.placement,
             records,
             moved: ArcSwapOption::empty(),
             has_moved: AtomicBool::new(false),
-            manifest,
-        }
+            shape,
+            extents,
+        })
     }
 
-    /// Reads the origin where `manifest`, which has the same content, says from now on.
-    pub(crate) fn move_to(&self, manifest: Manifest) {
-        self.moved.store(Some(Arc::new(manifest)));
+    /// Reads the origin where `map`, which has the same content, says from now on.
+    pub(crate) fn move_to(&self, map: DiskMap) {
+        self.moved.store(Some(Arc::new(map)));
         self.has_moved.store(true, Ordering::Release);
+    }
+
+    /// The map that was published last.
+    pub(crate) fn latest(&self) -> Arc<DiskMap> {
+        self.moved.load_full().unwrap_or_else(|| self.map.clone())
     }
 
     /// The manifest that was published last.
     #[cfg(test)]
-    pub(crate) fn latest_manifest(&self) -> Manifest {
-        self.moved.load().as_ref().map_or_else(|| self.manifest.clone(), |m| Manifest::clone(m))
+    pub(crate) fn latest_manifest(&self) -> DiskManifest {
+        self.latest().manifest()
     }
 
-    fn entry(&self, index: u64) -> Option<Entry> {
+    fn with_map<T>(&self, look_up: impl FnOnce(&DiskMap) -> T) -> T {
         if !self.has_moved.load(Ordering::Acquire) {
-            return self.manifest.entry(index);
+            return look_up(&self.map);
         }
         match self.moved.load().as_ref() {
-            Some(moved) => moved.entry(index),
-            None => self.manifest.entry(index),
+            Some(moved) => look_up(moved),
+            None => look_up(&self.map),
         }
     }
 
     pub(crate) fn id(&self) -> DiskId {
-        self.manifest.disk_id()
+        self.shape.disk_id
+    }
+
+    /// Bytes that its manifest takes in memory for as long as it is there.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.map.manifest().memory_bytes()
+    }
+
+    /// Returns whether a look-up may have to wait for this host's disk.
+    pub(crate) fn is_paged(&self) -> bool {
+        self.with_map(DiskMap::is_paged)
+    }
+
+    /// Notes a fault of the manifest; returns the error of a read for it.
+    pub(crate) fn read_error(&self, fault: ManifestFault) -> ReadError {
+        let disk = self.id();
+        tracing::warn!(%disk, "a page of a manifest cannot be read: {fault}");
+        let is_damaged = self.records.health.failed(&fault);
+        ReadError::Manifest { disk, is_damaged, reason: fault.message }
+    }
+
+    /// Notes a fault of the manifest; returns the error of a call for it.
+    pub(crate) fn refused(&self, fault: ManifestFault) -> ReadPathError {
+        self.records.health.failed(&fault);
+        ReadPathError::Manifest { disk: self.id(), kind: fault.kind, reason: fault.message }
     }
 
     /// Bytes of a read of `len` at `offset` that lie before the end of the disk.
     pub(crate) fn clip(&self, offset: u64, len: usize) -> usize {
-        let left = self.manifest.size_bytes().saturating_sub(offset);
+        let left = self.shape.size_bytes.saturating_sub(offset);
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
 
@@ -112,13 +162,13 @@ impl Disk {
         if len == 0 {
             return 0;
         }
-        let size = self.manifest.chunk_size();
+        let size = self.shape.chunk_size;
         (size.index_of(offset + len as u64 - 1) - size.index_of(offset) + 1) as usize
     }
 
     /// Cuts a clipped read at the chunks' bounds.
     pub(crate) fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + use<> {
-        let size = self.manifest.chunk_size();
+        let size = self.shape.chunk_size;
         let chunk = size.bytes() as u64;
         let end = offset + len as u64;
         let mut at = offset;
@@ -135,18 +185,105 @@ impl Disk {
         })
     }
 
-    /// Returns what must be obtained for chunk `index`; `None` for a zero chunk or past the end.
-    pub(crate) fn want(&self, index: u64) -> Option<Want> {
-        match self.entry(index)? {
-            Entry::Zero => None,
-            Entry::Chunk { digest, location } => Some(Want {
-                digest,
-                place: StoredPlace::plain(location, self.manifest.chunk_size()),
-                disk: self.id(),
-                index,
-                chunk_size: self.manifest.chunk_size(),
-            }),
+    /// The digest of chunk `index`; `None` for a zero chunk or past the end. Does not wait.
+    ///
+    /// # Errors
+    /// [`MapFault`].
+    pub(crate) fn digest_at_hand(&self, index: u64) -> Result<Option<Digest>, MapFault> {
+        self.with_map(|map| map.digest_at_hand(index))
+    }
+
+    /// As [`Disk::digest_at_hand`], but waits for this host's disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn digest(&self, index: u64) -> Result<Option<Digest>, ManifestFault> {
+        self.with_map(|map| map.digest(index))
+    }
+
+    /// Returns what must be obtained for chunk `index`; `None` for a zero chunk or past the end. Does not
+    /// wait.
+    ///
+    /// # Errors
+    /// [`MapFault`].
+    pub(crate) fn want_at_hand(&self, index: u64) -> Result<Option<Want>, MapFault> {
+        self.with_map(|map| match map.content_at_hand(index)? {
+            None => Ok(None),
+            Some(content) => self.want_of(index, content, |index| map.digest_at_hand(index)),
+        })
+    }
+
+    /// As [`Disk::want_at_hand`], but waits for this host's disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn want(&self, index: u64) -> Result<Option<Want>, ManifestFault> {
+        self.with_map(|map| match map.content(index)? {
+            None => Ok(None),
+            Some(content) => self.want_of(index, content, |index| map.digest(index)),
+        })
+    }
+
+    fn want_of<E>(
+        &self,
+        index: u64,
+        Content { digest, place }: Content,
+        digest_at: impl Fn(u64) -> Result<Option<Digest>, E>,
+    ) -> Result<Option<Want>, E> {
+        let (disk, chunk_size) = (self.id(), self.shape.chunk_size);
+        let oid = self.placement.oid(&disk, index, digest_at)?;
+        Ok(Some(Want { digest, place, disk, index, chunk_size, oid }))
+    }
+
+    /// The position on the ring of chunk `index`, which must have content. Waits for this host's disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn oid(&self, index: u64) -> Result<Oid, ManifestFault> {
+        self.with_map(|map| self.placement.oid(&self.id(), index, |index| map.digest(index)))
+    }
+
+    /// Calls `visit` with each chunk with content within `range`, ascending, until it is refused; at a cost
+    /// by the number of such chunks. Waits for this host's disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn visit_digests(
+        &self,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, Digest) -> Result<(), ManifestFault>,
+    ) -> Result<(), ManifestFault> {
+        let map = self.latest();
+        let mut digests: Digests<'_> = map.digests(range);
+        digests.try_for_each(|found| found.and_then(|(index, digest)| visit(index, digest)))
+    }
+
+    /// As [`crate::BlockView::next_extent`]: what is not in memory counts as data.
+    pub(crate) fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        let size = self.shape.size_bytes;
+        let unknown = || match kind {
+            ExtentKind::Data => offset,
+            ExtentKind::Hole => size,
+        };
+        match &self.extents {
+            Some(extents) => extents.next(offset, kind),
+            None => self
+                .with_map(|map| map.extent_at_hand(offset, kind))
+                .unwrap_or_else(|| (offset < size).then(unknown)),
         }
+    }
+
+    /// Returns whether [`Disk::next_extent`] knows the answer.
+    pub(crate) fn knows_extent(&self, offset: u64, kind: ExtentKind) -> bool {
+        self.extents.is_some() || self.with_map(|map| map.extent_at_hand(offset, kind)).is_some()
+    }
+
+    /// Reads what [`Disk::next_extent`] needs. Waits for this host's disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn bring_extent(&self, offset: u64, kind: ExtentKind) -> Result<(), ManifestFault> {
+        self.with_map(|map| map.bring_extent(offset, kind))
     }
 
     /// The last count of this host's bytes of the disk, and whether it is time for a new one.
@@ -157,19 +294,22 @@ impl Disk {
         (cached.last(), is_due)
     }
 
-    /// Counts this host's bytes of the disk: a look-up per chunk, so not for an I/O thread.
+    /// Counts this host's bytes of the disk: a look-up per chunk with content, so not for an I/O thread.
     pub(crate) fn count_cached_bytes(&self, store: &dyn LocalStore) -> u64 {
         let started = Instant::now();
-        let chunk = self.manifest.chunk_size().bytes() as u64;
-        let held = self
-            .manifest
-            .entries()
-            .filter(|entry| match entry {
-                Entry::Zero => false,
-                Entry::Chunk { digest, .. } => store.contains(digest),
-            })
-            .count() as u64;
-        let bytes = (held * chunk).min(self.manifest.size_bytes());
+        let chunk = self.shape.chunk_size.bytes() as u64;
+        let mut held = 0;
+        let counted = self.visit_digests(0..self.shape.chunk_count, |_, digest| {
+            held += u64::from(store.contains(&digest));
+            Ok(())
+        });
+        let bytes = match counted {
+            Ok(()) => (held * chunk).min(self.shape.size_bytes),
+            Err(fault) => {
+                self.read_error(fault);
+                self.records.cached.last()
+            }
+        };
         self.records.cached.bytes.store(bytes, Ordering::Relaxed);
         let age = limits::CACHED_BYTES_AGE.max(started.elapsed() * COUNT_SHARE_DIVISOR);
         *self.records.cached.stale_at.lock() = Some(Instant::now() + age);
@@ -181,7 +321,7 @@ impl Disk {
     #[inline]
     pub(crate) fn note_read(&self, offset: u64, len: usize) {
         if len > 0 {
-            let size = self.manifest.chunk_size();
+            let size = self.shape.chunk_size;
             self.records.boots.note(size.index_of(offset), size.index_of(offset + len as u64 - 1));
         }
     }

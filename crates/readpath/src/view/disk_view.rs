@@ -15,6 +15,7 @@ use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::host_chunks::AtHost;
 use crate::keeping::store_reader::Reading;
+use crate::view::PrepareFuture;
 use crate::view::attachment::DiskRecords;
 use crate::view::disk::{Disk, Piece};
 use crate::{
@@ -53,8 +54,9 @@ impl Tally {
 enum AtHand {
     Zero,
     Memory(LocalChunk, Tier),
-    Disk(Want, Range<usize>),
-    Missing(Want),
+    Disk(Digest, Range<usize>),
+    /// Not here, or not known to be.
+    Missing,
 }
 
 /// A piece of a read that waits.
@@ -87,11 +89,16 @@ fn push(segments: &mut Vec<Segment>, segment: Segment) {
 
 impl DiskView {
     fn at_hand(&self, piece: &Piece) -> AtHand {
-        let Some(want) = self.disk.want(piece.index) else { return AtHand::Zero };
-        match self.sources.chunks.find_here(&want.digest, piece.start, piece.len) {
+        let digest = match self.disk.digest_at_hand(piece.index) {
+            Ok(Some(digest)) => digest,
+            Ok(None) => return AtHand::Zero,
+            // A read that waits finds out.
+            Err(_) => return AtHand::Missing,
+        };
+        match self.sources.chunks.find_here(&digest, piece.start, piece.len) {
             AtHost::Memory(chunk, tier) => AtHand::Memory(chunk, tier),
-            AtHost::Disk(part) => AtHand::Disk(want, part),
-            AtHost::Absent => AtHand::Missing(want),
+            AtHost::Disk(part) => AtHand::Disk(digest, part),
+            AtHost::Absent => AtHand::Missing,
         }
     }
 
@@ -114,8 +121,9 @@ impl DiskView {
         let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
         self.disk.note_read(offset, len);
-        let slots = self.join_or_start(offset, len, deadline);
-        let slots = self.copy_at_hand(slots, deadline);
+        let wants = self.wants(offset, len, deadline).await?;
+        let slots = self.join_or_start(offset, len, &wants, deadline);
+        let slots = self.copy_at_hand(slots, &wants, deadline);
         let is_on_disk = slots.iter().any(|(_, slot)| matches!(slot, Slot::Reading(..)));
         let slots = self.read_store(slots, deadline).await;
         let mut waiting = None;
@@ -136,41 +144,70 @@ impl DiskView {
         result
     }
 
+    /// Looks up what the pieces of a read are, which may mean a read of this host's disk.
+    async fn wants(
+        &self,
+        offset: u64,
+        len: usize,
+        deadline: RunInstant,
+    ) -> Result<Vec<Option<Want>>, ReadError> {
+        let first = self.disk.shape.chunk_size.index_of(offset);
+        let chunks = first..first + self.disk.piece_count(offset, len) as u64;
+        let wants = self.sources.wants(&self.disk, chunks, Priority::Guest, deadline).await;
+        wants.inspect_err(|error| {
+            self.sources.metrics.read_failed(error);
+            tracing::warn!(disk = %self.disk.id(), offset, len, "read failed: {error}");
+        })
+    }
+
     /// Looks every piece up and starts to read or obtain what is not at hand; nothing waits here, so
     /// that all misses of a read are under way together.
-    fn join_or_start(&self, offset: u64, len: usize, deadline: RunInstant) -> Vec<(Piece, Slot)> {
-        let look_up = |piece: Piece| {
-            let slot = match self.at_hand(&piece) {
-                AtHand::Zero => Slot::Ready(Segment::Zeros(piece.len), Tier::Zero),
-                AtHand::Memory(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
-                AtHand::Disk(want, part) => self.read_or_obtain(want, part, deadline),
-                AtHand::Missing(want) => self.obtain(&want, deadline),
+    fn join_or_start(
+        &self,
+        offset: u64,
+        len: usize,
+        wants: &[Option<Want>],
+        deadline: RunInstant,
+    ) -> Vec<(Piece, Slot)> {
+        let look_up = |(piece, want): (Piece, &Option<Want>)| {
+            let Some(want) = want else {
+                return (piece, Slot::Ready(Segment::Zeros(piece.len), Tier::Zero));
+            };
+            let slot = match self.sources.chunks.find_here(&want.digest, piece.start, piece.len) {
+                AtHost::Memory(chunk, tier) => Slot::Ready(segment(chunk, &piece), tier),
+                AtHost::Disk(part) => self.read_or_obtain(*want, part, deadline),
+                AtHost::Absent => self.obtain(want, deadline),
             };
             (piece, slot)
         };
-        self.disk.pieces(offset, len).map(look_up).collect()
+        self.disk.pieces(offset, len).zip(wants).map(look_up).collect()
     }
 
     /// Copies what is in mapped memory where other pieces are waited for: its pages may have left
     /// memory by then.
-    fn copy_at_hand(&self, slots: Vec<(Piece, Slot)>, deadline: RunInstant) -> Vec<(Piece, Slot)> {
+    fn copy_at_hand(
+        &self,
+        slots: Vec<(Piece, Slot)>,
+        wants: &[Option<Want>],
+        deadline: RunInstant,
+    ) -> Vec<(Piece, Slot)> {
         if slots.iter().all(|(_, slot)| matches!(slot, Slot::Ready(..))) {
             return slots;
         }
-        let copy = |(piece, slot): (Piece, Slot)| {
+        let copy = |((piece, slot), want): ((Piece, Slot), &Option<Want>)| {
             let Slot::Ready(Segment::Mapped { chunk, start, len }, tier) = &slot else {
                 return (piece, slot);
             };
             let slot = match chunk.try_copy(*start, *len) {
                 Some(bytes) => Slot::Ready(Segment::Bytes(bytes), *tier),
-                None => match self.disk.want(piece.index) {
-                    Some(want) => self.read_or_obtain(want, 0..chunk.len(), deadline),
+                None => match want {
+                    Some(want) => self.read_or_obtain(*want, 0..chunk.len(), deadline),
                     None => slot,
                 },
             };
             (piece, slot)
         };
-        slots.into_iter().map(copy).collect()
+        slots.into_iter().zip(wants).map(copy).collect()
     }
 
     fn read_or_obtain(&self, want: Want, part: Range<usize>, deadline: RunInstant) -> Slot {
@@ -210,7 +247,7 @@ impl DiskView {
         let mut pieces = self.disk.pieces(offset, len);
         let (Some(piece), None) = (pieces.next(), pieces.next()) else { return None };
         match self.at_hand(&piece) {
-            AtHand::Disk(want, part) => Some((piece, want.digest, part)),
+            AtHand::Disk(digest, part) => Some((piece, digest, part)),
             _ => None,
         }
     }
@@ -262,7 +299,7 @@ impl DiskView {
         }
         tally.count(&self.sources, len);
         if let Some(trace) = trace {
-            let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+            let chunk_size = self.disk.shape.chunk_size.bytes() as u64;
             trace.note(begin, offset, len, chunk_size, notes.into_iter());
         }
         Ok(segments)
@@ -292,7 +329,7 @@ impl DiskView {
             wait: Duration::ZERO,
             peer: None,
         });
-        let chunk_size = self.disk.manifest.chunk_size().bytes() as u64;
+        let chunk_size = self.disk.shape.chunk_size.bytes() as u64;
         trace.note(begin, offset, len, chunk_size, notes);
     }
 }
@@ -311,7 +348,7 @@ pub(crate) fn note_opened(records: &Arc<DiskRecords>, sources: &Sources) {
 
 impl BlockView for DiskView {
     fn size_bytes(&self) -> u64 {
-        self.disk.manifest.size_bytes()
+        self.disk.shape.size_bytes
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
@@ -325,7 +362,7 @@ impl BlockView for DiskView {
             let (segment, tier) = match self.at_hand(&piece) {
                 AtHand::Zero => (Segment::Zeros(piece.len), Tier::Zero),
                 AtHand::Memory(chunk, tier) => (segment(chunk, &piece), tier),
-                AtHand::Disk(..) | AtHand::Missing(_) => return Ok(TryRead::WouldWait),
+                AtHand::Disk(..) | AtHand::Missing => return Ok(TryRead::WouldWait),
             };
             push(&mut segments, segment);
             tally.add(tier, piece.len);
@@ -368,7 +405,19 @@ impl BlockView for DiskView {
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
-        self.disk.extents.next(offset, kind)
+        self.disk.next_extent(offset, kind)
+    }
+
+    fn prepare_extent(&self, offset: u64, kind: ExtentKind) -> Option<PrepareFuture> {
+        if self.disk.knows_extent(offset, kind) {
+            return None;
+        }
+        let (disk, sources) = (self.disk.clone(), self.sources.clone());
+        Some(Box::pin(async move {
+            let deadline = sources.clock.now() + sources.config.read_deadline;
+            let look_up = move |disk: &Disk| disk.bring_extent(offset, kind);
+            sources.look_up(&disk, Priority::Guest, deadline, look_up).await
+        }))
     }
 
     fn cached_bytes(&self) -> u64 {

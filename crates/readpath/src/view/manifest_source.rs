@@ -4,9 +4,19 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use acstor_types::{ErrorKind, MANIFEST_HEADER_LEN, Manifest, ManifestError, ManifestHeader};
+use std::sync::Arc;
+
+use acstor_manifest::{Header, MANIFEST_VERSION, PAGE_LEN, PageBytes, RawPages};
+use acstor_types::bytes_le::u32_at;
+use acstor_types::{ErrorKind, Manifest, ManifestError, ManifestHeader};
 use bytes::Bytes;
 use memmap2::MmapMut;
+
+use crate::view::disk_manifest::{DiskManifest, LocalPages, PagedManifest};
+use crate::view::disk_shape::DiskShape;
+
+/// Offset of the version in a manifest of any format, bytes.
+const VERSION_OFFSET: usize = 8;
 
 /// Error of reading a manifest.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -37,6 +47,12 @@ impl From<ManifestError> for ManifestFault {
     }
 }
 
+impl From<acstor_manifest::ManifestError> for ManifestFault {
+    fn from(error: acstor_manifest::ManifestError) -> ManifestFault {
+        ManifestFault { kind: error.kind(), message: error.to_string() }
+    }
+}
+
 impl From<io::Error> for ManifestFault {
     fn from(error: io::Error) -> ManifestFault {
         let kind = match error.kind() {
@@ -50,45 +66,54 @@ impl From<io::Error> for ManifestFault {
 
 /// Source from which the manifest of an attached disk is read whenever it is needed.
 pub trait ManifestSource: Send + Sync + 'static {
-    /// Reads and validates the manifest; waits for the local disk.
+    /// Reads and validates the manifest, of one of format 2 only what its pages are verified by; waits
+    /// for the local disk.
     ///
     /// # Errors
     /// [`ManifestFault`].
-    fn read(&self) -> Result<Manifest, ManifestFault>;
+    fn read(&self) -> Result<DiskManifest, ManifestFault>;
 }
 
-/// A manifest in a file. The file stays the same one when its name is changed or taken away.
+/// A manifest in a file, and those below it in others. The files stay the same ones when their names
+/// are changed or taken away.
 #[derive(Debug)]
 pub struct ManifestFile {
-    file: File,
+    top: LevelFile,
+    bases: Vec<LevelFile>,
+}
+
+/// The file of one manifest.
+#[derive(Clone, Debug)]
+struct LevelFile {
+    file: Arc<File>,
     len: u64,
 }
 
-impl ManifestFile {
-    /// Takes an open file.
-    ///
-    /// # Errors
-    /// The error of fstat(2).
-    pub fn new(file: File) -> io::Result<ManifestFile> {
-        let len = file.metadata()?.len();
-        Ok(ManifestFile { file, len })
-    }
-
-    /// Reads what the first bytes say, and that the file has the length for it.
-    ///
-    /// # Errors
-    /// [`ManifestFault`].
-    pub fn header(&self) -> Result<ManifestHeader, ManifestFault> {
-        let mut bytes = [0; MANIFEST_HEADER_LEN];
-        self.file.read_exact_at(&mut bytes, 0)?;
-        Ok(ManifestHeader::parse(&bytes, self.len)?)
-    }
+/// Header of a manifest of either format.
+enum AnyHeader {
+    Whole(ManifestHeader),
+    Paged(Arc<Header>),
 }
 
-impl ManifestSource for ManifestFile {
-    fn read(&self) -> Result<Manifest, ManifestFault> {
-        // Its length is checked before so much memory is taken.
-        self.header()?;
+impl LevelFile {
+    fn new(file: File) -> io::Result<LevelFile> {
+        let len = file.metadata()?.len();
+        Ok(LevelFile { file: Arc::new(file), len })
+    }
+
+    fn header(&self) -> Result<AnyHeader, ManifestFault> {
+        let mut bytes = [0; PAGE_LEN];
+        let front = &mut bytes[..usize::try_from(self.len).unwrap_or(PAGE_LEN).min(PAGE_LEN)];
+        self.file.read_exact_at(front, 0)?;
+        let is_paged = front.len() == PAGE_LEN && u32_at(front, VERSION_OFFSET) == MANIFEST_VERSION;
+        Ok(match is_paged {
+            true => AnyHeader::Paged(Arc::new(Header::parse(front, self.len)?)),
+            false => AnyHeader::Whole(ManifestHeader::parse(front, self.len)?),
+        })
+    }
+
+    /// Reads a manifest of format 1.
+    fn read_whole(&self) -> Result<Manifest, ManifestFault> {
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
         // Pages of its own, which the kernel has back at once: the allocator keeps what lies below
         // anything that lives, after a storm as much as all images that were read.
@@ -98,5 +123,139 @@ impl ManifestSource for ManifestFile {
         })?;
         self.file.read_exact_at(&mut bytes, 0)?;
         Ok(Manifest::parse(Bytes::from_owner(bytes))?)
+    }
+}
+
+impl RawPages for LevelFile {
+    type Error = ManifestFault;
+
+    fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), ManifestFault> {
+        Ok(self.file.read_exact_at(page, u64::from(number) * PAGE_LEN as u64)?)
+    }
+}
+
+impl ManifestFile {
+    /// Takes an open file.
+    ///
+    /// # Errors
+    /// The error of fstat(2).
+    pub fn new(file: File) -> io::Result<ManifestFile> {
+        ManifestFile::with_bases(file, Vec::new())
+    }
+
+    /// Takes the open file of a delta and those of the manifests below it, the lowest last.
+    ///
+    /// # Errors
+    /// The error of fstat(2).
+    pub fn with_bases(file: File, bases: Vec<File>) -> io::Result<ManifestFile> {
+        let bases = bases.into_iter().map(LevelFile::new).collect::<io::Result<_>>()?;
+        Ok(ManifestFile { top: LevelFile::new(file)?, bases })
+    }
+
+    /// Reads what the first bytes say of the disk, and that the file has the length for it.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub fn shape(&self) -> Result<DiskShape, ManifestFault> {
+        Ok(match self.top.header()? {
+            AnyHeader::Whole(header) => header.into(),
+            AnyHeader::Paged(header) => DiskShape::from(&*header),
+        })
+    }
+}
+
+impl ManifestSource for ManifestFile {
+    fn read(&self) -> Result<DiskManifest, ManifestFault> {
+        // Its length is checked before memory is taken.
+        let top = match self.top.header()? {
+            AnyHeader::Whole(_) => return Ok(self.top.read_whole()?.into()),
+            AnyHeader::Paged(header) => header,
+        };
+        let pages = |level: &LevelFile| -> Arc<LocalPages> { Arc::new(level.clone()) };
+        let mut levels = vec![(top, pages(&self.top))];
+        for base in &self.bases {
+            match base.header()? {
+                AnyHeader::Paged(header) => levels.push((header, pages(base))),
+                AnyHeader::Whole(_) => {
+                    let message = "a manifest of format 1 is no base of a delta".to_owned();
+                    return Err(ManifestFault { kind: ErrorKind::Invalid, message });
+                }
+            }
+        }
+        Ok(PagedManifest::new(levels)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use acstor_manifest::{Base, Builder, PageCache};
+    use acstor_types::{ChunkSize, DiskId, ManifestBuilder};
+
+    use super::*;
+    use crate::scenarios::paged_image::disk;
+    use crate::view::disk_map::DiskMap;
+
+    const SIZE: u64 = 40 * 4096;
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn paged(base: Option<Base>) -> Vec<u8> {
+        let builder = Builder::new(disk(1, SIZE, base), Cursor::new(Vec::new())).unwrap();
+        builder.finish().unwrap().to_bytes().unwrap()
+    }
+
+    fn whole() -> Vec<u8> {
+        let chunk_size = ChunkSize::new(4096).unwrap();
+        let mut builder = ManifestBuilder::new(DiskId::from_bytes([1; 16]), chunk_size, SIZE);
+        (0..40).for_each(|_| builder.push_zero());
+        builder.finish().unwrap().as_bytes().to_vec()
+    }
+
+    #[test]
+    fn test_file_of_either_format_gives_the_same_disk() {
+        for (bytes, is_paged) in [(whole(), false), (paged(None), true)] {
+            let source = ManifestFile::new(file(&bytes)).unwrap();
+            let shape = source.shape().unwrap();
+            assert_eq!((shape.size_bytes, shape.chunk_count), (SIZE, 40));
+            let manifest = source.read().unwrap();
+            assert_eq!(manifest.shape(), shape);
+            assert_eq!(matches!(manifest, DiskManifest::Paged(_)), is_paged);
+            let map = DiskMap::new(manifest, &Arc::new(PageCache::default())).unwrap();
+            assert_eq!(map.content(3), Ok(None));
+        }
+    }
+
+    #[test]
+    fn test_delta_is_read_with_its_base_only() {
+        let base = paged(None);
+        let header = Header::parse(&base, base.len() as u64).unwrap();
+        let delta = paged(Some(Base::of(&header)));
+        let read = |bases: &[&[u8]]| {
+            let bases = bases.iter().map(|bytes| file(bytes)).collect();
+            ManifestFile::with_bases(file(&delta), bases).unwrap().read()
+        };
+        assert!(read(&[&base]).is_ok());
+        let whole = whole();
+        for bases in [&[][..], &[&whole[..]], &[&delta[..]], &[&base[..], &base]] {
+            let fault = read(bases).unwrap_err();
+            assert!(fault.is_final(), "{fault}");
+        }
+    }
+
+    #[test]
+    fn test_file_that_is_cut_is_damaged() {
+        for bytes in [whole(), paged(None)] {
+            for len in [0, 50, bytes.len() - 1] {
+                let source = ManifestFile::new(file(&bytes[..len])).unwrap();
+                assert!(source.shape().unwrap_err().is_final());
+                assert!(source.read().unwrap_err().is_final());
+            }
+        }
     }
 }

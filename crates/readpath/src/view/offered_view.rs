@@ -17,7 +17,7 @@ pub(crate) struct OfferedView {
 
 impl BlockView for OfferedView {
     fn size_bytes(&self) -> u64 {
-        self.attachment.header.size_bytes
+        self.attachment.shape.size_bytes
     }
 
     fn opened(&self) {
@@ -68,6 +68,10 @@ impl BlockView for OfferedView {
         let size = self.size_bytes();
         let next = if kind == ExtentKind::Data { offset } else { size };
         (offset < size).then_some(next)
+    }
+
+    fn prepare_extent(&self, offset: u64, kind: ExtentKind) -> Option<PrepareFuture> {
+        self.attachment.view.load().as_ref()?.prepare_extent(offset, kind)
     }
 
     /// Counted only while the manifest is in memory; as counted last otherwise.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use acstor_types::Entry;
+use acstor_types::Digest;
 
 use crate::ahead::boot_recorder::bitmap_len;
 use crate::view::disk::Disk;
@@ -30,7 +30,7 @@ impl WantedChunks {
     ///
     /// # Errors
     /// [`ReadPathError::WorkingSet`] when it is not a bitmap of this disk,
-    /// [`ReadPathError::TooManyChunks`].
+    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
     pub(crate) fn of_bitmap(disk: &Disk, bitmap: &[u8]) -> Result<WantedChunks, ReadPathError> {
         let chunk_count = checked_count(disk)?;
         let refuse = |reason| ReadPathError::WorkingSet { disk: disk.id(), reason };
@@ -49,29 +49,28 @@ impl WantedChunks {
         let indexes = (0..).zip(bitmap).filter(|(_, byte)| **byte != 0).flat_map(|(at, byte)| {
             (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)
         });
-        Ok(WantedChunks::distinct(disk, indexes))
+        let mut wanted = Distinct::default();
+        for index in indexes {
+            let digest = disk.digest(u64::from(index)).map_err(|fault| disk.refused(fault))?;
+            digest.into_iter().for_each(|digest| wanted.add(index, &digest));
+        }
+        Ok(wanted.finish())
     }
 
     /// Every chunk.
     ///
     /// # Errors
-    /// [`ReadPathError::TooManyChunks`].
+    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
     pub(crate) fn all(disk: &Disk) -> Result<WantedChunks, ReadPathError> {
         let chunk_count = checked_count(disk)?;
-        Ok(WantedChunks::distinct(disk, 0..chunk_count as u32))
-    }
-
-    fn distinct(disk: &Disk, indexes: impl Iterator<Item = u32>) -> WantedChunks {
-        let mut seen = HashSet::new();
-        let (indexes, prefixes): (Vec<u32>, Vec<u64>) = indexes
-            .filter_map(|index| match disk.manifest.entry(u64::from(index)) {
-                // Two digests with one prefix cannot both be in a chunk store, so it names a chunk.
-                Some(Entry::Chunk { digest, .. }) => Some((index, digest.prefix_u64())),
-                Some(Entry::Zero) | None => None,
-            })
-            .filter(|(_, prefix)| seen.insert(*prefix))
-            .unzip();
-        WantedChunks { indexes: indexes.into_boxed_slice(), prefixes: prefixes.into_boxed_slice() }
+        let mut wanted = Distinct::default();
+        let visited = disk.visit_digests(0..chunk_count, |index, digest| {
+            // As checked: there are at most 2^26.
+            wanted.add(index as u32, &digest);
+            Ok(())
+        });
+        visited.map_err(|fault| disk.refused(fault))?;
+        Ok(wanted.finish())
     }
 
     /// The indexes, ascending.
@@ -89,8 +88,33 @@ impl WantedChunks {
     }
 }
 
+/// Chunks that are different from each other, as they come.
+#[derive(Default)]
+struct Distinct {
+    seen: HashSet<u64>,
+    indexes: Vec<u32>,
+    prefixes: Vec<u64>,
+}
+
+impl Distinct {
+    fn add(&mut self, index: u32, digest: &Digest) {
+        // Two digests with one prefix cannot both be in a chunk store, so it names a chunk.
+        let prefix = digest.prefix_u64();
+        if self.seen.insert(prefix) {
+            self.indexes.push(index);
+            self.prefixes.push(prefix);
+        }
+    }
+
+    fn finish(self) -> WantedChunks {
+        let (indexes, prefixes) =
+            (self.indexes.into_boxed_slice(), self.prefixes.into_boxed_slice());
+        WantedChunks { indexes, prefixes }
+    }
+}
+
 fn checked_count(disk: &Disk) -> Result<u64, ReadPathError> {
-    let chunks = disk.manifest.chunk_count();
+    let chunks = disk.shape.chunk_count;
     if chunks > limits::WORKING_SET_CHUNKS_MAX {
         let max = limits::WORKING_SET_CHUNKS_MAX;
         return Err(ReadPathError::TooManyChunks { disk: disk.id(), chunks, max });

@@ -1,0 +1,111 @@
+//! The manifest of a disk, of either format: whole in memory, or read by the page.
+
+use std::sync::Arc;
+
+use acstor_manifest::{Header, RawPages, Reader, Stack};
+use acstor_types::{Digest, Manifest};
+
+use crate::view::disk_shape::DiskShape;
+use crate::view::manifest_source::ManifestFault;
+
+/// Pages of one manifest as this host's disk has them.
+pub type LocalPages = dyn RawPages<Error = ManifestFault> + Send + Sync;
+
+/// The manifest of a disk.
+#[derive(Clone, Debug)]
+pub enum DiskManifest {
+    /// Of format 1: whole, in memory.
+    Whole(Manifest),
+    /// Of format 2: its pages are read when they are needed.
+    Paged(PagedManifest),
+}
+
+impl DiskManifest {
+    /// Shape of the disk.
+    pub fn shape(&self) -> DiskShape {
+        match self {
+            DiskManifest::Whole(manifest) => manifest.header().into(),
+            DiskManifest::Paged(manifest) => manifest.shape(),
+        }
+    }
+
+    /// Name of the manifest in the origin.
+    pub fn digest(&self) -> Digest {
+        match self {
+            DiskManifest::Whole(manifest) => manifest.digest(),
+            DiskManifest::Paged(manifest) => manifest.top().0.name(),
+        }
+    }
+
+    /// Bytes that it takes in memory for as long as it is there.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match self {
+            DiskManifest::Whole(manifest) => manifest.as_bytes().len() as u64,
+            DiskManifest::Paged(_) => 0,
+        }
+    }
+}
+
+impl From<Manifest> for DiskManifest {
+    fn from(manifest: Manifest) -> DiskManifest {
+        DiskManifest::Whole(manifest)
+    }
+}
+
+impl From<PagedManifest> for DiskManifest {
+    fn from(manifest: PagedManifest) -> DiskManifest {
+        DiskManifest::Paged(manifest)
+    }
+}
+
+/// A manifest of format 2 and those below it: the headers, and where the pages are read.
+#[derive(Clone)]
+pub struct PagedManifest {
+    /// The topmost first; at least one.
+    levels: Arc<[Level]>,
+}
+
+pub(crate) type Level = (Arc<Header>, Arc<LocalPages>);
+
+impl PagedManifest {
+    /// Puts manifests on top of each other, the topmost first.
+    ///
+    /// # Errors
+    /// [`ManifestFault`] when one is not the base of the one above it, or one is missing.
+    pub fn new(levels: Vec<(Arc<Header>, Arc<LocalPages>)>) -> Result<Self, ManifestFault> {
+        let readers = levels.iter().map(|(header, _)| Reader::new(header.clone(), ())).collect();
+        Stack::new(readers)?;
+        Ok(PagedManifest { levels: levels.into() })
+    }
+
+    /// The levels, the topmost first.
+    pub(crate) fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    fn top(&self) -> &Level {
+        // There is at least one: a stack has one.
+        &self.levels[0]
+    }
+
+    /// Shape of the disk.
+    pub fn shape(&self) -> DiskShape {
+        DiskShape::from(&*self.top().0)
+    }
+
+    /// Name of the content; `None` where the topmost manifest is a delta.
+    pub(crate) fn content_name(&self) -> Option<Digest> {
+        self.top().0.content_name()
+    }
+
+    /// Names of the levels: equal ones say the same.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Digest> + '_ {
+        self.levels.iter().map(|(header, _)| header.name())
+    }
+}
+
+impl std::fmt::Debug for PagedManifest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
