@@ -34,7 +34,10 @@ pub(crate) fn answer(
     file: Arc<File>,
     what: Prepared,
 ) {
-    let preparing = file.view.prepare();
+    let preparing = file.view.prepare().or_else(|| match what {
+        Prepared::Open => None,
+        Prepared::Seek { offset, kind } => file.view.prepare_extent(offset, kind),
+    });
     let pending = Pending { dispatch: dispatch.clone(), header, file, what, done: false };
     let Some(preparing) = preparing else { return pending.succeed() };
     bump(&dispatch.stats.prepare_waits);
