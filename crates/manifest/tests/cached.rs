@@ -70,6 +70,7 @@ fn test_missing_pages_are_named_one_by_one() {
     assert_eq!(look_up_fetching(&reader, &bytes, 2).1, 0, "the same pages");
     let stats = cache.stats();
     assert!(stats.pages <= 7, "{stats:?}");
+    assert!(stats.hits > 0 && stats.misses == 0, "nothing was read by these: {stats:?}");
 }
 
 #[test]

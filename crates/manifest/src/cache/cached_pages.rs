@@ -63,7 +63,7 @@ impl CachedPages {
         let mut path = vec![number];
         let mut at = number;
         while let Parent::Page { number, .. } = self.header.parent(at)? {
-            if self.get(number).is_some() {
+            if self.find(number).is_some() {
                 break;
             }
             path.push(number);
@@ -112,13 +112,17 @@ impl CachedPages {
     pub(crate) fn get(&self, number: u32) -> Option<Page> {
         self.cache.get(&self.header.name(), number)
     }
+
+    fn find(&self, number: u32) -> Option<Page> {
+        self.cache.find(&self.header.name(), number)
+    }
 }
 
 impl PageSource for CachedPages {
     type Error = PageError;
 
     fn page(&self, number: u32) -> Result<Page, PageError> {
-        self.get(number)
+        self.find(number)
             .ok_or_else(|| PageError::Missing { manifest: self.header.name(), page: number })
     }
 }

@@ -49,7 +49,7 @@ pub struct PageCacheStats {
     pub pages: u64,
     /// Look-ups that found their page.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Look-ups that did not, by whoever then read it.
     pub misses: u64,
     /// Pages that left for others.
     pub evictions: u64,
@@ -75,13 +75,23 @@ impl PageCache {
 
     /// Returns a page of a manifest, when it is here.
     pub fn get(&self, manifest: &Digest, page: u32) -> Option<Page> {
+        self.look_up(manifest, page, 1)
+    }
+
+    /// As [`PageCache::get`], but counts no miss: for whoever has the page brought where it is not here,
+    /// which counts one.
+    pub(crate) fn find(&self, manifest: &Digest, page: u32) -> Option<Page> {
+        self.look_up(manifest, page, 0)
+    }
+
+    fn look_up(&self, manifest: &Digest, page: u32, misses: u64) -> Option<Page> {
         let key = Key { manifest: *manifest, page };
         let hash = key.hash();
         let mut shard = self.shard(hash).lock();
         let Shard { index, slots, stats, .. } = &mut *shard;
         let found = index.find(hash, |slot| slots[*slot as usize].key == key).copied();
         let Some(slot) = found.and_then(|slot| slots.get_mut(slot as usize)) else {
-            stats.misses += 1;
+            stats.misses += misses;
             return None;
         };
         stats.hits += 1;
