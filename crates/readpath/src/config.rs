@@ -184,6 +184,7 @@ impl ReadPathConfig {
         }
         number("recent_bytes", self.recent_bytes, 4 << 20..=4 << 30)?;
         number("insert_queue_bytes", self.insert_queue_bytes, 4 << 20..=4 << 30)?;
+        number("manifest_cache", self.manifest_cache_bytes, 1 << 20..=4 << 30)?;
         if self.prefetch_max_bytes > self.recent_bytes / 2 {
             // What is prefetched from a peer waits in that memory for its reader.
             let half = self.recent_bytes / 2;
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn test_validate_bad_value_is_named_with_its_range() {
         type Damage = fn(&mut ReadPathConfig);
-        let cases: [(&str, Damage); 8] = [
+        let cases: [(&str, Damage); 9] = [
             ("host", |c| c.host.clear()),
             ("read_deadline", |c| c.read_deadline = Duration::ZERO),
             ("origin_deadline", |c| c.origin_deadline = Duration::from_secs(31)),
@@ -254,6 +255,7 @@ mod tests {
             ("placement_span_chunks", |c| c.placement = PlacementRule::Oid { span_chunks: 0 }),
             ("hedge_share_percent", |c| c.hedge_share_percent = 101),
             ("prefetch_max", |c| c.prefetch_max_bytes = 9 << 20),
+            ("manifest_cache", |c| c.manifest_cache_bytes = 0),
         ];
         for (expected, damage) in cases {
             let mut config = good();

@@ -19,6 +19,7 @@ use crate::keeping::inserter::Inserter;
 use crate::keeping::recent::RecentCache;
 use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
+use crate::observe::page_metrics::PageCollector;
 use crate::observe::runtime_metrics::RuntimeCollector;
 use crate::origin::origin_pool::{LateSink, OriginPool};
 use crate::origin::origin_queue::OriginQueue;
@@ -93,6 +94,8 @@ impl Sources {
         config.validate()?;
         let metrics = Arc::new(Metrics::new(registry));
         registry.register_collector(Box::new(RuntimeCollector(seams.clock.clone())));
+        let pages = Arc::new(PageCache::new(config.manifest_cache_bytes));
+        registry.register_collector(Box::new(PageCollector(pages.clone())));
         let inserter = Arc::new(Inserter::new(config.insert_queue_bytes));
         inserter.start(seams.store.clone(), metrics.clone())?;
         let queue = Arc::new(OriginQueue::new(&config));
@@ -128,7 +131,7 @@ impl Sources {
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             manifest_loads: ManifestLoads::default(),
-            pages: Arc::new(PageCache::new(config.manifest_cache_bytes)),
+            pages,
             page_reads: PageReads::default(),
             runtime,
             is_draining: AtomicBool::new(false),

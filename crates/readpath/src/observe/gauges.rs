@@ -138,8 +138,7 @@ impl GaugeReader {
             attached.iter().map(|disk| disk.memory_bytes()).filter(|bytes| *bytes > 0).collect();
         gauges.disks.set(attached.len() as i64);
         gauges.manifests_in_memory.set(in_memory.len() as i64);
-        let pages = self.sources.pages.stats().pages * acstor_manifest::PAGE_LEN as u64;
-        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum::<u64>() + pages));
+        gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum()));
     }
 }
 

@@ -129,9 +129,13 @@ pub const MANIFESTS_IN_MEMORY: &str = "acstor_manifests_in_memory";
 pub const MANIFEST_BYTES: &str = "acstor_manifest_bytes";
 /// Manifests read from this host's disk, by outcome.
 pub const MANIFEST_READS: &str = "acstor_manifest_reads";
+/// Pages of manifests that were needed, by outcome.
+pub const MANIFEST_PAGES: &str = "acstor_manifest_pages";
+/// Bytes of pages of manifests in memory.
+pub const MANIFEST_PAGE_BYTES: &str = "acstor_manifest_page_bytes";
 
 /// Every name.
-pub const ALL: [&str; 63] = [
+pub const ALL: [&str; 65] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -182,6 +186,8 @@ pub const ALL: [&str; 63] = [
     MANIFESTS_IN_MEMORY,
     MANIFEST_BYTES,
     MANIFEST_READS,
+    MANIFEST_PAGES,
+    MANIFEST_PAGE_BYTES,
     BYPASSES,
     DEDUPLICATION,
     PEER_PROBES,

@@ -418,6 +418,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use acstor_testkit::pages::metric_names;
 
@@ -429,6 +430,8 @@ mod tests {
         let clock = acstor_runclock::RunClock::unmeasured();
         let runtime = crate::observe::runtime_metrics::RuntimeCollector(clock);
         registry.register_collector(Box::new(runtime));
+        let pages = crate::observe::page_metrics::PageCollector(Arc::default());
+        registry.register_collector(Box::new(pages));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_manifest::PAGE_LEN;
 use acstor_types::ErrorKind;
 use tokio::time::timeout;
 
@@ -63,6 +64,11 @@ async fn test_sparse_disk_of_the_largest_size_is_read_at_the_cost_of_its_data() 
     assert_eq!(world.host("a").store.digests().len(), indexes().len());
     assert!(matches!(view.try_read(0, CHUNK), Ok(TryRead::Ready(_))));
     assert_eq!(source.pages.reads(), pages, "all of them are in memory");
+    let counted = |outcome| format!("acstor_manifest_pages_total{{outcome=\"{outcome}\"}}");
+    let host = world.host("a");
+    assert_eq!(host.metric(&counted("miss")), pages as u64, "each is read once");
+    assert_eq!(host.metric("acstor_manifest_page_bytes"), (pages * PAGE_LEN) as u64);
+    assert!(host.metric(&counted("hit")) > host.metric(&counted("miss")));
 }
 
 #[tokio::test(start_paused = true)]
