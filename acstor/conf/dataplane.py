@@ -114,6 +114,17 @@ OPTIONS = [
             "it. 0: nothing is fetched then."
         ),
     ),
+    cfg.Opt(
+        "manifest_cache",
+        type=types.ByteSize(types.MIB, 4 * types.GIB),
+        default="16MiB",
+        help=(
+            "Memory for pages of manifests of format 2, of all disks of this host together. A page "
+            "that is not there is read from this host's disk before the read that needs it goes "
+            "on; 1 MiB of pages says where some 1.3 GiB of data is, in chunks of 64 KiB. Those of "
+            "format 1 are in memory as a whole, beside it."
+        ),
+    ),
     cfg.FloatOpt(
         "stop_timeout",
         default=5.0,

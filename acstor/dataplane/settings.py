@@ -68,6 +68,8 @@ class DataPlaneSettings(TypedDict):
     boot_window_ms: int
     hint_preload_bytes_per_s: int
     """0: a hint starts no preload."""
+    manifest_cache_bytes: int
+    """Memory for pages of manifests."""
     peer_inflight_max: int
     """Chunks in flight per peer."""
     distance_threshold: int | None
@@ -179,6 +181,7 @@ def from_conf(
         prefetch_max_bytes=read.prefetch_max,
         boot_window_ms=_milliseconds(conf.dataplane.boot_window),
         hint_preload_bytes_per_s=conf.dataplane.hint_preload_rate,
+        manifest_cache_bytes=conf.dataplane.manifest_cache,
         peer_inflight_max=read.peer_inflight_max,
         distance_threshold=read.distance_threshold,
         peer_listen_address=resolve(peer.listen_address, "[peer] listen_address"),

@@ -345,6 +345,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         prefetch_max_bytes,
         boot_window: Duration::from_millis(settings.boot_window_ms),
         recent_bytes: RECENT_BYTES_MIN.max(2 * prefetch_max_bytes),
+        manifest_cache_bytes: settings.manifest_cache_bytes as usize,
         ..defaults
     })
 }
