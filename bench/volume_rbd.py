@@ -1,7 +1,7 @@
 """I/O of a volume beside RBD on a one-node Ceph, nbdkit and qemu-nbd, all on the same disk.
 
-A real Ceph of Debian's packages (:mod:`bench.ceph_node`: one OSD, BlueStore on a file, one copy)
-with a 512 MiB image, used by fio's rbd engine; ACStor's volumes, nbdkit and qemu-nbd as in
+A real Ceph of Debian's packages (:mod:`testbed.fixtures.ceph`: one OSD, BlueStore on a file, one
+copy) with a 512 MiB image, used by fio's rbd engine; ACStor's volumes, nbdkit and qemu-nbd as in
 :mod:`bench.volumes`, by fio's nbd engine. Runs take turns.
 
 What is compared is not the same promise: RBD acknowledges when its OSD has the write in its journal
@@ -23,12 +23,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from bench import comparison, served_disk, volumes
-from bench.ceph_node import POOL, CephNode, ceph_node
 from bench.comparison import Row
 from bench.nbd import Figure, Server
 from bench.volumes import LOCAL, QCOW2, SECONDS, SIZE, THROUGH, Shape
 from testbed import processes
+from testbed.fixtures.ceph import CephNode, ceph_node
 
+POOL = "bench"
 OSD_BYTES = 4 << 30
 IMAGE = "disk"
 DIRECT, CACHED = "rbd", "rbd-cached"
@@ -126,6 +127,8 @@ def main() -> int:
         base = tempfile.TemporaryDirectory(dir=options.directory, prefix="acr-")
         directory = pathlib.Path(stack.enter_context(base))
         node = stack.enter_context(ceph_node(directory / "ceph", OSD_BYTES))
+        node.make_pool(POOL)
+        node.run("rbd", "pool", "init", POOL)
         disks = [RbdDisk(node, name) for name in RBD]
         for disk in disks:
             disk.fill()

@@ -4,13 +4,20 @@ import contextlib
 import dataclasses
 import pathlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator
+
+import pytest
 
 from acstor import exception
 from acstor.drivers.cinder import native_threads
 from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
+from acstor.origin.rados.origin import RadosOrigin
 from testbed import origin_server
+from testbed.fixtures.ceph import CephNode
+
+POOL, ERASURE_POOL = "acstor", "acstor-stripes"
 
 Factory = Callable[[pathlib.Path], base.Origin]
 """Makes an origin, in an empty directory if it needs one."""
@@ -98,20 +105,42 @@ def opened(factory: Factory, path: pathlib.Path) -> Iterator[base.Origin]:
     origin.close()
 
 
+def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
+    """Return the factory of an origin, having started what it needs."""
+    if name in ORIGINS:
+        return ORIGINS[name]
+    node: CephNode = request.getfixturevalue("ceph")
+    return lambda path: rados_origin(node, RADOS[name])
+
+
+def rados_origin(node: CephNode, stripe_pool: str) -> RadosOrigin:
+    """Return an origin in namespaces of its own."""
+    return RadosOrigin(
+        POOL,
+        stripe_pool=stripe_pool,
+        conf=str(node.configuration),
+        client="admin",
+        namespace=uuid.uuid4().hex,
+    )
+
+
 @contextlib.contextmanager
-def shared(name: str, path: pathlib.Path) -> Iterator[Shared]:
+def shared(name: str, path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Shared]:
     """Open an origin for a writer and a reader, who may be the same one.
 
-    :param name: of :data:`ORIGINS`, or :data:`READ_ONLY`.
+    :param name: of :data:`ALL`, or :data:`READ_ONLY`.
     """
     if name == READ_ONLY:
         content = memory.MemoryOrigin()
         with opened(lambda _: ServedOrigin(ReadOnlyOrigin(content)), path) as reader:
             yield Shared(content, reader)
     else:
-        with opened(ORIGINS[name], path) as origin:
+        with opened(factory_of(name, request), path) as origin:
             yield Shared(origin, origin)
 
 
+RADOS: dict[str, str] = {"rados": POOL, "rados, erasure-coded": ERASURE_POOL}
+"""Names of origins in Ceph, with the pool of their stripes."""
 READ_ONLY = "http, read only"
-SHARED = [*sorted(ORIGINS), READ_ONLY]
+ALL = [*sorted(ORIGINS), *RADOS]
+SHARED = [*ALL, READ_ONLY]

@@ -8,12 +8,13 @@ import pytest
 
 from acstor.origin import base, memory, posix
 from acstor.origin.http.driver import HttpOrigin
+from acstor.origin.rados.origin import RadosOrigin
 from tests.compliance import origins
 
 
-@pytest.fixture(params=sorted(origins.ORIGINS))
+@pytest.fixture(params=origins.ALL)
 def origin(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[base.Origin]:
-    with origins.opened(origins.ORIGINS[request.param], tmp_path) as opened:
+    with origins.opened(origins.factory_of(request.param, request), tmp_path) as opened:
         yield opened
 
 
@@ -42,4 +43,4 @@ def test_sweep_leaves_what_is_published(origin: base.Origin) -> None:
 def test_every_registered_driver_is_in_this_suite() -> None:
     classes = {entry.load() for entry in metadata.entry_points(group="acstor.origin")}
     assert classes, "the package is not installed"
-    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, HttpOrigin}
+    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, HttpOrigin, RadosOrigin}

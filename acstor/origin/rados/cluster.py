@@ -1,0 +1,133 @@
+"""A connection to a Ceph cluster, with a deadline for everything that is asked of it."""
+
+import contextlib
+import errno
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from acstor import exception
+from acstor.origin.rados import binding
+
+MISMATCH_ERRNO_MIN = 4095
+"""From here on librados gives the place at which a comparison failed (``MAX_ERRNO``)."""
+ALL_NAMESPACES = "\x01"
+
+
+class MismatchError(Exception):
+    """An object is not in the state that the operation requires."""
+
+
+class ExistsError(Exception):
+    """An object that was to be made is there."""
+
+
+class AbsentError(Exception):
+    """There is no such RADOS object."""
+
+
+class Cluster:
+    """Connects at the first use; all calls end with the deadline.
+
+    :param conf: path of ceph.conf.
+    :param client: name of the client without its type, as in ``client.NAME``.
+    :param timeout_seconds: of each call, and of connecting.
+    """
+
+    def __init__(self, conf: str, client: str, timeout_seconds: float) -> None:
+        """Keep what to connect to."""
+        self._conf = conf
+        self._client = client
+        self._timeout = timeout_seconds
+        self._lock = threading.Lock()
+        self._handle: Any = None
+        self._contexts: dict[tuple[str, str], Any] = {}
+        self.rados = binding.load()
+
+    def context(self, pool: str, namespace: str) -> Any:
+        """Return the context of a namespace in a pool; it is opened once."""
+        with self._lock:
+            found = self._contexts.get((pool, namespace))
+            if found is None:
+                with self.map_errors(f"opening pool {pool}"):
+                    found = self._connected().open_ioctx(pool)
+                    found.set_namespace(namespace)
+                    # Else writing to a full pool would wait for space until the deadline, and
+                    # deletions with it.
+                    found.set_osdmap_full_try()
+                self._contexts[pool, namespace] = found
+            return found
+
+    def statistics(self) -> dict[str, int]:
+        """Return the cluster's room, as ``rados df`` has it."""
+        with self._lock:
+            found: dict[str, int] = self._connected().get_cluster_stats()
+            return found
+
+    def _connected(self) -> Any:
+        if self._handle is None:
+            handle = self.rados.Rados(conffile=self._conf, rados_id=self._client)
+            seconds = f"{self._timeout:g}"
+            for option in ("rados_osd_op_timeout", "rados_mon_op_timeout"):
+                handle.conf_set(option, seconds)
+            # It takes whole seconds only, and none for no end.
+            handle.conf_set("client_mount_timeout", str(max(1, round(self._timeout))))
+            handle.connect()
+            self._handle = handle
+        return self._handle
+
+    def close(self) -> None:
+        """Close the connection; it is made again at the next use."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            contexts, self._contexts = self._contexts, {}
+        for context in contexts.values():
+            context.close()
+        if handle is not None:
+            handle.shutdown()
+
+    @contextlib.contextmanager
+    def map_errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the binding into this module's, or those of :mod:`acstor.exception`."""
+        try:
+            yield
+        except self.rados.ObjectNotFound as error:
+            raise AbsentError(what) from error
+        except self.rados.ObjectExists as error:
+            raise ExistsError(what) from error
+        except self.rados.Error as error:
+            if (getattr(error, "errno", 0) or 0) >= MISMATCH_ERRNO_MIN:
+                raise MismatchError(what) from error
+            raise self._mapped(error, what) from error
+
+    def _mapped(self, error: Any, what: str) -> exception.AcstorError:
+        text = f"{what}: {error}"
+        code = getattr(error, "errno", 0)
+        if isinstance(error, self.rados.NoSpace) or code in (errno.ENOSPC, errno.EDQUOT):
+            return exception.ExhaustedError(
+                text, hint="make room in the pool ('acstor gc' frees what no image needs)"
+            )
+        denied = (self.rados.PermissionError, self.rados.PermissionDeniedError)
+        if isinstance(error, denied):
+            return exception.InvalidError(
+                text, hint="give this client the capabilities that the page on Ceph names"
+            )
+        if code in (errno.EINVAL, errno.ENAMETOOLONG, errno.EFBIG, errno.EMSGSIZE):
+            return exception.InvalidError(text)
+        if code in (errno.EOPNOTSUPP,):
+            return exception.UnsupportedError(text)
+        return exception.UnavailableError(
+            text, hint="check that monitors and OSDs are up ('ceph -s') and reached from here"
+        )
+
+    def completed(self, completion: Any, what: str) -> int:
+        """Wait for an asynchronous call; return what it returned, 0 or more."""
+        completion.wait_for_complete_and_cb()
+        value = int(completion.get_return_value())
+        if value >= 0:
+            return value
+        if value == -errno.ENOENT:
+            raise AbsentError(what)
+        with self.map_errors(what):
+            raise self.rados.OSError(f"error {-value}", -value)
+        raise AssertionError  # the block above raises

@@ -1,0 +1,287 @@
+"""Objects in RADOS: a head in a replicated pool, and stripes of what does not fit into it.
+
+A small object is one RADOS object, made by one operation that fails where there is one. A larger
+one is there from the moment its head says so, which is after all its stripes. Its stripes have a
+name of their own (a nonce), so that two writers of one key do not write to the same.
+
+What is stopped or killed leaves no half object. A writer first marks the head as pending and turns
+it at the end, if it is still his; who sweeps turns an old pending head to dead before removing
+stripes, so that a writer who wakes then fails. Stripes are removed by nobody else.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from acstor import exception
+from acstor.origin import base, keys
+from acstor.origin.rados.cluster import (
+    ALL_NAMESPACES,
+    AbsentError,
+    Cluster,
+    ExistsError,
+    MismatchError,
+)
+from acstor.origin.rados.head import HEAD_BYTES, Head, Kind
+from acstor.origin.rados.stripes import Stripes
+
+STRIPE_BYTES = 4 << 20
+"""Size of a stripe, and the largest object that needs none."""
+SMALL_READ_BYTES = 128 << 10
+"""Bytes up to which a first read brings the head along with the content."""
+HEADS_REMEMBERED_MAX = 4096
+LEFTOVER_AGE_SECONDS = 24 * 3600.0
+"""Age from which what a writer has begun is taken for a crashed one's."""
+_PROBE = "probe"
+
+
+class RadosObjects(base.ObjectStore):
+    """The objects of one repository.
+
+    :param cluster: where they are.
+    :param pool: of heads and small objects, replicated.
+    :param stripe_pool: of stripes; it may be erasure-coded.
+    :param prefix: of the namespaces.
+    """
+
+    def __init__(self, cluster: Cluster, pool: str, stripe_pool: str, prefix: str) -> None:
+        """Use the objects in the pools."""
+        self._cluster = cluster
+        self._pool = pool
+        self._stripe_pool = stripe_pool
+        self._prefix = prefix
+        self._heads: dict[str, Head] = {}
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        """Store an object."""
+        keys.validate_key(key)
+        content = b"".join(base.as_views(buffers))
+        if len(content) <= STRIPE_BYTES:
+            head = Head.new(Kind.WHOLE, len(content), STRIPE_BYTES)
+            return self._begin(key, head, head.encode() + content)
+        head = Head.new(Kind.PENDING, len(content), STRIPE_BYTES)
+        self._note(key, head)
+        if not self._begin(key, head, head.encode()):
+            self._forget(key, head)
+            return False
+        self._stripes(key).write(key, head, memoryview(content))
+        try:
+            self._turn(key, head, head.turned(Kind.STRIPED).encode())
+        except MismatchError:
+            raise exception.UnavailableError(
+                f"storing {key} took so long that somebody else does it"
+            ) from None
+        self._forget(key, head)
+        return True
+
+    def _begin(self, key: str, head: Head, content: bytes) -> bool:
+        """Make the head, also where an unfinished one is; return False where the object is."""
+        exclusive = self._cluster.rados.LIBRADOS_CREATE_EXCLUSIVE
+        try:
+            self._operate(key, lambda one: (one.new(exclusive), one.write_full(content)))
+        except ExistsError:
+            present = self._head(key)
+            if present is not None and present.is_there:
+                return False
+            try:
+                if present is None:
+                    raise MismatchError from None
+                self._turn(key, present, content)
+            except MismatchError:
+                raise exception.UnavailableError(f"somebody else stores or deletes {key}") from None
+        return True
+
+    def _turn(self, key: str, before: Head, content: bytes) -> None:
+        """Replace what is at a key while its head is ``before``.
+
+        :raises MismatchError: when it is another one.
+        """
+        self._operate(key, lambda one: (one.cmpext(before.encode(), 0), one.write_full(content)))
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from an object into ``buffer``."""
+        keys.validate_key(key)
+        if offset < 0:
+            raise exception.InvalidError(f"offset {offset} is negative")
+        return self._read(key, offset, buffer, None)
+
+    def _read(self, key: str, offset: int, buffer: memoryview, end: float | None) -> int:
+        known = self._heads.get(key)
+        if known is not None:
+            with contextlib.suppress(AbsentError):
+                return self._stripes(key).read(key, known, offset, buffer, end)
+            self._heads.pop(key, None)
+        first = HEAD_BYTES + offset + len(buffer)
+        stored = self._stored(key, first if first <= SMALL_READ_BYTES else HEAD_BYTES)
+        head = Head.parse(stored, key)
+        if not head.is_there:
+            raise _absent(key)
+        if head.kind is Kind.WHOLE:
+            return self._read_whole(key, head, stored, offset, buffer)
+        try:
+            count = self._stripes(key).read(key, head, offset, buffer, end)
+        except AbsentError:
+            present = self._head(key)
+            if present is None or not present.is_there:
+                raise _absent(key) from None
+            raise exception.CorruptError(f"a stripe of {key} is missing") from None
+        self._remember(key, head)
+        return count
+
+    def _read_whole(
+        self, key: str, head: Head, stored: bytes, offset: int, buffer: memoryview
+    ) -> int:
+        size = min(len(buffer), max(0, head.size - offset))
+        content: bytes | memoryview = memoryview(stored)[HEAD_BYTES + offset :][:size]
+        if len(content) < size:
+            content = self._stored(key, size, HEAD_BYTES + offset)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges; the stripes of each are read at once."""
+        end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
+        return [self._read_range(one, end) for one in ranges]
+
+    def size(self, key: str) -> int:
+        """Return the size of an object in bytes."""
+        head = self._head(keys.validate_key(key))
+        if head is None or not head.is_there:
+            raise _absent(key)
+        return head.size
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys in the folder ``prefix``; also of what is being stored or deleted."""
+        keys.validate_prefix(prefix)
+        first = prefix.partition("/")[0]
+        namespaces = f"{self._prefix}o."
+        namespace = namespaces + first if first else ALL_NAMESPACES
+        context = self._cluster.context(self._pool, namespace)
+        with self._cluster.map_errors(f"listing {prefix}"):
+            for one in context.list_objects():
+                if one.nspace.startswith(namespaces) and one.key.startswith(prefix):
+                    yield one.key
+
+    def delete(self, key: str) -> bool:
+        """Delete an object."""
+        head = self._head(keys.validate_key(key))
+        if head is None or not head.is_there:
+            return False
+        try:
+            if head.kind is Kind.WHOLE:
+                self._remove_head(key, head)
+                return True
+            self._note(key, head)
+            dead = head.turned(Kind.DEAD)
+            self._turn(key, head, dead.encode())
+        except MismatchError:
+            return False
+        self._bury(key, dead)
+        return True
+
+    def space(self) -> base.Space | None:
+        """Return the room of the stripes' pool, as Ceph reckons it."""
+        with self._cluster.map_errors("asking for the room of the cluster"):
+            found = self._cluster.statistics()
+        return base.Space(found["kb_avail"] << 10, found["kb"] << 10)
+
+    def sweep(self) -> int:
+        """Remove what crashed writers and deleters have left."""
+        context = self._notes()
+        with self._cluster.map_errors("looking for leftovers"):
+            context.write_full(_PROBE, b"")
+            now = time.mktime(context.stat(_PROBE)[1])
+            names = [one.key for one in context.list_objects() if one.key != _PROBE]
+        return sum(self._sweep_one(context, name, now) for name in names)
+
+    def _sweep_one(self, context: Any, name: str, now: float) -> bool:
+        key = name.partition("@")[0]
+        try:
+            with self._cluster.map_errors(f"looking at {name}"):
+                if now - time.mktime(context.stat(name)[1]) < LEFTOVER_AGE_SECONDS:
+                    return False
+                noted = Head.parse(context.read(name, HEAD_BYTES), name)
+            present = self._head(key)
+            if present is not None and present.nonce == noted.nonce:
+                if present.kind is Kind.PENDING:
+                    self._turn(key, present, present.turned(Kind.DEAD).encode())
+                    present = present.turned(Kind.DEAD)
+                if present.kind is Kind.DEAD:
+                    self._bury(key, present)
+                    return True
+            self._forget(key, noted)
+        except (AbsentError, MismatchError):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the connection, which is the refs' too."""
+        self._cluster.close()
+
+    def _bury(self, key: str, dead: Head) -> None:
+        """Remove the stripes, then the head, of what is dead."""
+        self._heads.pop(key, None)
+        self._stripes(key).remove(key, dead)
+        with contextlib.suppress(MismatchError):
+            self._remove_head(key, dead)
+        self._forget(key, dead)
+
+    def _remove_head(self, key: str, head: Head) -> None:
+        self._operate(key, lambda one: (one.cmpext(head.encode(), 0), one.remove()))
+
+    def _note(self, key: str, head: Head) -> None:
+        """Note what is begun, for who sweeps."""
+        with self._cluster.map_errors(f"noting {key}"):
+            self._notes().write_full(f"{key}@{head.nonce.hex()}", head.encode())
+
+    def _forget(self, key: str, head: Head) -> None:
+        with contextlib.suppress(AbsentError), self._cluster.map_errors(f"forgetting {key}"):
+            self._notes().remove_object(f"{key}@{head.nonce.hex()}")
+
+    def _operate(self, key: str, step: Callable[[Any], object]) -> None:
+        context = self._context(key)
+        with self._cluster.map_errors(f"storing or deleting {key}"):
+            operation = context.create_write_op()
+            try:
+                step(operation)
+                context.operate_write_op(operation, key)
+            finally:
+                context.release_write_op(operation)
+
+    def _head(self, key: str) -> Head | None:
+        try:
+            return Head.parse(self._stored(key, HEAD_BYTES), key)
+        except exception.NotFoundError:
+            return None
+
+    def _stored(self, key: str, size: int, offset: int = 0) -> bytes:
+        try:
+            with self._cluster.map_errors(f"reading {key}"):
+                stored: bytes = self._context(key).read(key, size, offset)
+        except AbsentError:
+            raise _absent(key) from None
+        return stored
+
+    def _remember(self, key: str, head: Head) -> None:
+        while len(self._heads) >= HEADS_REMEMBERED_MAX:
+            # Another thread may empty it at the same time.
+            with contextlib.suppress(KeyError, RuntimeError, StopIteration):
+                self._heads.pop(next(iter(self._heads)))
+        self._heads[key] = head
+
+    def _context(self, key: str) -> Any:
+        return self._cluster.context(self._pool, f"{self._prefix}o.{key.partition('/')[0]}")
+
+    def _notes(self) -> Any:
+        return self._cluster.context(self._pool, f"{self._prefix}notes")
+
+    def _stripes(self, key: str) -> Stripes:
+        namespace = f"{self._prefix}s.{key.partition('/')[0]}"
+        return Stripes(self._cluster, self._cluster.context(self._stripe_pool, namespace))
+
+
+def _absent(key: str) -> exception.NotFoundError:
+    return exception.NotFoundError(f"the origin has no object {key}")

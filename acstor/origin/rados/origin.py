@@ -1,0 +1,86 @@
+"""The origin that a URL of Ceph pools names."""
+
+import urllib.parse
+
+from acstor import exception
+from acstor.origin.pair import OriginPair
+from acstor.origin.rados.cluster import Cluster
+from acstor.origin.rados.objects import RadosObjects
+from acstor.origin.rados.refs import RadosRefs
+
+CLIENT_DEFAULT = "acstor"
+CONF_DEFAULT = "/etc/ceph/ceph.conf"
+NAMESPACE_DEFAULT = "acstor"
+TIMEOUT_SECONDS = 10.0
+"""Longest wait for the cluster: to connect, and for each operation."""
+TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.5, 600.0
+_OPTIONS = frozenset({"stripe_pool", "conf", "namespace", "timeout"})
+
+
+class RadosOrigin(OriginPair):
+    """Objects and refs in the pools of one Ceph cluster.
+
+    :param pool: of refs, heads and small objects, replicated.
+    :param stripe_pool: of the bytes of large objects; it may be erasure-coded. None: the same.
+    :param conf: path of ceph.conf.
+    :param client: name of the client without ``client.``; its key is where ceph.conf says.
+    :param namespace: first part of all namespaces: what tells repositories in one pool apart.
+    :param timeout_seconds: of each operation.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        *,
+        stripe_pool: str | None = None,
+        conf: str = CONF_DEFAULT,
+        client: str = CLIENT_DEFAULT,
+        namespace: str = NAMESPACE_DEFAULT,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Name what to use; the cluster is connected to at the first call."""
+        cluster = Cluster(conf, client, timeout_seconds)
+        prefix = f"{namespace}."
+        super().__init__(
+            RadosObjects(cluster, pool, stripe_pool or pool, prefix),
+            RadosRefs(cluster, pool, prefix),
+        )
+
+    @classmethod
+    def from_url(cls, url: urllib.parse.SplitResult) -> "RadosOrigin":
+        """Open ``rados://[CLIENT@]POOL[?stripe_pool=POOL&conf=PATH&namespace=NAME&timeout=S]``.
+
+        :raises InvalidError: when the URL is none.
+        """
+        client, _, pool = url.netloc.rpartition("@")
+        options = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        if not pool or url.path.strip("/") or url.fragment or options.keys() - _OPTIONS:
+            raise exception.InvalidError(
+                f"{url.geturl()!r} is no URL of Ceph pools",
+                hint="write rados://POOL, with stripe_pool, conf, namespace and timeout behind a ?",
+            )
+        if ":" in client or not all(options.values()):
+            raise exception.InvalidError(
+                f"the URL of pool {pool} holds a password, or an option without value",
+                hint="the client's key belongs into its keyring",
+            )
+        return cls(
+            urllib.parse.unquote(pool),
+            stripe_pool=options.get("stripe_pool"),
+            conf=options.get("conf", CONF_DEFAULT),
+            client=urllib.parse.unquote(client) or CLIENT_DEFAULT,
+            namespace=options.get("namespace", NAMESPACE_DEFAULT),
+            timeout_seconds=_timeout(options.get("timeout")),
+        )
+
+
+def _timeout(text: str | None) -> float:
+    try:
+        seconds = TIMEOUT_SECONDS if text is None else float(text)
+    except ValueError:
+        seconds = 0.0
+    if not TIMEOUT_SECONDS_MIN <= seconds <= TIMEOUT_SECONDS_MAX:
+        raise exception.InvalidError(
+            f"timeout {text!r} is not from {TIMEOUT_SECONDS_MIN} to {TIMEOUT_SECONDS_MAX} seconds"
+        )
+    return seconds
