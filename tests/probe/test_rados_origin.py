@@ -1,0 +1,179 @@
+"""The origin in a real Ceph, when things go wrong: no cluster, an OSD down, a full pool, kills."""
+
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from acstor import exception
+from acstor.origin.rados import objects as rados_objects
+from acstor.origin.rados.objects import RadosObjects
+from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.rados.stripes import Stripes
+from testbed import processes
+from testbed.fixtures.ceph import CephNode
+from tests.compliance.conftest import ceph  # noqa: F401 - a fixture
+from tests.compliance.origins import ERASURE_POOL, POOL, rados_origin
+
+CONTENT = bytes(range(256)) * (9 << 12)
+KEY = "packs/aa/large"
+DEADLINE_S = 2.0
+
+
+class Killed(BaseException):
+    """Ends a writer as SIGKILL would."""
+
+
+@pytest.fixture(params=[POOL, ERASURE_POOL])
+def origin(request: pytest.FixtureRequest, ceph: CephNode) -> Iterator[RadosOrigin]:  # noqa: F811
+    opened = rados_origin(ceph, request.param)
+    yield opened
+    opened.close()
+
+
+def stripes_of(origin: RadosOrigin) -> list[str]:
+    assert isinstance(origin.objects, RadosObjects)
+    stripes: Any = origin.objects._stripes(KEY)
+    return [one.key for one in stripes._context.list_objects()]
+
+
+def swept(origin: RadosOrigin) -> int:
+    """Sweep as if everything were old."""
+    with mock.patch.object(rados_objects, "LEFTOVER_AGE_SECONDS", -10.0):
+        return origin.sweep()
+
+
+STEPS: list[tuple[type, str]] = [
+    (RadosObjects, "_note"),
+    (RadosObjects, "_begin"),
+    (Stripes, "write"),
+    (RadosObjects, "_turn"),
+    (RadosObjects, "_forget"),
+]
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize(("owner", "step"), STEPS, ids=[name for _, name in STEPS])
+def test_killed_writer_leaves_all_or_nothing(
+    origin: RadosOrigin, owner: type, step: str, *, is_before: bool
+) -> None:
+    real = getattr(owner, step)
+
+    def killed(*arguments: object) -> object:
+        if not is_before:
+            real(*arguments)
+        raise Killed
+
+    with mock.patch.object(owner, step, killed), pytest.raises(Killed):
+        origin.put_if_absent(KEY, [CONTENT])
+    is_there = origin.exists(KEY)
+    assert is_there == (step == "_forget" or (step == "_turn" and not is_before))
+    swept(origin)
+    assert origin.exists(KEY) == is_there
+    if is_there:
+        assert origin.get(KEY, len(CONTENT)) == CONTENT
+        assert origin.delete(KEY)
+    else:
+        assert origin.put_if_absent(KEY, [CONTENT])
+        assert origin.get(KEY, len(CONTENT)) == CONTENT
+        assert origin.delete(KEY)
+    assert stripes_of(origin) == []
+    assert list(origin.list()) == []
+
+
+def during(owner: type, step: str, meanwhile: Callable[[], object]) -> Any:
+    """Have something happen while a writer is stopped before a step."""
+    real, pending = getattr(owner, step), [meanwhile]
+
+    def stopped(*arguments: object) -> object:
+        if pending:
+            pending.pop()()
+        return real(*arguments)
+
+    return mock.patch.object(owner, step, stopped)
+
+
+@pytest.mark.parametrize("step", ["write", "_turn"])
+def test_writer_that_sleeps_until_it_is_swept_makes_no_half_object(
+    origin: RadosOrigin, step: str
+) -> None:
+    owner = Stripes if step == "write" else RadosObjects
+    with (
+        during(owner, step, lambda: swept(origin)),
+        pytest.raises(exception.UnavailableError),
+    ):
+        origin.put_if_absent(KEY, [CONTENT])
+    assert not origin.exists(KEY)
+    with pytest.raises(exception.NotFoundError):
+        origin.get_range(KEY, 0, 1)
+    assert origin.put_if_absent(KEY, [CONTENT])
+    assert origin.get(KEY, len(CONTENT)) == CONTENT
+
+
+def test_of_two_writers_of_a_key_one_wins(origin: RadosOrigin) -> None:
+    other = CONTENT[::-1]
+    with (
+        during(RadosObjects, "_turn", lambda: origin.put_if_absent(KEY, [other])),
+        pytest.raises(exception.UnavailableError),
+    ):
+        origin.put_if_absent(KEY, [CONTENT])
+    assert not origin.put_if_absent(KEY, [CONTENT])
+    assert origin.get(KEY, len(CONTENT)) == other
+
+
+def test_killed_deletion_is_finished_by_a_sweep(origin: RadosOrigin) -> None:
+    origin.put_if_absent(KEY, [CONTENT])
+    with (
+        mock.patch.object(RadosObjects, "_bury", side_effect=Killed),
+        pytest.raises(Killed),
+    ):
+        origin.delete(KEY)
+    assert not origin.exists(KEY)
+    assert len(stripes_of(origin)) == 3
+    assert swept(origin) == 1
+    assert stripes_of(origin) == []
+
+
+def test_client_without_a_cluster_does_not_hang(tmp_path: pathlib.Path) -> None:
+    conf = tmp_path / "ceph.conf"
+    conf.write_text("[global]\nmon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]\n")
+    origin = RadosOrigin("none", conf=str(conf), timeout_seconds=DEADLINE_S)
+    started = time.monotonic()
+    with pytest.raises(exception.UnavailableError):
+        origin.get_ref("ring")
+    assert time.monotonic() - started < 10 * DEADLINE_S
+
+
+def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode) -> None:  # noqa: F811
+    origin.put_if_absent(KEY, [CONTENT])
+    token = origin.swap_ref("ring", None, b"x" * 100)
+    pools = {POOL, ERASURE_POOL}
+    for pool in pools:
+        ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "1")
+    try:
+        processes.wait_until(
+            lambda: "full" in ceph.run("ceph", "health", "detail"),
+            "the pools are full",
+            timeout_s=60.0,
+        )
+        with pytest.raises(exception.ExhaustedError):
+            origin.put_if_absent("packs/aa/other", [b"x"])
+        with pytest.raises(exception.ExhaustedError):
+            origin.swap_ref("other", None, b"x")
+        assert origin.get(KEY, len(CONTENT)) == CONTENT
+        assert origin.swap_ref("ring", token, None) is None
+        origin.sweep()
+        assert origin.delete(KEY)
+        assert stripes_of(origin) == []
+    finally:
+        for pool in pools:
+            ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "0")
+    processes.wait_until(
+        lambda: "full" not in ceph.run("ceph", "health", "detail"),
+        "the pools are not full",
+        timeout_s=60.0,
+    )
+    assert origin.put_if_absent(KEY, [CONTENT])
