@@ -13,7 +13,7 @@ OPTIONS = [
             "'acstor.origin'): posix:///path is a directory on a local disk, NFS or CephFS that "
             "all hosts see. NFS needs the mount options lookupcache=none,acdirmin=0,acdirmax=0. "
             "https://host/path is a web server to read from; its query names files with "
-            "credentials: ca_cert, cert_cert, cert_key, token_file."
+            "credentials: ca_cert, cert_cert, cert_key, token_file. "
             "rados://CLIENT@POOL is a replicated pool of Ceph; behind a ? may follow stripe_pool "
             "(for the bytes of large objects; it may be erasure-coded), conf (path of ceph.conf), "
             "namespace (default acstor) and timeout (of each operation, seconds; default 10), "
