@@ -35,7 +35,7 @@ class Cluster:
     """
 
     def __init__(self, conf: str, client: str, timeout_seconds: float) -> None:
-        """Keep what to connect to."""
+        """Keep the cluster and the client to connect as."""
         self._conf = conf
         self._client = client
         self._timeout = timeout_seconds

@@ -52,7 +52,7 @@ class Head:
 
     @property
     def is_there(self) -> bool:
-        """Whether the object is."""
+        """True if the object is there."""
         return self.kind in (Kind.WHOLE, Kind.STRIPED)
 
     @property

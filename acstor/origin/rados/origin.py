@@ -38,7 +38,7 @@ class RadosOrigin(OriginPair):
         namespace: str = NAMESPACE_DEFAULT,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Name what to use; the cluster is connected to at the first call."""
+        """Name the pools; the cluster is connected to at the first call."""
         cluster = Cluster(conf, client, timeout_seconds)
         prefix = f"{namespace}."
         super().__init__(
