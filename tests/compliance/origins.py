@@ -142,5 +142,9 @@ def shared(name: str, path: pathlib.Path, request: pytest.FixtureRequest) -> Ite
 RADOS: dict[str, str] = {"rados": POOL, "rados, erasure-coded": ERASURE_POOL}
 """Names of origins in Ceph, with the pool of their stripes."""
 READ_ONLY = "http, read only"
-ALL = [*sorted(ORIGINS), *RADOS]
+ALL = [
+    *sorted(ORIGINS),
+    "rados",
+    pytest.param("rados, erasure-coded", marks=pytest.mark.extended),
+]
 SHARED = [*ALL, READ_ONLY]
