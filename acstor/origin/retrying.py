@@ -15,6 +15,9 @@ WAIT_SECONDS_INITIAL = 0.05
 WAIT_SECONDS_MAX = 2.0
 """Largest bound of a wait: a call takes at most this much longer than the outage."""
 
+COMPARED_BYTES = 4 << 20
+"""Bytes read at once to compare an object with what was to be stored."""
+
 Answer = TypeVar("Answer")
 
 
@@ -51,7 +54,7 @@ class RetryingOrigin(base.Origin):
         """Store an object.
 
         :returns: False also when an earlier attempt stored it and its answer was lost.
-        :raises CorruptError: when a repeated attempt finds an object of another size.
+        :raises CorruptError: when a repeated attempt finds an object of other content.
         """
         outcomes: list[bool] = []
 
@@ -60,7 +63,7 @@ class RetryingOrigin(base.Origin):
             outcomes.append(is_first)
             is_new = self.inner.put_if_absent(key, buffers)
             if not is_new and not is_first:
-                self._check_size(key, buffers)
+                self._check_content(key, buffers)
             return is_new
 
         return self._repeat(attempt)
@@ -191,11 +194,23 @@ class RetryingOrigin(base.Origin):
             self._sleep(min(left, random.uniform(0, bound)))
             bound = min(WAIT_SECONDS_MAX, 2 * bound)
 
-    def _check_size(self, key: str, buffers: Sequence[base.Buffer]) -> None:
-        expected = sum(len(view) for view in base.as_views(buffers))
+    def _check_content(self, key: str, buffers: Sequence[base.Buffer]) -> None:
+        views = base.as_views(buffers)
+        expected = sum(len(view) for view in views)
         actual = self.inner.size(key)
         if actual != expected:
             raise exception.CorruptError(
                 f"object {key} has {actual} bytes, {expected} were stored",
                 hint="the origin shows partial objects: it must not be used",
             )
+        offset = 0
+        for view in views:
+            for start in range(0, len(view), COMPARED_BYTES):
+                part = view[start : start + COMPARED_BYTES]
+                if self.inner.get_range(key, offset, len(part)) != part:
+                    raise exception.CorruptError(
+                        f"object {key} differs from what was stored, from byte {offset} on",
+                        hint="either somebody else stored it meanwhile, or the origin damages "
+                        "what it holds",
+                    )
+                offset += len(part)

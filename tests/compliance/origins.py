@@ -15,6 +15,7 @@ from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.rados.origin import RadosOrigin
 from testbed import origin_server
+from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
 
 POOL, ERASURE_POOL = "acstor", "acstor-stripes"
@@ -69,6 +70,7 @@ ORIGINS: dict[str, Factory] = {
     "posix, former layout": posix_in_former_layout,
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
+    "rados over memory": lambda path: RadosOrigin("acstor", rados=MemoryRados()),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
     "in native threads": lambda path: native_threads.NativeThreadOrigin(
         posix.PosixOrigin(str(path)), native_threads.DirectCaller()

@@ -32,9 +32,10 @@ class Cluster:
     :param conf: path of ceph.conf.
     :param client: name of the client without its type, as in ``client.NAME``.
     :param timeout_seconds: of each call, and of connecting.
+    :param rados: the binding; None: the distribution's.
     """
 
-    def __init__(self, conf: str, client: str, timeout_seconds: float) -> None:
+    def __init__(self, conf: str, client: str, timeout_seconds: float, rados: Any = None) -> None:
         """Keep the cluster and the client to connect as."""
         self._conf = conf
         self._client = client
@@ -42,7 +43,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._handle: Any = None
         self._contexts: dict[tuple[str, str], Any] = {}
-        self.rados = binding.load()
+        self.rados = rados or binding.load()
 
     def context(self, pool: str, namespace: str) -> Any:
         """Return the context of a namespace in a pool; it is opened once."""

@@ -87,6 +87,8 @@ class RadosObjects(base.ObjectStore):
             try:
                 if present is None:
                     raise MismatchError from None
+                # Its writer cannot finish any more, so its stripes, if any, are for who sweeps.
+                self._note(key, present.turned(Kind.DEAD))
                 self._turn(key, present, content)
             except MismatchError:
                 raise exception.UnavailableError(f"somebody else stores or deletes {key}") from None
@@ -217,6 +219,8 @@ class RadosObjects(base.ObjectStore):
                 if present.kind is Kind.DEAD:
                     self._bury(key, present)
                     return True
+            elif noted.kind is Kind.DEAD:
+                self._stripes(key).remove(key, noted)
             self._forget(key, noted)
         except (AbsentError, MismatchError):
             return False

@@ -1,6 +1,7 @@
 """The origin that a URL of Ceph pools names."""
 
 import urllib.parse
+from typing import Any
 
 from acstor import exception
 from acstor.origin.pair import OriginPair
@@ -26,6 +27,7 @@ class RadosOrigin(OriginPair):
     :param client: name of the client without ``client.``; its key is where ceph.conf says.
     :param namespace: first part of all namespaces: what tells repositories in one pool apart.
     :param timeout_seconds: of each operation.
+    :param rados: the binding; None: the distribution's.
     """
 
     def __init__(
@@ -37,9 +39,10 @@ class RadosOrigin(OriginPair):
         client: str = CLIENT_DEFAULT,
         namespace: str = NAMESPACE_DEFAULT,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        rados: Any = None,
     ) -> None:
         """Name the pools; the cluster is connected to at the first call."""
-        cluster = Cluster(conf, client, timeout_seconds)
+        cluster = Cluster(conf, client, timeout_seconds, rados)
         prefix = f"{namespace}."
         super().__init__(
             RadosObjects(cluster, pool, stripe_pool or pool, prefix),

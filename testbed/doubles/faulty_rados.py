@@ -1,0 +1,108 @@
+"""The binding of librados, or what stands in its place, with operations that time out on purpose.
+
+What times out may have taken effect: the answer alone is lost. Or it has not.
+"""
+
+import enum
+import errno
+from typing import Any
+
+
+class Loss(enum.Enum):
+    """Part of an operation that gets lost."""
+
+    ANSWER = enum.auto()
+    """It takes effect, and times out."""
+    REQUEST = enum.auto()
+    """It times out, and takes no effect."""
+
+
+CHANGING = frozenset({"write_full", "remove_object", "operate_write_op"})
+"""Calls that change something, and wait for the answer."""
+
+
+class FaultyRados:
+    """Module ``rados`` whose n-th changing operation is lost.
+
+    :param inner: the module.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.loss: Loss | None = None
+        self.losing_call = 0
+        self.calls = 0
+
+    def lose(self, loss: Loss, call: int) -> None:
+        """Lose the ``call``-th changing operation from here on, counted from 1."""
+        self.loss, self.losing_call, self.calls = loss, call, 0
+
+    @property
+    def has_lost(self) -> bool:
+        """True if the operation to be lost was."""
+        return self.loss is not None and self.calls >= self.losing_call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def Rados(self, **options: Any) -> Any:  # noqa: N802 - as the binding has it
+        """Make a connection."""
+        return _Handle(self, self._inner.Rados(**options))
+
+    def next_loss(self) -> Loss | None:
+        """Count a changing operation; return what is lost of it."""
+        self.calls += 1
+        return self.loss if self.calls == self.losing_call else None
+
+
+class _Handle:
+    def __init__(self, faulty: FaultyRados, inner: Any) -> None:
+        self._faulty = faulty
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def open_ioctx(self, pool: str) -> Any:
+        """Open a pool."""
+        return _Context(self._faulty, self._inner.open_ioctx(pool))
+
+
+class _Context:
+    def __init__(self, faulty: FaultyRados, inner: Any) -> None:
+        self._faulty = faulty
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        if name not in CHANGING:
+            return call
+
+        def changing(*arguments: Any) -> Any:
+            loss = self._faulty.next_loss()
+            answer = None if loss is Loss.REQUEST else call(*arguments)
+            if loss is not None:
+                raise self._faulty.TimedOut("lost on purpose", errno=errno.ETIMEDOUT)
+            return answer
+
+        return changing
+
+    def aio_write_full(self, name: str, content: bytes) -> Any:
+        """Have these bytes and no others."""
+        loss = self._faulty.next_loss()
+        completion = None if loss is Loss.REQUEST else self._inner.aio_write_full(name, content)
+        return completion if loss is None else _LostCompletion(completion)
+
+
+class _LostCompletion:
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def wait_for_complete_and_cb(self) -> None:
+        """Wait for what is under way, so that it does not come later than the next one."""
+        if self._inner is not None:
+            self._inner.wait_for_complete_and_cb()
+
+    def get_return_value(self) -> int:
+        """Return the number of a time-out."""
+        return -errno.ETIMEDOUT

@@ -1,0 +1,271 @@
+"""Memory in place of a Ceph cluster, behind the binding's interface as far as the origin uses it.
+
+It stands where the module ``rados`` does. Each operation takes effect at one moment, a compound one
+as a whole or not at all; a comparison takes bytes behind an object's end for zeros, as OSDs do.
+"""
+
+import dataclasses
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+MISMATCH_ERRNO = 4095
+"""Error number of a comparison that fails at the first byte."""
+Place = tuple[str, str, str]
+"""Pool, namespace and name."""
+
+
+class Error(Exception):
+    """Error of the cluster.
+
+    :param errno: number of the error, positive.
+    """
+
+    def __init__(self, message: str, errno: int = 0) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+class OSError(Error):  # noqa: A001 - as the binding has it
+    """Error with a number of the system's."""
+
+
+class ObjectNotFound(OSError):  # noqa: N818 - as the binding has it
+    """Absent object, pool or configuration."""
+
+
+class ObjectExists(OSError):  # noqa: N818
+    """Object that was to be new."""
+
+
+class ExtendMismatch(OSError):  # noqa: N818
+    """Comparison that failed."""
+
+
+class TimedOut(OSError):  # noqa: N818
+    """Operation without an answer in time."""
+
+
+class NoSpace(OSError):  # noqa: N818
+    """Write to a full pool."""
+
+
+class PermissionError(OSError):  # noqa: A001
+    """Operation that the key does not allow."""
+
+
+class PermissionDeniedError(OSError):
+    """The same, by another number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """Entry of a listing."""
+
+    nspace: str
+    key: str
+
+
+class MemoryRados:
+    """Module and cluster in one; what is stored outlives the connections."""
+
+    LIBRADOS_CREATE_EXCLUSIVE = 1
+    Error = Error
+    OSError = OSError
+    ObjectNotFound = ObjectNotFound
+    ObjectExists = ObjectExists
+    ExtendMismatch = ExtendMismatch
+    TimedOut = TimedOut
+    NoSpace = NoSpace
+    PermissionError = PermissionError
+    PermissionDeniedError = PermissionDeniedError
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.stored: dict[Place, bytes] = {}
+
+    def Rados(self, conffile: str, rados_id: str) -> "Handle":  # noqa: N802 - as the binding has it
+        """Make a connection."""
+        return Handle(self)
+
+    def names(self, namespace_part: str) -> list[str]:
+        """Return the names of what is stored in namespaces with that part."""
+        return [name for _, space, name in self.stored if namespace_part in space]
+
+
+class Handle:
+    """Connection to the cluster."""
+
+    def __init__(self, cluster: MemoryRados) -> None:
+        self._cluster = cluster
+
+    def conf_set(self, option: str, value: str) -> None:
+        """Take an option that memory has no use for."""
+
+    def connect(self) -> None:
+        """Connect at once."""
+
+    def shutdown(self) -> None:
+        """Close nothing."""
+
+    def open_ioctx(self, pool: str) -> "Context":
+        """Open a pool; there is every one."""
+        return Context(self._cluster, pool)
+
+    def get_cluster_stats(self) -> dict[str, int]:
+        """Return a room that does not change."""
+        return {"kb": 1 << 30, "kb_avail": 1 << 29}
+
+
+class Completion:
+    """Answer of an asynchronous operation, which is there at once."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def wait_for_complete_and_cb(self) -> None:
+        """Return at once."""
+
+    def get_return_value(self) -> int:
+        """Return the number of bytes, or the negative number of an error."""
+        return self._value
+
+
+class WriteOperation:
+    """Steps that take effect together."""
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[bytes | None], bytes | None]] = []
+
+    def new(self, exclusive: int) -> None:
+        """Fail if the object is there."""
+
+        def step(present: bytes | None) -> bytes:
+            if present is not None:
+                raise ObjectExists("there is one", errno.EEXIST)
+            return b""
+
+        self.steps.append(step)
+
+    def cmpext(self, expected: bytes, offset: int) -> None:
+        """Fail if the object's bytes are others."""
+
+        def step(present: bytes | None) -> bytes | None:
+            found = (present or b"")[offset:][: len(expected)].ljust(len(expected), b"\0")
+            if found != expected:
+                raise ExtendMismatch("not the same", MISMATCH_ERRNO)
+            return present
+
+        self.steps.append(step)
+
+    def write_full(self, content: bytes) -> None:
+        """Have these bytes and no others."""
+        self.steps.append(lambda _: content)
+
+    def remove(self) -> None:
+        """Remove the object."""
+
+        def step(present: bytes | None) -> None:
+            if present is None:
+                raise ObjectNotFound("there is none", errno.ENOENT)
+
+        self.steps.append(step)
+
+
+class Context:
+    """Namespace of a pool."""
+
+    def __init__(self, cluster: MemoryRados, pool: str) -> None:
+        self._cluster = cluster
+        self._pool = pool
+        self._namespace = ""
+
+    def set_namespace(self, namespace: str) -> None:
+        """Use another namespace."""
+        self._namespace = namespace
+
+    def set_osdmap_full_try(self) -> None:
+        """Take what memory has no use for; it is never full."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def read(self, name: str, length: int, offset: int = 0) -> bytes:
+        """Return bytes of an object."""
+        with self._cluster.lock:
+            return self._present(name)[offset : offset + length]
+
+    def stat(self, name: str) -> tuple[int, time.struct_time]:
+        """Return size and time of change, which is always now."""
+        with self._cluster.lock:
+            return len(self._present(name)), time.localtime()
+
+    def write_full(self, name: str, content: bytes) -> None:
+        """Have these bytes and no others."""
+        with self._cluster.lock:
+            self._cluster.stored[self._place(name)] = bytes(content)
+
+    def remove_object(self, name: str) -> None:
+        """Remove an object."""
+        with self._cluster.lock:
+            self._present(name)
+            del self._cluster.stored[self._place(name)]
+
+    def list_objects(self) -> Iterator[Listed]:
+        """Yield what is in the namespace, or in all of them."""
+        with self._cluster.lock:
+            places = list(self._cluster.stored)
+        for pool, namespace, name in places:
+            if pool == self._pool and self._namespace in (namespace, "\x01"):
+                yield Listed(namespace, name)
+
+    def create_write_op(self) -> WriteOperation:
+        """Return an operation without steps."""
+        return WriteOperation()
+
+    def release_write_op(self, operation: WriteOperation) -> None:
+        """Release nothing."""
+
+    def operate_write_op(self, operation: WriteOperation, name: str) -> None:
+        """Do all steps, or none."""
+        with self._cluster.lock:
+            present = self._cluster.stored.pop(self._place(name), None)
+            after = present
+            try:
+                for step in operation.steps:
+                    after = step(after)
+            except Error:
+                after = present
+                raise
+            finally:
+                if after is not None:
+                    self._cluster.stored[self._place(name)] = after
+
+    def aio_write_full(self, name: str, content: bytes) -> Completion:
+        """Have these bytes and no others."""
+        self.write_full(name, content)
+        return Completion(0)
+
+    def aio_read(
+        self, name: str, length: int, offset: int, done: Callable[[Any, bytes | None], None]
+    ) -> Completion:
+        """Hand bytes of an object over."""
+        try:
+            content = self.read(name, length, offset)
+        except ObjectNotFound:
+            done(None, None)
+            return Completion(-errno.ENOENT)
+        completion = Completion(len(content))
+        done(completion, content)
+        return completion
+
+    def _place(self, name: str) -> Place:
+        return self._pool, self._namespace, name
+
+    def _present(self, name: str) -> bytes:
+        found = self._cluster.stored.get(self._place(name))
+        if found is None:
+            raise ObjectNotFound("there is none", errno.ENOENT)
+        return found
