@@ -13,7 +13,7 @@ from acstor import exception
 from acstor.drivers.cinder import native_threads
 from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
-from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.rados.origin import TIMEOUT_SECONDS, RadosOrigin
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
@@ -115,7 +115,9 @@ def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
     return lambda path: rados_origin(node, RADOS[name])
 
 
-def rados_origin(node: CephNode, stripe_pool: str) -> RadosOrigin:
+def rados_origin(
+    node: CephNode, stripe_pool: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> RadosOrigin:
     """Return an origin in namespaces of its own."""
     return RadosOrigin(
         POOL,
@@ -123,6 +125,7 @@ def rados_origin(node: CephNode, stripe_pool: str) -> RadosOrigin:
         conf=str(node.configuration),
         client="admin",
         namespace=uuid.uuid4().hex,
+        timeout_seconds=timeout_seconds,
     )
 
 

@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from acstor import exception
@@ -12,6 +13,8 @@ from acstor.origin.rados import binding
 MISMATCH_ERRNO_MIN = 4095
 """From here on librados gives the place at which a comparison failed (``MAX_ERRNO``)."""
 ALL_NAMESPACES = "\x01"
+NEARLY = 0.9
+"""Share of the deadline from which a listing that ends has run into it: clocks differ a little."""
 
 
 class MismatchError(Exception):
@@ -33,25 +36,41 @@ class Cluster:
     :param client: name of the client without its type, as in ``client.NAME``.
     :param timeout_seconds: of each call, and of connecting.
     :param rados: the binding; None: the distribution's.
+    :param clock: monotonic seconds.
     """
 
-    def __init__(self, conf: str, client: str, timeout_seconds: float, rados: Any = None) -> None:
+    def __init__(
+        self,
+        conf: str,
+        client: str,
+        timeout_seconds: float,
+        rados: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Keep the cluster and the client to connect as."""
         self._conf = conf
         self._client = client
         self._timeout = timeout_seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._handle: Any = None
         self._contexts: dict[tuple[str, str], Any] = {}
         self.rados = rados or binding.load()
 
     def context(self, pool: str, namespace: str) -> Any:
-        """Return the context of a namespace in a pool; it is opened once."""
-        with self._lock:
+        """Return the context of a namespace in a pool; it is opened once.
+
+        :raises UnavailableError: when the cluster does not answer in time.
+        :raises InvalidError: when pool, configuration or key are not there.
+        """
+        with self._connecting():
             found = self._contexts.get((pool, namespace))
             if found is None:
-                with self.map_errors(f"opening pool {pool}"):
-                    found = self._connected().open_ioctx(pool)
+                handle = self._connected()
+                with self._refusing_absent(
+                    f"opening pool {pool}", "make the pool, or name another"
+                ):
+                    found = handle.open_ioctx(pool)
                     found.set_namespace(namespace)
                     # Else writing to a full pool would wait for space until the deadline, and
                     # deletions with it.
@@ -61,21 +80,55 @@ class Cluster:
 
     def statistics(self) -> dict[str, int]:
         """Return the cluster's room, as ``rados df`` has it."""
-        with self._lock:
-            found: dict[str, int] = self._connected().get_cluster_stats()
+        with self._connecting():
+            handle = self._connected()
+        with self.map_errors("asking for the room of the cluster"):
+            found: dict[str, int] = handle.get_cluster_stats()
             return found
+
+    @contextlib.contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Hold the lock; who waits for another one's connecting has a deadline, too."""
+        if not self._lock.acquire(timeout=self._timeout):
+            raise exception.UnavailableError(
+                "another call has not reached the cluster yet",
+                hint="check that the monitors are up ('ceph -s') and reached from here",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _connected(self) -> Any:
         if self._handle is None:
-            handle = self.rados.Rados(conffile=self._conf, rados_id=self._client)
+            with self._refusing_absent(
+                f"connecting as client.{self._client}",
+                f"check that {self._conf} and the keyring of this client are there",
+            ):
+                self._handle = self._connect()
+        return self._handle
+
+    def _connect(self) -> Any:
+        handle = self.rados.Rados(conffile=self._conf, rados_id=self._client)
+        try:
             seconds = f"{self._timeout:g}"
             for option in ("rados_osd_op_timeout", "rados_mon_op_timeout"):
                 handle.conf_set(option, seconds)
             # It takes whole seconds only, and none for no end.
             handle.conf_set("client_mount_timeout", str(max(1, round(self._timeout))))
             handle.connect()
-            self._handle = handle
-        return self._handle
+        except BaseException:
+            handle.shutdown()
+            raise
+        return handle
+
+    @contextlib.contextmanager
+    def _refusing_absent(self, what: str, hint: str) -> Iterator[None]:
+        try:
+            with self.map_errors(what):
+                yield
+        except AbsentError as error:
+            raise exception.InvalidError(f"{what}: {error.__cause__}", hint=hint) from error
 
     def close(self) -> None:
         """Close the connection; it is made again at the next use."""
@@ -120,6 +173,27 @@ class Cluster:
         return exception.UnavailableError(
             text, hint="check that monitors and OSDs are up ('ceph -s') and reached from here"
         )
+
+    def listed(self, context: Any, what: str) -> Iterator[Any]:
+        """Yield what is in a context's namespace.
+
+        The binding takes any error for the end of a listing. One that timed out has taken as long
+        as the deadline, which tells it from the end.
+
+        :raises UnavailableError: when the listing is not whole.
+        """
+        with self.map_errors(what):
+            entries = iter(context.list_objects())
+            while True:
+                started = self._clock()
+                entry = next(entries, None)
+                if entry is None:
+                    break
+                yield entry
+        if self._clock() - started >= NEARLY * self._timeout:
+            raise exception.UnavailableError(
+                f"{what}: an OSD did not answer in time", hint="check that OSDs are up ('ceph -s')"
+            )
 
     def completed(self, completion: Any, what: str) -> int:
         """Wait for an asynchronous call; return what it returned, 0 or more."""

@@ -162,10 +162,9 @@ class RadosObjects(base.ObjectStore):
         namespaces = f"{self._prefix}o."
         namespace = namespaces + first if first else ALL_NAMESPACES
         context = self._cluster.context(self._pool, namespace)
-        with self._cluster.map_errors(f"listing {prefix}"):
-            for one in context.list_objects():
-                if one.nspace.startswith(namespaces) and one.key.startswith(prefix):
-                    yield one.key
+        for one in self._cluster.listed(context, f"listing {prefix}"):
+            if one.nspace.startswith(namespaces) and one.key.startswith(prefix):
+                yield one.key
 
     def delete(self, key: str) -> bool:
         """Delete an object."""
@@ -188,8 +187,7 @@ class RadosObjects(base.ObjectStore):
 
     def space(self) -> base.Space | None:
         """Return the room of the stripes' pool, as Ceph reckons it."""
-        with self._cluster.map_errors("asking for the room of the cluster"):
-            found = self._cluster.statistics()
+        found = self._cluster.statistics()
         return base.Space(found["kb_avail"] << 10, found["kb"] << 10)
 
     def sweep(self) -> int:
@@ -199,9 +197,10 @@ class RadosObjects(base.ObjectStore):
             with self._cluster.map_errors("looking for leftovers"):
                 context.write_full(_PROBE, b"")
                 now = time.mktime(context.stat(_PROBE)[1])
-                names = [one.key for one in context.list_objects() if one.key != _PROBE]
+                listed = list(self._cluster.listed(context, "looking for leftovers"))
         except exception.ExhaustedError:
             return 0  # what can be collected goes first, and makes room
+        names = [one.key for one in listed if one.key != _PROBE]
         return sum(self._sweep_one(context, name, now) for name in names)
 
     def _sweep_one(self, context: Any, name: str, now: float) -> bool:

@@ -124,10 +124,9 @@ class RadosRefs(base.RefStore):
         first = prefix.partition("/")[0]
         namespace = self._prefix + first if first else ALL_NAMESPACES
         context = self._cluster.context(self._pool, namespace)
-        with self._cluster.map_errors(f"listing refs {prefix}"):
-            for one in context.list_objects():
-                if one.nspace.startswith(self._prefix) and one.key.startswith(prefix):
-                    yield one.key
+        for one in self._cluster.listed(context, f"listing refs {prefix}"):
+            if one.nspace.startswith(self._prefix) and one.key.startswith(prefix):
+                yield one.key
 
     def close(self) -> None:
         """Close the connection, which is the objects' too."""
