@@ -12,6 +12,9 @@ import pytest
 from acstor import warning_filters
 from testbed.fixtures.conditions import PATIENCE
 from testbed.fixtures.hosts import Cloud, cloud_in
+from tests.ceph import ceph
+
+__all__ = ["ceph"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,8 +17,7 @@ from acstor.origin.rados.origin import TIMEOUT_SECONDS, RadosOrigin
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
-
-POOL, ERASURE_POOL = "acstor", "acstor-stripes"
+from tests.ceph import ERASURE_POOL, POOL
 
 Factory = Callable[[pathlib.Path], base.Origin]
 """Makes an origin, in an empty directory if it needs one."""
@@ -116,15 +115,20 @@ def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
 
 
 def rados_origin(
-    node: CephNode, stripe_pool: str, timeout_seconds: float = TIMEOUT_SECONDS
+    node: CephNode,
+    stripe_pool: str,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    *,
+    client: str = "admin",
+    namespace: str | None = None,
 ) -> RadosOrigin:
-    """Return an origin in namespaces of its own."""
+    """Return an origin, in namespaces of its own if none is named."""
     return RadosOrigin(
         POOL,
         stripe_pool=stripe_pool,
         conf=str(node.configuration),
-        client="admin",
-        namespace=uuid.uuid4().hex,
+        client=client,
+        namespace=namespace or uuid.uuid4().hex,
         timeout_seconds=timeout_seconds,
     )
 

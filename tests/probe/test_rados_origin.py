@@ -1,6 +1,8 @@
 """The origin in a real Ceph, when things go wrong: no cluster, an OSD down, a full pool, kills."""
 
 import itertools
+import pathlib
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -8,14 +10,16 @@ from unittest import mock
 import pytest
 
 from acstor import exception
+from acstor.origin import base
 from acstor.origin.rados import objects as rados_objects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
 from acstor.origin.rados.stripes import Stripes
 from testbed import processes
 from testbed.fixtures.ceph import CephNode
-from tests.compliance.conftest import ceph  # noqa: F401 - a fixture
-from tests.compliance.origins import ERASURE_POOL, POOL, rados_origin
+from tests.ceph import ERASURE_POOL, POOL
+from tests.compliance.origins import rados_origin
+from tests.probe import rados_calls
 
 CONTENT = bytes(range(256)) * (9 << 12)
 KEY = "packs/aa/large"
@@ -26,7 +30,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture(params=[POOL, pytest.param(ERASURE_POOL, marks=pytest.mark.extended)])
-def origin(request: pytest.FixtureRequest, ceph: CephNode) -> Iterator[RadosOrigin]:  # noqa: F811
+def origin(request: pytest.FixtureRequest, ceph: CephNode) -> Iterator[RadosOrigin]:
     opened = rados_origin(ceph, request.param)
     yield opened
     opened.close()
@@ -135,7 +139,7 @@ def test_killed_deletion_is_finished_by_a_sweep(origin: RadosOrigin) -> None:
     assert stripes_of(origin) == []
 
 
-def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode) -> None:  # noqa: F811
+def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode) -> None:
     origin.put_if_absent(KEY, [CONTENT])
     token = origin.swap_ref("ring", None, b"x" * 100)
     pools = ceph.run("ceph", "osd", "pool", "ls").split()
@@ -164,3 +168,37 @@ def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode)
             ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "0")
     processes.wait_until(lambda: not is_full(), "the pool is not full", timeout_s=60.0)
     assert origin.put_if_absent(KEY, [CONTENT])
+
+
+def test_osds_that_stop_answering_fail_every_call_until_they_are_back(
+    ceph: CephNode,
+) -> None:
+    origin = rados_origin(ceph, POOL, rados_calls.DEADLINE_S)
+    origin.put_if_absent(rados_calls.KEY, [rados_calls.LARGE])
+    token = origin.swap_ref("ring", None, b"before")
+    for osd in ceph.osds:
+        osd.send_signal(signal.SIGSTOP)
+    try:
+        ended = rados_calls.outcomes(origin)
+    finally:
+        for osd in ceph.osds:
+            osd.send_signal(signal.SIGCONT)
+    assert ended == dict.fromkeys(rados_calls.CALLS, exception.UnavailableError)
+
+    def is_back() -> bool:
+        try:
+            return origin.get_ref("ring") == base.Ref(str(token), b"before")
+        except exception.UnavailableError:
+            return False
+
+    processes.wait_until(is_back, "the OSDs answer", timeout_s=rados_calls.HANGS_AFTER_S)
+    origin.close()
+
+
+@pytest.mark.parametrize("lacking", ["pool", "configuration"])
+def test_what_is_not_there_is_said(ceph: CephNode, tmp_path: pathlib.Path, lacking: str) -> None:
+    conf = tmp_path / "none" if lacking == "configuration" else ceph.configuration
+    origin = RadosOrigin("none", conf=str(conf), client="admin")
+    with pytest.raises(exception.InvalidError, match="pool none" if lacking == "pool" else "admin"):
+        origin.get_ref("ring")
+    origin.close()
